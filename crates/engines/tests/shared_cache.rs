@@ -98,7 +98,7 @@ impl Memory {
     }
 
     fn put(&self, hands: &Hands, key: u64, version: u64) {
-        let label = Label { version, validated: version, tag: 0 };
+        let label = Label { version, validated: version };
         let bytes = value(key, version);
         if self.cache.insert(hands, hash(key), &key.to_le_bytes(), &bytes, label) {
             self.count(INSERTED);

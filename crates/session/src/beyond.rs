@@ -4,27 +4,14 @@
 //! of its own, so that a hit there costs what it costs without this one. Where those bytes are kept
 //! is the engine's business.
 
-use site::resource::{Entry, FileRef};
-
-use crate::tick::Tick;
+use site::resource::Entry;
 
 /// The level beyond, as one worker sees it. Nothing here may block for longer than it takes to copy
 /// an entry.
 pub trait Beyond: Send {
-    /// Copies the entry for `key`, as it was encoded, to `bytes`, in place of what they held, and
-    /// adds its open files to `files`, all or none.
-    fn find(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        bytes: &mut Vec<u8>,
-        files: &mut Vec<FileRef>,
-    ) -> Option<Stamp>;
-
-    /// Whether open files can be kept there. If not, each process opens its own.
-    fn keeps_files(&self) -> bool {
-        false
-    }
+    /// Copies the entry for `key`, as it was encoded, to `bytes`, in place of what they held. Its
+    /// files each process opens for itself.
+    fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp>;
 
     /// What is known about the entry with this hash.
     fn stamp(&mut self, hash: u64) -> Option<Stamp>;
@@ -32,12 +19,8 @@ pub trait Beyond: Send {
     /// Notes that the entry with this hash was found to be true, if it is still that version.
     fn validate(&mut self, hash: u64, stamp: Stamp);
 
-    /// Lets go of open files that nobody asks for. Called a few times a second while the worker is
-    /// busy, and when it is told to.
-    fn keep_house(&mut self, _now: Tick) {}
-
-    /// Keeps an entry with its open files, in place of an older one under its key.
-    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], files: Vec<FileRef>, stamp: Stamp);
+    /// Keeps an entry, in place of an older one under its key.
+    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp);
 }
 
 /// Which entry it is, and when it was last found to be true.

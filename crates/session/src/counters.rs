@@ -98,13 +98,6 @@ pub struct Counters {
     pub cold_sends: Counter,
     /// Responses broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
-    /// Dead processes whose descriptors have to be closed by others, because they shared a table.
-    pub dead_processes_swept: Counter,
-    /// Descriptors that were closed for them.
-    pub leftovers_closed: Counter,
-    /// Descriptors that might have been theirs, and of which the kernel has refused to say whether
-    /// they still were what they had been: these wait for a moment of rest.
-    pub leftovers_unjudged: Counter,
 }
 
 impl Counters {
@@ -133,9 +126,6 @@ impl Counters {
             jobs_handed_out: next(),
             cold_sends: next(),
             bodies_cut_short: next(),
-            dead_processes_swept: next(),
-            leftovers_closed: next(),
-            leftovers_unjudged: next(),
         }
     }
 }

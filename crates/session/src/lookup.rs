@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use file_cache::{Cache, FirstLevel, Hit, Slot};
-use site::resource::{Entry, FileRef, Undecodable};
+use site::resource::{Entry, Undecodable};
 
 use crate::beyond::{Beyond, Stamp};
 use crate::job::Known;
@@ -104,14 +104,12 @@ impl EntryCache {
         if let Some(beyond) = &mut self.beyond {
             let stamp = Stamp::new(&entry, now.0);
             let is_known = beyond.stamp(hash).is_some_and(|known| known.version == stamp.version);
-            let keeps_files = beyond.keeps_files();
-            let files: Vec<FileRef> = entry.files().filter(|_| keeps_files).cloned().collect();
-            if is_known && files.is_empty() {
+            if is_known {
                 beyond.validate(hash, stamp); // it came from there, and is open here now
             } else {
                 self.encoded.clear();
                 entry.encode(&mut self.encoded);
-                beyond.insert(hash, &self.key, &self.encoded, files, stamp);
+                beyond.insert(hash, &self.key, &self.encoded, stamp);
                 self.encoded.shrink_to(ENCODED_BYTES_KEPT);
             }
         }
@@ -157,12 +155,10 @@ impl EntryCache {
     fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
         let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
         self.encoded.clear();
-        let mut files = Vec::new();
-        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded, &mut files) else {
+        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded) else {
             return Lookup::Absent;
         };
-        let mut files = files.into_iter();
-        let lookup = match Entry::decode(&self.encoded, &mut |_, _| files.next()) {
+        let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {
             Ok(entry) => {
                 let hit = self.keep(hash, entry, Tick(stamp.validated));
                 judge(hit, self.revalidate_us, now)

@@ -271,9 +271,6 @@ impl Worker {
         // Evicted entries hold memory and descriptors until the last worker lets go of them.
         let evictions = self.cache.second.evictions();
         self.cache.first.sweep(evictions, usize::MAX);
-        if let Some(beyond) = &mut self.cache.beyond {
-            beyond.keep_house(self.now);
-        }
     }
 }
 

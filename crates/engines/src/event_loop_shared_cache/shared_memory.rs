@@ -9,7 +9,6 @@ use file_cache::shared::{Keeper, Label, Layout, SharedCache};
 use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
 use session::{Beyond, Stamp};
-use site::resource::FileRef;
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;
@@ -64,13 +63,7 @@ impl Keeper for Locks {
 }
 
 impl Beyond for SharedLevel {
-    fn find(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        bytes: &mut Vec<u8>,
-        _: &mut Vec<FileRef>,
-    ) -> Option<Stamp> {
+    fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp> {
         self.cache.get(&self.locks, hash, key, bytes).map(stamp)
     }
 
@@ -82,8 +75,8 @@ impl Beyond for SharedLevel {
         self.cache.validate(&self.locks, hash, stamp.version, stamp.validated);
     }
 
-    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], _: Vec<FileRef>, stamp: Stamp) {
-        let label = Label { version: stamp.version, validated: stamp.validated, tag: 0 };
+    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp) {
+        let label = Label { version: stamp.version, validated: stamp.validated };
         // An entry that is too large for it is found out by each process for itself.
         self.cache.insert(&self.locks, hash, key, bytes, label);
     }

@@ -22,22 +22,6 @@ pub trait Keeper {
     /// Runs `section` while it holds `lock` alone. `section` is told whether the last holder died
     /// while it held it.
     fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
-
-    /// An entry with this tag is about to be kept in that shard: the tag that it gets. If it is too
-    /// large, it departs at once.
-    fn keep(&self, _shard: usize, tag: u64) -> u64 {
-        tag
-    }
-
-    /// An entry with this tag was found, and is about to be used. Called with the lock held, as are
-    /// the others.
-    fn found(&self, _tag: u64) {}
-
-    /// An entry with this tag has left the cache.
-    fn departed(&self, _tag: u64) {}
-
-    /// All entries of a shard have left the cache, whatever they were.
-    fn emptied(&self, _shard: usize) {}
 }
 
 /// How large a [`SharedCache`] is.
@@ -61,8 +45,6 @@ pub struct Label {
     pub version: u64,
     /// When the value was last found to be true, in the caller's ticks.
     pub validated: u64,
-    /// Something that the [`Keeper`] looks after; 0 is nothing.
-    pub tag: u64,
 }
 
 /// What a shared cache has done.
@@ -105,12 +87,6 @@ impl SharedCache {
         Self { cells, layout }
     }
 
-    /// How many shards there are.
-    #[must_use]
-    pub fn shards(self) -> usize {
-        self.layout.shards
-    }
-
     /// All locks.
     pub fn locks(self) -> impl Iterator<Item = &'static AtomicU64> {
         self.cells.iter().step_by(self.layout.shard.cells())
@@ -124,24 +100,18 @@ impl SharedCache {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Option<Label> {
-        self.with(keeper, hash, |_, shard| {
-            let found = shard.get(hash, key, value)?;
-            if let Some(Label { tag: 1.., .. }) = found {
-                keeper.found(found.map_or(0, |label| label.tag));
-            }
-            Ok(found)
-        })
+        self.with(keeper, hash, |shard| shard.get(hash, key, value))
     }
 
     /// What is kept with the value of this hash, without the value.
     pub fn label(self, keeper: &impl Keeper, hash: u64) -> Option<Label> {
-        self.with(keeper, hash, |_, shard| shard.label(hash))
+        self.with(keeper, hash, |shard| shard.label(hash))
     }
 
     /// Notes that the value of this hash was found to be true at `validated`, if it is still of
     /// that version.
     pub fn validate(self, keeper: &impl Keeper, hash: u64, version: u64, validated: u64) {
-        self.with(keeper, hash, |_, shard| shard.validate(hash, version, validated).map(Some));
+        self.with(keeper, hash, |shard| shard.validate(hash, version, validated).map(Some));
     }
 
     /// Puts a value in, in place of an older one under its key, and evicts others for it. Returns
@@ -154,29 +124,9 @@ impl SharedCache {
         value: &[u8],
         label: Label,
     ) -> bool {
-        let inserted = self.with(keeper, hash, |index, shard| {
-            let departed = &mut |tag| keeper.departed(tag);
-            let label = Label { tag: keeper.keep(index, label.tag), ..label };
-            let is_kept = shard.insert(hash, key, value, label, departed)?;
-            if !is_kept && label.tag != 0 {
-                departed(label.tag);
-            }
-            Ok(Some(is_kept))
-        });
+        let inserted =
+            self.with(keeper, hash, |shard| shard.insert(hash, key, value, label).map(Some));
         inserted == Some(true)
-    }
-
-    /// Has what is looked after for the entries of a shard depart, if `is_due` says so of their
-    /// labels. The entries stay, with nothing to look after.
-    pub fn take_back(
-        self,
-        keeper: &impl Keeper,
-        shard: usize,
-        is_due: &mut dyn FnMut(Label) -> bool,
-    ) {
-        self.with_shard(keeper, shard, |_, shard| {
-            shard.take_back(is_due, &mut |tag| keeper.departed(tag)).map(Some)
-        });
     }
 
     /// What it holds and has done. It waits for no lock: numbers of different shards may be of
@@ -197,29 +147,16 @@ impl SharedCache {
         self,
         keeper: &impl Keeper,
         hash: u64,
-        work: impl FnMut(usize, &Shard) -> Result<Option<T>, shard::Broken>,
+        mut work: impl FnMut(&Shard) -> Result<Option<T>, shard::Broken>,
     ) -> Option<T> {
-        self.with_shard(keeper, (hash >> 48) as usize & (self.layout.shards - 1), work)
-    }
-
-    fn with_shard<T>(
-        self,
-        keeper: &impl Keeper,
-        index: usize,
-        mut work: impl FnMut(usize, &Shard) -> Result<Option<T>, shard::Broken>,
-    ) -> Option<T> {
-        let shard = self.shard(index);
+        let shard = self.shard((hash >> 48) as usize & (self.layout.shards - 1));
         let mut outcome = None;
         keeper.alone(shard.lock(), &mut |is_inherited| {
-            let empty = || {
-                shard.empty();
-                keeper.emptied(index);
-            };
             if is_inherited {
-                empty();
+                shard.empty();
             }
-            outcome = work(index, &shard).unwrap_or_else(|shard::Broken| {
-                empty();
+            outcome = work(&shard).unwrap_or_else(|shard::Broken| {
+                shard.empty();
                 None
             });
         });

@@ -38,7 +38,7 @@ const FIRST_BLOCK: usize = 4;
 /// The next record of the bucket, or the next free one.
 const NEXT: usize = 5;
 const CHECKSUM: usize = 6;
-const TAG: usize = 7;
+/// The eighth is spare: a record is a cache line.
 const RECORD_CELLS: usize = 8;
 
 // A block: the next of its chain, then bytes.
@@ -169,24 +169,22 @@ impl Shard {
         key: &[u8],
         value: &[u8],
         label: Label,
-        departed: &mut dyn FnMut(u64),
     ) -> Outcome<bool> {
         if let Some(index) = self.find(hash, key)? {
-            self.remove(index, departed)?;
+            self.remove(index)?;
         }
         let blocks = key.len().div_ceil(BLOCK_BYTES) + value.len().div_ceil(BLOCK_BYTES);
         if key.len() > KEY_LEN_MAX || blocks > self.layout.blocks / SHARE {
             return Ok(false);
         }
         while !self.has_room(blocks) {
-            self.evict(departed)?;
+            self.evict()?;
         }
         let index = self.take_record()?;
         let record = self.record(index)?;
         set(&record[HASH], hash);
         set(&record[VERSION], label.version);
         set(&record[VALIDATED], label.validated);
-        set(&record[TAG], label.tag);
         let shape = Shape { key_len: key.len(), value_len: value.len(), mark: RESTED };
         shape.put(record);
         let mut sum = Sum::new(record, &shape);
@@ -205,23 +203,6 @@ impl Shard {
         set(bucket, index + 1);
         self.count(ENTRIES, 1);
         Ok(true)
-    }
-
-    pub(super) fn take_back(
-        &self,
-        is_due: &mut dyn FnMut(Label) -> bool,
-        departed: &mut dyn FnMut(u64),
-    ) -> Outcome<()> {
-        let used = get(&self.header[RECORDS_USED]).min(self.layout.records as u64);
-        for index in 0..used {
-            let record = self.record(index)?;
-            let label = label(record);
-            if Shape::of(record).mark != 0 && label.tag != 0 && is_due(label) {
-                set(&record[TAG], 0);
-                departed(label.tag);
-            }
-        }
-        Ok(())
     }
 
     /// The record for `key`.
@@ -266,7 +247,7 @@ impl Shard {
     }
 
     /// CLOCK: the hand passes by those that were used since it came by last.
-    fn evict(&self, departed: &mut dyn FnMut(u64)) -> Outcome<()> {
+    fn evict(&self) -> Outcome<()> {
         let used = get(&self.header[RECORDS_USED]).min(self.layout.records as u64);
         for _ in 0..=2 * used {
             let hand = get(&self.header[HAND]);
@@ -278,7 +259,7 @@ impl Shard {
                 USED => Shape { mark: RESTED, ..shape }.put(record),
                 RESTED => {
                     self.count(EVICTIONS, 1);
-                    return self.remove(index, departed);
+                    return self.remove(index);
                 }
                 _ => {}
             }
@@ -287,18 +268,14 @@ impl Shard {
     }
 
     /// Takes an entry out.
-    fn remove(&self, index: u64, departed: &mut dyn FnMut(u64)) -> Outcome<()> {
+    fn remove(&self, index: u64) -> Outcome<()> {
         let record = self.record(index)?;
         self.unlink(get(&record[HASH]), index, record)?;
         self.free_blocks(get(&record[FIRST_BLOCK]))?;
         set(&record[SHAPE], 0);
         set(&record[NEXT], get(&self.header[RECORDS_FREE]));
         set(&self.header[RECORDS_FREE], index + 1);
-        self.uncount(ENTRIES, 1)?;
-        if get(&record[TAG]) != 0 {
-            departed(get(&record[TAG]));
-        }
-        Ok(())
+        self.uncount(ENTRIES, 1)
     }
 
     fn unlink(&self, hash: u64, index: u64, record: Record) -> Outcome<()> {
@@ -447,11 +424,7 @@ impl Sum {
 }
 
 fn label(record: Record) -> Label {
-    Label {
-        version: get(&record[VERSION]),
-        validated: get(&record[VALIDATED]),
-        tag: get(&record[TAG]),
-    }
+    Label { version: get(&record[VERSION]), validated: get(&record[VALIDATED]) }
 }
 
 fn part(cells: &'static [AtomicU64], index: u64, len: usize) -> Outcome<&'static [AtomicU64]> {

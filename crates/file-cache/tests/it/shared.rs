@@ -1,8 +1,8 @@
 //! The cache in shared memory: what it holds is true or not there, whatever happens to the memory.
 //! Within one process; with processes that are killed: the tests of the engine that uses it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -11,25 +11,15 @@ use file_cache::shared::{Keeper, Label, Layout, SharedCache, SharedUsage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Nobody else is there. Notes what it is told.
+/// Nobody else is there. Says once that the last holder has died, if it is told to.
 #[derive(Default)]
 struct Alone {
     is_inherited: Cell<bool>,
-    departed: RefCell<Vec<u64>>,
-    emptied: Cell<usize>,
 }
 
 impl Keeper for Alone {
     fn alone(&self, _: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         section(self.is_inherited.take());
-    }
-
-    fn departed(&self, tag: u64) {
-        self.departed.borrow_mut().push(tag);
-    }
-
-    fn emptied(&self, _: usize) {
-        self.emptied.set(self.emptied.get() + 1);
     }
 }
 
@@ -52,7 +42,7 @@ fn value(key: u8, version: u64, len: usize) -> Vec<u8> {
 }
 
 fn label(version: u64) -> Label {
-    Label { version, validated: version * 10, tag: version + 1 }
+    Label { version, validated: version * 10 }
 }
 
 #[derive(Clone, Debug)]
@@ -82,7 +72,7 @@ fn steps(flips: bool) -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs the steps, and checks after each get that what was found is what was put in last.
-fn run(steps: &[Step]) -> (SharedUsage, Alone) {
+fn run(steps: &[Step]) -> SharedUsage {
     let layout = Layout::new(64 << 10, 40, 2);
     let cells = cells(layout);
     let cache = SharedCache::new(cells, layout);
@@ -123,18 +113,15 @@ fn run(steps: &[Step]) -> (SharedUsage, Alone) {
             }
         }
     }
-    (cache.usage(), keeper)
+    cache.usage()
 }
 
 proptest! {
     #[test]
     fn what_is_found_is_what_was_put_in(steps in steps(false)) {
-        let (usage, keeper) = run(&steps);
+        let usage = run(&steps);
         prop_assert!(usage.entries <= 40 && usage.bytes <= 64 << 10, "{usage:?}");
-        prop_assert_eq!((usage.resets, keeper.emptied.get()), (0, 0));
-        let departed = keeper.departed.borrow();
-        let once: HashSet<u64> = departed.iter().copied().collect();
-        prop_assert_eq!(once.len(), departed.len(), "each leaves once");
+        prop_assert_eq!(usage.resets, 0);
     }
 
     /// Bits of the memory change, holders die: things are forgotten, and none is wrong.
@@ -214,7 +201,6 @@ fn what_is_too_large_is_refused_and_its_forerunner_leaves() {
     assert!(cache.insert(&keeper, 1, b"k", b"small", label(1)));
     assert!(!cache.insert(&keeper, 1, b"k", &[0; 20_000], label(2)));
     assert!(cache.get(&keeper, 1, b"k", &mut Vec::new()).is_none());
-    assert_eq!(*keeper.departed.borrow(), [2, 3]);
 }
 
 #[test]
@@ -280,24 +266,4 @@ fn many_at_once_find_what_others_put_in() {
         }
     });
     assert_eq!(cache.usage().resets, 0);
-}
-
-#[test]
-fn what_is_taken_back_departs_once_and_its_entry_stays() {
-    let keeper = Alone::default();
-    let cache = cache(1 << 20, 1000, 4);
-    for key in 0..100 {
-        assert!(cache.insert(&keeper, hash(key), &[key], b"value", label(u64::from(key))));
-    }
-    let is_due = |label: Label| label.validated < 500;
-    for _ in 0..2 {
-        (0..cache.shards()).for_each(|shard| cache.take_back(&keeper, shard, &mut { is_due }));
-    }
-    let mut departed = keeper.departed.borrow().clone();
-    departed.sort_unstable();
-    assert_eq!(departed, (1..=50).collect::<Vec<_>>());
-    for key in 0..100 {
-        let found = cache.get(&keeper, hash(key), &[key], &mut Vec::new()).expect("it is there");
-        assert_eq!(found.tag, if key < 50 { 0 } else { u64::from(key) + 1 });
-    }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use session::{Beyond, Job, Known, Limits, Stamp};
-use site::resource::FileRef;
 
 use crate::memory::{MemoryFiles, Pair};
 
@@ -18,13 +17,7 @@ struct Shelf(Arc<Mutex<HashMap<u64, Kept>>>);
 type Kept = (Vec<u8>, Vec<u8>, Stamp);
 
 impl Beyond for Shelf {
-    fn find(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        bytes: &mut Vec<u8>,
-        _: &mut Vec<FileRef>,
-    ) -> Option<Stamp> {
+    fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp> {
         let shelf = self.0.lock().unwrap();
         let (own, entry, stamp) = shelf.get(&hash)?;
         assert_eq!(own, key);
@@ -43,7 +36,7 @@ impl Beyond for Shelf {
         }
     }
 
-    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], _: Vec<FileRef>, stamp: Stamp) {
+    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp) {
         let older = self.0.lock().unwrap().insert(hash, (key.into(), bytes.into(), stamp));
         assert!(older.is_none_or(|older| older.2.version != stamp.version), "it was there");
     }
