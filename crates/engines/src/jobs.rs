@@ -23,7 +23,7 @@ use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
-use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
+use site::resource::{Entry, FileRef, Identity, Witness};
 use site::{Site, path};
 
 use crate::lock::lock;
@@ -353,7 +353,7 @@ impl Runner {
         let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
         let directory = File::from(root.open(relative, symlinks)?);
         let mut cursor = Box::new(ListCursor {
-            directory: file_ref(directory),
+            directory: FileRef::new(directory.into()),
             path: path.into(),
             renderer: Renderer::new(format),
             names: Vec::new(),
@@ -523,7 +523,7 @@ impl Files for HostFiles<'_> {
             FileKind::Directory => Kind::Directory,
             FileKind::Other => Kind::Other,
         };
-        let file = file_ref(File::from(descriptor));
+        let file = FileRef::new(File::from(descriptor).into());
         Ok(Opened { file, kind, identity: identity(&status) })
     }
 
@@ -594,11 +594,6 @@ impl Files for HostFiles<'_> {
 fn unix_ns() -> i128 {
     let (seconds, nanoseconds) = os::clock::unix_time();
     i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
-}
-
-/// An open file that is noted where processes share their descriptors.
-pub(crate) fn file_ref(file: File) -> FileRef {
-    FileRef::new(OpenFile::new(file, os::descriptors::forget))
 }
 
 fn identity(status: &FileStatus) -> Identity {

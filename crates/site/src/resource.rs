@@ -27,10 +27,9 @@ pub use residency::{BLOCK_BYTES, Residency};
 /// An open file, shared by the cache and the connections that send it.
 pub type FileRef = Arc<OpenFile>;
 
-/// An open file, whose opener may be told when it is closed.
+/// An open file, and what of it was seen in memory a moment ago.
 pub struct OpenFile {
     file: File,
-    before_close: fn(BorrowedFd<'_>),
     residency: Residency,
 }
 
@@ -258,12 +257,6 @@ impl FileResource {
 }
 
 impl OpenFile {
-    /// `before_close` is called when the file is about to be closed.
-    #[must_use]
-    pub fn new(file: File, before_close: fn(BorrowedFd<'_>)) -> Self {
-        Self { file, before_close, residency: Residency::default() }
-    }
-
     /// What of it was seen in memory a moment ago.
     #[must_use]
     pub fn residency(&self) -> &Residency {
@@ -273,7 +266,7 @@ impl OpenFile {
 
 impl From<File> for OpenFile {
     fn from(file: File) -> Self {
-        Self::new(file, |_| ())
+        Self { file, residency: Residency::default() }
     }
 }
 
@@ -289,12 +282,6 @@ impl AsFd for OpenFile {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        (self.before_close)(self.file.as_fd());
     }
 }
 

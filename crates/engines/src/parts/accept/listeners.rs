@@ -195,7 +195,6 @@ impl Listeners {
         self.reserve = None;
         if let Ok((socket, _)) = os::socket::accept(listener.as_fd()) {
             refuse(socket.as_fd());
-            os::descriptors::close_socket(socket);
         }
         self.reserve = Wake::new().ok();
     }

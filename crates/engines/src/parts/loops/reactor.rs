@@ -138,7 +138,7 @@ impl Reactor {
     fn turn(&mut self) -> io::Result<()> {
         loop {
             let timeout = self.timeout_ms();
-            os::descriptors::at_rest(|| self.watch.wait(timeout))?;
+            self.watch.wait(timeout)?;
             read_clock(&mut self.worker);
             self.berth.look(self.worker.now());
             let mut index = 0;
@@ -211,7 +211,6 @@ impl Reactor {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
             slot.connection.close(&mut self.worker);
-            os::descriptors::close_socket(slot.socket);
         }
     }
 
@@ -247,14 +246,12 @@ impl Reactor {
             if attempt > 0 && !self.evict() {
                 break;
             }
-            let lower = os::descriptors::duplicate(socket.as_fd()).ok();
+            let lower = socket.try_clone().ok();
             if let Some(lower) = lower.filter(|lower| self.watch.can_watch(lower.as_fd())) {
-                os::descriptors::close_socket(socket);
                 return Some(lower);
             }
         }
         refuse(socket.as_fd());
-        os::descriptors::close_socket(socket);
         None
     }
 
