@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use file_cache::shared::{Keeper, Label, Layout, SharedCache};
-use os::fork::{Child, Descriptors, Ended, fork};
+use os::fork::{Child, Ended, fork};
 use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
 
@@ -116,7 +116,7 @@ impl Memory {
     }
 
     fn start(&self, seat: usize, number: u32) -> Child {
-        fork(Descriptors::Private, || self.work(seat, number)).unwrap()
+        fork(|| self.work(seat, number)).unwrap()
     }
 
     fn kill(child: &mut Child) {

@@ -5,7 +5,6 @@
 //! stale events from fresh ones (a generation number in the key) is the caller's business.
 
 use crate::call::{check, check_len};
-use crate::descriptors::Noted;
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
@@ -15,7 +14,7 @@ use std::sync::OnceLock;
 /// A set of descriptors to wait for. May be shared: threads may add and wait at the same time.
 #[derive(Debug)]
 pub struct Epoll {
-    descriptor: Noted,
+    descriptor: OwnedFd,
 }
 
 impl Epoll {
@@ -27,7 +26,7 @@ impl Epoll {
             let raw = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
             OwnedFd::from_raw_fd(raw)
         };
-        Ok(Self { descriptor: Noted::new(descriptor) })
+        Ok(Self { descriptor })
     }
 
     /// Starts to watch `descriptor`; its events will carry `key`. Closing the last copy of the

@@ -4,14 +4,13 @@
 //! after [`Wake::clear`].
 
 use crate::call::check;
-use crate::descriptors::Noted;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A wake-up call. Any thread may notify; the waiter watches the descriptor for READ.
 #[derive(Debug)]
 pub struct Wake {
-    descriptor: Noted,
+    descriptor: OwnedFd,
 }
 
 impl Wake {
@@ -23,7 +22,7 @@ impl Wake {
             let raw = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
             OwnedFd::from_raw_fd(raw)
         };
-        Ok(Self { descriptor: Noted::new(descriptor) })
+        Ok(Self { descriptor })
     }
 
     /// Makes the descriptor readable. Never blocks; further calls before [`Self::clear`] merge.

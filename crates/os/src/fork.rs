@@ -11,16 +11,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Whose descriptor table the copy works with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descriptors {
-    /// A copy of its own, as `fork` makes it.
-    Private,
-    /// The same table (CLONE_FILES): what either opens both can use, what either closes is gone for
-    /// both. When one of them dies, what it had opened stays open.
-    Shared,
-}
-
 /// A copy of this process that was started. It is not ended when this is dropped, but it is killed
 /// when the process that made it ends.
 #[derive(Debug)]
@@ -73,18 +63,15 @@ pub fn next_ended() -> io::Result<Option<u32>> {
 ///
 /// # Errors
 /// The process has more than one thread; no memory or no room for a process.
-pub fn fork(descriptors: Descriptors, work: impl FnOnce() -> i32) -> io::Result<Child> {
+pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     if !is_single_threaded()? {
         let why = "a process with more than one thread cannot be copied";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let parent = std::process::id();
-    let pid = check(match descriptors {
-        // SAFETY: there is no other thread, so the copy's memory is in order: no lock in it is
-        // held by somebody who is not there.
-        Descriptors::Private => unsafe { libc::fork() },
-        Descriptors::Shared => clone_sharing_descriptors(),
-    })?;
+    // SAFETY: there is no other thread, so the copy's memory is in order: no lock in it is held by
+    // somebody who is not there.
+    let pid = check(unsafe { libc::fork() })?;
     if pid != 0 {
         return Ok(Child { pid, ended: None });
     }
@@ -97,18 +84,6 @@ pub fn fork(descriptors: Descriptors, work: impl FnOnce() -> i32) -> io::Result<
     let status = catch_unwind(AssertUnwindSafe(status)).unwrap_or(STATUS_OF_PANIC);
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(status) }
-}
-
-/// fork(2) but for the descriptor table.
-fn clone_sharing_descriptors() -> libc::pid_t {
-    let flags = libc::CLONE_FILES | libc::SIGCHLD;
-    // SAFETY: there is no other thread, as for fork. Without CLONE_VM the copy has memory of its
-    // own and goes on with a copy of this stack (the stack argument is 0); the other arguments are
-    // for flags that are not given. The C library does not learn of the copy. It keeps the
-    // thread's number for mutexes that check their owner, which neither the standard library nor
-    // this program uses, and no list of robust mutexes is registered with the kernel:
-    // `robust_lock` is for that.
-    unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_ulong, 0, 0, 0, 0) as libc::pid_t }
 }
 
 /// Has the calling process killed when its parent ends; now, if it has ended already.

@@ -5,7 +5,7 @@
 
 use crate::call::check;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -56,23 +56,12 @@ pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Has the descriptor `kept` mean what `new` means: at once, and under the same number, which
-/// forked processes that share a descriptor table may know it by. What it meant is closed; `new`
-/// can be, too.
-pub fn replace(kept: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
-    // SAFETY: dup3 takes no pointers; both descriptors are open. Whoever owns `kept` still owns an
-    // open descriptor afterwards.
-    check(unsafe { libc::dup3(new.as_raw_fd(), kept.as_raw_fd(), libc::O_CLOEXEC) })?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::env;
     use std::io::{Read, Write};
     use std::net::Shutdown;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     /// What the child process of the next test runs; without the variable it has no work.
@@ -100,19 +89,6 @@ mod tests {
         ours.shutdown(Shutdown::Write).unwrap();
         ours.read_to_string(&mut text).unwrap();
         assert_eq!(text, "here");
-    }
-
-    #[test]
-    fn a_replaced_descriptor_keeps_its_number() {
-        let (mut one, one_end) = UnixStream::pair().unwrap();
-        let (mut two, two_end) = UnixStream::pair().unwrap();
-        let mut kept = one_end;
-        replace(kept.as_fd(), &two_end.into()).unwrap();
-        kept.write_all(b"x").unwrap();
-        let mut byte = [0];
-        assert_eq!(one.read(&mut byte).unwrap(), 0, "the first is closed");
-        two.read_exact(&mut byte).unwrap();
-        assert_eq!(&byte, b"x");
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub mod affinity;
 pub mod call;
 pub mod clock;
 pub mod control_groups;
-pub mod descriptors;
 pub mod epoll;
 pub mod errors;
 pub mod event;

@@ -2,7 +2,6 @@
 //! whether the machine has room for more threads and processes.
 
 use crate::call::{check, error};
-use crate::descriptors::Noted;
 use crate::event::Wake;
 use std::fs;
 use std::io;
@@ -14,17 +13,6 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = read()?;
     if limit.rlim_cur < limit.rlim_max {
         limit.rlim_cur = limit.rlim_max;
-        // SAFETY: the pointer is to a live rlimit of this frame that the kernel only reads.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    }
-    descriptor_limit()
-}
-
-/// Lowers the soft limit to `most` if it is higher, and returns the limit then in force.
-pub(crate) fn cap_descriptor_limit(most: u64) -> io::Result<u64> {
-    let mut limit = read()?;
-    if limit.rlim_cur > most {
-        limit.rlim_cur = most;
         // SAFETY: the pointer is to a live rlimit of this frame that the kernel only reads.
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
     }
@@ -45,7 +33,7 @@ pub fn widen_descriptor_table(count: u64) -> io::Result<()> {
         let raw = check(libc::fcntl(any.as_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, last))?;
         OwnedFd::from_raw_fd(raw)
     };
-    drop(Noted::new(copy));
+    drop(copy);
     Ok(())
 }
 

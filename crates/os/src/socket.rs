@@ -17,7 +17,6 @@ pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 
 use crate::call::{check, error, uninterrupted};
-use crate::descriptors;
 use address::RawAddress;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -106,11 +105,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
             Ok(OwnedFd::from_raw_fd(raw))
         }
     };
-    let socket = descriptors::with_sockets(|| {
-        let socket = uninterrupted(accept)?;
-        descriptors::note(socket.as_fd());
-        io::Result::Ok(socket)
-    })?;
+    let socket = uninterrupted(accept)?;
     Ok((socket, peer.decode()?))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use file_cache::Budget;
-use os::fork::{Child, Descriptors, Ended, fork};
+use os::fork::{Child, Ended, fork};
 use session::{Account, Worker};
 
 use super::process::{Process, READY};
@@ -183,7 +183,7 @@ pub(super) fn begin(
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?; // one that is stopped does not stop those who give orders
     let (mut ours, mut theirs) = (Some(ours), Some(theirs));
-    let child = fork(Descriptors::Private, || {
+    let child = fork(|| {
         let Some(theirs) = theirs.take() else { return STATUS_TOLD };
         drop(ours.take());
         let taken = || io::Error::other("it is taken");

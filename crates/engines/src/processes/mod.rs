@@ -32,7 +32,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use os::fork::{Child, Descriptors, Ended};
+use os::fork::{Child, Ended};
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues};
@@ -98,7 +98,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
         let board = Board::new(limits.processes_max)?;
         let (runner, copy) = (Arc::clone(&start.runner), board.clone());
         let work = move || master::run(partition, runner, limits, &copy);
-        let process = Mutex::new(os::fork::fork(Descriptors::Private, work)?);
+        let process = Mutex::new(os::fork::fork(work)?);
         masters.masters.push(Running { process, board, notes_seen: Cell::new(0) });
     }
     Ok(Box::new(masters))

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use file_cache::Budget;
-use os::fork::{Child as Process, Descriptors, Ended};
+use os::fork::{Child as Process, Ended};
 use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
 use session::{Account, Tick, Worker};
@@ -107,14 +107,13 @@ impl Pool {
         };
         let row = self.slots[index].row;
         row.begin(state);
-        let process =
-            os::fork::fork(Descriptors::Private, || match self.child(index, listeners) {
-                Ok(child) => work(child),
-                Err(why) => {
-                    row.fail(&why);
-                    1
-                }
-            })?;
+        let process = os::fork::fork(|| match self.child(index, listeners) {
+            Ok(child) => work(child),
+            Err(why) => {
+                row.fail(&why);
+                1
+            }
+        })?;
         self.slots[index].process = Some(process);
         self.alive += 1;
         Ok(())

@@ -4,7 +4,6 @@ use super::open::{self, How};
 use super::status::FileStatus;
 use super::walk;
 use crate::call::error;
-use crate::descriptors::{self, Noted};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +28,7 @@ pub enum Symlinks {
 /// renamed. May be shared between threads.
 #[derive(Debug)]
 pub struct Root {
-    directory: Noted,
+    directory: OwnedFd,
     walks: bool,
 }
 
@@ -37,7 +36,7 @@ impl Root {
     /// Opens the directory `path`, following links in it.
     pub fn new(path: &Path) -> io::Result<Self> {
         let directory = open::open_directory(path.as_os_str().as_bytes())?;
-        Ok(Self { directory: Noted::new(directory), walks: !open::openat2_available() })
+        Ok(Self { directory, walks: !open::openat2_available() })
     }
 
     /// The same, but resolving paths step by step as if the kernel had no openat2. For tests.
@@ -49,15 +48,7 @@ impl Root {
     /// writers of a FIFO, does not make a terminal the controlling one. What it is (a device, a
     /// FIFO, a directory) the caller asks the descriptor ([`FileStatus::of`]) before reading.
     pub fn open(&self, relative: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
-        let opened = self.resolve(relative, symlinks, How::Read)?;
-        descriptors::note(opened.as_fd());
-        Ok(opened)
-    }
-
-    /// The same directory, open another time.
-    pub fn duplicate(&self) -> io::Result<Self> {
-        let directory = descriptors::duplicate(self.as_fd())?;
-        Ok(Self { directory: Noted::new(directory), walks: self.walks })
+        self.resolve(relative, symlinks, How::Read)
     }
 
     /// The status of what [`Self::open`] would open now, without opening it for reading: works

@@ -3,9 +3,8 @@
 //!
 //! The lock word names its holder, an incarnation of a process that [`Owners`] knows. A waiter that
 //! has waited for long looks whether the holder lives; whoever reaps processes releases what they
-//! held at once ([`Owners::release_dead`]). This is not the C library's robust mutex: that one
-//! depends on a list which each thread registers with the kernel, and processes that share their
-//! descriptor table are made by a bare `clone`, after which no list is registered.
+//! held at once ([`Owners::release_dead`]). The C library's robust mutex would serve as well: this
+//! one is a number in a cell, as all is that processes share, and a model tries its steps.
 //!
 //! Waits are short by design (there is no fairness), and a wake-up that is lost because its
 //! receiver was killed costs a waiter one period and no more. Not for threads of one process to
