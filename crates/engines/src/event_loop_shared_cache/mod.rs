@@ -12,8 +12,8 @@
 //! own, so that a hit there costs what it costs in the other event loops.
 //!
 //! What it leaves out: the common descriptor table, in which the µServer's processes open a file
-//! once for all of them. Here each opens the larger files that it sends by itself, and no
-//! difference was measured (docs/engines.md); in return the kernel closes what a killed one had.
+//! once for all of them. Here each opens the larger files that it sends by itself, which makes no
+//! difference that can be told (docs/engines.md), and the kernel closes what a killed one had.
 //!
 //! Where to read: `manager.rs` starts, tells and replaces processes, `worker_slot.rs` forks one,
 //! `process.rs` is what it runs, `shared_memory.rs` what they share (the cache itself is
