@@ -179,7 +179,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         number("requests"),
         number("files"),
         number("mean_body_bytes"),
-        listed_cpus(&lab.bench.seats[0].cpus),
+        listed_cpus(&lab.bench.generators[0].cpus),
         plan.pairs,
         plan.window_s,
         plan.connections,

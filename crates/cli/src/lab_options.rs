@@ -9,7 +9,7 @@ use command::units::{parse_duration, parse_share};
 use command::{Failure, print};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
-use lab::trial::{Bench, Seat};
+use lab::trial::{Bench, LoadGenerator};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
 
@@ -74,7 +74,7 @@ impl LabOptions {
         Ok(Lab {
             bench: Bench {
                 tools,
-                seats: vec![Seat::beside(&server_cpus, &client_cpus)],
+                generators: vec![LoadGenerator::beside(&server_cpus, &client_cpus)],
                 lag_bound: self.lag_bound.clone(),
                 interference_bound: self
                     .interference_bound()?

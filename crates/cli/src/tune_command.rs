@@ -204,7 +204,7 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
         described.name,
         described.about,
         listed_cpus(&subject.launch.cpus),
-        listed_cpus(&bench.seats[0].cpus),
+        listed_cpus(&bench.generators[0].cpus),
         knobs.join(", "),
         plan.grid.size(),
         plan.candidates().len(),

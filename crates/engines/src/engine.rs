@@ -181,7 +181,7 @@ pub struct WorkerStart {
     /// The CPU it is pinned to, if any.
     pub cpu: Option<usize>,
     /// Where it may go while others use that CPU; none means it stays.
-    pub roam: Arc<[usize]>,
+    pub unpinned_cpus: Arc<[usize]>,
     /// Open, listening, non-blocking sockets: its own, or for a plan without them its partition's.
     pub listeners: Vec<OwnedFd>,
 }
@@ -193,7 +193,7 @@ pub trait Engine: Send {
 
     /// Has workers that sleep let go of what has left the cache meanwhile. A worker that is busy
     /// does so by itself.
-    fn keep_house(&self);
+    fn do_housekeeping(&self);
 
     /// How often at least [`Engine::failure`] is to be asked, in milliseconds. An engine without a
     /// thread of its own does its work then.

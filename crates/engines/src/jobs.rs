@@ -23,7 +23,7 @@ use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
-use site::resource::{Entry, FileRef, Identity, Witness};
+use site::resource::{Entry, FileRef, FileStamp, Identity};
 use site::{Site, path};
 
 use crate::lock::lock;
@@ -245,8 +245,8 @@ impl Runner {
             return None;
         }
         let (tree, policy) = (root.read(), symlinks(self.site.host(*host).settings().symlinks));
-        let same = |witness: &Witness| is_as_it_was(witness, policy, &tree.root);
-        let is_current = entry.witnesses.iter().all(same);
+        let same = |stamp: &FileStamp| is_as_it_was(stamp, policy, &tree.root);
+        let is_current = entry.stamps.iter().all(same);
         is_current.then(|| Done::Current(Arc::clone(slot)))
     }
 
@@ -329,9 +329,9 @@ impl Runner {
     /// what the files are now.
     fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles<'_>) -> Option<Entry> {
         let symlinks = self.site.host(host).settings().symlinks;
-        let mut open = |_, witness: &Witness| {
-            let opened = files.open(&witness.path, symlinks).ok()?;
-            let is_it = opened.kind == Kind::Regular && Some(opened.identity) == witness.identity;
+        let mut open = |_, stamp: &FileStamp| {
+            let opened = files.open(&stamp.path, symlinks).ok()?;
+            let is_it = opened.kind == Kind::Regular && Some(opened.identity) == stamp.identity;
             is_it.then_some(opened.file)
         };
         let entry = Entry::decode(bytes, &mut open).ok()?;
@@ -468,11 +468,11 @@ fn is_due(checked_us: u64, now_us: u64) -> bool {
 }
 
 /// Whether what an entry was made from is as it was, as far as the kernel can tell at once.
-fn is_as_it_was(witness: &Witness, policy: os::files::Symlinks, root: &Root) -> bool {
-    match root.stat_if_cached(&witness.path, policy) {
-        Ok(Some(status)) => Some(identity(&status)) == witness.identity,
+fn is_as_it_was(stamp: &FileStamp, policy: os::files::Symlinks, root: &Root) -> bool {
+    match root.stat_if_cached(&stamp.path, policy) {
+        Ok(Some(status)) => Some(identity(&status)) == stamp.identity,
         Ok(None) => false,
-        Err(_) => witness.identity.is_none(),
+        Err(_) => stamp.identity.is_none(),
     }
 }
 

@@ -47,7 +47,7 @@ fn start(knobs: &[(&str, u64)]) -> Running {
     let worker = WorkerStart {
         worker: more(),
         cpu: None,
-        roam: Arc::default(),
+        unpinned_cpus: Arc::default(),
         listeners: vec![listener.into()],
     };
     let mut values = spec.default_knobs();

@@ -71,7 +71,12 @@ impl Door {
         let knobs = spec.default_knobs();
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
             let copy: OwnedFd = self.listener.try_clone().unwrap().into();
-            WorkerStart { worker: more(), cpu: None, roam: Arc::default(), listeners: vec![copy] }
+            WorkerStart {
+                worker: more(),
+                cpu: None,
+                unpinned_cpus: Arc::default(),
+                listeners: vec![copy],
+            }
         });
         let workers = workers.collect();
         let start = Start {

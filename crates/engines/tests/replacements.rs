@@ -83,7 +83,7 @@ impl Bench {
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|index| {
             let listeners = std::mem::take(&mut listeners);
             let cpu = first_cpu.filter(|_| index == 0);
-            WorkerStart { worker: more(), cpu, roam: Arc::default(), listeners }
+            WorkerStart { worker: more(), cpu, unpinned_cpus: Arc::default(), listeners }
         });
         let workers = workers.collect();
         let engine = (spec.start)(Start {
@@ -102,7 +102,7 @@ impl Bench {
     /// Has a worker fail, the next that keeps house.
     fn fail(&self) {
         self.faults.store(1, Ordering::Relaxed);
-        self.engine.keep_house();
+        self.engine.do_housekeeping();
     }
 
     fn connect(&self) -> BufReader<TcpStream> {

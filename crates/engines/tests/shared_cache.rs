@@ -10,7 +10,7 @@ use os::fork::{Child, Ended, fork};
 use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
 
-const SEATS: usize = 3;
+const SLOTS: usize = 3;
 const KEYS: u64 = 40;
 const KILLS: usize = 400;
 
@@ -64,7 +64,7 @@ impl Memory {
         // Too small for all values, so that entries come and go.
         let layout = Layout::new(300_000, 30, 2);
         Self {
-            owners: Owners::new(memory(Owners::cells(SEATS))),
+            owners: Owners::new(memory(Owners::cells(SLOTS))),
             cache: SharedCache::new(memory(layout.cells()), layout),
             told: memory(4),
         }
@@ -78,13 +78,13 @@ impl Memory {
         self.told[cell].load(Ordering::Relaxed)
     }
 
-    fn enter(&self, seat: usize, number: u32) -> Hands {
-        Hands(self.owners.enter(seat, number).unwrap(), &self.told[TOLD])
+    fn enter(&self, slot: usize, number: u32) -> Hands {
+        Hands(self.owners.enter(slot, number).unwrap(), &self.told[TOLD])
     }
 
     /// What a process does until it is killed.
-    fn work(&self, seat: usize, number: u32) -> i32 {
-        let hands = self.enter(seat, number);
+    fn work(&self, slot: usize, number: u32) -> i32 {
+        let hands = self.enter(slot, number);
         let mut random = u64::from(number);
         let mut found = Vec::new();
         loop {
@@ -115,8 +115,8 @@ impl Memory {
         }
     }
 
-    fn start(&self, seat: usize, number: u32) -> Child {
-        fork(|| self.work(seat, number)).unwrap()
+    fn start(&self, slot: usize, number: u32) -> Child {
+        fork(|| self.work(slot, number)).unwrap()
     }
 
     fn kill(child: &mut Child) {
@@ -129,21 +129,21 @@ fn killed_at_any_instruction_they_leave_it_usable_and_right() {
     let memory = Memory::new();
     let mut numbers = 1..;
     let mut next = || numbers.next().expect("numbers enough");
-    let mut children: Vec<Child> = (0..SEATS).map(|seat| memory.start(seat, next())).collect();
+    let mut children: Vec<Child> = (0..SLOTS).map(|slot| memory.start(slot, next())).collect();
     for round in 0..KILLS {
         let pause_us = (round as u64).wrapping_mul(2_654_435_761) % 3_000;
         std::thread::sleep(Duration::from_micros(pause_us));
-        let seat = round % SEATS;
-        Memory::kill(&mut children[seat]);
+        let slot = round % SLOTS;
+        Memory::kill(&mut children[slot]);
         // If nobody buries the dead, those who wait for them notice by themselves.
         if round % 4 != 0 {
-            memory.owners.release_dead(seat, memory.cache.locks());
+            memory.owners.release_dead(slot, memory.cache.locks());
         }
-        children[seat] = memory.start(seat, next());
+        children[slot] = memory.start(slot, next());
     }
-    for (seat, mut child) in children.into_iter().enumerate() {
+    for (slot, mut child) in children.into_iter().enumerate() {
         Memory::kill(&mut child);
-        memory.owners.release_dead(seat, memory.cache.locks());
+        memory.owners.release_dead(slot, memory.cache.locks());
     }
     let [found, inserted, wrong, told] = [FOUND, INSERTED, WRONG, TOLD].map(|c| memory.get(c));
     println!("{KILLS} killed, {told} with a lock; {found} found, {inserted} put in, {wrong} wrong");

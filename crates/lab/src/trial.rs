@@ -156,9 +156,9 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Where clients are. Each seat has a generator of its own, which makes its share of the load.
+/// A load generator: where it runs, and whom it asks. Each makes its share of the load.
 #[derive(Clone, Debug, Default)]
-pub struct Seat {
+pub struct LoadGenerator {
     /// The processors on which it runs, with a thread for each.
     pub cpus: Vec<usize>,
     /// Whether servers run on these, too. Then its threads run on any of them, and else each stays
@@ -172,7 +172,7 @@ pub struct Seat {
     pub sources: Vec<Ipv4Addr>,
 }
 
-impl Seat {
+impl LoadGenerator {
     /// On these processors, in our own network, where servers run on those.
     pub fn beside(servers: &[usize], cpus: &[usize]) -> Self {
         let is_shared = cpus.iter().any(|cpu| servers.contains(cpu));
@@ -185,8 +185,8 @@ impl Seat {
 pub struct Bench {
     /// Our own program, and room for its files.
     pub tools: Tools,
-    /// Where the load is generated; at least one.
-    pub seats: Vec<Seat>,
+    /// What generates the load; at least one.
+    pub generators: Vec<LoadGenerator>,
     /// How late the generator may be before a run is void, as one types it; none: what
     /// `ropewalk load` says.
     pub lag_bound: Option<String>,
@@ -257,19 +257,19 @@ impl Measured {
 }
 
 impl Bench {
-    /// Asks once for everything the workload will ask for, from one of the seats, looking at every
-    /// byte where it is known what they should be: so it is known that the server serves what it
-    /// should, and its caches hold what they hold.
+    /// Asks once, with one of the generators, for everything that the workload will ask for, and
+    /// looks at every byte where it is known what they should be: so it is known that the server
+    /// serves what it should, and its caches hold what they hold.
     ///
     /// # Errors
     /// What came back wrong, in a line.
     pub(crate) fn prime(
         &self,
         server: Target<'_>,
-        seat: usize,
+        generator: usize,
         workload: &Workload,
     ) -> Result<(), Unmade> {
-        let one = Self { seats: vec![self.seats[seat].clone()], ..self.clone() };
+        let one = Self { generators: vec![self.generators[generator].clone()], ..self.clone() };
         let (outcome, _) = one.load(server, &options::priming(workload), priming_time(workload))?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
@@ -362,12 +362,12 @@ impl Bench {
         outcome: &Outcome,
     ) -> Option<BTreeMap<Disturbed, f64>> {
         let (server_cpus, mut client_cpus) = (server.cpus(), Vec::new());
-        self.seats.iter().for_each(|seat| client_cpus.extend(&seat.cpus));
+        self.generators.iter().for_each(|generator| client_cpus.extend(&generator.cpus));
         client_cpus.sort_unstable();
         client_cpus.dedup();
         let cpus = in_window.cpus(outcome.started_unix_us, outcome.window_us)?;
         // Packets that a network holds back for a while are interrupts of nobody's.
-        let is_networked = self.seats.iter().any(|seat| !seat.prefix.is_empty());
+        let is_networked = self.generators.iter().any(|generator| !generator.prefix.is_empty());
         let machine = Machine {
             window_us: in_window.length_us(),
             cpus: &cpus,
@@ -390,14 +390,14 @@ impl Bench {
         Some(interference(&machine, server, generator))
     }
 
-    /// Runs `ropewalk load`, once for each seat, and puts together what they wrote.
+    /// Runs `ropewalk load`, once for each generator, and puts together what they wrote.
     fn load(
         &self,
         server: Target<'_>,
         asked: &Options,
         window: Duration,
     ) -> Result<(Outcome, String), Unmade> {
-        let are_told = self.seats.len() > 1;
+        let are_told = self.generators.len() > 1;
         let within = options::run_time(window, asked).map_err(Unmade::no_load)?;
         let mut generators = self.generators(server, asked, are_told)?;
         if are_told {
@@ -459,15 +459,15 @@ impl Bench {
         asked: &Options,
         are_told: bool,
     ) -> Result<Vec<(Client, PathBuf)>, Unmade> {
-        let start = |(index, seat): (usize, &Seat)| {
+        let start = |(index, generator): (usize, &LoadGenerator)| {
             let mut command = self.tools.command(&["load", "-q"]);
             command.extend(self.options(asked, index, server, are_told).to_arguments());
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
-            let started = Client::start_waiting(&seat.prefix, &seat.cpus, &command);
+            let started = Client::start_waiting(&generator.prefix, &generator.cpus, &command);
             Ok((started.map_err(Unmade::Surroundings)?, path))
         };
-        self.seats.iter().enumerate().map(start).collect()
+        self.generators.iter().enumerate().map(start).collect()
     }
 }
 
@@ -559,8 +559,8 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), U
     Ok((outcome, text))
 }
 
-/// The outcomes of all seats as one. They ask at different addresses for the same server, which is
-/// no difference here.
+/// The outcomes of all generators as one. They ask at different addresses for the same server,
+/// which is no difference here.
 fn merge(mut outcomes: Vec<Outcome>) -> Result<(Outcome, String), String> {
     let mut targets: Vec<String> =
         outcomes.iter().flat_map(|outcome| outcome.setting.targets.clone()).collect();
@@ -663,7 +663,7 @@ mod tests {
 
     pub(super) fn bench() -> Bench {
         let tools = Tools { program: "ropewalk".into(), scratch: "/s".into() };
-        Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 }
+        Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 }
     }
 
     /// A generator that takes a second to open what rests, and another to close it.
@@ -694,8 +694,8 @@ mod tests {
         folder.file("slow.json", json::write(&outcome));
         fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let tools = Tools { program, scratch: folder.path().into() };
-        let seats = vec![Seat::beside(&[], &os::affinity::allowed_cpus()[..1])];
-        let bench = Bench { tools, seats, ..bench() };
+        let generators = vec![LoadGenerator::beside(&[], &os::affinity::allowed_cpus()[..1])];
+        let bench = Bench { tools, generators, ..bench() };
         let workload = workload("--idle 800");
         let trial = trial(&workload);
         let server = Target::foreign(([127, 0, 0, 1], 9).into());

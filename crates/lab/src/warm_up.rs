@@ -18,7 +18,7 @@ const START_S: f64 = 1.0;
 /// How a server is made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Readying<'a> {
-    /// Those copies that are asked for everything once, each from a seat that reaches it. None
+    /// Those copies that are asked for everything once, each from a generator that reaches it. None
     /// where the page cache has been filled as it shall be.
     pub primed: &'a [(Target<'a>, usize)],
     /// Whether all is to come from memory: a server that has just read from the disk is not ready.
@@ -61,8 +61,8 @@ impl Bench {
         trial: &Trial<'_>,
         readying: &Readying<'_>,
     ) -> Result<WarmUp, Unmade> {
-        for &(copy, seat) in readying.primed {
-            self.prime(copy, seat, trial.workload)?;
+        for &(copy, generator) in readying.primed {
+            self.prime(copy, generator, trial.workload)?;
         }
         self.warm_up(server, trial, readying)
     }

@@ -108,7 +108,7 @@ fn a_copy_may_have_threads() {
     assert_eq!(fork(work).unwrap().wait().unwrap(), Ended::Exit(5));
 }
 
-const SEATS: usize = 3;
+const SLOTS: usize = 3;
 
 /// Two numbers under a lock that are equal except in the middle of a change, and how often they
 /// were found different by who had been told (the first) and had not (the second).
@@ -119,7 +119,7 @@ struct Ledger {
 
 impl Ledger {
     fn new() -> Self {
-        Self { owners: Owners::new(memory(Owners::cells(SEATS))), cells: memory(6) }
+        Self { owners: Owners::new(memory(Owners::cells(SLOTS))), cells: memory(6) }
     }
 
     fn lock(&self) -> &'static AtomicU64 {
@@ -131,8 +131,8 @@ impl Ledger {
     }
 
     /// Changes the numbers again and again, for ever.
-    fn work(&self, seat: usize, number: u32) -> i32 {
-        let owner = self.owners.enter(seat, number).unwrap();
+    fn work(&self, slot: usize, number: u32) -> i32 {
+        let owner = self.owners.enter(slot, number).unwrap();
         loop {
             let held = owner.lock(self.lock());
             let (one, other) = (self.get(1), self.get(2));
@@ -152,14 +152,14 @@ impl Ledger {
 
     /// Kills one after the other, and has another take its place.
     fn rounds(&self, rounds: u32, bury: bool) {
-        let start = |seat: usize, number: u32| fork(|| self.work(seat, number)).unwrap();
+        let start = |slot: usize, number: u32| fork(|| self.work(slot, number)).unwrap();
         let mut children: Vec<Child> =
-            (0..SEATS).map(|seat| start(seat, seat as u32 + 1)).collect();
+            (0..SLOTS).map(|slot| start(slot, slot as u32 + 1)).collect();
         for round in 0..rounds {
-            let seat = round as usize % SEATS;
+            let slot = round as usize % SLOTS;
             let before = self.get(2);
             std::thread::sleep(Duration::from_micros(200 + u64::from(round * 37 % 700)));
-            children[seat].kill();
+            children[slot].kill();
             if !bury {
                 // Nobody waits for it and nobody is told: the others notice by themselves.
                 let after = self.get(2);
@@ -167,10 +167,10 @@ impl Ledger {
                     std::thread::sleep(Duration::from_micros(100));
                 }
             }
-            assert!(matches!(children[seat].wait().unwrap(), Ended::Signal(9)));
-            self.owners.release_dead(seat, std::iter::once(self.lock()));
+            assert!(matches!(children[slot].wait().unwrap(), Ended::Signal(9)));
+            self.owners.release_dead(slot, std::iter::once(self.lock()));
             assert!(self.get(2) >= before);
-            children[seat] = start(seat, SEATS as u32 + 1 + round);
+            children[slot] = start(slot, SLOTS as u32 + 1 + round);
         }
         for child in &mut children {
             child.kill();

@@ -32,7 +32,7 @@ pub(crate) struct Part {
     /// Its CPUs; empty if its workers are not pinned.
     pub(crate) cpus: Vec<usize>,
     /// Where its workers may go while others use these; none if they stay.
-    pub(crate) roam: Vec<usize>,
+    pub(crate) unpinned_cpus: Vec<usize>,
     pub(crate) plan: Plan,
     /// Its sets of listeners in [`Layout::sets`]; its workers take them in turn.
     pub(crate) sets: Range<usize>,
@@ -78,7 +78,7 @@ impl Layout {
         }
         // What arrives on a CPU is dealt to the worker that is there.
         if settings.partitions.pin != Pin::Auto || mode == ListenerMode::ReusePortCpu {
-            layout.parts_mut().for_each(|part| part.roam.clear());
+            layout.parts_mut().for_each(|part| part.unpinned_cpus.clear());
         }
         layout.exclusive_wakeups = match mode {
             ListenerMode::Shared => false,
@@ -96,8 +96,8 @@ impl Layout {
     /// A partition in the server's own process.
     fn add_part(&mut self, mode: ListenerMode, group: usize, partition: &Partition, plan: Plan) {
         let sets = self.sets_for(mode, group, &plan);
-        let (cpus, roam) = (partition.cpus.clone(), partition.cpus.clone());
-        let part = Part { cpus, roam, plan, sets };
+        let (cpus, unpinned_cpus) = (partition.cpus.clone(), partition.cpus.clone());
+        let part = Part { cpus, unpinned_cpus, plan, sets };
         match self.shares.first_mut() {
             Some(share) => share.parts.push(part),
             None => self.shares.push(Share { parts: vec![part] }),
@@ -131,8 +131,8 @@ impl Layout {
                 let one = Plan { listeners_per_worker: false, ..plan };
                 common.get_or_insert_with(|| self.sets_for(mode, group, &one)).clone()
             };
-            let roam = partition.cpus.clone();
-            self.shares.push(Share { parts: vec![Part { cpus, roam, plan, sets }] });
+            let unpinned_cpus = partition.cpus.clone();
+            self.shares.push(Share { parts: vec![Part { cpus, unpinned_cpus, plan, sets }] });
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
             });
             let parts = layout.shares.iter().flat_map(|share| &share.parts);
             let shown: Vec<String> =
-                parts.map(|part| crate::config::cpus::show(&part.roam)).collect();
+                parts.map(|part| crate::config::cpus::show(&part.unpinned_cpus)).collect();
             assert_eq!(shown.join(" "), expected, "{engine} {mode:?} {pin:?}");
         };
         use ListenerMode::{Auto, ReusePortCpu};

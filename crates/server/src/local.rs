@@ -108,11 +108,11 @@ impl Local {
 
     /// Has files closed that nobody asks for, and wakes workers if something has left a cache since
     /// the last call: one that sleeps may have it open still. It waits for no disk.
-    pub(crate) fn keep_house(&mut self) {
+    pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.look_after();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
-            self.engine.keep_house();
+            self.engine.do_housekeeping();
         }
     }
 }
@@ -179,33 +179,34 @@ impl Assembly<'_> {
         sets: &[Vec<OwnedFd>],
     ) -> Result<PartitionStart, StartError> {
         let failed = StartError::system("share a listener");
-        let shop = Arc::new(self.shop(part.plan.workers));
+        let worker_factory = Arc::new(self.worker_factory(part.plan.workers));
         let mut workers = Vec::new();
-        let roam: Arc<[usize]> = part.roam.as_slice().into();
+        let unpinned_cpus: Arc<[usize]> = part.unpinned_cpus.as_slice().into();
         for index in 0..part.plan.workers {
             // Where there are fewer sets than workers, they copy them.
             let set = &sets[part.sets.start + index % part.sets.len()];
             let listeners = set.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
             let worker = match self.settings.cache.scope {
-                CacheScope::Worker if index > 0 => self.shop(1).make(),
-                _ => shop.make(),
+                CacheScope::Worker if index > 0 => self.worker_factory(1).make(),
+                _ => worker_factory.make(),
             };
             let cpu = part.cpus.get(index % part.cpus.len().max(1)).copied();
-            let (roam, listeners) = (Arc::clone(&roam), listeners.map_err(&failed)?);
-            workers.push(WorkerStart { worker, cpu, roam, listeners });
+            let (unpinned_cpus, listeners) =
+                (Arc::clone(&unpinned_cpus), listeners.map_err(&failed)?);
+            workers.push(WorkerStart { worker, cpu, unpinned_cpus, listeners });
         }
-        let more: MakeWorker = Arc::new(move || shop.make());
+        let more: MakeWorker = Arc::new(move || worker_factory.make());
         Ok(PartitionStart { cpus: part.cpus.clone(), workers, more })
     }
 
     /// Where workers that share a cache are made.
-    fn shop(&mut self, workers: usize) -> Shop {
+    fn worker_factory(&mut self, workers: usize) -> WorkerFactory {
         let (ready, settings) = (self.ready, &self.settings.cache);
         let cache = match self.caches.first() {
             Some(first) if settings.scope == CacheScope::Process => Arc::clone(first),
             _ => self.cache(workers),
         };
-        Shop {
+        WorkerFactory {
             site: Arc::clone(&ready.site),
             limits: Arc::clone(&ready.limits),
             listings: Arc::clone(&ready.listings),
@@ -265,8 +266,8 @@ impl Revalidation {
     }
 }
 
-/// Where the workers of a partition are made, at the start and later.
-struct Shop {
+/// Makes the workers of a partition, at the start and later.
+struct WorkerFactory {
     site: Arc<Site>,
     limits: Arc<Limits>,
     listings: Arc<Listings>,
@@ -277,7 +278,7 @@ struct Shop {
     counters: Arc<CounterBook>,
 }
 
-impl Shop {
+impl WorkerFactory {
     fn make(&self) -> Worker {
         Worker::new(WorkerParts {
             site: Arc::clone(&self.site),

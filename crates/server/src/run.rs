@@ -90,7 +90,7 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
         if let Some(why) = server.failure() {
             return Ok(Some(why.into()));
         }
-        server.keep_house();
+        server.do_housekeeping();
     }
 }
 

@@ -19,14 +19,14 @@ use crate::listeners::{self, Listeners};
 use crate::local::{CounterBook, Local, Logs};
 use crate::partitions::{Machine, Partition};
 use crate::patience::Patience;
-use crate::processes::{Crew, Ledger, Supervisor};
+use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
 use crate::start_error::StartError;
 
 /// A server that runs until it is told to stop.
 pub struct Server {
-    staff: Staff,
+    workers: WorkerSet,
     addresses: Vec<SocketAddr>,
     description: String,
     /// Why the engine was chosen, if by rule.
@@ -35,12 +35,12 @@ pub struct Server {
     interrupts: InterruptAffinity,
 }
 
-/// Who does the work.
-enum Staff {
+/// What drives connections.
+enum WorkerSet {
     /// Threads of this process.
-    Here { local: Local, errors: Budget, log: Option<Log> },
+    Threads { local: Local, errors: Budget, log: Option<Log> },
     /// Worker processes, and where they count.
-    There { supervisor: Box<Supervisor>, ledger: Ledger, log: Option<Log> },
+    Processes { supervisor: Box<Supervisor>, ledger: Ledger, log: Option<Log> },
 }
 
 /// What a server did while it ran.
@@ -80,15 +80,15 @@ impl Server {
         let reasons = reasons.unwrap_or_default();
         let description = describe(settings, &ready, &listeners.addresses);
         let addresses = listeners.addresses.clone();
-        let staff = match ready.layout.processes {
-            None => Staff::start_here(&config, &ready, listeners)?,
-            Some(_) => Staff::start_there(&config, &ready.layout, &machine, &listeners)?,
+        let workers = match ready.layout.processes {
+            None => WorkerSet::start_threads(&config, &ready, listeners)?,
+            Some(_) => WorkerSet::start_processes(&config, &ready.layout, &machine, &listeners)?,
         };
         let interrupts = match settings.partitions.set_irq_affinity {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
         };
-        Ok(Self { staff, addresses, description, reasons, interrupts })
+        Ok(Self { workers, addresses, description, reasons, interrupts })
     }
 
     /// Where it listens.
@@ -147,7 +147,7 @@ impl Server {
             sum(|c| &c.jobs_handed_out),
             sum(|c| &c.cold_sends),
         ));
-        if let Staff::Here { local, .. } = &self.staff {
+        if let WorkerSet::Threads { local, .. } = &self.workers {
             lines.extend(local.engine.status());
         }
         lines
@@ -156,22 +156,22 @@ impl Server {
     /// The counters of all workers it has had until now.
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
-        self.staff.counters()
+        self.workers.counters()
     }
 
     /// The worker processes there are now; none if its own process does the work.
     #[must_use]
     pub fn worker_processes(&self) -> Vec<u32> {
-        match &self.staff {
-            Staff::Here { .. } => Vec::new(),
-            Staff::There { supervisor, .. } => supervisor.pids(),
+        match &self.workers {
+            WorkerSet::Threads { .. } => Vec::new(),
+            WorkerSet::Processes { supervisor, .. } => supervisor.pids(),
         }
     }
 
     /// Something that reopens the access log, if there is one.
     #[must_use]
     pub fn log_reopener(&self) -> Option<Reopener> {
-        let (Staff::Here { log, .. } | Staff::There { log, .. }) = &self.staff;
+        let (WorkerSet::Threads { log, .. } | WorkerSet::Processes { log, .. }) = &self.workers;
         log.as_ref().map(Log::reopener)
     }
 
@@ -179,26 +179,26 @@ impl Server {
     /// on until they are stopped.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        match &self.staff {
-            Staff::Here { local, .. } => local.engine.failure(),
-            Staff::There { supervisor, .. } => supervisor.failure(),
+        match &self.workers {
+            WorkerSet::Threads { local, .. } => local.engine.failure(),
+            WorkerSet::Processes { supervisor, .. } => supervisor.failure(),
         }
     }
 
     /// What has gone wrong and was mended since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
-        match &self.staff {
-            Staff::Here { local, .. } => local.take_notices(),
-            Staff::There { .. } => Vec::new(), // worker processes report theirs themselves
+        match &self.workers {
+            WorkerSet::Threads { local, .. } => local.take_notices(),
+            WorkerSet::Processes { .. } => Vec::new(), // worker processes report theirs themselves
         }
     }
 
     /// Closes files that nobody asks for, and wakes workers if something has left the cache since
     /// the last call: one that sleeps may have it open still. Call it about once a second.
-    pub fn keep_house(&mut self) {
-        if let Staff::Here { local, .. } = &mut self.staff {
-            local.keep_house();
+    pub fn do_housekeeping(&mut self) {
+        if let WorkerSet::Threads { local, .. } = &mut self.workers {
+            local.do_housekeeping();
         }
     }
 
@@ -218,7 +218,7 @@ impl Server {
 
     /// The same, with the patience of whoever asks.
     pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
-        let engine = self.staff.engine();
+        let engine = self.workers.engine();
         engine.tell(Order::StopAccepting);
         engine.tell(Order::Drain);
         let mut aborted = false;
@@ -230,12 +230,12 @@ impl Server {
             }
         }
         self.take_notices().iter().for_each(|notice| report(notice)); // nobody asks again
-        self.staff.end(aborted, patience)
+        self.workers.end(aborted, patience)
     }
 }
 
-impl Staff {
-    fn start_here(
+impl WorkerSet {
+    fn start_threads(
         config: &Config,
         ready: &Ready,
         listeners: Listeners,
@@ -250,10 +250,10 @@ impl Staff {
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let logs = Logs { access: log.as_ref().map(Log::ends), errors };
         let local = Local::start(config, ready, share, listeners.sets, logs, counters)?;
-        Ok(Self::Here { local, errors, log })
+        Ok(Self::Threads { local, errors, log })
     }
 
-    fn start_there(
+    fn start_processes(
         config: &Config,
         layout: &Layout,
         machine: &Machine,
@@ -263,28 +263,28 @@ impl Staff {
         let log = Log::open(&config.settings.log)?;
         let queue = log.as_ref().map(Log::queue);
         let (file, ledger) = Ledger::create(layout.shares.len()).map_err(&failed)?;
-        let crew = Crew {
+        let worker_command = WorkerCommand {
             program: config.worker_program.clone(),
             machine: machine.to_string(),
             configuration: os::shared_memory::create_text(&config.show()).map_err(&failed)?,
             ledger: file,
         };
         let listeners = deal(layout, listeners).map_err(&failed)?;
-        let supervisor = Box::new(Supervisor::start(crew, ledger, queue, listeners)?);
-        Ok(Self::There { supervisor, ledger, log })
+        let supervisor = Box::new(Supervisor::start(worker_command, ledger, queue, listeners)?);
+        Ok(Self::Processes { supervisor, ledger, log })
     }
 
     fn engine(&mut self) -> &mut dyn Engine {
         match self {
-            Self::Here { local, .. } => &mut *local.engine,
-            Self::There { supervisor, .. } => &mut **supervisor,
+            Self::Threads { local, .. } => &mut *local.engine,
+            Self::Processes { supervisor, .. } => &mut **supervisor,
         }
     }
 
     fn counters(&self) -> Vec<Arc<Counters>> {
         match self {
-            Self::Here { local, .. } => local.counters.all(),
-            Self::There { ledger, .. } => ledger.counters(),
+            Self::Threads { local, .. } => local.counters.all(),
+            Self::Processes { ledger, .. } => ledger.counters(),
         }
     }
 
@@ -292,10 +292,10 @@ impl Staff {
     /// waited for as long as there is patience.
     fn end(self, aborted: bool, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let (joined, counters, dropped, errors, log) = match self {
-            Self::Here { local, errors, log } => {
+            Self::Threads { local, errors, log } => {
                 (local.engine.join(), local.counters.all(), 0, errors, log)
             }
-            Self::There { supervisor, ledger, log } => {
+            Self::Processes { supervisor, ledger, log } => {
                 let joined = supervisor.join();
                 (joined, ledger.counters(), ledger.lines_dropped(), ledger.error_budget(), log)
             }

@@ -22,7 +22,6 @@
 
 mod access_log;
 mod after;
-mod beyond;
 mod connection;
 mod counters;
 mod error_page;
@@ -37,12 +36,12 @@ mod partial;
 mod reply;
 mod respond;
 mod response;
+mod shared_level;
 mod tick;
 mod worker;
 
 pub use access_log::{AccessLog, Record};
 pub use after::After;
-pub use beyond::{Beyond, Stamp};
 pub use connection::{Connection, Phase};
 pub use counters::{Counter, Counters};
 pub use job::{Done, HashJob, Job, JobId, Known, ListCursor, ListFormat, ListName, SharedHashing};
@@ -51,5 +50,6 @@ pub use listings::{ListingPermit, Listings};
 pub use op::Op;
 pub use reply::Reply;
 pub use response::Prepared;
+pub use shared_level::{SharedLevel, Stamp};
 pub use tick::Tick;
 pub use worker::{Account, HOUSEKEEPING_MS, Spares, Worker, WorkerParts};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use file_cache::{Cache, FirstLevel, Hit, Slot};
 use site::resource::{Entry, Undecodable};
 
-use crate::beyond::{Beyond, Stamp};
 use crate::job::Known;
+use crate::shared_level::{SharedLevel, Stamp};
 use crate::tick::Tick;
 
 /// Slots of the first level that are looked at for each entry that is new: evicted entries in it
@@ -22,7 +22,7 @@ pub(crate) struct EntryCache {
     pub(crate) first: FirstLevel<Entry>,
     pub(crate) second: Arc<Cache<Entry>>,
     /// Asked when the second level has nothing, or nothing that is fresh.
-    pub(crate) beyond: Option<Box<dyn Beyond>>,
+    pub(crate) beyond: Option<Box<dyn SharedLevel>>,
     /// An entry on its way to or from beyond.
     encoded: Vec<u8>,
     /// The key of the lookup at hand: host index, then canonical path.

@@ -9,12 +9,12 @@ use site::Site;
 use site::resource::{DATE_LEN, Entry};
 
 use crate::access_log::{AccessLog, Record};
-use crate::beyond::Beyond;
 use crate::counters::Counters;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::listings::Listings;
 use crate::lookup::EntryCache;
+use crate::shared_level::SharedLevel;
 use crate::tick::Tick;
 
 /// What a worker is made of.
@@ -128,7 +128,7 @@ impl Worker {
 
     /// Gives the worker a level beyond its process. All who share that must hash alike
     /// ([`Cache::emptied`]). Before its first connection.
-    pub fn reach_beyond(&mut self, beyond: Box<dyn Beyond>) {
+    pub fn set_shared_level(&mut self, beyond: Box<dyn SharedLevel>) {
         self.cache.beyond = Some(beyond);
     }
 
@@ -143,7 +143,7 @@ impl Worker {
         self.unix_us = unix_us;
         if now.since(self.log_flushed) >= HOUSEKEEPING_MS * 1000 {
             self.log_flushed = now;
-            self.keep_house();
+            self.do_housekeeping();
         }
     }
 
@@ -264,7 +264,7 @@ impl Worker {
 
     /// Hands log records over and lets go of entries that have left the cache. A worker does so by
     /// itself when [`Worker::set_time`] is called; one that sleeps must be told now and then.
-    pub fn keep_house(&mut self) {
+    pub fn do_housekeeping(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
         }

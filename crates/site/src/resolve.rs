@@ -12,8 +12,8 @@ use crate::negotiate::Coding;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::resource::{
-    Body, Entry, FileRef, FileResource, Identity, Redirect, Representation, Resource, Variant,
-    Witness,
+    Body, Entry, FileRef, FileResource, FileStamp, Identity, Redirect, Representation, Resource,
+    Variant,
 };
 
 /// The file system of one host, as resolution sees it. Paths are relative to the host's root,
@@ -25,7 +25,7 @@ pub trait Files {
     /// See [`Unopened`].
     fn open(&self, path: &[u8], symlinks: Symlinks) -> Result<Opened, Unopened>;
 
-    /// What is at `path` now, for comparison with a [`Witness`], without following links against
+    /// What is at `path` now, for comparison with a [`FileStamp`], without following links against
     /// `symlinks`. It need not be readable.
     ///
     /// # Errors
@@ -156,16 +156,10 @@ pub fn resolve(
     now_ns: i128,
     small_body_bytes_max: u64,
 ) -> Result<Entry, Unresolved> {
-    let mut lookup = Lookup {
-        host,
-        files,
-        small_body_bytes_max,
-        now_ns,
-        witnesses: Vec::new(),
-        has_told: false,
-    };
+    let mut lookup =
+        Lookup { host, files, small_body_bytes_max, now_ns, stamps: Vec::new(), has_told: false };
     let resource = lookup.resource(canonical)?;
-    Ok(Entry { resource, witnesses: lookup.witnesses.into(), resolved_ns: now_ns })
+    Ok(Entry { resource, stamps: lookup.stamps.into(), resolved_ns: now_ns })
 }
 
 /// Whether everything an entry was made from is as it was, and may still be reached under the
@@ -174,8 +168,8 @@ pub fn resolve(
 pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool {
     // The way to a file is judged with its directory, once for all files in it: to follow a policy
     // takes three system calls, to look at a name one.
-    let same = |w: &Witness| {
-        let others = || entry.witnesses.iter().filter(|other| other.path != w.path);
+    let same = |w: &FileStamp| {
+        let others = || entry.stamps.iter().filter(|other| other.path != w.path);
         let found = if others().any(|other| is_in(other, w)) {
             files.directory(&w.path, symlinks)
         } else if others().any(|other| is_in(w, other)) {
@@ -185,12 +179,12 @@ pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool 
         };
         found.ok() == w.identity
     };
-    entry.is_settled() && entry.witnesses.iter().all(same)
+    entry.is_settled() && entry.stamps.iter().all(same)
 }
 
-/// Whether a witness is a name in a directory that is there.
-fn is_in(witness: &Witness, directory: &Witness) -> bool {
-    directory.identity.is_some() && *parent(&witness.path) == *directory.path
+/// Whether the file of a stamp lies in a directory that is there.
+fn is_in(stamp: &FileStamp, directory: &FileStamp) -> bool {
+    directory.identity.is_some() && *parent(&stamp.path) == *directory.path
 }
 
 type Looked<T> = Result<T, Unresolved>;
@@ -201,7 +195,7 @@ struct Lookup<'a> {
     files: &'a dyn Files,
     small_body_bytes_max: u64,
     now_ns: i128,
-    witnesses: Vec<Witness>,
+    stamps: Vec<FileStamp>,
     /// Whether something was refused: one reason is enough for a path.
     has_told: bool,
 }
@@ -233,9 +227,9 @@ impl Lookup<'_> {
             None => self.file(relative)?,
         };
         if matches!(resource, Resource::Missing | Resource::Forbidden) {
-            self.witness_ancestor(relative);
+            self.stamp_ancestor(relative);
             // A link that leads nowhere is in none of the directories that may change that.
-            self.witness_failure(relative.strip_suffix(b"/").unwrap_or(relative));
+            self.stamp_failure(relative.strip_suffix(b"/").unwrap_or(relative));
         }
         Ok(resource)
     }
@@ -323,7 +317,7 @@ impl Lookup<'_> {
                 _ => found.push((coding, opened)),
             }
         }
-        self.witness_parent(relative);
+        self.stamp_parent(relative);
         let varies = found.len() > 1 || found.iter().any(|(c, _)| *c != Coding::Identity);
         let variants: Looked<Vec<Variant>> =
             found.into_iter().map(|(c, o)| self.variant(relative, c, o, varies)).collect();
@@ -378,9 +372,9 @@ impl Lookup<'_> {
         }))
     }
 
-    /// Which witness a file that was opened is. No entry has 65,535 of them.
+    /// The index of the stamp of a file that was opened. No entry has 65,535 of them.
     fn source(&self, path: &[u8]) -> u16 {
-        let position = self.witnesses.iter().position(|w| *w.path == *path);
+        let position = self.stamps.iter().position(|w| *w.path == *path);
         position.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX)
     }
 
@@ -422,7 +416,7 @@ impl Lookup<'_> {
     fn open(&mut self, relative: &[u8]) -> io::Result<Found> {
         match self.files.open(relative, self.host.settings.symlinks) {
             Ok(opened) => {
-                self.witness(relative, Some(opened.identity));
+                self.stamp(relative, Some(opened.identity));
                 Ok(match opened.kind {
                     Kind::Regular => Found::File(opened),
                     Kind::Directory => Found::Directory,
@@ -436,7 +430,7 @@ impl Lookup<'_> {
             Err(why) => {
                 // Names that are not there the directory stands for. What is there and refused may
                 // be allowed without a change of any directory.
-                self.witness_failure(relative);
+                self.stamp_failure(relative);
                 self.not_opened(relative, why)
             }
         }
@@ -464,16 +458,16 @@ impl Lookup<'_> {
     }
 
     /// The directory of a file stands for all names in it that were looked for in vain.
-    fn witness_parent(&mut self, relative: &[u8]) {
+    fn stamp_parent(&mut self, relative: &[u8]) {
         let parent = parent(relative);
         if let Ok(identity) = self.identity(parent) {
-            self.witness(parent, Some(identity));
+            self.stamp(parent, Some(identity));
         }
     }
 
     /// The nearest directory that exists stands for everything below it that does not. The walk
     /// begins at the root, so that a path of a thousand missing directories costs one look.
-    fn witness_ancestor(&mut self, relative: &[u8]) {
+    fn stamp_ancestor(&mut self, relative: &[u8]) {
         let mut nearest = (&[][..], self.identity(&[]).ok());
         for end in memchr::memchr_iter(b'/', relative) {
             match self.identity(&relative[..end]) {
@@ -481,22 +475,22 @@ impl Lookup<'_> {
                 Err(_) => break,
             }
         }
-        self.witness(nearest.0, nearest.1);
+        self.stamp(nearest.0, nearest.1);
     }
 
     /// A path that could not be opened, and what can be seen of it all the same.
-    fn witness_failure(&mut self, relative: &[u8]) {
+    fn stamp_failure(&mut self, relative: &[u8]) {
         let identity = self.identity(relative).ok();
-        self.witness(relative, identity);
+        self.stamp(relative, identity);
     }
 
     fn identity(&self, relative: &[u8]) -> io::Result<Identity> {
         self.files.identity(relative, self.host.settings.symlinks)
     }
 
-    fn witness(&mut self, path: &[u8], identity: Option<Identity>) {
-        if !self.witnesses.iter().any(|w| *w.path == *path) {
-            self.witnesses.push(Witness { path: path.into(), identity });
+    fn stamp(&mut self, path: &[u8], identity: Option<Identity>) {
+        if !self.stamps.iter().any(|w| *w.path == *path) {
+            self.stamps.push(FileStamp { path: path.into(), identity });
         }
     }
 }

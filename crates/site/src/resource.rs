@@ -2,7 +2,7 @@
 //!
 //! An [`Entry`] is immutable. It is what the cache holds: response heads are rendered once, small
 //! bodies are in memory, larger ones are an open file. Length, validators and bytes come from the
-//! same open file, so they always agree. [`Witness`]es say what would have to change in the file
+//! same open file, so they always agree. [`FileStamp`]s say what would have to change in the file
 //! system for the entry to be out of date.
 
 mod encoding;
@@ -45,8 +45,8 @@ pub struct Entry {
     /// What is sent.
     pub resource: Resource,
     /// The state of the file system this entry was made from.
-    pub witnesses: Box<[Witness]>,
-    /// When it was made, in nanoseconds of wall-clock time, before any witness was looked at.
+    pub stamps: Box<[FileStamp]>,
+    /// When it was made, in nanoseconds of wall-clock time, before any file stamp was looked at.
     pub resolved_ns: i128,
 }
 
@@ -107,7 +107,7 @@ pub struct Variant {
     /// made: until then it must not be told, and the date takes its place (RFC 9110 §8.8.2.1). 0:
     /// there is no such place.
     modified_at: u32,
-    /// Which of the entry's witnesses is its file.
+    /// Which of the entry's file stamps is its file.
     source: u16,
 }
 
@@ -122,7 +122,7 @@ pub enum Body {
 
 /// A path that was looked at, and what was found there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct FileStamp {
     /// The path below the root, without a leading slash; empty for the root itself.
     pub path: Box<[u8]>,
     /// What was there, links followed as the policy has it; none if nothing could be seen.
@@ -182,12 +182,12 @@ impl Identity {
 }
 
 impl Entry {
-    /// Whether the witnesses can vouch for the entry at all.
+    /// Whether the file stamps can vouch for the entry at all.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let settled =
-            |w: &Witness| w.identity.is_none_or(|identity| identity.is_settled(self.resolved_ns));
-        self.witnesses.iter().all(settled)
+            |w: &FileStamp| w.identity.is_none_or(|identity| identity.is_settled(self.resolved_ns));
+        self.stamps.iter().all(settled)
     }
 
     /// The open files that bodies are in, in the order in which decoding asks for them.
@@ -205,9 +205,8 @@ impl Entry {
     /// Bytes of memory and open descriptors the entry holds.
     #[must_use]
     pub fn cost(&self) -> (usize, usize) {
-        let witnesses: usize =
-            self.witnesses.iter().map(|w| w.path.len() + size_of::<Witness>()).sum();
-        let fixed = size_of::<Self>() + witnesses;
+        let stamps: usize = self.stamps.iter().map(|w| w.path.len() + size_of::<FileStamp>()).sum();
+        let fixed = size_of::<Self>() + stamps;
         match &self.resource {
             Resource::File(file) => {
                 let costs = file.variants.iter().map(Variant::cost);
@@ -306,7 +305,7 @@ pub(crate) struct Representation<'a> {
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
-    /// Which of the entry's witnesses is its file.
+    /// Which of the entry's file stamps is its file.
     pub(crate) source: u16,
 }
 

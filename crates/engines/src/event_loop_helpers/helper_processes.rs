@@ -26,7 +26,7 @@ use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::parts::disk::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
 use crate::parts::disk::helpers::{carry_out, failed, fetch};
-use crate::parts::loops::{Seat, Shared};
+use crate::parts::loops::{LoopContext, Shared};
 
 /// What a helper says when it can be asked, and when it has done what it was asked.
 const READY: u8 = b'r';
@@ -95,16 +95,16 @@ impl HelperProcesses {
     /// # Errors
     /// One cannot be started, or says why it cannot help; the others are ended.
     pub(super) fn start(
-        seat: &Seat,
+        loop_context: &LoopContext,
         count: usize,
         waiting_max: usize,
         run_job: RunJob,
     ) -> io::Result<Self> {
         let mut helpers = Self {
-            start: Arc::clone(&seat.start_helper),
+            start: Arc::clone(&loop_context.start_helper),
             run_job,
-            shared: Arc::clone(&seat.shared),
-            index: seat.index,
+            shared: Arc::clone(&loop_context.shared),
+            index: loop_context.index,
             epoll: Epoll::new()?,
             wake: Wake::new()?,
             places: (0..count.max(1)).map(|_| None).collect(),

@@ -25,7 +25,7 @@ use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, RunJob};
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
-use crate::parts::loops::{Loop, Loops, Seat};
+use crate::parts::loops::{Loop, LoopContext, Loops};
 use helper_processes::HelperProcesses;
 
 pub use helper_processes::help_by_process;
@@ -70,19 +70,19 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
 }
 
-fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-    let count = seat.knobs.get_usize(HELPERS.name);
+fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+    let count = loop_context.knobs.get_usize(HELPERS.name);
     let waiting_max = count * QUEUE_PER_HELPER;
-    let runner = Arc::clone(&seat.runner);
+    let runner = Arc::clone(&loop_context.runner);
     let run_job: RunJob = Arc::new(move |job| runner.run(job));
-    let helpers: Box<dyn Help> = match seat.knobs.get(KIND.name) {
-        PROCESSES => Box::new(HelperProcesses::start(&seat, count, waiting_max, run_job)?),
+    let helpers: Box<dyn Help> = match loop_context.knobs.get(KIND.name) {
+        PROCESSES => Box::new(HelperProcesses::start(&loop_context, count, waiting_max, run_job)?),
         _ => {
-            let name = format!("helper-{}", seat.index);
+            let name = format!("helper-{}", loop_context.index);
             Box::new(Helpers::start(&name, count, waiting_max, run_job)?)
         }
     };
-    Reactor::make_with_helpers(start, seat, helpers)
+    Reactor::make_with_helpers(start, loop_context, helpers)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Bench {
         let workers = vec![WorkerStart {
             worker,
             cpu: None,
-            roam: Arc::default(),
+            unpinned_cpus: Arc::default(),
             listeners: vec![listener.into()],
         }];
         let more: MakeWorker = Arc::new(|| unreachable!("no loop fails here"));

@@ -110,7 +110,7 @@ impl Engine for Manager {
     }
 
     /// Each process does so by itself.
-    fn keep_house(&self) {}
+    fn do_housekeeping(&self) {}
 
     fn look_ms(&self) -> u32 {
         LOOK_MS
@@ -253,15 +253,15 @@ fn process_starts(
     let budget = first.worker.cache().budget();
     let (shared, own) = divide(budget, shared_percent, group.len());
     let memory = SharedMemory::new(group.len(), shared)?;
-    let process_start = |(seat, (start, cpus, more)): (usize, Member)| ProcessStart {
+    let process_start = |(slot_index, (start, cpus, more)): (usize, Member)| ProcessStart {
         worker: start.worker,
         cpus,
         cpu: start.cpu,
-        roam: start.roam,
+        unpinned_cpus: start.unpinned_cpus,
         listeners: start.listeners,
         connections_max: connections.next().unwrap_or(1),
         memory,
-        seat,
+        slot_index,
         budget: own,
         more,
     };

@@ -67,7 +67,7 @@ impl Process {
                 Err(why) if is_timeout(&why) => {}
                 Err(why) => return Err(why),
             }
-            self.keep_house();
+            self.do_housekeeping();
         }
         Box::new(self.loops).join()
     }
@@ -79,12 +79,12 @@ impl Process {
 
     /// Has closed what nobody asks for, and wakes the loop if something has left the cache
     /// meanwhile.
-    fn keep_house(&mut self) {
+    fn do_housekeeping(&mut self) {
         self.open_files.look_after();
         let evictions = self.cache.evictions();
         let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
         if have_left {
-            self.loops.keep_house();
+            self.loops.do_housekeeping();
         }
     }
 }

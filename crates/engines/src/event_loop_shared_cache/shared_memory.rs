@@ -8,7 +8,7 @@ use file_cache::Budget;
 use file_cache::shared::{Keeper, Label, Layout, SharedCache};
 use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
-use session::{Beyond, Stamp};
+use session::{SharedLevel, Stamp};
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;
@@ -23,7 +23,7 @@ pub(super) struct SharedMemory {
 }
 
 /// The shared memory as a level of one process's cache.
-pub(super) struct SharedLevel {
+pub(super) struct LevelInMemory {
     cache: SharedCache,
     locks: Locks,
 }
@@ -43,15 +43,15 @@ impl SharedMemory {
         Ok(Self { owners: Owners::new(owners), cache: SharedCache::new(cache, layout) })
     }
 
-    /// For the calling process, in a seat, with a number that no other has had.
-    pub(super) fn attach(self, seat: usize, number: u32) -> io::Result<SharedLevel> {
-        let locks = Locks(self.owners.enter(seat, number)?);
-        Ok(SharedLevel { cache: self.cache, locks })
+    /// For the calling process, in a slot, with a number that no other has had.
+    pub(super) fn attach(self, slot_index: usize, number: u32) -> io::Result<LevelInMemory> {
+        let locks = Locks(self.owners.enter(slot_index, number)?);
+        Ok(LevelInMemory { cache: self.cache, locks })
     }
 
-    /// Releases what the dead process in a seat held.
-    pub(super) fn release_dead(self, seat: usize) {
-        self.owners.release_dead(seat, self.cache.locks());
+    /// Releases what the dead process in a slot held.
+    pub(super) fn release_dead(self, slot_index: usize) {
+        self.owners.release_dead(slot_index, self.cache.locks());
     }
 }
 
@@ -62,7 +62,7 @@ impl Keeper for Locks {
     }
 }
 
-impl Beyond for SharedLevel {
+impl SharedLevel for LevelInMemory {
     fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp> {
         self.cache.get(&self.locks, hash, key, bytes).map(stamp)
     }

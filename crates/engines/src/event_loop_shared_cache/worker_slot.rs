@@ -44,12 +44,12 @@ pub(super) struct ProcessStart {
     pub(super) worker: Worker,
     pub(super) cpus: Vec<usize>,
     pub(super) cpu: Option<usize>,
-    pub(super) roam: Arc<[usize]>,
+    pub(super) unpinned_cpus: Arc<[usize]>,
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) connections_max: usize,
-    /// What the processes share, and the seat there.
+    /// What the processes share, and the number of this process there.
     pub(super) memory: SharedMemory,
-    pub(super) seat: usize,
+    pub(super) slot_index: usize,
     /// What of the cache is its own.
     pub(super) budget: Budget,
     pub(super) more: MakeWorker,
@@ -136,7 +136,7 @@ impl WorkerSlot {
         let _ = running.orders.read_to_end(&mut said); // it said no more
         let said = said.strip_prefix(&[READY]).unwrap_or(&said);
         if let Some(start) = &self.start {
-            start.memory.release_dead(start.seat);
+            start.memory.release_dead(start.slot_index);
         }
         self.account.forget_process(); // the kernel has closed its connections
         Some(End {
@@ -220,9 +220,9 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
     let second = Arc::new(worker.cache().emptied(start.budget));
     worker.use_cache(Arc::clone(&second));
     let open_files = Caretaker::new(runner.open_files(vec![Arc::clone(&second)]));
-    worker.reach_beyond(Box::new(memory.attach(start.seat, number)?));
-    let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
-    let worker = crate::engine::WorkerStart { worker, cpu, roam, listeners };
+    worker.set_shared_level(Box::new(memory.attach(start.slot_index, number)?));
+    let (cpu, unpinned_cpus, listeners) = (start.cpu, start.unpinned_cpus, start.listeners);
+    let worker = crate::engine::WorkerStart { worker, cpu, unpinned_cpus, listeners };
     let start = Start {
         partitions: vec![PartitionStart {
             cpus: start.cpus,

@@ -25,7 +25,7 @@ use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::obey::Obeyed;
 use crate::parts::loops::reactor::{EVENTS_PER_WAIT, FILE_CHUNK_KIB};
-use crate::parts::loops::{Seat, Shared};
+use crate::parts::loops::{LoopContext, Shared};
 
 /// The key of the cluster's own wake-up call.
 pub(super) const BELL_KEY: u64 = u64::MAX - 1;
@@ -87,14 +87,14 @@ impl Cluster {
     pub(super) fn new(
         sockets: Vec<OwnedFd>,
         counters: Arc<Counters>,
-        seat: &Seat,
+        loop_context: &LoopContext,
     ) -> io::Result<Self> {
-        let settings = Settings::new(seat);
-        let knobs = &seat.knobs;
+        let settings = Settings::new(loop_context);
+        let knobs = &loop_context.knobs;
         let acceptors = sockets.len() * settings.acceptors_per_listener;
         let fibers_max = settings.connections_max + acceptors;
         let stack_bytes = knobs.get_usize(super::knobs::STACK_KIB.name) * 1024;
-        let listeners = Listeners::new(sockets, seat.exclusive_wakeups);
+        let listeners = Listeners::new(sockets, loop_context.exclusive_wakeups);
         let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
         let mut cluster = Self {
             epoll: Epoll::new()?,
@@ -102,14 +102,14 @@ impl Cluster {
             table: FiberTable::new(fibers_max),
             timers: Timers::new(Tick(os::clock::now())),
             blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
-            shared: Arc::clone(&seat.shared),
+            shared: Arc::clone(&loop_context.shared),
             connections: AtomicUsize::new(0),
             gauge: Mutex::new(counters),
             accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             failure: OnceLock::new(),
             inside: AtomicUsize::new(0),
-            first: seat.index,
+            first: loop_context.index,
             listeners: RwLock::new(listeners),
             acceptors: Vec::with_capacity(acceptors),
             stacks: reserve(fibers_max, stack_bytes)?,
@@ -315,15 +315,15 @@ fn reserve(fibers_max: usize, stack_bytes: usize) -> io::Result<Stacks> {
 }
 
 impl Settings {
-    fn new(seat: &Seat) -> Self {
-        let knobs = &seat.knobs;
-        let connections_max = seat.shared.connections_max;
+    fn new(loop_context: &LoopContext) -> Self {
+        let knobs = &loop_context.knobs;
+        let connections_max = loop_context.shared.connections_max;
         let has_blocking = knobs.get(super::knobs::BLOCKING_THREADS.name) > 0;
         Self {
             threads: knobs.get_usize(super::knobs::THREADS_PER_CLUSTER.name),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
-            sendfile: if has_blocking { seat.sendfile } else { SendfileMode::NonBlocking },
+            sendfile: if has_blocking { loop_context.sendfile } else { SendfileMode::NonBlocking },
             parks_idle: knobs.get(super::knobs::PARK_IDLE.name) == 1,
             acceptors_per_listener: knobs.get_usize(super::knobs::ACCEPTORS.name),
             connections_max: match knobs.get(super::knobs::SPAWN_ON_DEMAND.name) {

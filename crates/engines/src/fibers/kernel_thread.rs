@@ -25,11 +25,11 @@ use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
-use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
+use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::step::RECEIVE_BYTES;
-use crate::parts::loops::{Loop, Seat, describe_panic};
+use crate::parts::loops::{Loop, LoopContext, describe_panic};
 
 pub(super) struct KernelThread {
     pub(super) cluster: Arc<Cluster>,
@@ -40,7 +40,7 @@ pub(super) struct KernelThread {
     pub(super) news: News,
     /// Which of the engine's threads it is.
     index: usize,
-    berth: Berth,
+    placement: CpuPlacement,
 }
 
 /// Ends a cluster with whichever of its threads ends first: the others would wait for a poller that
@@ -78,15 +78,15 @@ impl Drop for Unstarted {
 
 impl KernelThread {
     /// A kernel thread's loop, to be run in it.
-    pub(super) fn make(worker: Worker, cluster: Arc<Cluster>, seat: Seat) -> Loop {
+    pub(super) fn make(worker: Worker, cluster: Arc<Cluster>, loop_context: LoopContext) -> Loop {
         let thread = Self {
             cluster,
             worker,
-            runner: seat.runner,
+            runner: loop_context.runner,
             buffer: vec![0; RECEIVE_BYTES].into(),
             news: News::NONE,
-            index: seat.index,
-            berth: seat.berth,
+            index: loop_context.index,
+            placement: loop_context.placement,
         };
         let unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
         Box::new(move || {
@@ -154,7 +154,7 @@ impl KernelThread {
         let (mut batch, mut calls_seen) = (Vec::new(), 0);
         read_clock(&mut self.worker);
         loop {
-            self.berth.look(self.worker.now());
+            self.placement.look(self.worker.now());
             match cluster.ready.next(&mut batch, &mut calls_seen) {
                 Work::Run => {
                     // A thread alone has just read the clock when it polled.
@@ -164,7 +164,7 @@ impl KernelThread {
                     self.run_batch(cluster, &mut batch);
                 }
                 Work::Poll { may_sleep } => self.poll(cluster, may_sleep)?,
-                Work::KeepHouse => self.worker.keep_house(),
+                Work::Housekeeping => self.worker.do_housekeeping(),
                 Work::End => return Ok(()),
             }
         }
@@ -304,7 +304,7 @@ impl KernelThread {
         } else if event.key == WAKE_KEY {
             cluster.orders().clear();
             // Others may have evicted what this one has not asked for in a while.
-            self.worker.keep_house();
+            self.worker.do_housekeeping();
             if cluster.is_room_wanted() {
                 self.evict();
             }

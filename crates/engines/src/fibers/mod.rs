@@ -51,7 +51,7 @@ use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Star
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::orders::Order;
-use crate::parts::loops::{Loops, Seat};
+use crate::parts::loops::{LoopContext, Loops};
 
 use self::knobs::{BLOCKING_THREADS, CLUSTERS, KNOBS, THREADS_PER_CLUSTER};
 use cluster::Cluster;
@@ -85,14 +85,14 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let workers: usize = start.partitions.iter().map(|partition| partition.workers.len()).sum();
     let places: Arc<[Place]> = (0..workers.div_ceil(threads)).map(|_| Place::default()).collect();
     let left = Arc::clone(&places);
-    let make = move |worker: WorkerStart, seat: Seat| {
+    let make = move |worker: WorkerStart, loop_context: LoopContext| {
         // Those of a cluster follow each other.
-        let place = &places[seat.index / threads];
-        let cluster = match seat.index.is_multiple_of(threads) {
-            true => place.fill(worker.listeners, &worker.worker, &seat)?,
-            false => place.enter(&seat)?,
+        let place = &places[loop_context.index / threads];
+        let cluster = match loop_context.index.is_multiple_of(threads) {
+            true => place.fill(worker.listeners, &worker.worker, &loop_context)?,
+            false => place.enter(&loop_context)?,
         };
-        Ok(KernelThread::make(worker.worker, cluster, seat))
+        Ok(KernelThread::make(worker.worker, cluster, loop_context))
     };
     let failed = move |index: usize, is_replaced: bool| {
         // Its cluster is made with the first, which has the listeners.
@@ -123,16 +123,17 @@ impl Place {
         &self,
         listeners: Vec<OwnedFd>,
         worker: &Worker,
-        seat: &Seat,
+        loop_context: &LoopContext,
     ) -> io::Result<Arc<Cluster>> {
-        let cluster = Arc::new(Cluster::new(listeners, Arc::clone(&worker.counters), seat)?);
+        let cluster =
+            Arc::new(Cluster::new(listeners, Arc::clone(&worker.counters), loop_context)?);
         lock(&self.state).cluster = Arc::downgrade(&cluster);
         self.changed.notify_all();
         Ok(cluster)
     }
 
     /// The cluster that has not failed, which may have to be made yet.
-    fn enter(&self, seat: &Seat) -> io::Result<Arc<Cluster>> {
+    fn enter(&self, loop_context: &LoopContext) -> io::Result<Arc<Cluster>> {
         /// How often to look whether all is about to end: then none may be made.
         const LOOK: Duration = Duration::from_millis(100);
         let mut state = lock(&self.state);
@@ -141,7 +142,7 @@ impl Place {
             if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
                 return Ok(cluster);
             }
-            if state.is_given_up || seat.shared.orders.is_given(Order::StopAccepting) {
+            if state.is_given_up || loop_context.shared.orders.is_given(Order::StopAccepting) {
                 return Err(io::Error::other("nor is the first of its cluster"));
             }
             let waited = self.changed.wait_timeout(state, LOOK);

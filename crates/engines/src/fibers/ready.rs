@@ -25,7 +25,7 @@ pub(super) enum Work {
     /// Poll, and sleep if nothing has happened and `may_sleep`; then [`Ready::end_poll`].
     Poll { may_sleep: bool },
     /// Keep house: it was called.
-    KeepHouse,
+    Housekeeping,
     /// Nothing more, ever.
     End,
 }
@@ -69,7 +69,7 @@ impl Ready {
                 return Work::End;
             }
             if mem::replace(calls_seen, queue.calls) != queue.calls {
-                return Work::KeepHouse;
+                return Work::Housekeeping;
             }
             match queue.entries.front() {
                 Some(&POLLER) => {

@@ -50,7 +50,7 @@ impl Model {
             match self.ready.next(&mut batch, &mut seen) {
                 Work::Run => batch.drain(..).for_each(|fiber| self.run(fiber)),
                 Work::Poll { .. } => self.poll(arrivals, generation),
-                Work::KeepHouse => {}
+                Work::Housekeeping => {}
                 Work::End => return,
             }
         }
@@ -126,7 +126,7 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
                             }
                             ready.end_poll(&mut Vec::new());
                         }
-                        Work::KeepHouse => {}
+                        Work::Housekeeping => {}
                         Work::End => return,
                     }
                 }
@@ -172,7 +172,7 @@ fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
                             ready.end_poll(&mut Vec::new());
                             thread::yield_now();
                         }
-                        Work::KeepHouse => {}
+                        Work::Housekeeping => {}
                         Work::End => return,
                     }
                 }

@@ -69,7 +69,7 @@ impl Child {
 
     /// The status to end with.
     fn end(&self, outcome: &io::Result<()>) -> i32 {
-        self.registry.keep_house();
+        self.registry.do_housekeeping();
         self.row.rest(None);
         if let Err(why) = outcome {
             self.row.fail(why);
@@ -92,7 +92,7 @@ impl Child {
             epoll.wait(&mut events, self.housekeeping_ms().map(|ms| ms as u32))?;
             if events.is_empty() {
                 self.is_untidy = false;
-                self.keep_house();
+                self.do_housekeeping();
             }
             let mut is_told = false;
             for event in events.iter() {
@@ -120,9 +120,9 @@ impl Child {
     }
 
     /// Looks after its cache and its log.
-    fn keep_house(&mut self) {
+    fn do_housekeeping(&mut self) {
         self.open_files.look_after();
-        self.registry.keep_house();
+        self.registry.do_housekeeping();
     }
 
     fn is_done(&self) -> bool {
@@ -150,7 +150,7 @@ impl Child {
                 Ok(())
             }
             Err(why) if is_exhaustion(&why) => {
-                self.registry.keep_house();
+                self.registry.do_housekeeping();
                 PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))
             }
             // Another was faster, or the client has gone again.
@@ -169,7 +169,7 @@ impl Child {
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
         let entry = &arrival.entry;
         let mut wait = Wait::new(&self.signals, entry)?;
-        wait.keep_house_in(self.open_files.are_there().then_some(LOOK_MS));
+        wait.do_housekeeping_in(self.open_files.are_there().then_some(LOOK_MS));
         let mut line = Line::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
         entry.rest(Tick(os::clock::now()));
@@ -180,8 +180,8 @@ impl Child {
             }
             match wait.next(line.deadline())? {
                 Woken::ForHousekeeping => {
-                    self.keep_house();
-                    wait.keep_house_in(self.open_files.are_there().then_some(LOOK_MS));
+                    self.do_housekeeping();
+                    wait.do_housekeeping_in(self.open_files.are_there().then_some(LOOK_MS));
                 }
                 Woken::ForConnection => {
                     self.open_files.look_after(); // a busy client leaves no other time for it
@@ -271,7 +271,7 @@ impl Wait {
 
     /// The connection has done what it could, and wants that.
     fn begin(&mut self, entry: &Entry, readiness: Readiness) -> io::Result<()> {
-        self.keep_house_in(Some(HOUSEKEEPING_MS));
+        self.do_housekeeping_in(Some(HOUSEKEEPING_MS));
         if readiness != self.watched {
             let interest = match readiness {
                 Readiness::Readable => Interest::READ,
@@ -284,7 +284,7 @@ impl Wait {
     }
 
     /// Ends a wait for housekeeping after so long.
-    fn keep_house_in(&mut self, ms: Option<u64>) {
+    fn do_housekeeping_in(&mut self, ms: Option<u64>) {
         self.housekeeping_due = ms.map(|ms| Tick(os::clock::now()).plus_ms(ms));
     }
 

@@ -146,7 +146,7 @@ impl Engine for Masters {
     }
 
     /// Each process has a cache of its own, and looks after it before it sleeps.
-    fn keep_house(&self) {}
+    fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
         if self.failure.get().is_none()

@@ -18,8 +18,8 @@ use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::parts::accept::listeners::Listeners;
 use crate::parts::kernel_threads::registry::Registry;
-use crate::parts::loops::berth::Berth;
-use crate::parts::loops::{Seat, Shared};
+use crate::parts::loops::cpu_placement::CpuPlacement;
+use crate::parts::loops::{LoopContext, Shared};
 
 /// What has it that a process looks at the board.
 const CALL: Signal = Signal::User1;
@@ -199,11 +199,11 @@ impl Pool {
         let slot = &self.slots[index];
         let mut worker = self.worker.take().expect("each copy of this process takes it once");
         worker.use_account(&slot.account);
-        let seat = Seat {
+        let loop_context = LoopContext {
             runner: Arc::clone(runner),
             shared: Arc::new(Shared::new(1, 1)?),
             index: 0,
-            berth: Berth::default(),
+            placement: CpuPlacement::default(),
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
             knobs: KnobValues::defaults(&[]), // the master has asked for them
@@ -211,7 +211,7 @@ impl Pool {
         };
         let counters = Arc::clone(&worker.counters);
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
-        let registry = Registry::new(&seat, Vec::new(), Arc::clone(more), counters, 1);
+        let registry = Registry::new(&loop_context, Vec::new(), Arc::clone(more), counters, 1);
         registry.give_worker(worker);
         Ok(Child {
             registry,

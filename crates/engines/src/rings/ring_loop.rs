@@ -26,14 +26,14 @@ use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
-use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot};
+use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
-use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::loops::{Loop, LoopContext, Shared};
 
 /// The key of the helpers' wake-up call.
 const HELPERS_KEY: u64 = u64::MAX - 1;
@@ -51,7 +51,7 @@ pub(super) struct RingLoop {
     helpers_wake: Option<Rc<Descriptor>>,
     shared: Arc<Shared>,
     index: usize,
-    berth: Berth,
+    placement: CpuPlacement,
     /// What a response is gathered in.
     buffer: Box<[u8]>,
     is_multishot: bool,
@@ -65,12 +65,12 @@ pub(super) struct RingLoop {
 
 impl RingLoop {
     /// A loop, to be run in its thread. A ring stays in the thread that makes it.
-    pub(super) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-        Ok(Box::new(move || Self::new(start, seat)?.run()))
+    pub(super) fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+        Ok(Box::new(move || Self::new(start, loop_context)?.run()))
     }
 
-    fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
-        let Seat { runner, shared, index, berth, sendfile, knobs, .. } = seat;
+    fn new(start: WorkerStart, loop_context: LoopContext) -> io::Result<Self> {
+        let LoopContext { runner, shared, index, placement, sendfile, knobs, .. } = loop_context;
         let helpers: Option<Box<dyn Help>> = match knobs.get_usize(HELPERS.name) {
             0 => None,
             count => {
@@ -94,7 +94,7 @@ impl RingLoop {
             work,
             shared,
             index,
-            berth,
+            placement,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
@@ -140,7 +140,7 @@ impl RingLoop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
             read_clock(&mut self.worker);
-            self.berth.look(self.worker.now());
+            self.placement.look(self.worker.now());
             while let Some(event) = self.ring.next_event() {
                 self.handle(event);
             }
@@ -165,7 +165,7 @@ impl RingLoop {
                 self.shared.wakes[self.index].clear();
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
                 // Others may have evicted what this one has not asked for in a while.
-                self.worker.keep_house();
+                self.worker.do_housekeeping();
                 if self.shared.is_room_wanted(self.index) {
                     self.evict();
                 }

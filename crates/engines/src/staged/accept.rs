@@ -23,7 +23,7 @@ use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
-use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::loops::{Loop, LoopContext, Shared};
 
 /// The key of the wake-up calls of the stages.
 const ANSWER_KEY: u64 = u64::MAX - 1;
@@ -51,23 +51,23 @@ impl Accept {
     /// The stage, to be run in its thread.
     pub(super) fn make(
         start: WorkerStart,
-        seat: &Seat,
+        loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
         let epoll = Epoll::new()?;
         let edge = Interest::READ.with(Interest::EDGE);
-        epoll.add(seat.shared.wakes[seat.index].as_fd(), edge, WAKE_KEY)?;
+        epoll.add(loop_context.shared.wakes[loop_context.index].as_fd(), edge, WAKE_KEY)?;
         epoll.add(pipeline.room.wake.as_fd(), edge, ANSWER_KEY)?;
-        let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
+        let listeners = Listeners::new(start.listeners, loop_context.exclusive_wakeups);
         listeners.watch(&epoll)?;
         let stage = Self {
             epoll,
             listeners,
             worker: start.worker,
-            shared: Arc::clone(&seat.shared),
-            index: seat.index,
+            shared: Arc::clone(&loop_context.shared),
+            index: loop_context.index,
             pipeline: Arc::clone(pipeline),
-            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            accepts_per_wake: loop_context.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             accepted: Vec::new(),
             bucket: TokenBucket::new(Tick(os::clock::now())),
             asked: None,
@@ -103,7 +103,7 @@ impl Accept {
 
     /// Somebody called: other loops, or who gives orders, which are looked at anyway.
     fn listen(&mut self) {
-        self.worker.keep_house();
+        self.worker.do_housekeeping();
         if self.shared.is_room_wanted(self.index) {
             self.pipeline.ask_for_another();
         }

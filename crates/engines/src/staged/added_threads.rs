@@ -45,7 +45,7 @@ impl AddedThreads {
 
     /// A thread has ended because there was nothing to do.
     pub(super) fn leave(&self, mut worker: Worker) {
-        worker.keep_house();
+        worker.do_housekeeping();
         lock(&self.workers).push(worker);
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -56,8 +56,8 @@ impl AddedThreads {
     }
 
     /// Has workers without a thread let go of what has left the cache.
-    pub(super) fn keep_house(&self) {
-        lock(&self.workers).iter_mut().for_each(Worker::keep_house);
+    pub(super) fn do_housekeeping(&self) {
+        lock(&self.workers).iter_mut().for_each(Worker::do_housekeeping);
     }
 
     pub(super) fn is_finished(&self) -> bool {

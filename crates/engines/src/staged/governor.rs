@@ -12,12 +12,12 @@ use super::controllers::{
 };
 use super::pipeline::Pipeline;
 use super::stage_thread::StageThread;
-use crate::parts::loops::Seat;
+use crate::parts::loops::LoopContext;
 
 /// The controllers that are switched on.
 pub(super) struct Governor {
     pipeline: Arc<Pipeline>,
-    seat: Seat,
+    loop_context: LoopContext,
     threads: Option<Periodic<ThreadController>>,
     batches: Option<Periodic<Vec<BatchController>>>,
     admission: Option<Periodic<AdmissionController>>,
@@ -46,8 +46,12 @@ impl<C> Periodic<C> {
 
 impl Governor {
     /// The controllers that the knobs switch on; none if they are all off.
-    pub(super) fn new(seat: &Seat, pipeline: &Arc<Pipeline>, now: Tick) -> Option<Self> {
-        let knobs = &seat.knobs;
+    pub(super) fn new(
+        loop_context: &LoopContext,
+        pipeline: &Arc<Pipeline>,
+        now: Tick,
+    ) -> Option<Self> {
+        let knobs = &loop_context.knobs;
         let On { threads, batches, admission } = On::of(knobs);
         if !(threads || batches || admission) {
             return None;
@@ -77,7 +81,7 @@ impl Governor {
         }
         Some(Self {
             pipeline: Arc::clone(pipeline),
-            seat: seat.clone(),
+            loop_context: loop_context.clone(),
             threads,
             batches,
             admission,
@@ -118,7 +122,7 @@ impl Governor {
             let pool = self.pipeline.pool(stage);
             if periodic.rule.wants_another(pool.queue.figures().len, pool.threads()) {
                 let counts = &self.pipeline.controller_counts;
-                match StageThread::add(&self.pipeline, &self.seat, stage) {
+                match StageThread::add(&self.pipeline, &self.loop_context, stage) {
                     Ok(()) => count(&counts.threads_added),
                     Err(_) => count(&counts.threads_refused), // until the next time
                 }

@@ -57,7 +57,7 @@ use self::write_poll::WritePoll;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::KnobValues;
 use crate::orders::Order;
-use crate::parts::loops::{Loop, Loops, Seat};
+use crate::parts::loops::{Loop, LoopContext, Loops};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "staged",
@@ -77,7 +77,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
-    let mut seats = Vec::new();
+    let mut loop_contexts = Vec::new();
     for partition in &mut start.partitions {
         let pipeline = Arc::new(Pipeline::new(partition, &start.knobs)?);
         for (index, worker) in partition.workers.iter_mut().enumerate() {
@@ -85,18 +85,18 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             if index != pipeline::ACCEPT {
                 worker.listeners.clear(); // nobody else accepts
             }
-            seats.push((Arc::clone(&pipeline), index));
+            loop_contexts.push((Arc::clone(&pipeline), index));
         }
     }
-    let pipelines = seats.iter().filter(|(_, index)| *index == 0);
+    let pipelines = loop_contexts.iter().filter(|(_, index)| *index == 0);
     let pipelines = pipelines.map(|(pipeline, _)| Arc::clone(pipeline)).collect();
-    let made = seats.clone();
-    let make = move |worker: WorkerStart, seat: Seat| {
-        let (pipeline, index) = &made[seat.index];
-        make(worker, &seat, pipeline, *index)
+    let made = loop_contexts.clone();
+    let make = move |worker: WorkerStart, loop_context: LoopContext| {
+        let (pipeline, index) = &made[loop_context.index];
+        make(worker, &loop_context, pipeline, *index)
     };
     let failed = move |index: usize, is_replaced: bool| {
-        let (pipeline, index) = &seats[index];
+        let (pipeline, index) = &loop_contexts[index];
         pipeline.fail(*index, is_replaced);
     };
     let loops = Box::new(Loops::start_related(SPEC.name, start, make, failed)?);
@@ -114,8 +114,8 @@ impl Engine for Staged {
         self.loops.tell(order);
     }
 
-    fn keep_house(&self) {
-        self.loops.keep_house();
+    fn do_housekeeping(&self) {
+        self.loops.do_housekeeping();
     }
 
     fn failure(&self) -> Option<&str> {
@@ -145,17 +145,17 @@ impl Engine for Staged {
 /// The thread with this number in its partition.
 fn make(
     start: WorkerStart,
-    seat: &Seat,
+    loop_context: &LoopContext,
     pipeline: &Arc<Pipeline>,
     index: usize,
 ) -> io::Result<Loop> {
     match index {
-        pipeline::ACCEPT => Accept::make(start, seat, pipeline),
-        pipeline::READ_POLL => ReadPoll::make(start, seat, pipeline),
-        pipeline::WRITE_POLL => WritePoll::make(start, seat, pipeline),
+        pipeline::ACCEPT => Accept::make(start, loop_context, pipeline),
+        pipeline::READ_POLL => ReadPoll::make(start, loop_context, pipeline),
+        pipeline::WRITE_POLL => WritePoll::make(start, loop_context, pipeline),
         _ => {
             let stage = pipeline.stage_of(index);
-            Ok(StageThread::new(start.worker, seat, pipeline, stage).into_loop())
+            Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
         }
     }
 }

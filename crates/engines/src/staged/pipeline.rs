@@ -236,10 +236,10 @@ impl Pipeline {
     }
 
     /// Has the threads that sleep look after their caches.
-    pub(super) fn keep_house(&self) {
+    pub(super) fn do_housekeeping(&self) {
         self.read.queue.nudge();
         self.write.queue.nudge();
-        self.added_threads.keep_house();
+        self.added_threads.do_housekeeping();
     }
 
     /// Asks the read-poll stage to close a connection that rests; it answers at [`Room`].

@@ -14,7 +14,7 @@ use super::wait_set::{Direction, WaitSet};
 use crate::engine::WorkerStart;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::reactor::EVENTS_PER_WAIT;
-use crate::parts::loops::{Seat, Shared};
+use crate::parts::loops::{LoopContext, Shared};
 
 /// How long a connection may wait in the inbox that only comes back to rest: its deadline is not
 /// watched meanwhile.
@@ -45,15 +45,15 @@ impl Poller {
         stage: Stage,
         direction: Direction,
         start: WorkerStart,
-        seat: &Seat,
+        loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Self> {
-        let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(stage)];
+        let wakes = [&loop_context.shared.wakes[loop_context.index], pipeline.wake(stage)];
         Ok(Self {
             wait_set: WaitSet::new(direction, &wakes, Tick(os::clock::now()))?,
             events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
             worker: start.worker,
-            shared: Arc::clone(&seat.shared),
+            shared: Arc::clone(&loop_context.shared),
             pipeline: Arc::clone(pipeline),
             outgoing: Outgoing::default(),
             stage,

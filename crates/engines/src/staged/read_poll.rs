@@ -15,7 +15,7 @@ use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
-use crate::parts::loops::{Loop, Seat};
+use crate::parts::loops::{Loop, LoopContext};
 
 /// The stage.
 pub(super) struct ReadPoll {
@@ -30,12 +30,18 @@ impl ReadPoll {
     /// The stage, to be run in its thread.
     pub(super) fn make(
         start: WorkerStart,
-        seat: &Seat,
+        loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
         let stage = Self {
-            poller: Poller::new(Stage::ReadPoll, Direction::Reading, start, seat, pipeline)?,
-            governor: Governor::new(seat, pipeline, Tick(os::clock::now())),
+            poller: Poller::new(
+                Stage::ReadPoll,
+                Direction::Reading,
+                start,
+                loop_context,
+                pipeline,
+            )?,
+            governor: Governor::new(loop_context, pipeline, Tick(os::clock::now())),
             is_draining: false,
             is_aborting: false,
         };
@@ -73,8 +79,8 @@ impl ReadPoll {
             match self.poller.wait_set.tell(event) {
                 Told::Ready(client) => self.send_on(client, Stage::Read),
                 Told::Wake(TOLD) => {
-                    self.poller.worker.keep_house();
-                    self.poller.pipeline.keep_house();
+                    self.poller.worker.do_housekeeping();
+                    self.poller.pipeline.do_housekeeping();
                 }
                 Told::Wake(_) | Told::Nothing => {}
             }

@@ -27,7 +27,7 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
-use crate::parts::loops::{Loop, Seat, Shared, describe_panic};
+use crate::parts::loops::{Loop, LoopContext, Shared, describe_panic};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
@@ -53,19 +53,24 @@ pub(super) struct StageThread {
 
 impl StageThread {
     /// A thread of `stage`.
-    pub(super) fn new(worker: Worker, seat: &Seat, pipeline: &Arc<Pipeline>, stage: Stage) -> Self {
-        let knobs = &seat.knobs;
+    pub(super) fn new(
+        worker: Worker,
+        loop_context: &LoopContext,
+        pipeline: &Arc<Pipeline>,
+        stage: Stage,
+    ) -> Self {
+        let knobs = &loop_context.knobs;
         let does_read = stage == Stage::Read || pipeline.has_shared_pool();
         Self {
             worker,
             pool: Arc::clone(pipeline.pool(stage)),
             pipeline: Arc::clone(pipeline),
-            shared: Arc::clone(&seat.shared),
-            runner: Arc::clone(&seat.runner),
+            shared: Arc::clone(&loop_context.shared),
+            runner: Arc::clone(&loop_context.runner),
             buffer: vec![0; RECEIVE_BYTES].into(),
             outgoing: Outgoing::default(),
             spares: if does_read { SPARES } else { 0 },
-            sendfile: seat.sendfile,
+            sendfile: loop_context.sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
         }
     }
@@ -77,18 +82,24 @@ impl StageThread {
 
     /// Starts one more thread for a stage, which ends by itself when there has been nothing to do
     /// for a while.
-    pub(super) fn add(pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> io::Result<()> {
+    pub(super) fn add(
+        pipeline: &Arc<Pipeline>,
+        loop_context: &LoopContext,
+        stage: Stage,
+    ) -> io::Result<()> {
         let pool = Arc::clone(pipeline.pool(stage));
-        let (task_pipeline, seat) = (Arc::clone(pipeline), seat.clone());
+        let (task_pipeline, loop_context) = (Arc::clone(pipeline), loop_context.clone());
         let task_pool = Arc::clone(&pool);
         pool.added.fetch_add(1, Ordering::Relaxed);
         let task = move || {
-            let outcome = Self::run_added(&task_pipeline, &seat, stage);
+            let outcome = Self::run_added(&task_pipeline, &loop_context, stage);
             task_pool.added.fetch_sub(1, Ordering::Relaxed);
             if let Err(why) = outcome {
                 task_pipeline.lose();
                 let name = task_pool.name;
-                seat.shared.tell(format!("a thread that was added to {name} failed: {why}"));
+                loop_context
+                    .shared
+                    .tell(format!("a thread that was added to {name} failed: {why}"));
             }
         };
         match Builder::new().name("staged-added".into()).spawn(task) {
@@ -102,10 +113,14 @@ impl StageThread {
     }
 
     /// The whole life of a thread that was added.
-    fn run_added(pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> Result<(), String> {
-        let idle_ms = seat.knobs.get(super::knobs::THREAD_IDLE_MS.name);
+    fn run_added(
+        pipeline: &Arc<Pipeline>,
+        loop_context: &LoopContext,
+        stage: Stage,
+    ) -> Result<(), String> {
+        let idle_ms = loop_context.knobs.get(super::knobs::THREAD_IDLE_MS.name);
         let worker = || pipeline.added_threads.worker();
-        let run = || Self::new(worker(), seat, pipeline, stage).run_for_a_while(idle_ms);
+        let run = || Self::new(worker(), loop_context, pipeline, stage).run_for_a_while(idle_ms);
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(worker)) => {
                 pipeline.added_threads.leave(worker);
@@ -146,7 +161,7 @@ impl StageThread {
                     self.work(&mut batch);
                     has_worked = self.worker.now();
                 }
-                Taken::Nudged => self.worker.keep_house(),
+                Taken::Nudged => self.worker.do_housekeeping(),
                 Taken::TimedOut => {}
                 Taken::Closed => return Ok(()),
             }

@@ -11,7 +11,7 @@ use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
-use crate::parts::loops::{Loop, Seat};
+use crate::parts::loops::{Loop, LoopContext};
 
 /// The stage.
 pub(super) struct WritePoll {
@@ -22,11 +22,17 @@ impl WritePoll {
     /// The stage, to be run in its thread.
     pub(super) fn make(
         start: WorkerStart,
-        seat: &Seat,
+        loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
         let stage = Self {
-            poller: Poller::new(Stage::WritePoll, Direction::Writing, start, seat, pipeline)?,
+            poller: Poller::new(
+                Stage::WritePoll,
+                Direction::Writing,
+                start,
+                loop_context,
+                pipeline,
+            )?,
         };
         Ok(Box::new(move || stage.run()))
     }
@@ -39,7 +45,7 @@ impl WritePoll {
                 let Some(event) = self.poller.events.get(index) else { break };
                 match self.poller.wait_set.tell(event) {
                     Told::Ready(client) => self.poller.outgoing.add(client, Stage::Write),
-                    Told::Wake(_) => self.poller.worker.keep_house(),
+                    Told::Wake(_) => self.poller.worker.do_housekeeping(),
                     Told::Nothing => {}
                 }
             }

@@ -113,7 +113,7 @@ impl Client {
             connection: &mut self.connection,
             ready: &mut self.ready,
             thread: &mut thread,
-            runner: &self.state.seat.runner,
+            runner: &self.state.loop_context.runner,
             work: None,
         };
         let pause = drive_unguarded(&mut driven, &mut turn);
@@ -129,7 +129,7 @@ impl Client {
         if self.state.has_blocking_threads {
             work.count(&self.state.this_thread().worker.counters);
         }
-        let runner = Arc::clone(&self.state.seat.runner);
+        let runner = Arc::clone(&self.state.loop_context.runner);
         let run = move || {
             let mut buffer = match work {
                 Work::Fetch { .. } => vec![0; FETCH_BYTES],

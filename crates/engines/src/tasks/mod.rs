@@ -45,7 +45,7 @@ use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::loops::reactor;
-use crate::parts::loops::{Loop, Loops, Seat, Shared};
+use crate::parts::loops::{Loop, LoopContext, Loops, Shared};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
 use watch::watch;
 
@@ -74,11 +74,12 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     if start.knobs.get(STEALING.name) == 0 {
-        let make = |start: WorkerStart, seat| {
-            let crew = Crew { workers: vec![start.worker], listeners: start.listeners };
+        let make = |start: WorkerStart, loop_context| {
+            let parts_of_runtime =
+                RuntimeParts { workers: vec![start.worker], listeners: start.listeners };
             // Made now: what is missing is said before anything runs.
-            let runtime = build(Builder::new_current_thread(), &seat)?;
-            Ok(Box::new(move || serve(runtime, crew, seat)) as Loop)
+            let runtime = build(Builder::new_current_thread(), &loop_context)?;
+            Ok(Box::new(move || serve(runtime, parts_of_runtime, loop_context)) as Loop)
         };
         return Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?));
     }
@@ -86,7 +87,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 }
 
 /// What runs the tasks of one runtime: a worker for each of its threads.
-struct Crew {
+struct RuntimeParts {
     workers: Vec<Worker>,
     listeners: Vec<OwnedFd>,
 }
@@ -114,35 +115,40 @@ fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
         let (count, workers) = (workers.len(), Mutex::new(workers));
         others.push(Others { cpus, count, workers, more: Arc::clone(&partition.more) });
     }
-    let make = move |first: WorkerStart, seat: Seat| {
-        let others = &others[seat.index]; // a loop for each partition
+    let make = move |first: WorkerStart, loop_context: LoopContext| {
+        let others = &others[loop_context.index]; // a loop for each partition
         let mut begun = lock(&others.workers);
         let mut workers = std::mem::take(&mut *begun);
         workers.resize_with(others.count, &*others.more);
         workers.push(first.worker);
-        let (cpus, crew) = (others.cpus.clone(), Crew { workers, listeners: first.listeners });
-        Ok(Box::new(move || serve_stealing(&cpus, crew, seat)) as Loop)
+        let (cpus, parts_of_runtime) =
+            (others.cpus.clone(), RuntimeParts { workers, listeners: first.listeners });
+        Ok(Box::new(move || serve_stealing(&cpus, parts_of_runtime, loop_context)) as Loop)
     };
     Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
 }
 
-fn serve_stealing(cpus: &[usize], crew: Crew, seat: Seat) -> io::Result<()> {
+fn serve_stealing(
+    cpus: &[usize],
+    parts_of_runtime: RuntimeParts,
+    loop_context: LoopContext,
+) -> io::Result<()> {
     if !cpus.is_empty() {
         os::affinity::pin_thread(cpus)?; // the threads that it starts inherit that
     }
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(crew.workers.len());
-    let runtime = build(builder, &seat)?;
-    serve(runtime, crew, seat)
+    builder.worker_threads(parts_of_runtime.workers.len());
+    let runtime = build(builder, &loop_context)?;
+    serve(runtime, parts_of_runtime, loop_context)
 }
 
-fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
+fn build(mut builder: Builder, loop_context: &LoopContext) -> io::Result<Runtime> {
     builder
         .enable_io()
         .enable_time()
         .max_io_events_per_tick(reactor::EVENTS_PER_WAIT)
-        .max_blocking_threads(seat.knobs.get_usize(BLOCKING_THREADS.name).max(1))
-        .thread_name(format!("{}-{}", SPEC.name, seat.index))
+        .max_blocking_threads(loop_context.knobs.get_usize(BLOCKING_THREADS.name).max(1))
+        .thread_name(format!("{}-{}", SPEC.name, loop_context.index))
         .on_thread_unpark(runtime_state::forget_time)
         .build()
 }
@@ -150,11 +156,19 @@ fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
 /// Serves until everything has ended, or something has failed. The runtime waits for its threads
 /// then and drops all tasks, each of which closes its connection and counts it off: another runtime
 /// may take its place.
-fn serve(runtime: Runtime, crew: Crew, seat: Seat) -> io::Result<()> {
-    let (index, shared) = (seat.index, Arc::clone(&seat.shared));
-    let state = Arc::new(RuntimeState::new(crew.workers, crew.listeners.len(), seat));
+fn serve(
+    runtime: Runtime,
+    parts_of_runtime: RuntimeParts,
+    loop_context: LoopContext,
+) -> io::Result<()> {
+    let (index, shared) = (loop_context.index, Arc::clone(&loop_context.shared));
+    let state = Arc::new(RuntimeState::new(
+        parts_of_runtime.workers,
+        parts_of_runtime.listeners.len(),
+        loop_context,
+    ));
     let serving = async {
-        for listener in crew.listeners {
+        for listener in parts_of_runtime.listeners {
             tokio::spawn(acceptor::run(Arc::clone(&state), listener));
         }
         oversee(&state, Bell { shared, index }).await

@@ -18,7 +18,7 @@ use crate::engine::SendfileMode;
 use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
-use crate::parts::loops::Seat;
+use crate::parts::loops::LoopContext;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::reactor;
 use crate::parts::loops::step::RECEIVE_BYTES;
@@ -88,7 +88,7 @@ impl TaskHandle {
 
 /// The shared state of one runtime.
 pub(super) struct RuntimeState {
-    pub(super) seat: Seat,
+    pub(super) loop_context: LoopContext,
     pub(super) sendfile: SendfileMode,
     pub(super) file_chunk_bytes: u64,
     pub(super) accepts_per_wake: usize,
@@ -105,18 +105,22 @@ pub(super) struct RuntimeState {
 }
 
 impl RuntimeState {
-    pub(super) fn new(workers: Vec<Worker>, acceptors: usize, seat: Seat) -> Self {
+    pub(super) fn new(workers: Vec<Worker>, acceptors: usize, loop_context: LoopContext) -> Self {
         let thread = |worker| {
             let mut thread = ThreadContext { worker, buffer: vec![0; RECEIVE_BYTES].into() };
             read_clock(&mut thread.worker);
             Mutex::new(thread)
         };
-        let has_blocking_threads = seat.knobs.get(BLOCKING_THREADS.name) > 0;
+        let has_blocking_threads = loop_context.knobs.get(BLOCKING_THREADS.name) > 0;
         Self {
             // Without somebody to fetch there is no use in asking what has to be fetched.
-            sendfile: if has_blocking_threads { seat.sendfile } else { SendfileMode::NonBlocking },
-            file_chunk_bytes: seat.knobs.get(reactor::FILE_CHUNK_KIB.name) * 1024,
-            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            sendfile: if has_blocking_threads {
+                loop_context.sendfile
+            } else {
+                SendfileMode::NonBlocking
+            },
+            file_chunk_bytes: loop_context.knobs.get(reactor::FILE_CHUNK_KIB.name) * 1024,
+            accepts_per_wake: loop_context.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             has_blocking_threads,
             threads: workers.into_iter().map(thread).collect(),
             threads_seen: AtomicUsize::new(0),
@@ -124,7 +128,7 @@ impl RuntimeState {
             open: AtomicUsize::new(0),
             acceptors_left: AtomicUsize::new(acceptors),
             is_room_wanted: AtomicBool::new(false),
-            seat,
+            loop_context,
         }
     }
 
@@ -153,7 +157,7 @@ impl RuntimeState {
         for thread in &self.threads {
             let mut thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
             read_clock(&mut thread.worker);
-            thread.worker.keep_house();
+            thread.worker.do_housekeeping();
         }
     }
 
@@ -167,7 +171,7 @@ impl RuntimeState {
 
     /// Counts a connection, whose task will [`RuntimeState::enter`].
     pub(super) fn admit(&self) {
-        self.seat.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.loop_context.shared.open.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -198,7 +202,7 @@ impl RuntimeState {
             drop(registry);
             drop(task); // it may hold the last reference to the task
         }
-        self.seat.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.loop_context.shared.open.fetch_sub(1, Ordering::Relaxed);
         let was = self.open.fetch_sub(1, Ordering::AcqRel);
         self.say_there_is_room();
         if was == 1 && self.is_ending() {
@@ -236,23 +240,23 @@ impl RuntimeState {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.seat.shared.is_full()
+        self.loop_context.shared.is_full()
     }
 
     /// Asks other runtimes for room: nobody rests in this one.
     pub(super) fn ask_for_room(&self) {
-        self.seat.shared.ask_for_room(self.seat.index);
+        self.loop_context.shared.ask_for_room(self.loop_context.index);
     }
 
     /// Asks somebody who rests to leave, if another runtime wants room.
     pub(super) fn make_room_for_others(&self) {
-        if self.seat.shared.is_room_wanted(self.seat.index) {
+        if self.loop_context.shared.is_room_wanted(self.loop_context.index) {
             self.evict();
         }
     }
 
     pub(super) fn is_accepting(&self) -> bool {
-        !self.seat.shared.orders.is_given(Order::StopAccepting)
+        !self.loop_context.shared.orders.is_given(Order::StopAccepting)
     }
 
     /// Has acceptors look again at what they wait for.
@@ -293,12 +297,12 @@ impl RuntimeState {
     }
 
     fn is_ending(&self) -> bool {
-        self.seat.shared.orders.is_ending()
+        self.loop_context.shared.orders.is_ending()
     }
 
     /// Wakes who looks after the runtime.
     fn ring(&self) {
-        self.seat.shared.wakes[self.seat.index].notify();
+        self.loop_context.shared.wakes[self.loop_context.index].notify();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::kernel_threads::acceptor::{Acceptor, PartitionParts};
 use crate::parts::kernel_threads::blocking::{self, RECEIVE_BYTES};
-use crate::parts::kernel_threads::crew::{CrewPlan, STACK_KIB, ThreadCrew};
+use crate::parts::kernel_threads::pool::{PoolPlan, STACK_KIB, ThreadPool};
 use crate::parts::loops::Loops;
 use parking::{ParkingPlan, ParkingPool};
 
@@ -68,15 +68,15 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let is_parking = knobs.get(PARK_IDLE.name) == 1;
     let partitions = start.partitions.len();
     let parts = PartitionParts::of_each(&mut start);
-    let loops = Loops::start_replaceable(SPEC.name, start, move |worker, seat| {
-        let parts = parts[seat.index].clone(); // each partition has one worker
+    let loops = Loops::start_replaceable(SPEC.name, start, move |worker, loop_context| {
+        let parts = parts[loop_context.index].clone(); // each partition has one worker
         if is_parking {
             let plan = ParkingPlan { name: SPEC.name, threads, queue, stack_bytes };
-            return Acceptor::make(worker, &seat, parts, usize::MAX, |registry, epoll| {
+            return Acceptor::make(worker, &loop_context, parts, usize::MAX, |registry, epoll| {
                 ParkingPool::new(registry, epoll, plan)
             });
         }
-        let plan = CrewPlan {
+        let plan = PoolPlan {
             name: SPEC.name,
             spare: threads,
             threads_max: threads,
@@ -86,8 +86,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             serve: blocking::serve,
         };
         let connections_max = (threads + queue).saturating_mul(partitions);
-        Acceptor::make(worker, &seat, parts, connections_max, |registry, _| {
-            ThreadCrew::new(registry, plan)
+        Acceptor::make(worker, &loop_context, parts, connections_max, |registry, _| {
+            ThreadPool::new(registry, plan)
         })
     });
     Ok(Box::new(loops?))

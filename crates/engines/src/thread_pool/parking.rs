@@ -15,7 +15,7 @@ use os::socket::Readiness;
 use session::Tick;
 
 use crate::lock::lock;
-use crate::parts::kernel_threads::acceptor::Crew;
+use crate::parts::kernel_threads::acceptor::Pool;
 use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Registry};
 use crate::parts::loops::connections::{Connections, Timed};
@@ -93,7 +93,7 @@ impl ParkingPool {
     }
 }
 
-impl Crew for ParkingPool {
+impl Pool for ParkingPool {
     fn begin(&mut self) -> io::Result<()> {
         for index in 0..self.shared.plan.threads {
             let shared = Arc::clone(&self.shared);

@@ -297,7 +297,7 @@ impl Conversation<'_> {
                 return Ok(false);
             }
             self.lease.let_go();
-            self.registry.precedence.give_way(now);
+            self.registry.yielding.yield_if_behind(now);
             if rests {
                 self.registry.rest(self.entry, now);
             }

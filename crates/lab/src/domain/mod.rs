@@ -235,7 +235,7 @@ impl Domain {
 
     /// How many places there are for clients, which share a load: a subnet each, or a copy of the
     /// server.
-    pub fn seats(&self) -> usize {
+    pub fn generators(&self) -> usize {
         self.network.map_or(self.replicas.unwrap_or(1), |network| network.subnets)
     }
 

@@ -395,7 +395,7 @@ impl Subject<'_> {
             self.fingerprint(),
             self.workload.described.about,
             self.launch.cpus,
-            self.bench.seats[0].cpus,
+            self.bench.generators[0].cpus,
             self.conditions.to_string(),
             self.window_s,
             plan.budget_s.unwrap_or(f64::INFINITY),

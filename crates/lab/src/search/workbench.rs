@@ -130,7 +130,12 @@ mod tests {
         };
         let knobs = peer.knob_values(&peer.settings[0]);
         let mut workbench = Workbench {
-            bench: &Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 },
+            bench: &Bench {
+                tools,
+                generators: Vec::new(),
+                lag_bound: None,
+                interference_bound: 1.0,
+            },
             workload: &workload,
             installed: &Installed { peer, version: "1".into() },
             launch,

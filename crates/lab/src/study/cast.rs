@@ -157,12 +157,12 @@ fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
 
 /// Whether a workload's `load` can be told to generators: else every run would be void.
 fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
-    let seats = definition.domains.iter().map(Domain::seats).max().unwrap_or(1);
+    let generators = definition.domains.iter().map(Domain::generators).max().unwrap_or(1);
     let trial = Trial {
         workload,
         offered: match definition.is_open() {
             true => Offered::RequestsPerS(1.0),
-            false => Offered::Connections(seats as u64),
+            false => Offered::Connections(generators as u64),
         },
         window_s: definition.window_s,
         seed: definition.seed,
@@ -171,7 +171,7 @@ fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Re
         is_even: false,
         waits_for_sessions: true,
     };
-    trial.check(bench, seats).map_err(Error::Asked)
+    trial.check(bench, generators).map_err(Error::Asked)
 }
 
 /// The files that a workload asks for; all must be known where memory is bounded.

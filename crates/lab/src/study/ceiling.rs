@@ -104,8 +104,8 @@ fn measure(
         let why = || runs.iter().map(|run| in_words(&run.void)).find(|why| !why.is_empty());
         median(&figures).ok_or_else(|| why().unwrap_or_default())
     };
-    let seats = path.domains[0].seats() as u64;
-    let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(seats);
+    let generators = path.domains[0].generators() as u64;
+    let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(generators);
     let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {
         requests_per_s: of(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,

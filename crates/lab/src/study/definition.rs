@@ -318,11 +318,11 @@ impl Definition {
             OfferedPlan::Connections(counts) => counts.iter().copied().min().unwrap_or(0),
             OfferedPlan::Mat | OfferedPlan::Utilisations(_) => SATURATING_CLIENTS,
         };
-        match self.domains.iter().find(|domain| domain.seats() as u64 > fewest) {
+        match self.domains.iter().find(|domain| domain.generators() as u64 > fewest) {
             Some(domain) => Err(format!(
                 "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of domain \
                  {}",
-                domain.seats(),
+                domain.generators(),
                 domain.name
             )),
             None => Ok(()),

@@ -11,7 +11,7 @@ use crate::observe::{Observer, Watched};
 use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
-use crate::trial::{Bench, Measured, Seat, Target, Trial, Unmade};
+use crate::trial::{Bench, LoadGenerator, Measured, Target, Trial, Unmade};
 use crate::void::Void;
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
@@ -180,7 +180,7 @@ impl Stage<'_> {
         let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
         let servers = self.start(cell, entered)?;
-        let bench = Bench { seats: seats(entered, &servers), ..self.bench.clone() };
+        let bench = Bench { generators: generators(entered, &servers), ..self.bench.clone() };
         let target = Target::of_copies(&servers);
         let trial = Trial {
             workload,
@@ -267,26 +267,26 @@ fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Optio
 }
 
 /// One for the clients of each subnet.
-fn seats(entered: &Entered, servers: &[RunningServer]) -> Vec<Seat> {
+fn generators(entered: &Entered, servers: &[RunningServer]) -> Vec<LoadGenerator> {
     let serving: Vec<usize> =
         entered.servers.iter().flat_map(|server| server.cpus.iter().copied()).collect();
-    let clients = entered.clients.iter().map(|client| Seat {
+    let clients = entered.clients.iter().map(|client| LoadGenerator {
         prefix: client.prefix.clone(),
         address: Some(SocketAddr::from((client.address, servers[client.server].address().port()))),
         sources: client.sources.clone(),
-        ..Seat::beside(&serving, &client.cpus)
+        ..LoadGenerator::beside(&serving, &client.cpus)
     });
     clients.collect()
 }
 
-/// Each copy, and a seat that can ask it.
+/// Each copy of the server, and a load generator that reaches it.
 fn reachable<'a>(
     entered: &Entered,
     servers: &'a [RunningServer],
 ) -> Result<Vec<(Target<'a>, usize)>, String> {
     let with_seat = servers.iter().enumerate().map(|(index, server)| {
-        let seat = entered.clients.iter().position(|client| client.server == index);
-        Ok((Target::of(server), seat.ok_or("a copy of the server has no clients")?))
+        let generator = entered.clients.iter().position(|client| client.server == index);
+        Ok((Target::of(server), generator.ok_or("a copy of the server has no clients")?))
     });
     with_seat.collect()
 }

@@ -1,7 +1,7 @@
-//! What a trial, its seat and its workload say to `ropewalk load`, as its options. They become
-//! words in one place, where a generator is started, and it alone reads those.
+//! The options of `ropewalk load` that follow from a trial, its workload and the generator. They
+//! become words in one place, where a generator is started, and it alone reads those.
 
-use super::{Bench, PATIENCE, PRIMERS, Seat, Target, Trial};
+use super::{Bench, LoadGenerator, PATIENCE, PRIMERS, Target, Trial};
 use crate::process::listed_cpus;
 use crate::record::Offered;
 use crate::workload::Workload;
@@ -62,16 +62,15 @@ impl Trial<'_> {
     }
 
     /// Whether the options of its workload are some that a generator takes, and none that trials
-    /// like this one give themselves; with a server at each of so many seats. Else every trial
-    /// would be void.
+    /// like this one, with so many generators, give themselves. Else every trial would be void.
     ///
     /// # Errors
     /// The first that is wrong, how, and what to do, in a line.
-    pub fn check(&self, bench: &Bench, seats: usize) -> Result<(), String> {
+    pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
             self.say(options);
-            bench.say(options, nobody, (0, seats), true);
+            bench.say(options, nobody, (0, generators), true);
         };
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
@@ -105,45 +104,45 @@ impl Trial<'_> {
 }
 
 impl Bench {
-    /// What is said to the generator at one of the seats: `asked`, and what follows from who is
-    /// asked from where.
+    /// What is said to one of the generators: `asked`, and what follows from who is asked from
+    /// where.
     pub(super) fn options(
         &self,
         asked: &Options,
-        seat: usize,
+        generator: usize,
         server: Target<'_>,
         is_told: bool,
     ) -> Options {
         let mut options = asked.clone();
-        let Seat { address, sources, .. } = &self.seats[seat];
+        let LoadGenerator { address, sources, .. } = &self.generators[generator];
         let address = address.unwrap_or(server.address);
-        self.say(&mut options, address, (seat, self.seats.len()), is_told);
+        self.say(&mut options, address, (generator, self.generators.len()), is_told);
         options.sources.extend(sources.iter().map(ToString::to_string));
         if options.run_delay_bound.is_none() {
             options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
         }
         // Shares must ask for the same, whatever the address at which they do.
-        if self.seats.len() > 1 && options.hosts.is_empty() {
+        if self.generators.len() > 1 && options.hosts.is_empty() {
             options.hosts.push(server.address.to_string());
         }
-        place(&mut options, &self.seats[seat]);
+        place(&mut options, &self.generators[generator]);
         options
     }
 
-    /// What is said at the seat of this number, of so many, whatever is asked for.
+    /// What is said to the generator of this number, of so many, whatever is asked for.
     fn say(
         &self,
         options: &mut Options,
         address: SocketAddr,
-        (seat, seats): (usize, usize),
+        (generator, generators): (usize, usize),
         is_told: bool,
     ) {
         options.urls = vec![format!("http://{address}")];
         if self.lag_bound.is_some() {
             options.lag_bound.clone_from(&self.lag_bound);
         }
-        if seats > 1 {
-            options.share = Some(format!("{}/{seats}", seat + 1));
+        if generators > 1 {
+            options.share = Some(format!("{}/{generators}", generator + 1));
         }
         if is_told {
             options.start_at = Some("-".to_owned());
@@ -165,16 +164,16 @@ pub(super) fn priming(workload: &Workload) -> Options {
     }
 }
 
-/// As many threads as the seat has processors: a generator has one by itself. What the workload's
+/// As many threads as the generator has processors: without that it has one. What the workload's
 /// own options say of them holds.
-fn place(options: &mut Options, seat: &Seat) {
+fn place(options: &mut Options, generator: &LoadGenerator) {
     let is_said = options.threads.is_some() || options.cpus.is_some();
-    if seat.cpus.len() < 2 || is_said {
+    if generator.cpus.len() < 2 || is_said {
         return;
     }
-    match seat.is_shared {
-        true => options.threads = Some(seat.cpus.len()),
-        false => options.cpus = Some(listed_cpus(&seat.cpus)),
+    match generator.is_shared {
+        true => options.threads = Some(generator.cpus.len()),
+        false => options.cpus = Some(listed_cpus(&generator.cpus)),
     }
 }
 
@@ -235,9 +234,10 @@ mod tests {
     #[test]
     fn a_seat_adds_what_follows_from_it() {
         let server = Target::foreign(([127, 0, 0, 1], 81).into());
-        let check = |seats: usize, load: &str, is_told: bool, expected: &str| {
-            let bench = Bench { seats: vec![Seat::beside(&[], &[1]); seats], ..bench() };
-            let options = bench.options(&workload(load).load, seats - 1, server, is_told);
+        let check = |generators: usize, load: &str, is_told: bool, expected: &str| {
+            let bench =
+                Bench { generators: vec![LoadGenerator::beside(&[], &[1]); generators], ..bench() };
+            let options = bench.options(&workload(load).load, generators - 1, server, is_told);
             assert_eq!(words(&options), format!("http://127.0.0.1:81 {expected}"), "{load}");
         };
         check(1, "", false, "--run-delay-bound 100%");
@@ -254,7 +254,7 @@ mod tests {
         let check = |cpus: &[usize], is_shared: bool, load: &str, expected: &str| {
             let servers = if is_shared { cpus } else { &[] };
             let mut options = workload(load).load;
-            place(&mut options, &Seat::beside(servers, cpus));
+            place(&mut options, &LoadGenerator::beside(servers, cpus));
             assert_eq!(words(&options), expected, "{load:?}");
         };
         check(&[1], false, "", "");
@@ -268,11 +268,11 @@ mod tests {
     /// Else it would be refused by every run.
     #[test]
     fn an_option_that_runs_give_themselves_is_refused() {
-        let check = |load: &str, verify_bytes, seats, expected: &str| {
+        let check = |load: &str, verify_bytes, generators, expected: &str| {
             let workload = workload(load);
             let bench = Bench { lag_bound: Some("1s".into()), ..bench() };
             let trial = Trial { verify_bytes, ..trial(&workload) };
-            let why = trial.check(&bench, seats).expect_err("there is no log");
+            let why = trial.check(&bench, generators).expect_err("there is no log");
             assert_eq!(why, format!("workload w: `load`: {expected}"), "{load}");
         };
         let not_there = "/l: No such file or directory (os error 2)";

@@ -28,7 +28,7 @@ const SPINS: u32 = 100;
 /// Cells for each process: who it is, its process number, when it started.
 const CELLS_EACH: usize = 3;
 
-/// The processes that may hold locks. Each has a seat, and each incarnation in it a number.
+/// The processes that may hold locks. Each has a slot, and each incarnation in it a number.
 #[derive(Clone, Copy)]
 pub struct Owners {
     cells: &'static [AtomicU64],
@@ -51,26 +51,26 @@ pub struct Held {
 impl Owners {
     /// Cells needed for that many processes.
     #[must_use]
-    pub const fn cells(seats: usize) -> usize {
-        seats * CELLS_EACH
+    pub const fn cells(slots: usize) -> usize {
+        slots * CELLS_EACH
     }
 
-    /// The processes whose seats are in `cells`, which were all 0 at the beginning.
+    /// The processes whose slots are in `cells`, which were all 0 at the beginning.
     #[must_use]
     pub fn new(cells: &'static [AtomicU64]) -> Self {
         Self { cells }
     }
 
-    /// Takes a seat for the calling process. `number` must be new: no incarnation in any seat has
+    /// Takes a slot for the calling process. `number` must be new: no incarnation in any slot has
     /// ever had it. It is at least 1 and at most [`Owner::NUMBER_MAX`].
     ///
     /// # Errors
     /// /proc cannot be read.
-    pub fn enter(self, seat: usize, number: u32) -> io::Result<Owner> {
+    pub fn enter(self, slot: usize, number: u32) -> io::Result<Owner> {
         assert!((1..=Owner::NUMBER_MAX).contains(&number), "{number} names nobody");
         let pid = std::process::id();
         let (_, started) = state_of(pid)?;
-        let [who, process, start] = self.seat(seat);
+        let [who, process, start] = self.slot(slot);
         process.store(pid.into(), Ordering::Relaxed);
         start.store(started, Ordering::Relaxed);
         // Whoever sees the number sees the rest.
@@ -78,10 +78,10 @@ impl Owners {
         Ok(Owner { number, owners: self })
     }
 
-    /// Releases whatever of `locks` the dead incarnation in this seat held, and empties the seat.
+    /// Releases whatever of `locks` the dead incarnation in this slot held, and empties the slot.
     /// Only when it is known to be dead. A process that was killed before it entered held nothing.
-    pub fn release_dead(self, seat: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
-        let [who, ..] = self.seat(seat);
+    pub fn release_dead(self, slot: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
+        let [who, ..] = self.slot(slot);
         let number = who.load(Ordering::Acquire) as u32;
         if number != 0 {
             locks.for_each(|word| protocol::release_dead(&Word { word, owners: self }, number));
@@ -92,10 +92,10 @@ impl Owners {
     /// Whether the incarnation with this number has ended. One that cannot be looked at (no
     /// descriptor is left to open /proc with) counts as living: it will be looked at again.
     fn is_dead(self, number: u32) -> bool {
-        let seats = self.cells.chunks_exact(CELLS_EACH);
-        let seat = seats.into_iter().find(|seat| seat[0].load(Ordering::Acquire) as u32 == number);
-        let Some([_, process, start]) = seat else {
-            return true; // buried: its seat is empty, or another's
+        let slots = self.cells.chunks_exact(CELLS_EACH);
+        let slot = slots.into_iter().find(|slot| slot[0].load(Ordering::Acquire) as u32 == number);
+        let Some([_, process, start]) = slot else {
+            return true; // buried: its slot is empty, or another's
         };
         let (pid, started) = (process.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
         match state_of(pid as u32) {
@@ -104,8 +104,8 @@ impl Owners {
         }
     }
 
-    fn seat(self, seat: usize) -> [&'static AtomicU64; CELLS_EACH] {
-        std::array::from_fn(|cell| &self.cells[seat * CELLS_EACH + cell])
+    fn slot(self, slot: usize) -> [&'static AtomicU64; CELLS_EACH] {
+        std::array::from_fn(|cell| &self.cells[slot * CELLS_EACH + cell])
     }
 }
 

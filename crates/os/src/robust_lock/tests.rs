@@ -13,10 +13,10 @@ fn one_holder_at_a_time() {
     let owners = Owners::new(cells(Owners::cells(4)));
     let memory = cells(2);
     thread::scope(|scope| {
-        for seat in 0..4 {
+        for slot in 0..4 {
             scope.spawn(move || {
                 // Threads of one process: each an owner of its own, because each has a number.
-                let owner = owners.enter(seat, seat as u32 + 1).unwrap();
+                let owner = owners.enter(slot, slot as u32 + 1).unwrap();
                 for _ in 0..20_000 {
                     let held = owner.lock(&memory[0]);
                     assert!(!held.is_inherited());

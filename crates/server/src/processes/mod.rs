@@ -15,7 +15,7 @@ mod uplink;
 mod worker;
 
 pub(crate) use ledger::{Ledger, PlaceLedger};
-pub(crate) use place::Crew;
+pub(crate) use place::WorkerCommand;
 pub(crate) use supervisor::Supervisor;
 #[cfg(test)]
 pub(crate) use uplink::MESSAGE_BYTES_MAX;

@@ -13,7 +13,7 @@ use super::{FAILED, READY};
 use crate::config::WorkerProgram;
 
 /// What worker processes are started with.
-pub(crate) struct Crew {
+pub(crate) struct WorkerCommand {
     pub(crate) program: WorkerProgram,
     /// The machine as the server saw it when it started.
     pub(crate) machine: String,
@@ -38,7 +38,7 @@ pub(super) struct Process {
 /// disk.
 const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
 
-impl Crew {
+impl WorkerCommand {
     /// Starts the worker process of a place with these listeners. It sends what is to be written by
     /// `uplink`.
     pub(super) fn start(

@@ -16,7 +16,7 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
 use super::Ledger;
-use super::place::{Crew, Process};
+use super::place::{Process, WorkerCommand};
 use super::uplink::{self, Downlink, Message};
 use crate::line_writer::{Queue, count_lines};
 use crate::report;
@@ -60,7 +60,7 @@ impl Supervisor {
     /// # Errors
     /// Which cannot be started, or why one does not serve. None is left then.
     pub(crate) fn start(
-        crew: Crew,
+        worker_command: WorkerCommand,
         ledger: Ledger,
         log: Option<Arc<Queue>>,
         listeners: Vec<Vec<OwnedFd>>,
@@ -69,7 +69,7 @@ impl Supervisor {
         let told = Arc::new(Told::new().map_err(&failed)?);
         let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
         let mut keeper = Keeper {
-            crew,
+            worker_command,
             ledger,
             log,
             lines: Vec::new(),
@@ -103,7 +103,7 @@ impl Engine for Supervisor {
     }
 
     /// Each worker process does so by itself.
-    fn keep_house(&self) {}
+    fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
         self.told.failure.get().map(String::as_str)
@@ -153,7 +153,7 @@ impl Place {
 
 /// The supervisor's thread.
 struct Keeper {
-    crew: Crew,
+    worker_command: WorkerCommand,
     ledger: Ledger,
     log: Option<Arc<Queue>>,
     /// A buffer of lines on their way to the log.
@@ -191,7 +191,8 @@ impl Keeper {
         if let Some(ledger) = self.ledger.place(index) {
             ledger.begin_anew();
         }
-        let process = self.crew.start(index, &place.uplink, &place.listeners).map_err(failed)?;
+        let process =
+            self.worker_command.start(index, &place.uplink, &place.listeners).map_err(failed)?;
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);

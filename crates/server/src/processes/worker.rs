@@ -208,7 +208,7 @@ impl Attendant {
         if !self.is_ending && self.local.engine.failure().is_some() {
             self.end();
         }
-        self.local.keep_house();
+        self.local.do_housekeeping();
     }
 
     fn report_notices(&self) {

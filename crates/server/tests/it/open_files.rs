@@ -71,7 +71,7 @@ fn serve_until_closed(server: &mut Server, path: &Path) {
         if !is_open(server, path) {
             return;
         }
-        server.keep_house();
+        server.do_housekeeping();
         stream.write_all(b"GET /asked.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=-1\r\n\r\n").unwrap();
         assert!(os::uninterrupted(|| stream.read(&mut response)).unwrap() > 0);
         thread::sleep(LOOK);
@@ -148,7 +148,7 @@ fn what_is_being_sent_stays_open() {
         assert!(os::uninterrupted(|| stream.read(&mut [0; 100])).unwrap() > 0);
         fs::remove_file(&path).unwrap();
         for _ in 0..30 {
-            server.keep_house();
+            server.do_housekeeping();
             thread::sleep(Duration::from_millis(100));
         }
         let mut rest = Vec::new();

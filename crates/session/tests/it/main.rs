@@ -1,10 +1,10 @@
 //! Tests of connections in memory and in virtual time.
 
 mod allocations;
-mod beyond;
 mod closing;
 mod deadlines;
 mod failures;
 mod files;
 mod memory;
+mod shared_level;
 mod splits;

@@ -1,13 +1,13 @@
 //! Entries as bytes, for caches outside of this process's memory. Only for other copies of the same
 //! program on the same machine: there is no version, and nothing is kept on disk.
 //!
-//! Files that are sent from a descriptor are encoded by which of the witnesses they are: whoever
+//! Files that are sent from a descriptor are encoded by which of the file stamps they are: whoever
 //! decodes says how the descriptor is come by. Bytes are never trusted: whatever they are, decoding
 //! gives an entry whose every method is safe to call, or none.
 
 use super::{
-    Body, DATE_LEN, Entry, FileRef, FileResource, Identity, Redirect, Resource,
-    STATUS_NOT_MODIFIED, STATUS_OK, Variant, Witness,
+    Body, DATE_LEN, Entry, FileRef, FileResource, FileStamp, Identity, Redirect, Resource,
+    STATUS_NOT_MODIFIED, STATUS_OK, Variant,
 };
 use crate::entity_tag::EntityTag;
 use crate::negotiate::Coding;
@@ -37,10 +37,10 @@ impl Entry {
     /// Appends the entry as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.resolved_ns.to_le_bytes());
-        put_len(out, self.witnesses.len());
-        for witness in &self.witnesses {
-            put_bytes(out, &witness.path);
-            put_option(out, witness.identity.as_ref(), put_identity);
+        put_len(out, self.stamps.len());
+        for stamp in &self.stamps {
+            put_bytes(out, &stamp.path);
+            put_option(out, stamp.identity.as_ref(), put_identity);
         }
         match &self.resource {
             Resource::File(file) => {
@@ -66,17 +66,17 @@ impl Entry {
     /// The bytes are no entry, or `open` had no file.
     pub fn decode(
         bytes: &[u8],
-        open: &mut dyn FnMut(usize, &Witness) -> Option<FileRef>,
+        open: &mut dyn FnMut(usize, &FileStamp) -> Option<FileRef>,
     ) -> Result<Self, Undecodable> {
         let mut input = Input(bytes);
         let resolved_ns = input.i128()?;
-        let witnesses: Box<[Witness]> = input.list(Input::witness)?.into();
+        let stamps: Box<[FileStamp]> = input.list(Input::stamp)?.into();
         let resource = match input.u8()? {
             FILE => {
                 let mut index = 0;
                 let variants = input.list(|input| {
                     index += 1;
-                    input.variant(&mut |source| open(index - 1, witnesses.get(source)?))
+                    input.variant(&mut |source| open(index - 1, stamps.get(source)?))
                 })?;
                 if variants.is_empty() {
                     return Err(Undecodable::Malformed);
@@ -92,7 +92,7 @@ impl Entry {
         if !input.0.is_empty() {
             return Err(Undecodable::Malformed);
         }
-        Ok(Self { resource, witnesses, resolved_ns })
+        Ok(Self { resource, stamps, resolved_ns })
     }
 }
 
@@ -210,9 +210,9 @@ impl<'b> Input<'b> {
         Ok(items)
     }
 
-    fn witness(&mut self) -> Read<Witness> {
+    fn stamp(&mut self) -> Read<FileStamp> {
         let path = self.bytes()?.into();
-        Ok(Witness { path, identity: self.option(Self::identity)? })
+        Ok(FileStamp { path, identity: self.option(Self::identity)? })
     }
 
     fn identity(&mut self) -> Read<Identity> {

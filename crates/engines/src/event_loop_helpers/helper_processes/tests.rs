@@ -12,7 +12,7 @@ use site::resource::FileRef;
 
 use super::*;
 use crate::engine::{SendfileMode, no_helper_processes};
-use crate::parts::loops::berth::Berth;
+use crate::parts::loops::cpu_placement::CpuPlacement;
 
 /// The descriptor of the socket, in the environment of a helper process of these tests.
 const SOCKET: &str = "ENGINES_TEST_HELPER";
@@ -73,12 +73,12 @@ pub(in super::super) fn stop(pid: u32) {
     }
 }
 
-fn seat(start_helper: StartHelper) -> Seat {
-    Seat {
+fn loop_context(start_helper: StartHelper) -> LoopContext {
+    LoopContext {
         runner: Arc::new(runner()),
         shared: Arc::new(Shared::new(1, 1).unwrap()),
         index: 0,
-        berth: Berth::default(),
+        placement: CpuPlacement::default(),
         sendfile: SendfileMode::Probe,
         exclusive_wakeups: false,
         knobs: super::super::SPEC.default_knobs(),
@@ -92,7 +92,7 @@ fn start(
     start_helper: StartHelper,
 ) -> io::Result<HelperProcesses> {
     let run_job = Arc::new(|job| runner().run(job));
-    HelperProcesses::start(&seat(start_helper), count, waiting_max, run_job)
+    HelperProcesses::start(&loop_context(start_helper), count, waiting_max, run_job)
 }
 
 fn helpers(count: usize, waiting_max: usize) -> HelperProcesses {

@@ -1,8 +1,8 @@
 //! The thread that accepts for threads: it waits for arrivals and for wake-up calls, hands
-//! connections to a crew, makes room when as many are open as may be, and sees everything end.
+//! connections to a pool, makes room when as many are open as may be, and sees everything end.
 //!
-//! If it fails its crew ends with it: connections are closed and counted off, and threads have
-//! ended when another acceptor, with another crew, takes its place.
+//! If it fails its pool ends with it: connections are closed and counted off, and threads have
+//! ended when another acceptor, with another pool, takes its place.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
 
-use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
+use super::yielding::Yielding;
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::orders::Orders;
 use crate::parts::accept::admission::{
@@ -24,17 +24,17 @@ use crate::parts::accept::admission::{
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
-use crate::parts::loops::{Loop, Seat};
+use crate::parts::loops::{Loop, LoopContext};
 
-/// Who serves what is accepted.
-pub(crate) trait Crew: Send {
+/// The threads that serve what an acceptor accepts.
+pub(crate) trait Pool: Send {
     /// Called once, in the acceptor's thread, before anything is accepted.
     fn begin(&mut self) -> io::Result<()>;
 
     /// Has a connection served. False if it must wait until another ends, and so must the next.
     fn dispatch(&mut self, arrival: Arrival) -> bool;
 
-    /// A socket that the crew watches is ready. Its keys are below those of all listeners.
+    /// A socket that the pool watches is ready. Its keys are below those of all listeners.
     fn ready(&mut self, _key: u64) {}
 
     /// Looks after those that have ended, and after what has become due.
@@ -61,7 +61,7 @@ pub(crate) struct PartitionParts {
 }
 
 impl PartitionParts {
-    /// Those of the acceptors of all partitions, of which each has one, by the number of its seat.
+    /// Those of the acceptors of all partitions, of which each has one, by the number of its loop.
     /// An acceptor may use all CPUs of its partition, and so may the threads it starts.
     pub(crate) fn of_each(start: &mut Start) -> Vec<Self> {
         let of = |partition: &mut PartitionStart| {
@@ -72,7 +72,7 @@ impl PartitionParts {
     }
 }
 
-/// One acceptor, and the crew it accepts for.
+/// One acceptor, and the pool it accepts for.
 pub(crate) struct Acceptor<C> {
     epoll: Arc<Epoll>,
     events: EventBuffer,
@@ -80,7 +80,7 @@ pub(crate) struct Acceptor<C> {
     /// Its clock and its counters: it answers nothing.
     worker: Worker,
     registry: Arc<Registry>,
-    crew: C,
+    pool: C,
     wake_index: usize,
     accepts_per_wake: usize,
     obeyed: Obeyed,
@@ -89,34 +89,38 @@ pub(crate) struct Acceptor<C> {
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
 
-impl<C: Crew + 'static> Acceptor<C> {
+impl<C: Pool + 'static> Acceptor<C> {
     /// An acceptor, to be run in its thread. It may have `connections_max` connections served at
-    /// once, each by one of the crew.
+    /// once, each by one thread of the pool.
     pub(crate) fn make(
         start: WorkerStart,
-        seat: &Seat,
+        loop_context: &LoopContext,
         parts: PartitionParts,
         connections_max: usize,
-        crew: impl FnOnce(Arc<Registry>, &Arc<Epoll>) -> C,
+        pool: impl FnOnce(Arc<Registry>, &Arc<Epoll>) -> C,
     ) -> io::Result<Loop> {
         let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
         let epoll = Arc::new(Epoll::new()?);
-        let mut registry = Registry::new(seat, cpus, more, counters, connections_max);
-        registry.precedence = Precedence::of(&epoll);
+        let mut registry = Registry::new(loop_context, cpus, more, counters, connections_max);
+        registry.yielding = Yielding::to_acceptor_at(&epoll);
         let registry = Arc::new(registry);
-        epoll.add(seat.shared.wakes[seat.index].as_fd(), Interest::READ, WAKE_KEY)?;
-        let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
+        epoll.add(
+            loop_context.shared.wakes[loop_context.index].as_fd(),
+            Interest::READ,
+            WAKE_KEY,
+        )?;
+        let listeners = Listeners::new(start.listeners, loop_context.exclusive_wakeups);
         listeners.watch(&epoll)?;
         let acceptor = Self {
-            crew: crew(Arc::clone(&registry), &epoll),
+            pool: pool(Arc::clone(&registry), &epoll),
             epoll,
             events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
             listeners,
             worker: start.worker,
             registry,
-            wake_index: seat.index,
-            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            wake_index: loop_context.index,
+            accepts_per_wake: loop_context.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             obeyed: Obeyed::default(),
         };
         Ok(Box::new(move || acceptor.run()))
@@ -127,13 +131,13 @@ impl<C: Crew + 'static> Acceptor<C> {
             // The threads it starts inherit this.
             os::affinity::pin_thread(&self.registry.cpus)?;
         }
-        let turn = || self.crew.begin().and_then(|()| self.turn_until_over());
+        let turn = || self.pool.begin().and_then(|()| self.turn_until_over());
         let outcome = catch_unwind(AssertUnwindSafe(turn));
         if !matches!(outcome, Ok(Ok(()))) {
             self.registry.cut_off();
         }
-        self.crew.finish();
-        self.registry.count_out_all(); // a panic may have lost some on their way to the crew
+        self.pool.finish();
+        self.registry.count_out_all(); // a panic may have lost some on their way to the pool
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -148,9 +152,9 @@ impl<C: Crew + 'static> Acceptor<C> {
             }
             self.listeners.resume(&self.epoll, self.worker.now())?;
             if self.worker.is_logging() {
-                self.registry.keep_house();
+                self.registry.do_housekeeping();
             }
-            self.crew.look_after(self.worker.now());
+            self.pool.look_after(self.worker.now());
             obey(self);
             if self.is_over() {
                 return Ok(());
@@ -161,16 +165,16 @@ impl<C: Crew + 'static> Acceptor<C> {
     /// Waits until there is something to do.
     fn wait(&mut self) -> io::Result<()> {
         let timeout = self.timeout_ms();
-        self.registry.precedence.steps(self.worker.now());
+        self.registry.yielding.acceptor_steps(self.worker.now());
         self.epoll.wait(&mut self.events, timeout)?;
         read_clock(&mut self.worker);
-        self.registry.precedence.steps(self.worker.now());
+        self.registry.yielding.acceptor_steps(self.worker.now());
         Ok(())
     }
 
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
-            self.crew.ready(event.key);
+            self.pool.ready(event.key);
             return Ok(());
         }
         if event.key != WAKE_KEY {
@@ -179,7 +183,7 @@ impl<C: Crew + 'static> Acceptor<C> {
             return Ok(());
         }
         self.registry.shared.wakes[self.wake_index].clear();
-        self.registry.keep_house();
+        self.registry.do_housekeeping();
         if self.registry.shared.was_asked_for_room(self.wake_index) && self.registry.is_full() {
             self.registry.evict();
         }
@@ -188,18 +192,18 @@ impl<C: Crew + 'static> Acceptor<C> {
     }
 
     fn is_over(&self) -> bool {
-        self.obeyed.is_closed && self.registry.shared.orders.is_ending() && self.crew.is_idle()
+        self.obeyed.is_closed && self.registry.shared.orders.is_ending() && self.pool.is_idle()
     }
 
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
-        let crew = self.crew.next_look(self.worker.now());
-        let looks = [self.listeners.next_look(), self.worker.next_look(), crew];
+        let pool = self.pool.next_look(self.worker.now());
+        let looks = [self.listeners.next_look(), self.worker.next_look(), pool];
         timeout_ms(self.worker.now(), looks)
     }
 }
 
-impl<C: Crew + 'static> Obey for Acceptor<C> {
+impl<C: Pool + 'static> Obey for Acceptor<C> {
     fn orders(&self) -> &Orders {
         &self.registry.shared.orders
     }
@@ -225,7 +229,7 @@ impl<C: Crew + 'static> Obey for Acceptor<C> {
     }
 }
 
-impl<C: Crew + 'static> Admission for Acceptor<C> {
+impl<C: Pool + 'static> Admission for Acceptor<C> {
     fn is_full(&self) -> bool {
         self.registry.is_full()
     }
@@ -237,7 +241,7 @@ impl<C: Crew + 'static> Admission for Acceptor<C> {
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
         self.worker.counters.connections_accepted.add(1);
         let arrival = self.registry.admit(socket, peer);
-        let is_dispatched = self.crew.dispatch(arrival);
+        let is_dispatched = self.pool.dispatch(arrival);
         if !is_dispatched {
             self.pause();
         }

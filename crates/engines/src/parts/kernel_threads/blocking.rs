@@ -176,7 +176,7 @@ impl Drive<'_, '_> {
         if !is_called {
             self.lease.let_go();
             if !self.line.parks {
-                self.registry.precedence.give_way(now);
+                self.registry.yielding.yield_if_behind(now);
             }
             if is_idle {
                 self.registry.rest(self.entry, now);

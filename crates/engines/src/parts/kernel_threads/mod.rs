@@ -2,7 +2,7 @@
 
 pub(crate) mod acceptor;
 pub(crate) mod blocking;
-pub(crate) mod crew;
-pub(crate) mod precedence;
+pub(crate) mod pool;
 pub(crate) mod registry;
 pub(crate) mod thread_each;
+pub(crate) mod yielding;

@@ -2,7 +2,7 @@
 //! of workers, lent to whoever is busy, and the registry of the connections that are open, so that
 //! one can be closed from outside while its thread waits for bytes.
 //!
-//! It starts no threads and serves nobody: see `crew.rs` and `blocking.rs`.
+//! It starts no threads and serves nobody: see `pool.rs` and `blocking.rs`.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex};
 
 use session::{Counters, Done, Job, Tick, Worker};
 
-use super::precedence::Precedence;
+use super::yielding::Yielding;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::disk::helpers::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::{Seat, Shared};
+use crate::parts::loops::{LoopContext, Shared};
 
 /// The registry of one partition.
 pub(crate) struct Registry {
     runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
-    pub(crate) precedence: Precedence,
+    pub(crate) yielding: Yielding,
     /// The CPUs of its threads; none means any.
     pub(crate) cpus: Vec<usize>,
     /// Connections in the whole engine, at most.
@@ -77,10 +77,10 @@ pub(crate) struct Arrival {
 }
 
 impl Registry {
-    /// The registry for the acceptor with this seat. At most `connections_max` connections are open
+    /// The registry for the acceptor of this loop. At most `connections_max` connections are open
     /// in the engine, which also has its own limit.
     pub(crate) fn new(
-        seat: &Seat,
+        loop_context: &LoopContext,
         cpus: Vec<usize>,
         more: MakeWorker,
         counters: Arc<Counters>,
@@ -89,13 +89,13 @@ impl Registry {
         let entries =
             Entries { counters, slots: Vec::new(), free: Vec::new(), candidates: Vec::new() };
         Self {
-            runner: Arc::clone(&seat.runner),
-            shared: Arc::clone(&seat.shared),
-            sendfile: seat.sendfile,
-            precedence: Precedence::none(),
+            runner: Arc::clone(&loop_context.runner),
+            shared: Arc::clone(&loop_context.shared),
+            sendfile: loop_context.sendfile,
+            yielding: Yielding::to_none(),
             cpus,
-            connections_max: connections_max.min(seat.shared.connections_max),
-            index: seat.index,
+            connections_max: connections_max.min(loop_context.shared.connections_max),
+            index: loop_context.index,
             workers: Mutex::default(),
             more,
             entries: Mutex::new(entries),
@@ -262,7 +262,7 @@ impl Registry {
 
     /// Has the workers that nobody holds let go of what has left the cache, and hand over their log
     /// records.
-    pub(crate) fn keep_house(&self) {
+    pub(crate) fn do_housekeeping(&self) {
         let count = lock(&self.workers).len();
         for index in 0..count {
             // One at a time, so that a thread that needs one finds one.
@@ -271,7 +271,7 @@ impl Registry {
                 if index < workers.len() { Some(workers.remove(index)) } else { None }
             };
             let Some(mut worker) = worker else { return };
-            worker.keep_house();
+            worker.do_housekeeping();
             let mut workers = lock(&self.workers);
             let index = index.min(workers.len());
             workers.insert(index, worker);

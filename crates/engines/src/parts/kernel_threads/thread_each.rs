@@ -5,7 +5,7 @@ use std::io;
 
 use super::acceptor::{Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
-use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
+use super::pool::{PoolPlan, STACK_KIB, Serve, ThreadPool};
 use crate::engine::{Engine, Plan, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
@@ -28,19 +28,19 @@ pub(crate) fn start(
     serve: Serve,
 ) -> io::Result<Box<dyn Engine>> {
     let parts = PartitionParts::of_each(&mut start);
-    let loops = Loops::start_replaceable(name, start, move |worker, seat| {
-        let parts = parts[seat.index].clone(); // each partition has one worker
-        Acceptor::make(worker, &seat, parts, usize::MAX, |registry, _| {
-            let plan = CrewPlan {
+    let loops = Loops::start_replaceable(name, start, move |worker, loop_context| {
+        let parts = parts[loop_context.index].clone(); // each partition has one worker
+        Acceptor::make(worker, &loop_context, parts, usize::MAX, |registry, _| {
+            let plan = PoolPlan {
                 name,
-                spare: seat.knobs.get_usize(SPAWN.name),
+                spare: loop_context.knobs.get_usize(SPAWN.name),
                 threads_max: registry.connections_max(),
                 yields_after_ms: None,
-                stack_bytes: seat.knobs.get_usize(STACK_KIB.name) * 1024,
+                stack_bytes: loop_context.knobs.get_usize(STACK_KIB.name) * 1024,
                 buffer_bytes: RECEIVE_BYTES,
                 serve,
             };
-            ThreadCrew::new(registry, plan)
+            ThreadPool::new(registry, plan)
         })
     });
     Ok(Box::new(loops?))

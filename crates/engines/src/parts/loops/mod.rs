@@ -4,9 +4,9 @@
 //! A loop may be replaceable: if it fails, its thread makes another that goes on at the same
 //! listeners. Of those a copy is kept for it, so that nobody in their queues is reset.
 
-pub(crate) mod berth;
 pub(crate) mod clock;
 pub(crate) mod connections;
+pub(crate) mod cpu_placement;
 pub(crate) mod drive;
 pub(crate) mod obey;
 pub(crate) mod reactor;
@@ -30,7 +30,7 @@ use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::orders::{Order, Orders};
-use berth::Berth;
+use cpu_placement::CpuPlacement;
 
 /// Loops that run, each in a thread.
 pub(crate) struct Loops {
@@ -58,13 +58,13 @@ pub(crate) struct Shared {
 
 /// What one loop is made with, besides its worker.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct LoopContext {
     pub(crate) runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     /// Which of all loops it is, from 0: its wake-up call in [`Shared::wakes`].
     pub(crate) index: usize,
     /// Its CPU.
-    pub(crate) berth: Berth,
+    pub(crate) placement: CpuPlacement,
     pub(crate) sendfile: SendfileMode,
     pub(crate) exclusive_wakeups: bool,
     pub(crate) knobs: KnobValues,
@@ -75,7 +75,7 @@ pub(crate) struct Seat {
 pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Makes a loop.
-type MakeLoop = Arc<dyn Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync>;
+type MakeLoop = Arc<dyn Fn(WorkerStart, LoopContext) -> io::Result<Loop> + Send + Sync>;
 
 /// Learns that a loop has failed, when all that it had is gone: which of all loops it was, and
 /// whether another goes on in its place.
@@ -85,14 +85,14 @@ type Failed = Arc<dyn Fn(usize, bool) + Send + Sync>;
 type Task = Box<dyn FnOnce() + Send>;
 
 /// What one thread knows of the loop it runs.
-struct Post {
+struct LoopThread {
     name: String,
-    seat: Seat,
+    loop_context: LoopContext,
     /// How the loop is replaced if it fails; none if it is not.
     replace: Option<Replace>,
 }
 
-/// See [`Post`].
+/// What makes another loop in the place of one that has failed.
 struct Replace {
     make: MakeLoop,
     more: MakeWorker,
@@ -105,7 +105,7 @@ impl Loops {
     pub(crate) fn start(
         name: &'static str,
         start: Start,
-        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
+        make: impl Fn(WorkerStart, LoopContext) -> io::Result<Loop>,
     ) -> io::Result<Self> {
         Self::start_with(name, start, make, None, spawn)
     }
@@ -115,7 +115,7 @@ impl Loops {
     pub(crate) fn start_replaceable(
         name: &'static str,
         start: Start,
-        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync + 'static,
+        make: impl Fn(WorkerStart, LoopContext) -> io::Result<Loop> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         Self::start_related(name, start, make, |_, _| {})
     }
@@ -125,7 +125,7 @@ impl Loops {
     pub(crate) fn start_related(
         name: &'static str,
         start: Start,
-        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync + 'static,
+        make: impl Fn(WorkerStart, LoopContext) -> io::Result<Loop> + Send + Sync + 'static,
         failed: impl Fn(usize, bool) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let make: MakeLoop = Arc::new(make);
@@ -137,7 +137,7 @@ impl Loops {
     fn start_with(
         name: &'static str,
         start: Start,
-        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
+        make: impl Fn(WorkerStart, LoopContext) -> io::Result<Loop>,
         again: Option<(&MakeLoop, &Failed)>,
         mut spawn: impl FnMut(String, Task) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<Self> {
@@ -152,11 +152,11 @@ impl Loops {
         let shared = Arc::new(Shared::new(workers.len(), start.connections_max)?);
         // Made before any thread is: what is missing is said now, and nothing runs then.
         let make = |(index, (worker, more)): (usize, (WorkerStart, MakeWorker))| {
-            let seat = Seat {
+            let loop_context = LoopContext {
                 runner: Arc::clone(&start.runner),
                 shared: Arc::clone(&shared),
                 index,
-                berth: Berth::new(worker.cpu, &worker.roam),
+                placement: CpuPlacement::new(worker.cpu, &worker.unpinned_cpus),
                 sendfile: start.sendfile,
                 exclusive_wakeups: start.exclusive_wakeups,
                 knobs: start.knobs.clone(),
@@ -171,13 +171,13 @@ impl Loops {
                 shared.listeners()[index] = copies(&worker.listeners)?;
             }
             let name = format!("{name}-{index}");
-            let post = Post { name, seat: seat.clone(), replace };
-            Ok((post, make(worker, seat)?))
+            let thread = LoopThread { name, loop_context: loop_context.clone(), replace };
+            Ok((thread, make(worker, loop_context)?))
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
         let mut loops = Self { threads: Vec::new(), shared };
-        for (post, run) in made {
-            match spawn(post.name.clone(), Box::new(move || post.keep(run))) {
+        for (thread, run) in made {
+            match spawn(thread.name.clone(), Box::new(move || thread.keep_running(run))) {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
                     // Those that run already must not go on without anybody to stop them.
@@ -207,7 +207,7 @@ impl Engine for Loops {
     }
 
     /// A loop that is woken lets go of what it need not hold.
-    fn keep_house(&self) {
+    fn do_housekeeping(&self) {
         self.wake();
     }
 
@@ -286,15 +286,15 @@ impl Shared {
     }
 }
 
-impl Post {
+impl LoopThread {
     /// A thread's whole life: a loop, and another if that fails.
-    fn keep(self, mut run: Loop) {
+    fn keep_running(self, mut run: Loop) {
         let mut failures = Failures::default();
         while let Err(why) = self.run(run) {
             match self.replace(&mut failures) {
                 Ok(Some(another)) => {
                     let notice = format!("{} failed and was replaced: {why}", self.name);
-                    self.seat.shared.tell(notice);
+                    self.loop_context.shared.tell(notice);
                     self.say_failed(true);
                     run = another;
                 }
@@ -303,13 +303,13 @@ impl Post {
             }
         }
         // It may have ended without being told to. Then nobody accepts any more.
-        self.seat.shared.listeners()[self.seat.index].clear();
+        self.loop_context.shared.listeners()[self.loop_context.index].clear();
     }
 
     /// Runs a loop to its end, which comes when all it had is closed.
     fn run(&self, run: Loop) -> Result<(), String> {
         let outcome = || {
-            self.seat.berth.take()?;
+            self.loop_context.placement.take()?;
             run().map_err(|why| why.to_string())
         };
         let outcome = catch_unwind(AssertUnwindSafe(outcome));
@@ -324,34 +324,35 @@ impl Post {
         if failures.are_too_many(now) {
             return Ok(None);
         }
-        let shared = &self.seat.shared;
+        let shared = &self.loop_context.shared;
         let listeners = {
             let copies_kept = shared.listeners();
             // Under the lock: these copies must not outlive those that are let go of.
             if shared.orders.is_given(Order::StopAccepting) {
                 return Ok(None);
             }
-            copies(&copies_kept[self.seat.index])?
+            copies(&copies_kept[self.loop_context.index])?
         };
-        let berth = &self.seat.berth;
-        let (cpu, roam) = (berth.cpu(), berth.roam());
-        let worker = WorkerStart { worker: more(), cpu, roam, listeners };
-        let again = catch_unwind(AssertUnwindSafe(|| make(worker, self.seat.clone())));
+        let placement = &self.loop_context.placement;
+        let (cpu, unpinned_cpus) = (placement.cpu(), placement.unpinned_cpus());
+        let worker = WorkerStart { worker: more(), cpu, unpinned_cpus, listeners };
+        let again = catch_unwind(AssertUnwindSafe(|| make(worker, self.loop_context.clone())));
         let again = again.map_err(|panic| io::Error::other(describe_panic(&*panic)))??;
         // What the engine was told last may have been heard by the loop that failed.
-        shared.wakes[self.seat.index].notify();
+        shared.wakes[self.loop_context.index].notify();
         Ok(Some(again))
     }
 
     fn give_up(&self, why: &str) {
-        self.seat.shared.listeners()[self.seat.index].clear();
-        let _ = self.seat.shared.failure.set(format!("{}: {why}", self.name)); // the first is told
+        self.loop_context.shared.listeners()[self.loop_context.index].clear();
+        // The first failure is the one that is told.
+        let _ = self.loop_context.shared.failure.set(format!("{}: {why}", self.name));
         self.say_failed(false);
     }
 
     fn say_failed(&self, is_replaced: bool) {
         if let Some(replace) = &self.replace {
-            (replace.failed)(self.seat.index, is_replaced);
+            (replace.failed)(self.loop_context.index, is_replaced);
         }
     }
 }

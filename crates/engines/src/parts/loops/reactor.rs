@@ -20,14 +20,14 @@ use std::sync::atomic::Ordering;
 use os::epoll::{Event, Interest};
 use session::{Connection, Tick, Worker};
 
-use super::berth::Berth;
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot};
+use super::cpu_placement::CpuPlacement;
 use super::drive::{Driven, Pause, drive};
 use super::obey::{Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
-use super::{Loop, Seat, Shared};
+use super::{Loop, LoopContext, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::knobs::Knob;
 use crate::orders::Orders;
@@ -57,7 +57,7 @@ pub(crate) struct Reactor {
     work: BlockingWork,
     shared: Arc<Shared>,
     index: usize,
-    berth: Berth,
+    placement: CpuPlacement,
     buffer: Box<[u8]>,
     accepts_per_wake: usize,
     /// Present where other processes wait at the same listeners.
@@ -69,30 +69,43 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     /// An event loop, to be run in its thread.
-    pub(crate) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-        let reactor = Self::new(start, seat, None)?;
+    pub(crate) fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+        let reactor = Self::new(start, loop_context, None)?;
         Ok(Box::new(move || reactor.run()))
     }
 
     /// The same for an engine with the knobs of the gate.
-    pub(crate) fn make_gated(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-        let gate = Some(Gate::new(&seat.knobs));
-        let reactor = Self { gate, ..Self::new(start, seat, None)? };
+    pub(crate) fn make_gated(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+        let gate = Some(Gate::new(&loop_context.knobs));
+        let reactor = Self { gate, ..Self::new(start, loop_context, None)? };
         Ok(Box::new(move || reactor.run()))
     }
 
     /// The same with helpers for what may block.
     pub(crate) fn make_with_helpers(
         start: WorkerStart,
-        seat: Seat,
+        loop_context: LoopContext,
         helpers: Box<dyn Help>,
     ) -> io::Result<Loop> {
-        let reactor = Self::new(start, seat, Some(helpers))?;
+        let reactor = Self::new(start, loop_context, Some(helpers))?;
         Ok(Box::new(move || reactor.run()))
     }
 
-    fn new(start: WorkerStart, seat: Seat, helpers: Option<Box<dyn Help>>) -> io::Result<Self> {
-        let Seat { runner, shared, index, berth, sendfile, exclusive_wakeups, knobs, .. } = seat;
+    fn new(
+        start: WorkerStart,
+        loop_context: LoopContext,
+        helpers: Option<Box<dyn Help>>,
+    ) -> io::Result<Self> {
+        let LoopContext {
+            runner,
+            shared,
+            index,
+            placement,
+            sendfile,
+            exclusive_wakeups,
+            knobs,
+            ..
+        } = loop_context;
         let watch = Watch::new(knobs.get(watch::EVENTS.name), EVENTS_PER_WAIT)?;
         watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
         let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
@@ -110,7 +123,7 @@ impl Reactor {
             work,
             shared,
             index,
-            berth,
+            placement,
             buffer: vec![0; RECEIVE_BYTES].into(),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             gate: None,
@@ -140,7 +153,7 @@ impl Reactor {
             let timeout = self.timeout_ms();
             self.watch.wait(timeout)?;
             read_clock(&mut self.worker);
-            self.berth.look(self.worker.now());
+            self.placement.look(self.worker.now());
             let mut index = 0;
             while let Some(event) = self.watch.event(index) {
                 self.handle(event)?;
@@ -174,7 +187,7 @@ impl Reactor {
         } else if event.key == WAKE_KEY {
             self.shared.wakes[self.index].clear();
             // Others may have evicted what this one has not asked for in a while.
-            self.worker.keep_house();
+            self.worker.do_housekeeping();
             if self.shared.is_room_wanted(self.index) {
                 self.evict();
             }

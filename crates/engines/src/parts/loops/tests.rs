@@ -40,7 +40,7 @@ impl Seen {
     fn fail(&self, loops: &Loops) {
         connect(self);
         self.fault.store(true, Ordering::Relaxed);
-        loops.keep_house();
+        loops.do_housekeeping();
     }
 
     /// Whether the worker and its listener are gone.
@@ -68,7 +68,7 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         starts.push(WorkerStart {
             worker,
             cpu,
-            roam: Arc::default(),
+            unpinned_cpus: Arc::default(),
             listeners: vec![listener.into()],
         });
     }
@@ -163,11 +163,11 @@ fn who_comes_while_a_loop_is_replaced_waits_for_the_next() {
     let (address, made) = (seen[0].address, AtomicUsize::new(0));
     let late = Arc::new(OnceLock::new());
     let came = Arc::clone(&late);
-    let make = move |start, seat| {
+    let make = move |start, loop_context| {
         if made.fetch_add(1, Ordering::Relaxed) == 1 {
             came.get_or_init(|| TcpStream::connect(address).unwrap());
         }
-        Reactor::make(start, seat)
+        Reactor::make(start, loop_context)
     };
     let mut loops = Box::new(Loops::start_replaceable("test", start, make).unwrap());
     seen[0].fail(&loops);
@@ -213,7 +213,7 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
 fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_of([None; 2]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
-    loops.keep_house();
+    loops.do_housekeeping();
     loops.tell(Order::StopAccepting);
     loops.tell(Order::Drain);
     wait_until(|| loops.is_finished());

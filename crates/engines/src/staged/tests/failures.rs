@@ -81,7 +81,7 @@ impl Bench {
         let workers = (0..(SPEC.plan)(&knobs, 1).workers).map(|index| {
             let fault = if index == faulty { Arc::clone(&faults) } else { Arc::default() };
             let listeners = std::mem::take(&mut listeners);
-            WorkerStart { worker: make(fault), cpu: None, roam: Arc::default(), listeners }
+            WorkerStart { worker: make(fault), cpu: None, unpinned_cpus: Arc::default(), listeners }
         });
         let workers = workers.collect();
         let later = Arc::clone(&faults);
@@ -102,7 +102,7 @@ impl Bench {
     /// Has the thread fail so many times.
     fn fail(&self, times: usize) {
         self.faults.store(times, Ordering::Relaxed);
-        self.engine.keep_house();
+        self.engine.do_housekeeping();
     }
 
     fn connect(&self) -> BufReader<TcpStream> {

@@ -67,7 +67,8 @@ impl Scratch {
     ) -> (Result<End, String>, Opened) {
         let definition = Definition::parse("x", text, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-        let bench = Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+        let bench =
+            Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
         let surroundings = Surroundings::find(false);
         let stage = stage(&definition, &bench, &surroundings);
         let (folder, opened) = Folder::resume(&self.0).expect("it is whole");
@@ -243,7 +244,8 @@ fn servers_that_bear_nothing_are_measured() {
         let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
         let definition = Definition::parse("x", EXPERIMENT, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-        let bench = Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+        let bench =
+            Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
         let surroundings = Surroundings::find(false);
         let stage = stage(&definition, &bench, &surroundings);
         let left = Counter::new(1);
@@ -281,7 +283,7 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
     let definition = Definition::parse("x", &text, None).expect("it is right");
     let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-    let bench = Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+    let bench = Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
     let surroundings = Surroundings::find(false);
     let stage = stage(&definition, &bench, &surroundings);
     let told = Default::default();

@@ -32,9 +32,9 @@ fn identity() -> impl Strategy<Value = Identity> {
     })
 }
 
-fn witness() -> impl Strategy<Value = Witness> {
+fn stamp() -> impl Strategy<Value = FileStamp> {
     let identity = proptest::option::of(identity());
-    (bytes(40), identity).prop_map(|(path, identity)| Witness { path, identity })
+    (bytes(40), identity).prop_map(|(path, identity)| FileStamp { path, identity })
 }
 
 /// Variants as resolution makes them, with small bodies in memory or in a file.
@@ -76,13 +76,9 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (resource(), vec(witness(), 3..6), any::<i128>()).prop_map(
-        |(resource, witnesses, resolved_ns)| Entry {
-            resource,
-            witnesses: witnesses.into(),
-            resolved_ns,
-        },
-    )
+    (resource(), vec(stamp(), 3..6), any::<i128>()).prop_map(|(resource, stamps, resolved_ns)| {
+        Entry { resource, stamps: stamps.into(), resolved_ns }
+    })
 }
 
 /// Calls whatever could be upset by an entry that is not as entries are.
@@ -108,18 +104,18 @@ proptest! {
         let bytes = encoded(&entry);
         let file = null();
         let mut asked = Vec::new();
-        let decoded = Entry::decode(&bytes, &mut |index, witness| {
-            asked.push((index, witness.clone()));
+        let decoded = Entry::decode(&bytes, &mut |index, stamp| {
+            asked.push((index, stamp.clone()));
             Some(FileRef::clone(&file))
         });
         let decoded = decoded.unwrap();
         prop_assert_eq!(encoded(&decoded), bytes);
-        prop_assert_eq!(format!("{:?}", decoded.witnesses), format!("{:?}", entry.witnesses));
+        prop_assert_eq!(format!("{:?}", decoded.stamps), format!("{:?}", entry.stamps));
         let resources = (&entry.resource, &decoded.resource);
         if let (Resource::File(file), Resource::File(again)) = resources {
             prop_assert_eq!(file.available(), again.available());
             for (index, variant) in file.variants.iter().enumerate() {
-                let place = (index, entry.witnesses[usize::from(variant.source)].clone());
+                let place = (index, entry.stamps[usize::from(variant.source)].clone());
                 let is_in_file = matches!(variant.body, Body::File(_));
                 prop_assert_eq!(asked.contains(&place), is_in_file);
                 let mut heads = [Vec::new(), Vec::new()];

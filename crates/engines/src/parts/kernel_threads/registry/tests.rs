@@ -8,7 +8,7 @@ use session::Limits;
 
 use super::*;
 use crate::idle;
-use crate::parts::loops::berth::Berth;
+use crate::parts::loops::cpu_placement::CpuPlacement;
 
 /// A registry of at most `connections_max` connections, beside nobody.
 pub(crate) fn registry(connections_max: usize) -> Registry {
@@ -16,17 +16,17 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let make = idle::maker(site, Limits::default());
     let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
-    let seat = Seat {
+    let loop_context = LoopContext {
         runner,
         shared: Arc::new(Shared::new(1, usize::MAX).unwrap()),
         index: 0,
-        berth: Berth::default(),
+        placement: CpuPlacement::default(),
         sendfile: SendfileMode::Blocking,
         exclusive_wakeups: false,
         knobs: crate::ENGINES[0].default_knobs(),
         start_helper: crate::engine::no_helper_processes(),
     };
-    Registry::new(&seat, Vec::new(), more, Arc::default(), connections_max)
+    Registry::new(&loop_context, Vec::new(), more, Arc::default(), connections_max)
 }
 
 /// A connection in the registry, and its client.
@@ -132,7 +132,7 @@ fn workers_are_lent_and_given_back() {
     registry.give_worker(one);
     registry.give_worker(other);
     assert_eq!(registry.workers_spare(), 2);
-    registry.keep_house();
+    registry.do_housekeeping();
     drop(registry.take_worker());
     assert_eq!(registry.workers_spare(), 1, "the one that was dropped is gone");
 }

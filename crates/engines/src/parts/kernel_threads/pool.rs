@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use os::limits::ThreadRoom;
 use session::Tick;
 
-use super::acceptor::Crew;
+use super::acceptor::Pool;
 use super::registry::{Arrival, Registry};
 use crate::knobs::Knob;
 use crate::lock::lock;
@@ -24,9 +24,9 @@ pub(crate) type Serve = fn(&Registry, &Arrival, &mut [u8]);
 /// How often those that could yield are looked for while somebody waits.
 const LOOK_MS: u64 = 50;
 
-/// What a crew is like.
+/// The names, numbers and sizes of the threads of a pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CrewPlan {
+pub(crate) struct PoolPlan {
     /// What its threads are called.
     pub(crate) name: &'static str,
     /// Threads that are started before there are connections, and as many are kept waiting for
@@ -43,7 +43,7 @@ pub(crate) struct CrewPlan {
 }
 
 /// The threads of one partition.
-pub(crate) struct ThreadCrew {
+pub(crate) struct ThreadPool {
     team: Arc<Team>,
     threads: HashMap<u64, JoinHandle<()>>,
     next_id: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ThreadCrew {
 /// What the threads share.
 struct Team {
     registry: Arc<Registry>,
-    plan: CrewPlan,
+    plan: PoolPlan,
     state: Mutex<State>,
     /// Tells threads that wait that there is a connection, or that all is over.
     called: Condvar,
@@ -71,8 +71,8 @@ struct State {
     is_over: bool,
 }
 
-impl ThreadCrew {
-    pub(crate) fn new(registry: Arc<Registry>, plan: CrewPlan) -> Self {
+impl ThreadPool {
+    pub(crate) fn new(registry: Arc<Registry>, plan: PoolPlan) -> Self {
         let team = Team { registry, plan, state: Mutex::default(), called: Condvar::new() };
         Self {
             team: Arc::new(team),
@@ -105,7 +105,7 @@ impl ThreadCrew {
     }
 }
 
-impl Crew for ThreadCrew {
+impl Pool for ThreadPool {
     fn begin(&mut self) -> io::Result<()> {
         let plan = self.team.plan;
         (0..plan.spare.min(plan.threads_max)).try_for_each(|_| self.spawn())

@@ -19,12 +19,13 @@ const WAITED_MAX: f64 = 0.1;
 const LEAVE_US: u64 = 10_000_000;
 const LEAVE_MAX_US: u64 = 640_000_000;
 
-/// A loop's place. The seat has it as it was made; the loop looks at a copy of its own.
+/// Where a loop runs: bound to a CPU, or for a while on any of its partition. The context of the
+/// loop has it as it was made; the loop itself updates a copy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Berth {
+pub(crate) struct CpuPlacement {
     cpu: Option<usize>,
-    /// Where it may go; none if it stays.
-    roam: Arc<[usize]>,
+    /// The CPUs on which it runs while it is not bound; none if it always is.
+    unpinned_cpus: Arc<[usize]>,
     last: Option<Look>,
     leave: Leave,
 }
@@ -51,12 +52,12 @@ enum Move {
     Back,
 }
 
-impl Berth {
-    /// A berth at a CPU, if any, for a loop that may leave it for all of `roam`.
-    pub(crate) fn new(cpu: Option<usize>, roam: &Arc<[usize]>) -> Self {
-        let is_elsewhere = cpu.is_some() && roam.iter().any(|other| Some(*other) != cpu);
-        let roam = if is_elsewhere { Arc::clone(roam) } else { Arc::default() };
-        Self { cpu, roam, last: None, leave: Leave::default() }
+impl CpuPlacement {
+    /// Bound to `cpu`, if there is one, by a loop that may leave it for all of `unpinned_cpus`.
+    pub(crate) fn new(cpu: Option<usize>, unpinned_cpus: &Arc<[usize]>) -> Self {
+        let is_elsewhere = cpu.is_some() && unpinned_cpus.iter().any(|other| Some(*other) != cpu);
+        let unpinned_cpus = if is_elsewhere { Arc::clone(unpinned_cpus) } else { Arc::default() };
+        Self { cpu, unpinned_cpus, last: None, leave: Leave::default() }
     }
 
     /// The CPU, if it is one.
@@ -65,8 +66,8 @@ impl Berth {
     }
 
     /// Where the loop may go.
-    pub(crate) fn roam(&self) -> Arc<[usize]> {
-        Arc::clone(&self.roam)
+    pub(crate) fn unpinned_cpus(&self) -> Arc<[usize]> {
+        Arc::clone(&self.unpinned_cpus)
     }
 
     /// Binds the calling thread, which is to be the loop's.
@@ -82,7 +83,7 @@ impl Berth {
     #[inline]
     pub(crate) fn look(&mut self, now: Tick) {
         let is_due = self.last.is_none_or(|last| now.0.wrapping_sub(last.at_us) >= LOOK_US);
-        if is_due && !self.roam.is_empty() {
+        if is_due && !self.unpinned_cpus.is_empty() {
             self.look_now(now.0);
         }
     }
@@ -90,18 +91,19 @@ impl Berth {
     #[cold]
     fn look_now(&mut self, at_us: u64) {
         let Some(waited_ns) = waited_ns() else {
-            self.roam = Arc::default(); // the kernel does not tell: it stays
+            self.unpinned_cpus = Arc::default(); // the kernel does not tell: it stays
             return;
         };
         let now = Look { at_us, waited_ns };
         let Some(last) = self.last.replace(now) else { return };
         let outcome = match self.leave.next(at_us, share(last, now)) {
-            Some(Move::Away) => os::affinity::pin_thread(&self.roam),
+            Some(Move::Away) => os::affinity::pin_thread(&self.unpinned_cpus),
             Some(Move::Back) => self.take().map_err(io::Error::other),
             None => return,
         };
         if outcome.is_err() {
-            self.roam = Arc::default(); // somebody else has changed what this process may use
+            // Somebody else has changed what this process may use.
+            self.unpinned_cpus = Arc::default();
         }
     }
 }
@@ -193,12 +195,12 @@ mod tests {
         line.unwrap().trim().to_owned()
     }
 
-    /// Works at a berth until it has left it, or for two seconds. Where it might run then.
-    fn work_at(mut berth: Berth) -> String {
-        berth.take().unwrap();
+    /// Works until the loop has left its CPU, or for two seconds. Returns where it might run then.
+    fn work_at(mut placement: CpuPlacement) -> String {
+        placement.take().unwrap();
         let (at_home, end) = (allowed(), os::clock::now() + 2 * S);
         while allowed() == at_home && os::clock::now() < end {
-            berth.look(Tick(os::clock::now()));
+            placement.look(Tick(os::clock::now()));
         }
         allowed()
     }
@@ -217,9 +219,9 @@ mod tests {
                     std::hint::spin_loop();
                 }
             });
-            let work = |roam: Vec<usize>| {
-                let berth = Berth::new(Some(cpu), &roam.into());
-                scope.spawn(|| work_at(berth)).join()
+            let work = |unpinned_cpus: Vec<usize>| {
+                let placement = CpuPlacement::new(Some(cpu), &unpinned_cpus.into());
+                scope.spawn(|| work_at(placement)).join()
             };
             let (away, stayed) = (work(vec![cpu, other]), work(vec![cpu]));
             is_over.store(true, Ordering::Relaxed); // before anything panics: the other would go on

@@ -1,4 +1,4 @@
-//! Precedence of the thread that accepts over those that serve.
+//! Threads that serve yield to the one that accepts.
 //!
 //! To the scheduler it is one of many: beside 500 busy threads it gets a 500th of a CPU, and who
 //! arrives waits for a second. (A lower nice value takes a privilege, and was seen not to help on
@@ -28,7 +28,7 @@ const NOW: u64 = 0;
 const NOTHING: u64 = u64::MAX;
 
 /// How far the acceptor has got, as those who serve see it.
-pub(crate) struct Precedence {
+pub(crate) struct Yielding {
     /// What the acceptor waits at; none where nobody accepts for others.
     epoll: Option<Arc<Epoll>>,
     /// Odd while it is at work.
@@ -41,15 +41,15 @@ pub(crate) struct Precedence {
     gets_on: Condvar,
 }
 
-impl Precedence {
-    /// Of an acceptor that waits there, in calls that [`Self::steps`] come before and after. It is
-    /// at work, and has not waited yet.
-    pub(crate) fn of(epoll: &Arc<Epoll>) -> Self {
+impl Yielding {
+    /// To an acceptor that waits at `epoll`, and calls [`Self::acceptor_steps`] before and after it
+    /// does. It is at work, and has not waited yet.
+    pub(crate) fn to_acceptor_at(epoll: &Arc<Epoll>) -> Self {
         Self { epoll: Some(Arc::clone(epoll)), ..Self::from(LOOK_US) }
     }
 
-    /// Of nobody.
-    pub(crate) fn none() -> Self {
+    /// To nobody: no thread accepts for others.
+    pub(crate) fn to_none() -> Self {
         Self::from(u64::MAX)
     }
 
@@ -66,7 +66,7 @@ impl Precedence {
 
     /// The acceptor is about to wait, or has waited.
     #[inline]
-    pub(crate) fn steps(&self, now: Tick) {
+    pub(crate) fn acceptor_steps(&self, now: Tick) {
         self.progress.fetch_add(1, Ordering::SeqCst);
         if self.next_look.load(Ordering::SeqCst) == NOW {
             self.release(now);
@@ -75,7 +75,7 @@ impl Precedence {
 
     /// Waits for the acceptor if it gets nowhere.
     #[inline]
-    pub(crate) fn give_way(&self, now: Tick) {
+    pub(crate) fn yield_if_behind(&self, now: Tick) {
         let due = self.next_look.load(Ordering::Relaxed);
         if due <= now.0 && (due == NOW || self.is_behind(due, now)) {
             self.wait(WAIT_MAX);
@@ -141,60 +141,60 @@ mod tests {
     use os::event::Wake;
 
     /// An acceptor that nobody runs, which waits, and what calls it.
-    fn acceptor() -> (Precedence, Wake) {
+    fn acceptor() -> (Yielding, Wake) {
         let (epoll, wake) = (Arc::new(Epoll::new().unwrap()), Wake::new().unwrap());
         epoll.add(wake.as_fd(), Interest::READ, 1).unwrap();
-        let precedence = Precedence::of(&epoll);
-        precedence.steps(Tick(0));
-        (precedence, wake)
+        let yielding = Yielding::to_acceptor_at(&epoll);
+        yielding.acceptor_steps(Tick(0));
+        (yielding, wake)
     }
 
     /// Later than any time at which a wait can end here: from that the next look is counted.
     const LATE: u64 = 1 << 40;
 
     /// Whether anybody waits, in vain, at one of so many looks.
-    fn waits(precedence: &Precedence, looks: usize) -> bool {
+    fn waits(yielding: &Yielding, looks: usize) -> bool {
         (0..looks).any(|_| {
-            let due = precedence.next_look.load(Ordering::Relaxed);
-            precedence.give_way(Tick(due.max(LATE)));
-            precedence.next_look.load(Ordering::Relaxed) < LATE
+            let due = yielding.next_look.load(Ordering::Relaxed);
+            yielding.yield_if_behind(Tick(due.max(LATE)));
+            yielding.next_look.load(Ordering::Relaxed) < LATE
         })
     }
 
     #[test]
     fn nobody_waits_for_an_acceptor_that_has_nothing_to_do_or_is_not_there() {
-        let (precedence, _wake) = acceptor();
-        assert!(!waits(&precedence, 5));
-        Precedence::none().give_way(Tick(u64::MAX - 1));
+        let (yielding, _wake) = acceptor();
+        assert!(!waits(&yielding, 5));
+        Yielding::to_none().yield_if_behind(Tick(u64::MAX - 1));
     }
 
     #[test]
     fn who_is_called_twice_and_gets_nowhere_is_waited_for_and_then_let_alone() {
-        let (precedence, wake) = acceptor();
+        let (yielding, wake) = acceptor();
         wake.notify();
-        assert!(!waits(&precedence, 1));
-        assert!(waits(&precedence, 1));
-        assert!(!waits(&precedence, 1), "it may be held up by something else");
-        assert!(waits(&precedence, 1));
+        assert!(!waits(&yielding, 1));
+        assert!(waits(&yielding, 1));
+        assert!(!waits(&yielding, 1), "it may be held up by something else");
+        assert!(waits(&yielding, 1));
     }
 
     /// It has been called, has no CPU, and its epoll does not say so any more.
     #[test]
     fn who_is_at_work_and_gets_nowhere_is_waited_for() {
-        let (precedence, _wake) = acceptor();
-        precedence.steps(Tick(0));
-        assert!(waits(&precedence, 2));
-        precedence.steps(Tick(LATE));
-        assert!(!waits(&precedence, 5), "it has nothing more to do");
+        let (yielding, _wake) = acceptor();
+        yielding.acceptor_steps(Tick(0));
+        assert!(waits(&yielding, 2));
+        yielding.acceptor_steps(Tick(LATE));
+        assert!(!waits(&yielding, 5), "it has nothing more to do");
     }
 
     #[test]
     fn nobody_waits_for_who_gets_on() {
-        let (precedence, wake) = acceptor();
+        let (yielding, wake) = acceptor();
         wake.notify();
         for _ in 0..5 {
-            assert!(!waits(&precedence, 1));
-            precedence.steps(Tick(0));
+            assert!(!waits(&yielding, 1));
+            yielding.acceptor_steps(Tick(0));
         }
     }
 
@@ -203,14 +203,14 @@ mod tests {
     fn who_waits_goes_on_as_soon_as_it_gets_on() {
         const HOUR: Duration = Duration::from_secs(3600);
         for _ in 0..50 {
-            let (precedence, _wake) = acceptor();
-            precedence.next_look.store(NOW, Ordering::SeqCst);
+            let (yielding, _wake) = acceptor();
+            yielding.next_look.store(NOW, Ordering::SeqCst);
             thread::scope(|scope| {
-                (0..3).for_each(|_| drop(scope.spawn(|| precedence.wait(HOUR))));
+                (0..3).for_each(|_| drop(scope.spawn(|| yielding.wait(HOUR))));
                 thread::yield_now();
-                precedence.steps(Tick(0));
+                yielding.acceptor_steps(Tick(0));
             });
-            assert_eq!(precedence.next_look.load(Ordering::SeqCst), LOOK_US);
+            assert_eq!(yielding.next_look.load(Ordering::SeqCst), LOOK_US);
         }
     }
 }

@@ -8,7 +8,7 @@ use site::resource::Entry;
 
 /// The level beyond, as one worker sees it. Nothing here may block for longer than it takes to copy
 /// an entry.
-pub trait Beyond: Send {
+pub trait SharedLevel: Send {
     /// Copies the entry for `key`, as it was encoded, to `bytes`, in place of what they held. Its
     /// files each process opens for itself.
     fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp>;

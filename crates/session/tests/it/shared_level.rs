@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use session::{Beyond, Job, Known, Limits, Stamp};
+use session::{Job, Known, Limits, SharedLevel, Stamp};
 
 use crate::memory::{MemoryFiles, Pair};
 
@@ -16,7 +16,7 @@ struct Shelf(Arc<Mutex<HashMap<u64, Kept>>>);
 /// A key, an entry as it was encoded, and what is known of it.
 type Kept = (Vec<u8>, Vec<u8>, Stamp);
 
-impl Beyond for Shelf {
+impl SharedLevel for Shelf {
     fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp> {
         let shelf = self.0.lock().unwrap();
         let (own, entry, stamp) = shelf.get(&hash)?;
@@ -54,7 +54,7 @@ fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     for pair in &mut pairs {
         let second = Arc::new(prototype.emptied(prototype.budget()));
         pair.worker.use_cache(second);
-        pair.worker.reach_beyond(Box::new(shelf.clone()));
+        pair.worker.set_shared_level(Box::new(shelf.clone()));
     }
     (pairs, shelf)
 }
