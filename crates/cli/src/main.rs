@@ -26,8 +26,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use command::{Failure, exit_code, print, say};
-use server::Reported;
 use server::config::{Arguments, Config, ConfigError};
+use server::{Checked, Reported};
 
 use arguments::{Command, CommandLine, Serving, ServingLine};
 
@@ -91,7 +91,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(usage)?;
-    print(&server::check(&config).map_err(usage)?)
+    let Checked { effective, without_effect } = server::check(&config).map_err(usage)?;
+    without_effect.iter().for_each(|line| server::report(line));
+    print(&effective)
 }
 
 /// A mistake in what was typed or in the file.

@@ -39,14 +39,21 @@ pub use start_error::StartError;
 
 use config::{Config, ConfigError};
 
-/// The effective configuration as TOML, after everything has been checked that can be without
-/// opening a socket.
+/// A configuration that can be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// All settings as TOML, each with the place it comes from.
+    pub effective: String,
+    /// What is set and has no effect, a line each. A server says them when it starts.
+    pub without_effect: Vec<String>,
+}
+
+/// Checks everything that can be without opening a socket.
 ///
 /// # Errors
 /// The first mistake that is found.
-pub fn check(config: &Config) -> Result<String, ConfigError> {
+pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     let machine = partitions::Machine::this();
     let ready = ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
-    ready.without_effect.iter().for_each(|line| report(line));
-    Ok(config.show())
+    Ok(Checked { effective: config.show(), without_effect: ready.without_effect })
 }

@@ -77,6 +77,16 @@ fn knobs_of_earlier_versions_are_read_with_a_line() {
 }
 
 #[test]
+fn a_server_says_once_what_has_no_effect() {
+    // It ends by itself: no machine has this address (RFC 5737).
+    let serve = ["serve", "examples/site", "--engine", "event-loop", "--listen", "192.0.2.1:80"];
+    let (status, _, error) =
+        run(&[&serve[..], &["--set", "engine.knobs.events_per_wait=64"]].concat());
+    let lines = error.lines().filter(|line| line.contains("events_per_wait")).count();
+    assert_eq!((status, lines), (1, 1), "{error}");
+}
+
+#[test]
 fn engines_are_listed_with_their_knobs() {
     let (status, out, _) = run(&["engines"]);
     assert_eq!(status, 0);
