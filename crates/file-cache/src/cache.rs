@@ -142,7 +142,7 @@ impl<V: Send + Sync> Cache<V> {
         part: usize,
         leaves: &mut dyn FnMut(&Slot<V>) -> bool,
     ) {
-        /// So many nodes are copied under one lock: it takes some microseconds.
+        /// The number of nodes that are copied under one lock: it takes some microseconds.
         const NODES_MAX: usize = 256;
         let places: usize = self.shards.iter().map(|line| read(line).places()).sum();
         let mut left = places.div_ceil(part.max(1));

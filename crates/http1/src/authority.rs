@@ -49,7 +49,8 @@ fn host_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// As [`host_len`], for the rare names with percent signs.
+/// The length of the registered name at the front of `bytes`, if it is valid, for the rare names
+/// with percent signs.
 #[cold]
 fn encoded_len(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
@@ -65,7 +66,8 @@ fn encoded_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// As [`host_len`], for an address in brackets: IPv6, or of a kind that is still to come.
+/// The length of the address in brackets at the front of `bytes`, if it is valid: IPv6, or of a
+/// kind that is still to come.
 fn bracketed_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr::memchr(b']', bytes)?;
     let address = str::from_utf8(&bytes[1..end]).ok()?;

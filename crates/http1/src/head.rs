@@ -20,7 +20,7 @@ use crate::{
 pub enum BodyFraming {
     /// No body.
     None,
-    /// So many bytes, perhaps none.
+    /// A body of so many bytes, perhaps none.
     Length(u64),
     /// The chunked transfer coding.
     Chunked,

@@ -30,16 +30,16 @@ pub struct ResponseHead {
 /// Where the body of a response ends (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseBody {
-    /// By a length or by chunks.
+    /// The body ends by its length or with its last chunk.
     Framed(BodyFraming),
-    /// Where the connection does.
+    /// The body ends where the connection does.
     UntilClose,
 }
 
 /// Why bytes are no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
-    /// Not a status line with fields behind it.
+    /// The bytes are not a status line with fields behind it.
     Syntax,
     /// More fields than anybody sends.
     TooManyFields,

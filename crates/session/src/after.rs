@@ -7,11 +7,11 @@ use crate::limits::Limits;
 /// What becomes of a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// It waits for the next request.
+    /// The connection waits for the next request.
     KeepAlive,
-    /// It is closed: the client asked for it and sends no more.
+    /// The connection is closed: the client asked for it and sends no more.
     Close,
-    /// It is closed, but the client may still be sending.
+    /// The connection is closed, but the client may still be sending.
     Linger,
 }
 

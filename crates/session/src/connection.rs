@@ -191,8 +191,9 @@ impl Connection {
         }
     }
 
-    /// The same, though it rests, for a request that was received and is about to be taken in: it
-    /// is answered, and told that it is the last.
+    /// Asks the connection to close after the next response. A connection at rest stays open for a
+    /// request that was received and is about to be taken in: the request is answered, and the
+    /// response says that it is the last.
     pub fn drain_after_next(&mut self) {
         self.is_draining = true;
         if self.after == After::KeepAlive {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Counter(Cell);
 
-/// Where the number is.
+/// The memory that a counter's number is in.
 #[derive(Debug)]
 enum Cell {
     Own(AtomicU64),

@@ -9,7 +9,7 @@ pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
-    /// In words; empty where the status says it all.
+    /// The reason in words; empty where the status says it all.
     pub(crate) reason: &'static str,
     /// The length of the file none of whose bytes are in the ranges asked for (416).
     pub(crate) file_len: Option<u64>,

@@ -14,7 +14,7 @@ pub struct Listings {
 
 #[derive(Debug)]
 enum Places {
-    /// So many are taken, of so many.
+    /// `taken` places are taken, of `max`.
     Counted { taken: AtomicUsize, max: usize },
     /// Each has the number of the worker that has taken it, or 0: what a process had taken that
     /// was killed can be taken back.
@@ -29,14 +29,14 @@ pub struct ListingPermit {
 }
 
 impl Listings {
-    /// At most `max` at a time.
+    /// Places for at most `max` listings at a time, within one process.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
         Self::of(Places::Counted { taken: AtomicUsize::new(0), max })
     }
 
-    /// At most as many at a time as there are cells, which are 0 and may be in memory that
-    /// processes share: for workers that go on in copies of their process.
+    /// Places for at most as many listings at a time as there are cells, which are 0 and may be in
+    /// memory that processes share: for workers that go on in copies of their process.
     #[must_use]
     pub fn shared(cells: &'static [AtomicU64]) -> Arc<Self> {
         Self::of(Places::Held(cells))

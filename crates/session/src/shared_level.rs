@@ -28,7 +28,7 @@ pub trait SharedLevel: Send {
 pub struct Stamp {
     /// Tells an entry from an earlier or later one of its path.
     pub version: u64,
-    /// In microseconds of the clock that all processes share.
+    /// When the entry was last validated, in microseconds of the clock that all processes share.
     pub validated: u64,
 }
 

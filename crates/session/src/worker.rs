@@ -61,7 +61,7 @@ pub struct Worker {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) listings: Arc<Listings>,
-    /// Among those that share the listings.
+    /// The worker's number among the workers that share the listings.
     pub(crate) number: u64,
     pub(crate) cache: EntryCache,
     pub(crate) log: Option<Box<dyn AccessLog>>,

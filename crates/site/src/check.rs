@@ -12,13 +12,13 @@ use crate::rules::GlobError;
 pub enum SettingError {
     /// There is no host at all.
     NoHost,
-    /// This is no name that a client could ask for, or more than a name.
+    /// A host name that no client could ask for, or text that is more than a name.
     HostName(String),
-    /// Two hosts claim this name.
+    /// A name that two hosts claim.
     HostNameTwice(String),
     /// Two hosts answer for names that no host claims.
     TwoDefaults,
-    /// This is no file in a directory.
+    /// A path that names no file in a directory.
     Index(String),
     /// This is no page below the root.
     Page(String),

@@ -90,9 +90,9 @@ fn decide<'v, L: Iterator<Item = &'v [u8]>>(
 /// How two tags are compared (section 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Both are strong, and the same.
+    /// Strong comparison: both tags are strong, and they are equal.
     Strong,
-    /// The same, but for their weakness.
+    /// Weak comparison: the opaque tags are equal, whether either is weak or not.
     Weak,
 }
 

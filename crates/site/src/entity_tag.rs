@@ -61,7 +61,8 @@ impl EntityTag {
         Self::from_change_marked("", file, coding)
     }
 
-    /// The same as a weak tag: it says that the file may have been changed all the same.
+    /// `W/"<change>-<len>"` in hexadecimal, with the coding after it: a weak tag, since the file
+    /// may have been changed though the tag is the same.
     #[must_use]
     pub fn weak_from_change(file: &Identity, coding: Coding) -> Self {
         Self::from_change_marked("W/", file, coding)

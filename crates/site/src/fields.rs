@@ -21,19 +21,19 @@ pub struct HeaderRule {
 /// Which responses a rule is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// All.
+    /// The field is added to all responses.
     #[default]
     Always,
-    /// Those with a status below 400.
+    /// The field is added to responses with a status below 400.
     Success,
 }
 
 /// What a response has to do with the file that its path stands for: some fields describe that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// It carries the file, or a part of it.
+    /// The response carries the file, or a part of it.
     File,
-    /// It says that the client has the file already (304).
+    /// The response says that the client has the file already (304).
     KnownFile,
     /// Nothing: an error, a redirect, a listing.
     Other,

@@ -23,7 +23,7 @@ pub struct Hashing {
 /// What the hash of a file has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hashed {
-    /// This is it.
+    /// The hash of the file's contents.
     Hash(ContentHash),
     /// The file was written to meanwhile: it has none.
     Changed,

@@ -69,9 +69,9 @@ pub struct RedirectSettings {
 /// The policy for path segments that begin with a dot (`/.well-known/` is always served: RFC 8615).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dotfiles {
-    /// As if they did not exist.
+    /// Such paths are answered as if they did not exist.
     Deny,
-    /// Like any other file.
+    /// Such paths are served like any other file.
     Allow,
 }
 

@@ -14,8 +14,8 @@ pub const UNKNOWN: &str = "application/octet-stream";
 pub struct Overrides(HashMap<Vec<u8>, Box<str>>);
 
 impl Overrides {
-    /// From pairs of extension and content type. The case of the extension and a leading dot do
-    /// not matter; the last of several types for one extension counts.
+    /// Overrides from pairs of extension and content type. The case of the extension and a leading
+    /// dot do not matter; the last of several types for one extension counts.
     pub fn new<'s>(pairs: impl IntoIterator<Item = (&'s str, &'s str)>) -> Self {
         let lower = |extension: &str| {
             extension.strip_prefix('.').unwrap_or(extension).to_ascii_lowercase().into_bytes()
@@ -48,7 +48,8 @@ fn known(extension: &[u8]) -> &'static str {
     }
 }
 
-/// Where `mime_guess` has nothing, or something else than IANA's registry and browsers.
+/// Content types by extension where `mime_guess` has nothing, or something else than IANA's
+/// registry and browsers.
 const CORRECTIONS: &[(&str, &str)] = &[
     ("cbor", "application/cbor"),
     ("cjs", "text/javascript"),

@@ -45,7 +45,7 @@ pub struct RangeSet(Repr);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Repr {
     One(ByteRange),
-    /// At least two.
+    /// At least two ranges.
     Many(Box<[ByteRange]>),
 }
 

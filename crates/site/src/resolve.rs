@@ -32,8 +32,8 @@ pub trait Files {
     /// As the operating system gives them; any error means that there is nothing.
     fn identity(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity>;
 
-    /// The same for a directory in which several files are asked for, as it was a moment ago. How
-    /// long a moment is, the implementation says.
+    /// What is at `path`, a directory in which several files are asked for, as it was a moment ago,
+    /// without following links against `symlinks`. How long a moment is, the implementation says.
     ///
     /// # Errors
     /// As those of [`Self::identity`].
@@ -41,7 +41,8 @@ pub trait Files {
         self.identity(path, symlinks)
     }
 
-    /// The same for a path to whose directory the way is known to be allowed.
+    /// What is at `path` now, for comparison with a [`FileStamp`], where the way to its directory
+    /// is known to be allowed.
     ///
     /// # Errors
     /// As those of [`Self::identity`].
@@ -115,7 +116,7 @@ pub enum Unopened {
 }
 
 impl From<io::Error> for Unopened {
-    /// As far as the kind of the error tells.
+    /// Classifies an error of the system by its kind, as far as that tells.
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as K;
         match error.kind() {

@@ -298,7 +298,7 @@ pub(crate) struct Representation<'a> {
     pub(crate) coding: Coding,
     pub(crate) len: u64,
     pub(crate) etag: EntityTag,
-    /// In seconds since 1970; none if it says nothing.
+    /// The modification time in seconds since 1970; none if it says nothing.
     pub(crate) modified: Option<i64>,
     /// Whether the modification time is still to come.
     pub(crate) is_to_come: bool,

@@ -90,11 +90,13 @@ pub fn default_cache_control(path: &[u8]) -> &'static str {
     if is_hashed(file_name(path)) { IMMUTABLE } else { REVALIDATE }
 }
 
-/// What bundlers make under hashed names, and nobody uploads. Not HTML, which must have a stable
-/// name, nor archives, whose names carry versions and commits that people do move.
+/// Extensions of files that bundlers make under hashed names, and that people do not upload. Not
+/// HTML, which must have a stable name, nor archives, whose names carry versions and commits that
+/// people do move.
 const CODE: [&[u8]; 5] = [b"css", b"js", b"mjs", b"woff2", b"wasm"];
 
-/// What bundlers make as well, but people name by whatever identifies its subject.
+/// Extensions of pictures, which bundlers make under hashed names as well, but which people name by
+/// whatever identifies their subject.
 const PICTURES: [&[u8]; 6] = [b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif"];
 
 /// What may stand between the hash and the extension (`main.3f9ab2c1.chunk.js`).
@@ -168,8 +170,9 @@ fn is_dated(token: &[u8]) -> bool {
     digits >= 6 && matches!(&token[..2], b"19" | b"20") && is_month(&token[4..6])
 }
 
-/// Of the lengths that are in use. Those of a MAC address (12; Django's hashes are as long) and of
-/// a database's identifier (24) are not among them, and of 32 digits a UUID may be made.
+/// Whether `token` is a hexadecimal hash of one of the lengths that are in use. The lengths of a
+/// MAC address (12; Django's hashes are as long) and of a database's identifier (24) are not among
+/// them, and of 32 digits a UUID may be made.
 fn is_hexadecimal(token: &[u8], is_code: bool) -> bool {
     let is_usual = match token.len() {
         8 | 16 | 20 | 40 | 64 => true,

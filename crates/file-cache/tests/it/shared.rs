@@ -11,7 +11,7 @@ use file_cache::shared::{Keeper, Label, Layout, SharedCache, SharedUsage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Nobody else is there. Says once that the last holder has died, if it is told to.
+/// A keeper without other holders. It says once that the last holder has died, if it is told to.
 #[derive(Default)]
 struct Alone {
     is_inherited: Cell<bool>,

@@ -163,7 +163,8 @@ fn a_skipper_is_small() {
     assert!(size_of::<BodySkipper>() <= 32);
 }
 
-/// The same grammar read from a whole body at once, with the library's number parser.
+/// The length of a chunked body that is read whole at once, with the library's number parser; the
+/// model that the skipper is compared with.
 fn model(body: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -53,7 +53,7 @@ fn a_head_that_took_too_long_gets_its_page() {
     assert!(pair.is_shut);
 }
 
-/// Whoever drives the connection may look at its deadline again before it takes the job.
+/// The driver of the connection may look at its deadline again before it takes the job.
 #[test]
 fn the_page_of_a_head_that_took_too_long_has_time_of_its_own() {
     let mut pair = pair();

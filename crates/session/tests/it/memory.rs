@@ -1,5 +1,5 @@
 //! A client and a connection in memory, with a clock that the test turns and files made up by it.
-//! Also used by the fuzz target for sequences of operations.
+//! The fuzz target for sequences of operations uses them as well.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

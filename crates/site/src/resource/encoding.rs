@@ -15,7 +15,7 @@ use crate::negotiate::Coding;
 /// Why bytes gave no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecodable {
-    /// They are not an encoded entry.
+    /// The bytes are not an encoded entry.
     Malformed,
     /// A file of the entry could not be had.
     NoFile,

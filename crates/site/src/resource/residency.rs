@@ -27,7 +27,8 @@ const TIME_BITS: u32 = 25;
 const _: () = assert!(BLOCK_BITS + LEN_BITS + TIME_BITS == u64::BITS);
 const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
 
-/// See above.
+/// Notes on which blocks of one open file were seen in memory, and when: at most eight of them,
+/// shared by all connections that send the file.
 #[derive(Debug, Default)]
 pub struct Residency {
     seen: [AtomicU64; SLOTS],
@@ -103,7 +104,7 @@ fn place(block: u64) -> usize {
     (block % SLOTS as u64) as usize
 }
 
-/// In milliseconds, all but the lowest 32 bits cut off: 49 days.
+/// A moment in milliseconds, cut off to its lowest 32 bits: it wraps around after 49 days.
 fn instant(now_us: u64) -> u32 {
     (now_us / 1000) as u32
 }
