@@ -8,9 +8,9 @@ use std::process::ExitCode;
 pub enum Failure {
     /// What was typed or configured is wrong: status 2.
     Usage(String),
-    /// It was right and did not work out: status 1.
+    /// What was typed and configured is right, and the operation failed: status 1.
     Operation(String),
-    /// It ended before it was done, and can go on once that is mended: status 4.
+    /// The operation ended before it was done, and can go on once the cause is mended: status 4.
     Stopped(String),
     /// All has been said; only the status is left.
     Reported(u8),

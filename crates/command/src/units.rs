@@ -9,7 +9,7 @@ use std::str::FromStr;
 const UNITS: [(&str, u64); 5] =
     [("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
 
-/// So many microseconds. It is shown as it can be typed.
+/// A duration in microseconds. It is shown in the form in which it can be typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub u64);
 

@@ -8,7 +8,7 @@ use os::files::NewFile;
 
 /// Large enough that a system call costs nothing next to what is written.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Before the mask of the process.
+/// The permissions of a new file, before the mask of the process.
 const MODE: u32 = 0o666;
 
 /// Fills the file at `path` anew. Until all is written the old one, if any, stays as it is, and
@@ -40,7 +40,7 @@ fn fill_all<E: From<io::Error>>(
     Ok(buffer.flush()?)
 }
 
-/// In the same directory, hidden, and this process's own.
+/// The temporary name for `path`: in the same directory, hidden, and this process's own.
 fn temporary_name(path: &Path) -> io::Result<PathBuf> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));

@@ -11,7 +11,8 @@ use std::io;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// In such steps the kernel says it: USER_HZ is 100 on every architecture of today.
+/// The step, in microseconds, in which the kernel tells processor time: USER_HZ is 100 on every
+/// architecture of today.
 pub const TICK_US: u64 = 10_000;
 
 /// What one wake-up takes at most: 3.5 to 5 us in a virtual machine, whose host is asked each time,
@@ -21,19 +22,19 @@ const WAKE_UP_US: u64 = 5;
 /// How one CPU has spent its time since the machine started, or between two looks; in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number, from 0.
     pub cpu: usize,
-    /// In user mode, guests and nice processes included.
+    /// Time in user mode, guests and nice processes included.
     pub user_us: u64,
-    /// In system mode, without interrupts.
+    /// Time in system mode, without interrupts.
     pub system_us: u64,
-    /// With nothing to do.
+    /// Time with nothing to do.
     pub idle_us: u64,
-    /// With nothing to do, while something waited for a disk.
+    /// Time with nothing to do, while something waited for a disk.
     pub iowait_us: u64,
-    /// In interrupts.
+    /// Time in interrupts.
     pub irq_us: u64,
-    /// In soft interrupts.
+    /// Time in soft interrupts.
     pub softirq_us: u64,
     /// Taken by the host of a virtual machine while something was to run.
     pub steal_us: u64,
@@ -42,9 +43,9 @@ pub struct Cpu {
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
-    /// That of its parent.
+    /// The number of the process's parent.
     pub parent: u32,
     /// Its process group, by the number of the process that led it first.
     pub group: u32,
@@ -54,7 +55,8 @@ pub struct Process {
     pub start_ticks: u64,
     /// Processor time of all its threads so far, those that have ended included, in microseconds.
     pub used_us: u64,
-    /// That of its children that have ended and that it has waited for, and of theirs.
+    /// Processor time, in microseconds, of the process's children that have ended and that it has
+    /// waited for, and of theirs.
     pub children_us: u64,
 }
 
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(later.since(&expected), Scheduled { ran_ns: 1, waited_ns: 100, turns: 2 });
     }
 
-    /// Whoever sleeps comes to run again, as often as that.
+    /// A thread that sleeps has one turn more each time that it is woken.
     #[test]
     fn a_thread_is_known_by_its_turns() {
         let own = std::process::id();
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(found, [cpu(3, 2), cpu(0, 0)]);
     }
 
-    /// Where interrupts are counted apart nobody has them in his time.
+    /// Where interrupts are counted apart they are in no process's time.
     #[test]
     fn a_cpu_is_in_use_when_it_is_not_idle() {
         let cpu = Cpu {

@@ -37,8 +37,9 @@ pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
     pin(0, cpus)
 }
 
-/// The same for a thread of another process, by its number; a process's first thread has that of
-/// the process. One that has ended is ESRCH, somebody else's EPERM.
+/// Restricts the thread numbered `thread`, of any process, to `cpus`; a process's first thread has
+/// the number of the process. CPUs that the machine or the process's cpuset lacks are ignored; when
+/// none is left the result is EINVAL. A thread that has ended is ESRCH, another user's EPERM.
 pub fn pin_other(thread: u32, cpus: &[usize]) -> io::Result<()> {
     // 0 stands for the caller, and numbers beyond the type for nobody.
     let thread = libc::pid_t::try_from(thread).ok().filter(|&thread| thread > 0);

@@ -15,8 +15,8 @@ pub fn now() -> u64 {
     elapsed.as_micros() as u64
 }
 
-/// Nanoseconds of the same clock, for what takes less than a microsecond. Its origin is the
-/// machine's start: differences only.
+/// Nanoseconds of the monotonic clock of [`now`], for what takes less than a microsecond. Its
+/// origin is the machine's start: only differences mean something.
 pub fn now_ns() -> u64 {
     // 2^64 nanoseconds are 584 years.
     read(libc::CLOCK_MONOTONIC).as_nanos() as u64
@@ -38,7 +38,8 @@ pub fn cpu_time_process() -> Duration {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// The same of any process; none if there is no such process (clock_getcpuclockid(3)).
+/// The processor time all threads of the process `pid` have used, those that ended included; none
+/// if there is no such process (clock_getcpuclockid(3)).
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
     /// No process has a higher number (proc_sys_kernel(5)), and the C library takes a much higher
     /// one for another.

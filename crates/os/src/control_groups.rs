@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A hierarchy of control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Where it is mounted.
+    /// The directory that the hierarchy is mounted at.
     pub mount: PathBuf,
     /// The controllers that are bound to it; none: it is the unified one (version 2).
     controllers: Option<Vec<String>>,
@@ -67,8 +67,8 @@ pub fn folders() -> Vec<PathBuf> {
     hierarchies().iter().flat_map(Hierarchy::folders).collect()
 }
 
-/// From `/proc/self/mounts` (device, folder, type, options) and `/proc/self/cgroup` (number,
-/// controllers, path).
+/// The hierarchies that `/proc/self/mounts` (device, folder, type, options) and `/proc/self/cgroup`
+/// (number, controllers, path) tell of.
 fn parse(mounts: &str, own: &str) -> Vec<Hierarchy> {
     let hierarchy = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();

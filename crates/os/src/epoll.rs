@@ -79,8 +79,8 @@ impl Epoll {
         }
     }
 
-    /// As [`Self::wait`], to the microsecond where the kernel can (Linux 5.11), else rounded up to
-    /// milliseconds.
+    /// Waits for events as [`Self::wait`] does, for `timeout_us` at most: to the microsecond where
+    /// the kernel can (Linux 5.11), else rounded up to milliseconds.
     pub fn wait_us(&self, events: &mut EventBuffer, timeout_us: u64) -> io::Result<usize> {
         if timeout_us == 0 || !precise_wait_available() {
             let ms = u32::try_from(timeout_us.div_ceil(1000)).unwrap_or(u32::MAX);
@@ -176,7 +176,8 @@ impl Interest {
     pub const RDHUP: Self = Self(libc::EPOLLRDHUP as u32);
     /// Tell of changes only: after an event the descriptor must be used until it would block.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
-    /// Of several sets that watch the same listener, wake one or a few instead of all.
+    /// Of several epoll sets that watch the same listener, an arrival wakes one or a few instead of
+    /// all.
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 
     /// Tell once: the descriptor is not watched again until [`Epoll::modify`] says so.

@@ -49,11 +49,11 @@ pub enum Next<R> {
 pub enum Pause<L: Life> {
     /// The fiber rests.
     Rest(L::Rest),
-    /// It waits for [`Fiber::resume_blocking`].
+    /// The fiber waits for [`Fiber::resume_blocking`].
     Block,
-    /// It has done what may block, and waits for [`Fiber::resume`].
+    /// The fiber has done what may block, and waits for [`Fiber::resume`].
     Blocked,
-    /// It has ended; this is what it lived.
+    /// The fiber has ended; this is what it lived.
     Left(L),
 }
 

@@ -22,9 +22,9 @@ pub struct Child {
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this status.
+    /// The child ended by itself, with this status.
     Exit(i32),
-    /// By this signal.
+    /// The child was ended by this signal.
     Signal(i32),
 }
 

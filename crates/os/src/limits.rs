@@ -58,7 +58,7 @@ pub struct ThreadRoom {
     has_room: fn() -> bool,
 }
 
-/// After so many threads it is looked again.
+/// The number of threads asked for between two looks at the system's limits.
 const THREADS_PER_LOOK: u64 = 16;
 
 impl Default for ThreadRoom {

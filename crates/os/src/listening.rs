@@ -34,7 +34,7 @@ fn inodes(table: impl BufRead, port: u16) -> Vec<String> {
     listeners.filter(|(_, theirs)| *theirs == port).map(|(inode, _)| inode).collect()
 }
 
-/// Of a line, if its socket listens.
+/// The inode and the port of the socket in a line of the table, if the socket listens.
 fn inode_and_port(line: &str) -> Option<(String, u16)> {
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_whitespace().collect();

@@ -9,7 +9,7 @@ use crate::memory;
 const FILE: &str = "/proc/self/oom_score_adj";
 /// More than a process has in memory that only looks after others.
 const HEAD_START_BYTES: u64 = 8 << 20;
-/// Whoever has this is never ended.
+/// The score adjustment of a process that the kernel never ends for lack of memory.
 const NEVER: i64 = -1000;
 const MAX: i64 = 1000;
 

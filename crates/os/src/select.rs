@@ -39,7 +39,8 @@ impl SelectSet {
     /// will carry `key`. A hang-up need not be asked for. What only epoll can do is EINVAL.
     ///
     /// # Errors
-    /// Also if the descriptor's number is [`DESCRIPTORS_MAX`] or more.
+    /// EINVAL if the interest is one that only epoll has, and an error if the descriptor's number
+    /// is [`DESCRIPTORS_MAX`] or more.
     pub fn add(
         &mut self,
         descriptor: BorrowedFd<'_>,

@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(other.raw_os_error(), Some(libc::EINVAL));
     }
 
-    /// Its own namespace anybody with the right to enter one may enter.
+    /// A process with the right to enter a namespace may enter its own.
     #[test]
     fn work_is_done_inside_and_its_result_comes_back() {
         let here = fs::read_link("/proc/self/ns/net").unwrap();

@@ -50,7 +50,8 @@ pub struct DirectoryReader<'f> {
 }
 
 impl<'f> DirectoryReader<'f> {
-    /// With a buffer of `buffer_bytes`; a record takes at most 280.
+    /// A reader at the start of `directory`, with a buffer of `buffer_bytes`; a record takes at
+    /// most 280 bytes.
     pub(super) fn new(directory: BorrowedFd<'f>, buffer_bytes: usize) -> io::Result<Self> {
         // SAFETY: lseek takes no pointers, and the descriptor is open because it is borrowed.
         let position = unsafe { libc::lseek(directory.as_raw_fd(), 0, libc::SEEK_SET) };

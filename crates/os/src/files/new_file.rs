@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// In the directory that the file will be in.
+    /// The temporary name, in the directory that the file will be in.
     temporary: PathBuf,
     has_name: bool,
 }
@@ -40,7 +40,7 @@ impl NewFile {
         Ok(Self { file, temporary: temporary.to_owned(), has_name })
     }
 
-    /// To write to.
+    /// The open file, to write to.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }

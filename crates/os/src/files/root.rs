@@ -14,13 +14,13 @@ use std::path::Path;
 /// things by other ways than their names (`/proc/self/fd/3`: ELOOP).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Those that stay below the root at every step. One with an absolute target or one that
-    /// climbs above the root is EXDEV, even if it leads back in.
+    /// Links are followed that stay below the root at every step. A link with an absolute target or
+    /// one that climbs above the root is EXDEV, even if it leads back in.
     #[default]
     Beneath,
-    /// None: a symbolic link anywhere in the path is ELOOP.
+    /// No link is followed: a symbolic link anywhere in the path is ELOOP.
     Never,
-    /// All, wherever they lead.
+    /// All links are followed, wherever they lead.
     Anywhere,
 }
 
@@ -39,7 +39,8 @@ impl Root {
         Ok(Self { directory, walks: !open::openat2_available() })
     }
 
-    /// The same, but resolving paths step by step as if the kernel had no openat2. For tests.
+    /// Opens the directory `path`, following links in it, as a root that resolves paths step by
+    /// step as if the kernel had no openat2. For tests.
     pub fn with_fallback_forced(path: &Path) -> io::Result<Self> {
         Ok(Self { walks: true, ..Self::new(path)? })
     }
@@ -67,15 +68,16 @@ impl Root {
         FileStatus::at(self.directory.as_fd(), relative)
     }
 
-    /// The same, but None if the last name of `relative` is a symbolic link; for asking about one
-    /// file after another in a directory to which the way is known to be allowed.
+    /// The status of what `relative` names, following all links before its last name; None if the
+    /// last name is a symbolic link. For asking about one file after another in a directory to
+    /// which the way is known to be allowed.
     pub fn stat_unless_link(&self, relative: &[u8]) -> io::Result<Option<FileStatus>> {
         check_path(relative)?;
         FileStatus::of_name(self.directory.as_fd(), relative)
     }
 
-    /// The same as [`Self::stat_relative`] if it can be told without waiting for a disk; `None` if
-    /// not.
+    /// The status that [`Self::stat_relative`] gives, if the kernel can tell it without waiting for
+    /// a disk; `None` if not.
     pub fn stat_if_cached(
         &self,
         relative: &[u8],

@@ -17,7 +17,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Of the file system that an open file or directory is on.
+    /// The space of the file system that an open file or directory is on.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         let mut raw = MaybeUninit::<libc::statvfs>::zeroed();
         let raw = uninterrupted(|| {

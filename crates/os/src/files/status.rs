@@ -57,7 +57,8 @@ impl FileStatus {
         fstatat(directory, path, 0).map(|raw| Self::from_raw(&raw))
     }
 
-    /// The same, but None if `path` ends in a link; links before it are followed.
+    /// The status of what `path` names below `directory`, None if `path` ends in a symbolic link;
+    /// links before its last name are followed.
     pub(super) fn of_name(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Option<Self>> {
         let raw = fstatat(directory, path, libc::AT_SYMLINK_NOFOLLOW)?;
         Ok((!is_link(raw.st_mode)).then(|| Self::from_raw(&raw)))

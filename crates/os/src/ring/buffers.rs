@@ -29,7 +29,7 @@ pub struct Received {
     pub(super) id: u16,
 }
 
-/// Who has a buffer.
+/// The holder of a buffer: the kernel or the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Kernel,

@@ -117,7 +117,7 @@ pub enum Event {
 
 /// A ring, its operations and its buffers.
 pub struct Ring {
-    /// It stays in its thread.
+    /// Keeps the ring in its thread: it is neither `Send` nor `Sync`.
     is_local: PhantomData<*const ()>,
     // The kernel's side goes first: fields are dropped in this order. What it may still use then is
     // never freed: see `drop`.

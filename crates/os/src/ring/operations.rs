@@ -44,7 +44,8 @@ pub(super) struct Operations {
 }
 
 impl Operation {
-    /// As it travels through the kernel.
+    /// The operation as the one number that travels through the kernel: the generation in the upper
+    /// 32 bits, the index in the lower.
     pub(super) fn number(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }

@@ -131,7 +131,8 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// After a panic the next holder is told what it would be told after a death.
+    /// Releases the lock. When the holder panics, the next holder is told what it would be told
+    /// after a death.
     fn drop(&mut self) {
         let word = Word { word: self.word, owners: self.owner.owners };
         protocol::unlock(&word, std::thread::panicking());

@@ -4,7 +4,7 @@
 //! 0 is free; [`ORPHANED`] alone is free too, but its last holder died. Otherwise the lower bits
 //! name the holder, and [`WAITERS`] says that somebody sleeps or did.
 
-/// Somebody may be asleep until the lock is free.
+/// The mark that a waiter may be asleep until the lock is free.
 pub(super) const WAITERS: u32 = 1 << 31;
 /// Free, and the last holder did not release it.
 pub(super) const ORPHANED: u32 = 1 << 30;
@@ -47,8 +47,8 @@ pub(super) fn lock(place: &impl Place, me: u32) -> Taken {
     lock_slowly(place, me)
 }
 
-/// Whoever comes this way may have others asleep behind it, so it takes the lock with the mark that
-/// has its release wake one of them.
+/// Takes a lock that was not free at once. Other waiters may be asleep behind this one, so it takes
+/// the lock with the mark that has its release wake one of them.
 #[cold]
 fn lock_slowly(place: &impl Place, me: u32) -> Taken {
     loop {
