@@ -39,7 +39,7 @@ pub struct EngineSpec {
 }
 
 impl EngineSpec {
-    /// Its knobs, each at its default.
+    /// The engine's knobs, each at its default.
     #[must_use]
     pub fn default_knobs(&self) -> KnobValues {
         KnobValues::defaults(self.knobs)
@@ -83,14 +83,14 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// So many for each partition, at one set of listeners; each may have threads.
+    /// `count` processes for each partition, at one set of listeners; each may have threads.
     #[must_use]
     pub fn of(count: usize) -> Self {
         Self { count, listeners_per_process: false, own_ports: false, single_threaded: false }
     }
 }
 
-/// Whom an arrival wakes at a listener that several wait at.
+/// Which waiters an arrival wakes at a listener that several wait at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeups {
     /// One of them or all, as [`Start::exclusive_wakeups`] says.
@@ -112,7 +112,7 @@ pub struct Plan {
     pub listeners_per_worker: bool,
     /// Helper processes of each worker, which cost it a descriptor each.
     pub helpers_per_worker: usize,
-    /// Whom an arrival wakes at listeners that several wait at.
+    /// Which waiters an arrival wakes at listeners that several wait at.
     pub wakeups: Wakeups,
     /// Whether there is somebody to fetch what is not in memory, for [`SendfileMode::Probe`].
     pub fetches: bool,
@@ -153,7 +153,7 @@ pub struct Start {
 pub struct PartitionStart {
     /// The CPUs it may use; none means any.
     pub cpus: Vec<usize>,
-    /// Its workers, as many as the plan said.
+    /// The partition's workers, as many as the plan said.
     pub workers: Vec<WorkerStart>,
     /// Makes more workers: for engines that do not know at the start how many threads they will
     /// have. They share the partition's cache.
@@ -168,7 +168,8 @@ pub type MakeWorker = Arc<dyn Fn() -> Worker + Send + Sync>;
 /// end of the socket is closed.
 pub type StartHelper = Arc<dyn Fn(OwnedFd) -> io::Result<Child> + Send + Sync>;
 
-/// For those who have no program to start as a helper process.
+/// A [`StartHelper`] that fails with `Unsupported`, for programs that have no helper program to
+/// start.
 #[must_use]
 pub fn no_helper_processes() -> StartHelper {
     Arc::new(|_| Err(io::Error::new(io::ErrorKind::Unsupported, "there is no helper program")))
@@ -176,11 +177,11 @@ pub fn no_helper_processes() -> StartHelper {
 
 /// One worker.
 pub struct WorkerStart {
-    /// Its clock, cache, log and counters.
+    /// The worker's clock, cache, log and counters.
     pub worker: Worker,
     /// The CPU it is pinned to, if any.
     pub cpu: Option<usize>,
-    /// Where it may go while others use that CPU; none means it stays.
+    /// The CPUs that the worker may go to while others use its own; none means it stays.
     pub unpinned_cpus: Arc<[usize]>,
     /// Open, listening, non-blocking sockets: its own, or for a plan without them its partition's.
     pub listeners: Vec<OwnedFd>,

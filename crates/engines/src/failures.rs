@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 /// When something failed in one place lately.
 #[derive(Debug, Default)]
 pub struct Failures {
-    /// In microseconds of the process's clock, the latest last.
+    /// The times of the failures, in microseconds of the process's clock, the latest last.
     times_us: VecDeque<u64>,
 }
 
 impl Failures {
-    /// So many within [`Self::WITHIN_S`] are too many.
+    /// The number of failures within [`Self::WITHIN_S`] that is too many.
     pub const MAX: usize = 5;
-    /// In seconds.
+    /// The time in which [`Self::MAX`] failures are too many, in seconds.
     pub const WITHIN_S: u64 = 10;
 
     /// Notes a failure that happens now.

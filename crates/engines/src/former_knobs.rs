@@ -15,9 +15,9 @@ pub struct FormerKnob {
 /// What has become of a knob.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Now {
-    /// It has another name.
+    /// The knob has another name, which is this.
     Called(&'static str),
-    /// It has gone, for this reason.
+    /// The knob has gone, for this reason.
     Gone(&'static str),
 }
 

@@ -68,13 +68,13 @@ pub struct Trouble<'t> {
 /// What is the matter with a path.
 #[derive(Debug)]
 pub enum TroubleCause<'t> {
-    /// It may not be served: 403 or 404.
+    /// The path may not be served: 403 or 404.
     Refused(Refusal),
     /// The system failed: 503.
     Failed(&'t io::Error),
 }
 
-/// Who is told of trouble, and never waits.
+/// The receiver of trouble; it never waits.
 pub type TellTrouble = Arc<dyn Fn(&Trouble<'_>) + Send + Sync>;
 
 /// Runs jobs.
@@ -142,29 +142,29 @@ impl Runner {
         })
     }
 
-    /// At most so many jobs run at once; others wait for their turn. For who has hardly any
-    /// descriptors: each opens a few.
+    /// Has at most `count` jobs run at once, at least one; others wait for their turn. For
+    /// processes with hardly any descriptors: each job opens a few.
     #[must_use]
     pub fn with_jobs_max(mut self, count: usize) -> Self {
         self.turns = Some(Turns { left: Mutex::new(count.max(1)), given: Condvar::new() });
         self
     }
 
-    /// The same, which tells of trouble, if anybody wants to know.
+    /// Has the runner report trouble with a path to `tell`; none means that nothing is told.
     #[must_use]
     pub fn telling(self, tell: Option<TellTrouble>) -> Self {
         Self { tell, ..self }
     }
 
-    /// The same, but what it has opened is to be closed when nobody has asked for it in so many
-    /// microseconds.
+    /// Marks the files that the runner opens to be closed when they have not been asked for in
+    /// `file_idle_us` microseconds; none means never.
     #[must_use]
     pub fn with_file_idle_us(self, file_idle_us: Option<u64>) -> Self {
         Self { file_idle_us, ..self }
     }
 
-    /// The same, but what was seen of a directory less than so many microseconds ago is not looked
-    /// at again for another file in it.
+    /// Sets how long, in microseconds, what was seen of a directory holds: within `moment_us` the
+    /// directory is not looked at again for another file in it.
     #[must_use]
     pub fn with_moment_us(self, moment_us: u64) -> Self {
         Self { moment_us, ..self }

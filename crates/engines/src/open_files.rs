@@ -28,7 +28,7 @@ const LOOKS_PER_ROUND: u64 = 8;
 pub struct OpenFiles {
     caches: Vec<(Arc<Cache<Entry>>, Round)>,
     looks_per_round: u64,
-    /// After so many rounds in which nobody has asked for it, a file is closed.
+    /// The number of rounds in which a file has not been asked for after which it is closed.
     rests_max: Option<u16>,
     looked_us: u64,
 }
@@ -42,7 +42,7 @@ pub struct Caretaker {
 }
 
 impl Caretaker {
-    /// For these files.
+    /// A caretaker for `files`.
     #[must_use]
     pub fn new(files: OpenFiles) -> Self {
         Self { files: Arc::new(Mutex::new(files)), call: None }

@@ -40,7 +40,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long one may take to end when its socket has closed, before it is killed. The loop waits.
 const END_PATIENCE_US: u64 = 100_000;
 
-/// After too many deaths helpers are not replaced at once, but after so long.
+/// How long after the last of too many deaths a helper is replaced, in microseconds, instead of at
+/// once.
 const RECOVERY_US: u64 = 1_000_000;
 
 /// What has killed so many helpers is not given to another.
@@ -346,7 +347,8 @@ impl Helper {
         }
     }
 
-    /// Its status: its own, if it is about to end by itself.
+    /// The exit status of the helper: its own, if it ends by itself within [`END_PATIENCE_US`];
+    /// otherwise it is killed. The loop waits meanwhile.
     fn ended(&mut self) -> io::Result<ExitStatus> {
         let until = os::clock::now() + END_PATIENCE_US;
         while os::clock::now() < until {

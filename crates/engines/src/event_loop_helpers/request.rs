@@ -26,11 +26,11 @@ const PATH_BYTES_MAX: u64 = 16 * 1024;
 /// What a helper process is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// That these bytes of a file be in memory.
+    /// Have `len` bytes of a file from `offset` on in memory.
     Fetch { file: FileRef, offset: u64, len: u64 },
-    /// That what is asked of the file system to find out what a path stands for be in memory.
+    /// Have in memory what is asked of the file system to find out what a path stands for.
     Resolve { host: usize, path: Box<[u8]> },
-    /// That a directory and what is in it be.
+    /// Have a directory and what is in it in memory.
     List { host: usize, path: Box<[u8]> },
 }
 

@@ -17,10 +17,10 @@ use crate::orders::Order;
 /// A process that ends by itself within this is not going to do better the next time. Longer than
 /// it takes until a loop's failure is noticed.
 const SHORT_LIFE_US: u64 = 5_000_000;
-/// So many of them in a row in one slot, and the engine has failed.
+/// The number of short lives in a row in one slot after which the engine has failed.
 const SHORT_LIVES_MAX: u32 = 5;
 
-/// Where a process could not be started, it is tried again after this.
+/// The time after which a process that could not be started is tried again, in microseconds.
 const TRY_AGAIN_US: u64 = 1_000_000;
 
 /// How soon it is noticed that a process has died.
@@ -230,7 +230,8 @@ impl Inner {
 /// A worker, the CPUs of its partition, and what makes more.
 type Member = (WorkerStart, Vec<usize>, MakeWorker);
 
-/// Those of one cache together: they share memory. Usually each partition has one.
+/// Groups the workers by their cache: the workers of one cache share memory. Usually each partition
+/// has one cache.
 fn by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
     let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Member>)> = Vec::new();
     for member in workers {

@@ -43,7 +43,8 @@ impl SharedMemory {
         Ok(Self { owners: Owners::new(owners), cache: SharedCache::new(cache, layout) })
     }
 
-    /// For the calling process, in a slot, with a number that no other has had.
+    /// The shared level for the calling process, in the slot `slot_index`, under a `number` that no
+    /// other process has had.
     pub(super) fn attach(self, slot_index: usize, number: u32) -> io::Result<LevelInMemory> {
         let locks = Locks(self.owners.enter(slot_index, number)?);
         Ok(LevelInMemory { cache: self.cache, locks })

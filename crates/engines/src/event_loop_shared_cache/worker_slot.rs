@@ -72,10 +72,10 @@ struct Running {
 
 /// How a process has ended.
 pub(super) struct End {
-    /// In its own words or by its status.
+    /// Why the process has ended, in its own words or by its status.
     pub(super) reason: String,
     pub(super) is_in_order: bool,
-    /// It was ended by a signal, and not by what it found.
+    /// Whether the process was ended by a signal, and not by what it found.
     pub(super) is_killed: bool,
     pub(super) has_lived_us: u64,
 }
@@ -202,8 +202,8 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// In a copy of the process: takes what is its own, and closes what it has inherited for nothing. A
-/// listener that is open somewhere has clients wait in its queue.
+/// Takes, in a copy of the process, the copy's own start, and closes what the copy has inherited
+/// for nothing. A listener that is open somewhere has clients wait in its queue.
 fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStart> {
     let start = slots[index].start.take();
     for slot in slots {

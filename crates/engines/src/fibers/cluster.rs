@@ -260,19 +260,19 @@ impl Cluster {
         self.failure.get().map(String::as_str)
     }
 
-    /// Somebody begins to accept.
+    /// Counts one more acceptor.
     pub(super) fn begin_accepting(&self) {
         self.accepting.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whom it has accepted is counted.
+    /// Counts one acceptor less; the connections that it has accepted are counted already.
     pub(super) fn end_accepting(&self) {
         self.accepting.fetch_sub(1, Ordering::SeqCst);
         self.ring_at_the_end();
     }
 
-    /// Whoever polls would sleep for ever when nobody is left to wake it. A thread alone looks
-    /// before it sleeps.
+    /// Wakes the poller at the end of the cluster, since it would sleep for ever when no other
+    /// thread is left to wake it. A thread alone looks before it sleeps.
     fn ring_at_the_end(&self) {
         if self.settings.threads > 1 && self.is_ending() {
             self.ring();
@@ -298,7 +298,8 @@ impl Cluster {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Only for the kernel thread whose turn it is to poll: never waited for.
+    /// The poller, for the kernel thread whose turn it is to poll, and for no other: its lock is
+    /// never waited for.
     pub(super) fn poller(&self) -> MutexGuard<'_, Poller> {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -408,7 +408,7 @@ impl Obey for Poll<'_> {
         true
     }
 
-    /// Those that come later ask for themselves.
+    /// Tells all fibers to end now. Fibers that come later ask for themselves.
     fn abort(&mut self) {
         if !mem::replace(&mut self.poller.is_aborting, true) {
             self.cluster.table.tell_all(News::ABORT, &mut self.poller.found);

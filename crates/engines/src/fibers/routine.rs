@@ -79,7 +79,7 @@ impl Routine {
         matches!(self, Self::Connection(fiber) if !fiber.has_left)
     }
 
-    /// Until when it may rest.
+    /// The moment until which the routine may rest.
     pub(super) fn deadline(&self) -> Tick {
         match self {
             Self::Connection(fiber) => fiber.deadline(),

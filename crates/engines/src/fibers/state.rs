@@ -20,19 +20,19 @@ pub(super) struct News(u64);
 
 impl News {
     pub(super) const NONE: Self = Self(0);
-    /// Its socket has something to read.
+    /// The fiber's socket has something to read.
     pub(super) const READABLE: Self = Self(1 << 8);
-    /// Its socket has room, and nothing else is new.
+    /// The fiber's socket has room, and nothing else is new.
     pub(super) const WRITABLE: Self = Self(1 << 9);
-    /// Its peer has shut its side down.
+    /// The fiber's peer has shut its side down.
     pub(super) const HUNG_UP: Self = Self(1 << 10);
-    /// Its deadline may have passed.
+    /// The fiber's deadline may have passed.
     pub(super) const EXPIRED: Self = Self(1 << 11);
-    /// Others need its room more than it, which rests.
+    /// Other connections need the room of the fiber, which rests.
     pub(super) const EVICTED: Self = Self(1 << 12);
-    /// It is to finish what is under way, and end.
+    /// The fiber is to finish what is under way, and end.
     pub(super) const DRAIN: Self = Self(1 << 13);
-    /// It is to end now.
+    /// The fiber is to end now.
     pub(super) const ABORT: Self = Self(1 << 14);
 
     const ALL: u64 = 0x7f << 8;
@@ -47,11 +47,11 @@ impl News {
     }
 }
 
-/// There is a fiber.
+/// The bit for a slot that has a fiber.
 const LIVES: u64 = 1;
-/// It is ready or runs: somebody owns it.
+/// The bit for a fiber that is ready or runs, and so has an owner.
 const OWNED: u64 = 2;
-/// It rests between two requests, and may be evicted.
+/// The bit for a fiber that rests between two requests, and may be evicted.
 const IDLE: u64 = 4;
 
 /// The word: a generation above, the state below.
@@ -94,7 +94,8 @@ impl FiberState {
         .is_some_and(|before| before & OWNED == 0)
     }
 
-    /// The same for whatever fiber is there.
+    /// Leaves news for the fiber in this slot, of whatever generation; for none if it is vacant.
+    /// Returns whether the fiber rested: then the caller owns it now and sees to it that it runs.
     pub(super) fn tell_anyone(&self, news: News) -> bool {
         self.change(|word| (word & LIVES != 0).then_some(word | news.0 | OWNED))
             .is_some_and(|before| before & OWNED == 0)
@@ -115,7 +116,8 @@ impl FiberState {
         News(self.0.fetch_and(!News::ALL, Ordering::AcqRel) & News::ALL)
     }
 
-    /// Its owner lets it rest. Returns false if there was news meanwhile: it is owned still.
+    /// Lets the fiber rest, by its owner. Returns false if there was news meanwhile: it is owned
+    /// still.
     #[inline]
     #[must_use]
     pub(super) fn rest(&self, is_idle: bool) -> bool {

@@ -95,7 +95,8 @@ impl ConnectionFiber {
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))
     }
 
-    /// Who is to make room does so, unless it has asked for something meanwhile: it does not rest.
+    /// Has a connection that was chosen to make room do so, unless its client has asked for
+    /// something meanwhile: then it does not rest. Returns whether it makes room.
     fn makes_room(&mut self, thread: &mut KernelThread) -> bool {
         if os::socket::has_input(self.socket.as_fd()) {
             self.ready.is_drained = false;
@@ -176,7 +177,7 @@ impl Driven for Serving<'_> {
         }
     }
 
-    /// In the blocking cluster, or on the spot while the kernel thread waits.
+    /// Has the job run in the blocking cluster, or on the spot while the kernel thread waits.
     fn job(&mut self) -> bool {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
         let is_blocking = thread.cluster.blocking.is_some();
@@ -196,7 +197,7 @@ impl Driven for Serving<'_> {
         true
     }
 
-    /// In the blocking cluster, which sends them as well.
+    /// Has the bytes of a file fetched in the blocking cluster, which sends them as well.
     fn fetch(&mut self, turn: &Turn) -> bool {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
         let Op::File { file, offset, len } = fiber.connection.next() else { return false };

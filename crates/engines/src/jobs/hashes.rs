@@ -19,7 +19,7 @@ use site::resource::Identity;
 
 use crate::lock::lock;
 
-/// So many are remembered: 192 KiB, of which only what is used takes memory.
+/// The number of hashes that are remembered: 192 KiB, of which only what is used takes memory.
 const SLOTS: usize = 8192;
 /// The hash, and the two halves of the identity's fingerprint, each mixed with it.
 const SLOT_CELLS: usize = 3;
@@ -43,7 +43,8 @@ impl Hashes {
         Ok(Self { known: Known(map_cells(file.as_fd())?), under_way: Mutex::default() })
     }
 
-    /// The same memory, as another process has it.
+    /// The hashes as another process has them: the known ones in the same memory, and none under
+    /// way.
     #[cfg(test)]
     pub(super) fn duplicate(&self) -> Self {
         Self { known: self.known, under_way: Mutex::default() }

@@ -129,7 +129,7 @@ fn those_who_want_the_hash_of_one_file_read_it_together() {
     assert!(tags.iter().all(|tag| *tag == tags[0] && tag.starts_with('"')), "{tags:?}");
 }
 
-/// As when another process was faster.
+/// The hash may be known meanwhile because another process was faster.
 #[test]
 fn a_hash_that_is_known_meanwhile_is_taken() {
     let directory = Directory::new("meanwhile");

@@ -17,11 +17,11 @@ use crate::orders::{Order, Orders};
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It waits for a connection, or will in a moment.
+    /// The process waits for a connection, or will in a moment.
     Waiting = 0,
-    /// It serves one.
+    /// The process serves a connection.
     Serving = 1,
-    /// It has nothing more to do.
+    /// The process has nothing more to do.
     Ending = 2,
 }
 
@@ -102,7 +102,7 @@ impl Board {
         from_number(self.cells[FAILURE].load(Ordering::Acquire))
     }
 
-    /// Only the master does so.
+    /// Adds a note to the board. Only the master does so.
     pub(super) fn note(&self, note: Note) {
         let noted = self.cells[NOTED].load(Ordering::Relaxed);
         self.cells[NOTES + noted as usize % NOTES_MAX].store(note.to_cell(), Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Board {
 }
 
 impl Row {
-    /// For a process that is about to be forked.
+    /// Resets the row for a process that is about to be forked.
     pub(super) fn begin(self, state: State) {
         self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
         self.0[WISH].store(Wish::Nothing as u64, Ordering::Relaxed);

@@ -254,7 +254,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// For the first bytes of a connection.
+    /// A wait for the first bytes of a connection, or for a signal.
     fn new(signals: &SignalDescriptor, entry: &Entry) -> io::Result<Self> {
         let mut set = PollSet::new();
         set.add(signals.as_fd(), Interest::READ, SIGNAL_KEY)?;

@@ -59,7 +59,8 @@ pub(super) struct Master {
     is_draining: bool,
     is_watching: bool,
     now: Tick,
-    /// Until when nobody is let in or closed for somebody, unless a process becomes free.
+    /// The moment until which no connection is accepted, or closed for another, unless a process
+    /// becomes free.
     paused_until: Option<Tick>,
     changes_seen: u64,
     /// When the next fork may be tried, if one has failed.
@@ -72,7 +73,7 @@ pub(super) struct Master {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
-    /// Whoever comes.
+    /// Every connection that arrives.
     All,
     /// What waits in the queues, each by a process forked for it.
     Last(LastRows),
@@ -201,7 +202,8 @@ impl Master {
         Ok(())
     }
 
-    /// Somebody waits at a listener that the master watches.
+    /// Accepts a connection that waits at a listener which the master watches, unless a process can
+    /// take it.
     fn arrived(&mut self, listener: usize) {
         if !self.is_needed() {
             return; // meanwhile somebody else can take it
@@ -339,7 +341,7 @@ impl Admission for Master {
         Room::Begun
     }
 
-    /// Nobody has connections but its own processes.
+    /// Asks nothing: no connections are open but those of the master's own processes.
     fn ask_others(&mut self) {}
 
     fn pause(&mut self) {

@@ -55,15 +55,15 @@ pub(super) struct Pool {
     is_killing: bool,
 }
 
-/// Where a process is, or can be.
+/// A slot, in which a process is or can be.
 struct Slot {
     row: Row,
     process: Option<Process>,
-    /// On which each process there books.
+    /// The account on which each process in the slot books.
     account: Account,
 }
 
-/// Who has ended since the last look.
+/// The processes that have ended since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reaped {
     pub(super) count: usize,

@@ -37,7 +37,7 @@ struct Door {
 enum Many {
     One,
     All,
-    /// It was told to end.
+    /// No more: accepting was told to end.
     NoMore,
 }
 

@@ -302,8 +302,8 @@ impl RingLoop {
         self.drive(key);
     }
 
-    /// Who the client is. A direct descriptor cannot be asked, and is given an ordinary one for it
-    /// only if somebody wants to know.
+    /// The client's address. A direct descriptor cannot be asked, and is given an ordinary one for
+    /// it only if the worker logs; otherwise the address is unspecified, with port 0.
     fn peer_of(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
         if socket.is_direct() && !self.worker.is_logging() {
             return Ok((Ipv4Addr::UNSPECIFIED, 0).into());

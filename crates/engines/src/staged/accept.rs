@@ -34,7 +34,7 @@ pub(super) struct Accept {
     listeners: Listeners,
     worker: Worker,
     shared: Arc<Shared>,
-    /// Its wake-up call in [`Shared::wakes`].
+    /// The index of the stage's wake-up call in [`Shared::wakes`].
     index: usize,
     pipeline: Arc<Pipeline>,
     accepts_per_wake: usize,
@@ -101,7 +101,7 @@ impl Accept {
         }
     }
 
-    /// Somebody called: other loops, or who gives orders, which are looked at anyway.
+    /// Answers a wake-up call, of other loops or for orders, which are looked at anyway.
     fn listen(&mut self) {
         self.worker.do_housekeeping();
         if self.shared.is_room_wanted(self.index) {

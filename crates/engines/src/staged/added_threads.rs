@@ -13,7 +13,8 @@ use crate::lock::lock;
 /// The threads of one partition, and what they leave.
 pub(super) struct AddedThreads {
     more: MakeWorker,
-    /// Of threads that have ended. Each has counters for ever, so the next ones take them.
+    /// Workers of threads that have ended. Each has counters for ever, so the next threads take
+    /// them.
     workers: Mutex<Vec<Worker>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads that ended because there was nothing to do.

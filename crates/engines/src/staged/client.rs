@@ -16,7 +16,7 @@ pub(super) struct Client {
     /// Known to its registrations, so that it can be shut down wherever the connection is. Whoever
     /// drops the box closes it.
     pub(super) socket: Arc<OwnedFd>,
-    /// Until it is closed, or lost with a stage that fails.
+    /// Counts the connection as open, until it is closed, or lost with a stage that fails.
     pub(super) counted: Option<Counted>,
     pub(super) ready: Ready,
     /// The keys of its registrations in the wait sets of the two stages that poll, once it has been
@@ -54,16 +54,16 @@ impl Drop for Counted {
     }
 }
 
-/// As it lies in queues: a pointer changes owners, not 300 bytes.
+/// A client as it lies in queues: a pointer changes owners, not 300 bytes.
 pub(super) type BoxedClient = Box<Client>;
 
 /// The stages that a connection passes, after it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It waits until something arrives, or is at its end.
+    /// The connection waits until something arrives, or is at its end.
     ReadPoll,
     Read,
-    /// It waits until there is space to send.
+    /// The connection waits until there is space to send.
     WritePoll,
     Write,
 }

@@ -90,7 +90,7 @@ const RATE_DIVISOR: f64 = 2.0;
 /// Well within the target, and late.
 const TARGET_LOW: f64 = 0.9;
 const TARGET_HIGH: f64 = 1.2;
-/// So many response times are enough to judge by.
+/// The number of response times that is enough to judge by.
 pub(super) const SAMPLES_MAX: usize = 100;
 
 impl AdmissionController {

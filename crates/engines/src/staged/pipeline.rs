@@ -57,7 +57,7 @@ pub(super) const ACCEPT: usize = 0;
 pub(super) const READ_POLL: usize = 1;
 pub(super) const WRITE_POLL: usize = 2;
 
-/// Not the bits of any rate.
+/// The bits that stand for no rate; they are not those of any rate.
 const NO_RATE: u64 = u64::MAX;
 
 /// A stage that waits in the kernel.
@@ -248,14 +248,15 @@ impl Pipeline {
         self.read_poll.wake.notify();
     }
 
-    /// The same for a job that lacked a descriptor, or for another pipeline. Nobody waits for an
-    /// answer.
+    /// Asks the read-poll stage to close one connection that rests, for a job that lacked a
+    /// descriptor or for another pipeline. No answer is waited for.
     pub(super) fn ask_for_another(&self) {
         self.room.wanted.fetch_add(1, Ordering::Relaxed);
         self.read_poll.wake.notify();
     }
 
-    /// Nobody will be accepted any more, and all who were are in the read-poll stage's inbox.
+    /// Notes that no connection will be accepted any more, and that all accepted ones are in the
+    /// read-poll stage's inbox.
     pub(super) fn end_accepting(&self) {
         self.has_accepted_all.store(true, Ordering::Release);
         self.read_poll.wake.notify();

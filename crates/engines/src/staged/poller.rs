@@ -23,7 +23,7 @@ const REST_LATE_MS: u64 = 250;
 /// A stage's half that is the same in both.
 pub(super) struct Poller {
     pub(super) wait_set: WaitSet,
-    /// Of the last wait.
+    /// The events of the last wait.
     pub(super) events: EventBuffer,
     pub(super) worker: Worker,
     pub(super) shared: Arc<Shared>,
@@ -90,7 +90,8 @@ impl Poller {
         timeout_ms(now, [self.wait_set.next_look(), self.worker.next_look(), late, next_look])
     }
 
-    /// Those who have arrived, in a list that [`Poller::give_back`] wants back when it is empty.
+    /// Takes the connections that have arrived, in a list that [`Poller::give_back`] wants back
+    /// when it is empty.
     pub(super) fn take_arrivals(&mut self) -> Vec<BoxedClient> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         self.pipeline.inbox(self.stage).take(&mut arrivals);

@@ -18,8 +18,8 @@ pub(super) struct Queue<T> {
     helpers: Helpers,
 }
 
-/// Who helps with what is in a queue: a thread leaves their parts to those that sleep, as far as
-/// there are CPUs for them and it is worth a call.
+/// How work in a queue is divided: the thread that takes leaves parts to threads that sleep, as far
+/// as there are CPUs for them and it is worth a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Helpers {
     /// Threads that can run beside the one that takes.
@@ -32,7 +32,8 @@ struct State<T> {
     items: VecDeque<T>,
     /// Threads that sleep, or have been called and are not up yet: called <= asleep.
     asleep: usize,
-    /// Of those, the ones on their way. Each will look at the queue before it sleeps again.
+    /// Threads that were called and are not up yet. Each will look at the queue before it sleeps
+    /// again.
     called: usize,
     /// How often sleepers were woken without work.
     nudges: u32,
@@ -56,11 +57,11 @@ pub(super) struct Figures {
 /// How waiting for work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// With a batch.
+    /// The wait ended with a batch of work.
     Batch,
-    /// Without work: somebody wants sleepers to look around.
+    /// The wait ended without work: sleepers are to look around.
     Nudged,
-    /// Without work in all that time.
+    /// The time to wait passed without work.
     TimedOut,
     /// There will be no more.
     Closed,
@@ -212,11 +213,11 @@ struct InboxState<T> {
 /// What an inbox's owner is woken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
-    /// For nothing: it will look before it sleeps.
+    /// The owner is woken for nothing: it will look before it sleeps.
     Awake,
-    /// For whatever is put in.
+    /// The owner is woken for whatever is put in.
     ForAll,
-    /// For what is urgent. It looks at the rest when something else wakes it.
+    /// The owner is woken for what is urgent. It looks at the rest when something else wakes it.
     ForUrgent,
 }
 

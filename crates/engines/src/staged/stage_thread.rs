@@ -287,7 +287,7 @@ impl Driven for Visit<'_> {
         self.thread.step(self.client, turn)
     }
 
-    /// On the spot: the stage may wait for the disk, and so it may when it sends.
+    /// Runs the job on the spot: the stage may wait for the disk, and so it may when it sends.
     fn job(&mut self) -> bool {
         let StageThread { worker, runner, pipeline, .. } = &mut *self.thread;
         if run_on_the_spot(&mut self.client.connection, worker, runner) {

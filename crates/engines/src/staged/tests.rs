@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::queue::{Figures, Helpers, Inbox, Queue, Sleep, Taken};
 
-/// Nobody runs beside the thread that takes.
+/// No helpers: no thread runs beside the one that takes.
 const ALONE: Helpers = Helpers { max: 0, part_min: 1 };
 
 #[test]

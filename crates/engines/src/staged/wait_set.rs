@@ -47,7 +47,7 @@ pub(super) struct WaitSet {
 }
 
 struct Registration {
-    /// Of the connection that it belongs to, for as long as that lives.
+    /// The socket of the connection that the registration belongs to, for as long as that lives.
     socket: Weak<OwnedFd>,
     /// None while the connection is with another stage.
     client: Option<BoxedClient>,
@@ -69,11 +69,11 @@ impl Timed for Registration {
 
 /// What came of an attempt to park a connection.
 pub(super) enum Parked {
-    /// It waits.
+    /// The connection waits.
     Waiting,
-    /// Its socket is ready already.
+    /// The connection's socket is ready already.
     Ready(BoxedClient),
-    /// There is no memory to watch its socket.
+    /// There is no memory to watch the connection's socket.
     Refused(BoxedClient),
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Parked {
 pub(super) enum Told {
     /// A connection whose socket is ready.
     Ready(BoxedClient),
-    /// Somebody calls: which of the wake-ups.
+    /// A wake-up call, by its index.
     Wake(usize),
     /// Nothing to do now.
     Nothing,
@@ -207,7 +207,7 @@ impl WaitSet {
         client.registrations[self.direction as usize] = None;
     }
 
-    /// Of a connection that is not here.
+    /// Removes the registration of a connection that is with another stage.
     fn remove(&mut self, key: u64) {
         let removed = self.registrations.remove(key);
         self.unmet -= usize::from(removed.is_some_and(|registration| registration.has_event));

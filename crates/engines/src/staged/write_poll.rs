@@ -90,8 +90,9 @@ impl WritePoll {
         }
     }
 
-    /// On the last word everybody goes to where connections end. Until then responses under way
-    /// are finished: the stages that they meet next tell them that they are the last.
+    /// Obeys the orders. On the last one all connections go to where connections end. Until then
+    /// responses under way are finished: the stages that they meet next tell them that they are the
+    /// last.
     fn obey(&mut self) {
         if self.poller.has_new_failures() {
             self.poller.wait_set.clear_lost();

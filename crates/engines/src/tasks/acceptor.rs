@@ -127,7 +127,7 @@ impl Admission for Queue {
         self.state.ask_for_room();
     }
 
-    /// Only counts it: the task naps when its row has ended.
+    /// Counts the pause and does nothing else: the task naps when its row of accepts has ended.
     fn pause(&mut self) {
         self.state.this_thread().worker.counters.accept_pauses.add(1);
     }

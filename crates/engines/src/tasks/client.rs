@@ -32,7 +32,7 @@ pub(super) struct Client {
     socket: Option<Socket>,
     ready: Ready,
     control: Arc<Control>,
-    /// Its slot in the registry.
+    /// The client's slot in the registry.
     slot: Option<usize>,
 }
 

@@ -97,7 +97,7 @@ struct Others {
     /// Where its threads may run; none means anywhere.
     cpus: Vec<usize>,
     count: usize,
-    /// Those it begins with. For a runtime in its place they are made anew.
+    /// The workers that the runtime begins with. For a runtime in its place they are made anew.
     workers: Mutex<Vec<Worker>>,
     more: MakeWorker,
 }

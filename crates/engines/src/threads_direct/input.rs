@@ -4,7 +4,7 @@
 /// What was received. Its bytes are those of `start..end` of the buffer, 0 <= start <= end.
 pub(super) struct Input<'b> {
     lent: &'b mut [u8],
-    /// In place of the lent one, unless it is empty.
+    /// The buffer in use in place of the lent one, unless it is empty.
     long: Vec<u8>,
     start: usize,
     end: usize,

@@ -203,7 +203,7 @@ fn what_kills_its_helpers_fails_alone() {
     assert_eq!(helpers.shared.take_notices().len() as u32, KILLED_MAX);
 }
 
-/// Then the loop waits for the disk itself, and nobody is lost.
+/// Without helpers the loop waits for the disk itself, and no request is lost.
 #[test]
 fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
     let can_start = Arc::new(AtomicBool::new(true));

@@ -39,7 +39,8 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// Of an engine that closes at once what is idle, if anything is.
+    /// The answer of an engine that closes idle connections at once; `is_closed` says whether there
+    /// was one.
     pub(crate) fn if_closed(is_closed: bool) -> Self {
         if is_closed { Self::Made } else { Self::None }
     }
@@ -50,7 +51,7 @@ impl Room {
 pub(crate) enum Row {
     /// The queue is empty.
     Empty,
-    /// It is the turn of others; more may wait.
+    /// The turn is over; more connections may wait in the queue.
     Enough,
     /// A connection waits for room that is being made.
     Waits,
@@ -63,7 +64,7 @@ pub(crate) trait Admission {
     /// Whether as many connections are open as may be.
     fn is_full(&self) -> bool;
 
-    /// Its listeners.
+    /// The engine's listeners.
     fn listeners(&mut self) -> impl DerefMut<Target = Listeners>;
 
     /// Whether a connection waits at a listener. An event that says so may be stale: others accept

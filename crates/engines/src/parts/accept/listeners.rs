@@ -62,7 +62,7 @@ pub(crate) struct Listeners {
     /// A descriptor that is given up for a moment when descriptors run out, so that a connection
     /// can be turned away instead of waiting for ever.
     reserve: Option<Wake>,
-    /// Until when nothing is accepted.
+    /// The moment until which no connection is accepted.
     paused_until: Option<Tick>,
 }
 

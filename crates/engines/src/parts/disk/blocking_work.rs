@@ -13,7 +13,7 @@ use super::helpers::{Help, Outcome, answer, answer_at_once, next_work, run_on_th
 use crate::jobs::Runner;
 use crate::parts::loops::connections::{Connections, Slot};
 
-/// Who does it, and who waits for that.
+/// Work that may block: the helpers that do it, and the connections that wait for it.
 pub(crate) struct BlockingWork {
     runner: Arc<Runner>,
     helpers: Option<Box<dyn Help>>,

@@ -35,7 +35,7 @@ pub(crate) type RunJob = Arc<dyn Fn(Job) -> Done + Send + Sync>;
 pub(crate) enum Work {
     /// A connection's job, as it gave it out.
     Job(JobId, Job),
-    /// That `len` bytes of a file from `offset` on be in memory.
+    /// Have `len` bytes of a file from `offset` on in memory.
     Fetch { file: FileRef, offset: u64, len: u64 },
 }
 
@@ -111,8 +111,8 @@ pub(crate) struct Returned {
     pub(crate) outcome: Outcome,
 }
 
-/// Those who do what may block for one loop, of whatever kind. Watch the descriptor for reading;
-/// when it is readable, [`Help::take_back`].
+/// Helpers, of whatever kind, that do what may block for one loop. Watch the descriptor for
+/// reading; when it is readable, [`Help::take_back`].
 pub(crate) trait Help: AsFd + Send {
     /// Whether [`Help::hand_out`] will accept something. It stays true until then.
     fn has_room(&self) -> bool;

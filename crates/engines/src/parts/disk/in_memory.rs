@@ -23,9 +23,10 @@ use site::resource::{BLOCK_BYTES, OpenFile};
 /// What [`sendable`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sendable {
-    /// So many bytes, more than 0, are in memory; errors of the file are for sendfile to find.
+    /// The number of bytes, more than 0, that are in memory; errors of the file are for sendfile to
+    /// find.
     Now(u64),
-    /// Not even the first is.
+    /// Not even the first byte is in memory.
     Cold,
     /// The file system cannot tell.
     Unknown,

@@ -61,8 +61,8 @@ pub(crate) struct PartitionParts {
 }
 
 impl PartitionParts {
-    /// Those of the acceptors of all partitions, of which each has one, by the number of its loop.
-    /// An acceptor may use all CPUs of its partition, and so may the threads it starts.
+    /// The parts of the acceptors of all partitions, each of which has one, by the number of its
+    /// loop. An acceptor may use all CPUs of its partition, and so may the threads it starts.
     pub(crate) fn of_each(start: &mut Start) -> Vec<Self> {
         let of = |partition: &mut PartitionStart| {
             partition.workers.iter_mut().for_each(|worker| worker.cpu = None);
@@ -77,7 +77,7 @@ pub(crate) struct Acceptor<C> {
     epoll: Arc<Epoll>,
     events: EventBuffer,
     listeners: Listeners,
-    /// Its clock and its counters: it answers nothing.
+    /// The acceptor's clock and counters: it answers no requests.
     worker: Worker,
     registry: Arc<Registry>,
     pool: C,

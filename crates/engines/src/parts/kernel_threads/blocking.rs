@@ -89,8 +89,9 @@ impl Line {
         self.connection.expire_if_due(worker);
     }
 
-    /// After a receive that began at `began`: a client that always has another byte for the next
-    /// one never has it wait in vain. What had arrived by the deadline has been taken.
+    /// Expires a connection whose deadline had passed at `began`, when its last receive began: a
+    /// client that always has another byte for the next receive never has one wait in vain. What
+    /// had arrived by the deadline has been taken.
     #[inline]
     fn expire_if_was_due(&mut self, worker: &mut Worker, began: Tick) {
         let was_due = self.connection.deadline().is_some_and(|deadline| deadline <= began);
@@ -286,7 +287,8 @@ pub(crate) enum Waits {
 }
 
 impl Waits {
-    /// As files are sent; a connection that `parks` waits elsewhere unless its calls block.
+    /// The way to wait that fits how files are sent; a connection that `parks` waits elsewhere
+    /// unless its calls block.
     pub(crate) fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
             SendfileMode::Blocking => Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 },

@@ -30,7 +30,7 @@ pub(crate) struct Registry {
     pub(crate) cpus: Vec<usize>,
     /// Connections in the whole engine, at most.
     connections_max: usize,
-    /// Whose wake-up call it is that connections have ended or that there is room.
+    /// The index of the loop that is woken when connections have ended or there is room.
     index: usize,
     /// Workers that nobody holds, the last used last. A thread that waits for a client holds none,
     /// so there are as many as threads were busy at once, and their first levels stay warm.
@@ -54,7 +54,8 @@ struct Entries {
     candidates: Vec<(u64, usize)>,
 }
 
-/// So many are remembered of those that have rested longest: looking for them looks at all.
+/// The number of connections that are remembered as those that have rested longest: looking for
+/// them looks at all.
 const CANDIDATES_MAX: usize = 64;
 
 /// One connection as others see it.
@@ -331,15 +332,16 @@ impl Entry {
         self.socket.as_fd()
     }
 
-    /// From now on the connection may be closed from outside.
+    /// Marks the connection as resting since `now`: from now on it may be closed from outside.
     #[inline]
     pub(crate) fn rest(&self, now: Tick) {
         self.rests_since.store(now.0.clamp(BUSY + 1, TAKEN - 1), Ordering::Relaxed);
         fence(Ordering::SeqCst); // before the flags are read: see `Registry::wake_resting`
     }
 
-    /// It is busy again. Returns whether it still may be: not if it was closed from outside. Who
-    /// has received something in that very moment may still answer it, and nothing after it.
+    /// Marks the connection as busy again. Returns whether it still may be: not if it was closed
+    /// from outside. A thread that has received something in that very moment may still answer it,
+    /// and nothing after it.
     #[inline]
     pub(crate) fn resume(&self) -> bool {
         self.rests_since.swap(BUSY, Ordering::AcqRel) != TAKEN || {

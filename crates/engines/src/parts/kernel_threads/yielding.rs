@@ -16,15 +16,17 @@ use session::Tick;
 
 use crate::lock::lock;
 
-/// So often somebody looks. At two looks in a row the acceptor has to be where it was.
+/// The time between two looks at the acceptor, in microseconds. It is behind if it is at the same
+/// point at two looks in a row.
 const LOOK_US: u64 = 4000;
 
-/// Nobody waits longer for it: it may be held up by something else than those who serve.
+/// The longest wait for the acceptor: it may be held up by something else than the threads that
+/// serve.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// In place of the next look: it is waited for.
+/// The time of the next look while the acceptor is waited for.
 const NOW: u64 = 0;
-/// In place of its progress: at the last look it had nothing to do.
+/// The progress seen at a look at which the acceptor had nothing to do.
 const NOTHING: u64 = u64::MAX;
 
 /// How far the acceptor has got, as those who serve see it.
@@ -33,7 +35,7 @@ pub(crate) struct Yielding {
     epoll: Option<Arc<Epoll>>,
     /// Odd while it is at work.
     progress: AtomicU64,
-    /// Its progress at the last look.
+    /// The acceptor's progress at the last look.
     seen: AtomicU64,
     /// When somebody looks next, in ticks.
     next_look: AtomicU64,
@@ -42,13 +44,13 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
-    /// To an acceptor that waits at `epoll`, and calls [`Self::acceptor_steps`] before and after it
-    /// does. It is at work, and has not waited yet.
+    /// Yielding to an acceptor that waits at `epoll`, and calls [`Self::acceptor_steps`] before and
+    /// after it does. The acceptor is at work, and has not waited yet.
     pub(crate) fn to_acceptor_at(epoll: &Arc<Epoll>) -> Self {
         Self { epoll: Some(Arc::clone(epoll)), ..Self::from(LOOK_US) }
     }
 
-    /// To nobody: no thread accepts for others.
+    /// Yielding to no acceptor: no thread accepts for others.
     pub(crate) fn to_none() -> Self {
         Self::from(u64::MAX)
     }
@@ -178,7 +180,7 @@ mod tests {
         assert!(waits(&yielding, 1));
     }
 
-    /// It has been called, has no CPU, and its epoll does not say so any more.
+    /// The acceptor has been called, has no CPU, and its epoll set does not say so any more.
     #[test]
     fn who_is_at_work_and_gets_nowhere_is_waited_for() {
         let (yielding, _wake) = acceptor();

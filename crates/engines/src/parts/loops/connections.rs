@@ -47,11 +47,11 @@ pub(crate) struct Connections<S = Slot> {
     free: Vec<u32>,
     wheel: Wheel,
     due: Vec<(u64, Tick)>,
-    /// Those that can go on when others have had their turn.
+    /// The keys of the connections that can go on when others have had their turn.
     yielded: Vec<u64>,
 }
 
-/// Where a slot is, or was.
+/// The place of a slot, which is there or has been.
 struct Place<S> {
     generation: u32,
     /// When the slot's entry in the wheel comes up.
@@ -81,7 +81,7 @@ impl<Socket> Connections<Slot<Socket>> {
         self.schedule(key);
     }
 
-    /// Those whose turn it is again.
+    /// Takes the keys of the connections whose turn it is again.
     pub(crate) fn take_yielded(&mut self) -> Vec<u64> {
         let mut keys = std::mem::take(&mut self.yielded);
         keys.retain(|key| self.get(*key).map(|slot| slot.is_queued = false).is_some());

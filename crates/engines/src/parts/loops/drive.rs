@@ -8,14 +8,14 @@ use super::step::{STEPS_PER_JOB, Step, Turn};
 /// Why a connection pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Its socket has nothing to receive, or no room.
+    /// The connection's socket has nothing to receive, or no room.
     Wait,
-    /// Its turn is over; it can go on at once.
+    /// The connection's turn is over; it can go on at once.
     Yield,
     /// Something is under way for it elsewhere: a job, a fetch, an operation of a ring, the work of
     /// another stage.
     Away,
-    /// It is over.
+    /// The connection is over.
     Closed,
 }
 
@@ -41,7 +41,8 @@ pub(crate) fn drive<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pause {
     catch_unwind(AssertUnwindSafe(|| drive_unguarded(driven, turn))).unwrap_or(Pause::Closed)
 }
 
-/// The same for an engine whose guard against panics is further out.
+/// Drives a connection until it pauses, without catching panics: for an engine whose guard against
+/// them is further out.
 #[inline]
 pub(crate) fn drive_unguarded<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pause {
     while turn.steps > 0 {

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) orders: Orders,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
-    /// For each loop, whether another has asked it to close somebody who rests.
+    /// For each loop, whether another has asked it to close a connection that rests.
     room_wanted: Vec<AtomicBool>,
     /// Which loop ended against its will first, and why.
     failure: OnceLock<String>,
@@ -63,7 +63,7 @@ pub(crate) struct LoopContext {
     pub(crate) shared: Arc<Shared>,
     /// Which of all loops it is, from 0: its wake-up call in [`Shared::wakes`].
     pub(crate) index: usize,
-    /// Its CPU.
+    /// The CPU that the loop runs on.
     pub(crate) placement: CpuPlacement,
     pub(crate) sendfile: SendfileMode,
     pub(crate) exclusive_wakeups: bool,
@@ -110,8 +110,9 @@ impl Loops {
         Self::start_with(name, start, make, None, spawn)
     }
 
-    /// The same for loops that do not depend on each other: one that fails is replaced. When it
-    /// returns or panics, it has closed its connections and counted them off.
+    /// Starts a thread for each worker, for loops that do not depend on each other: a loop that
+    /// fails is replaced. When it returns or panics, it has closed its connections and counted them
+    /// off.
     pub(crate) fn start_replaceable(
         name: &'static str,
         start: Start,
@@ -120,8 +121,8 @@ impl Loops {
         Self::start_related(name, start, make, |_, _| {})
     }
 
-    /// The same for loops that depend on each other: `failed` learns which of them has failed, when
-    /// all that it had is gone, and whether another goes on in its place.
+    /// Starts a thread for each worker, for loops that depend on each other: `failed` learns which
+    /// of them has failed, when all that it had is gone, and whether another goes on in its place.
     pub(crate) fn start_related(
         name: &'static str,
         start: Start,
@@ -133,7 +134,8 @@ impl Loops {
         Self::start_with(name, start, &*make, Some((&make, &failed)), spawn)
     }
 
-    /// The same with another way to get threads.
+    /// Starts a thread for each worker by `spawn`. A loop that fails is replaced as `again` says;
+    /// with none it is the engine's failure.
     fn start_with(
         name: &'static str,
         start: Start,
@@ -316,7 +318,8 @@ impl LoopThread {
         outcome.unwrap_or_else(|panic| Err(describe_panic(&*panic)))
     }
 
-    /// Another loop at the same listeners, unless too many have failed or all are about to end.
+    /// Makes another loop at the listeners of one that has failed; none if too many have failed or
+    /// all are about to end.
     fn replace(&self, failures: &mut Failures) -> io::Result<Option<Loop>> {
         let Some(Replace { make, more, .. }) = &self.replace else { return Ok(None) };
         let now = os::clock::now();

@@ -5,9 +5,9 @@ use crate::orders::{Order, Orders};
 /// How far one loop has come.
 #[derive(Debug, Default)]
 pub(crate) struct Obeyed {
-    /// It accepts no more.
+    /// Whether the loop accepts no more.
     pub(crate) is_closed: bool,
-    /// Its connections end after the response under way.
+    /// Whether the loop's connections end after the response under way.
     pub(crate) is_draining: bool,
 }
 

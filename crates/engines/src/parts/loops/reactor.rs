@@ -74,14 +74,16 @@ impl Reactor {
         Ok(Box::new(move || reactor.run()))
     }
 
-    /// The same for an engine with the knobs of the gate.
+    /// An event loop, to be run in its thread, for an engine with the knobs of the [`Gate`]: at
+    /// listeners that other processes share it lets them go first when it is nearly full or has
+    /// accepted many times.
     pub(crate) fn make_gated(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
         let gate = Some(Gate::new(&loop_context.knobs));
         let reactor = Self { gate, ..Self::new(start, loop_context, None)? };
         Ok(Box::new(move || reactor.run()))
     }
 
-    /// The same with helpers for what may block.
+    /// An event loop, to be run in its thread, that hands what may block to `helpers`.
     pub(crate) fn make_with_helpers(
         start: WorkerStart,
         loop_context: LoopContext,
@@ -370,7 +372,8 @@ impl Offload for Reactor {
         }
     }
 
-    /// Until its work is back nothing happens to it.
+    /// Stops watching a connection whose work is with helpers: nothing happens to it until that is
+    /// back.
     fn leave(&mut self, key: u64) {
         if let Some(slot) = self.connections.get(key) {
             self.watch.rest(slot);

@@ -24,7 +24,7 @@ pub(crate) const EVENTS: Knob = Knob::choice("events", &["epoll", "epoll-level",
          watch descriptors from 1024 on",
     );
 
-/// Whom an arrival wakes with these knobs: only epoll can be told to wake one.
+/// Which waiters an arrival wakes with these knobs: only epoll can be told to wake one.
 pub(crate) fn wakeups(knobs: &KnobValues) -> Wakeups {
     match knobs.get(EVENTS.name) {
         0 | 1 => Wakeups::AsAsked,
@@ -40,7 +40,7 @@ const ALL: Interest =
 pub(crate) struct Watch {
     set: Set,
     buffer: EventBuffer,
-    /// The same for mechanisms that are not epoll.
+    /// The events of the last wait, for mechanisms that are not epoll.
     events: Vec<Event>,
 }
 

@@ -62,7 +62,8 @@ fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
     assert_eq!(lock(&registry.entries).counters.connections_evicted.get(), 4);
 }
 
-/// Its thread may not have had a CPU since.
+/// A connection whose request has arrived does not rest, even if its thread has not had a CPU
+/// since.
 #[test]
 fn who_has_asked_does_not_rest() {
     let registry = registry(4);
@@ -77,7 +78,8 @@ fn who_has_asked_does_not_rest() {
     assert!(first.entry.resume());
 }
 
-/// Its thread may have received a request in that very moment.
+/// The thread of a connection that is closed from outside may have received a request in that very
+/// moment.
 #[test]
 fn who_is_closed_may_still_answer() {
     let registry = registry(4);
