@@ -96,11 +96,11 @@ const USER: Check = Check {
 /// How good what was found is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be.
+    /// What was found is as it should be.
     Fine,
-    /// It costs what the check says.
+    /// What was found costs what the check says.
     Wrong,
-    /// It cannot be found out.
+    /// The state cannot be found out.
     Unreadable,
 }
 

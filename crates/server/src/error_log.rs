@@ -59,13 +59,13 @@ impl Budget {
     const LEFT_OUT: usize = 1;
     const WRITTEN_BITS: u32 = 8;
 
-    /// For a server that is one process.
+    /// A budget for a server that is one process, in cells of its own.
     pub(crate) fn new() -> io::Result<Self> {
         let file = os::shared_memory::create_cells(Self::CELLS)?;
         os::shared_memory::map_cells(file.as_fd()).map(Self::at)
     }
 
-    /// In these cells, which were all 0 at the beginning.
+    /// A budget in the given cells, which were all 0 at the beginning.
     pub(crate) fn at(cells: &'static [AtomicU64]) -> Self {
         Self(cells)
     }

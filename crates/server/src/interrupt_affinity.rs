@@ -27,7 +27,7 @@ pub(crate) struct InterruptAffinity {
 struct Change {
     path: PathBuf,
     before: String,
-    /// As the kernel shows what was written.
+    /// The affinity that was written, as the kernel shows it.
     ours: String,
 }
 

@@ -153,12 +153,12 @@ impl Layout {
         first..first + count
     }
 
-    /// Whom an arrival wakes at shared listeners, as the engine has it.
+    /// Which waiters an arrival wakes at shared listeners, as the engine has it.
     pub(crate) fn wakeups(&self) -> Wakeups {
         self.plan().wakeups
     }
 
-    /// Whether it wakes one of those who wait.
+    /// Whether an arrival at a shared listener wakes only one of the waiters.
     pub(crate) fn wakes_one(&self) -> bool {
         match self.wakeups() {
             Wakeups::AsAsked => self.exclusive_wakeups,

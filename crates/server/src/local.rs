@@ -23,9 +23,9 @@ use crate::start_error::StartError;
 /// One set of a first level.
 const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 
-/// For so many there is room in the descriptor table of a process that serves from the beginning,
-/// unless fewer may be open: 128 KiB of the kernel's memory. It is made while there is one thread:
-/// with several the kernel waits for all CPUs, some ten milliseconds.
+/// The number of descriptors that the table of a process that serves has room for from the
+/// beginning, unless fewer may be open: 128 KiB of the kernel's memory. The room is made while
+/// there is one thread: with several the kernel waits for all CPUs, some ten milliseconds.
 pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
 /// Where workers write what they have done, and what they could not.
@@ -119,9 +119,9 @@ impl Local {
 
 /// The counters of all workers of this process.
 pub(crate) enum CounterBook {
-    /// In its own memory.
+    /// The counters are in the memory of the process.
     Own(Mutex<Vec<Arc<Counters>>>),
-    /// In memory that outlives it.
+    /// The counters are in memory that outlives the process.
     Shared(PlaceLedger),
 }
 

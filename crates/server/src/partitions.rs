@@ -22,7 +22,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Looks at the machine, and raises the descriptor limit as far as it goes.
     pub(crate) fn this() -> Self {
-        /// What a process gets on nearly every system when nobody says otherwise.
+        /// The descriptor limit that a process gets on nearly every system unless it is set.
         const DESCRIPTORS_USUAL: u64 = 1024;
         let cpus = os::affinity::allowed_cpus();
         Self {
@@ -34,7 +34,8 @@ impl Machine {
     }
 }
 
-/// As a worker process is told it: `0-3/4/1024`.
+/// The machine as the text that a worker process is given, CPUs/parallelism/descriptors:
+/// `0-3/4/1024`.
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", cpus::show(&self.cpus), self.parallelism, self.descriptors_max)

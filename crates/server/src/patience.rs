@@ -1,7 +1,7 @@
 //! How long a stop may take: what is under way has until a moment, unless somebody is in a hurry.
 
-/// So long the access log and standard error are waited for though all other time is used up: they
-/// need far less, if they do not hang.
+/// How long, in microseconds, the access log and standard error are waited for though all other
+/// time is used up: they need far less, if they do not hang.
 const LAST_WORDS_US: u64 = 500_000;
 
 /// The time that a stop may take.
@@ -12,14 +12,14 @@ pub(crate) struct Patience<'h> {
 }
 
 impl<'h> Patience<'h> {
-    /// From now on so long. `hurry` is asked again and again, sleeps a little each time, and may
-    /// end it.
+    /// A patience of `us` microseconds from now on. `hurry` is asked again and again, sleeps a
+    /// little each time, and may end it.
     pub(crate) fn new(us: u64, hurry: impl FnMut() -> bool + 'h) -> Self {
         let end_us = os::clock::now().saturating_add(us);
         Self { end_us, hurry: Box::new(hurry), is_over: false }
     }
 
-    /// For those who have nothing to wait for.
+    /// A patience that is over at once, for a stop that has nothing to wait for.
     pub(crate) fn none() -> Self {
         Self::new(0, || false)
     }
@@ -30,7 +30,8 @@ impl<'h> Patience<'h> {
         self.is_over
     }
 
-    /// The same for who writes what is left, and has been waited for since that moment.
+    /// Whether a writer of last lines is not to be waited for any more: the patience is over, and
+    /// [`LAST_WORDS_US`] have passed since `since_us`, when the wait for it began.
     pub(crate) fn is_over_for_last_words(&mut self, since_us: u64) -> bool {
         self.is_over() && os::clock::now() >= since_us + LAST_WORDS_US
     }

@@ -27,7 +27,7 @@ pub(crate) struct Ready {
     /// The workers of each partition, and the processes they are in.
     pub(crate) layout: Layout,
     pub(crate) sendfile: SendfileMode,
-    /// Of each process.
+    /// The division of each process's descriptors.
     pub(crate) descriptors: Descriptors,
     /// What is asked for and makes no difference, in lines for operators.
     pub(crate) without_effect: Vec<String>,
@@ -53,9 +53,10 @@ const DESCRIPTORS_RESERVED: u64 = 64;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Below so many times that, the limit is divided in another way.
 const TINY_TIMES_OVERHEAD: u64 = 4;
-/// So much of a tiny limit allows one more job at once, which opens four files at most.
+/// Descriptors of a tiny limit for each job that may run at once; a job opens four files at most.
 const TINY_LIMIT_PER_JOB: u64 = 32;
-/// With fewer, files cannot be opened while even a few clients are there.
+/// The least descriptor limit: with fewer, files cannot be opened while even a few clients are
+/// there.
 const DESCRIPTORS_MIN: u64 = 32;
 /// Listings under way unless the settings say otherwise. One of 100,000 names holds 2 MB or more,
 /// but only while its client is slow to read: a directory of 400 names is listed at once.
@@ -146,9 +147,9 @@ fn cache_bytes(wanted: Option<u64>) -> u64 {
 }
 
 impl Descriptors {
-    /// For each process, all of which have the same limit: half for files and the rest for
-    /// connections, unless the settings say otherwise, whose numbers are for the whole server. What
-    /// helpers cost is taken off before.
+    /// Divides the descriptors of each process, all of which have the same limit: half for files
+    /// and the rest for connections, unless the settings say otherwise, whose numbers are for the
+    /// whole server. What helpers cost is taken off before.
     fn divide(settings: &Settings, limit: u64, layout: &Layout) -> Self {
         let helpers = layout.shares.iter().map(Share::helpers).max().unwrap_or(0);
         // With more helpers than descriptors the engine does not start, and says why.

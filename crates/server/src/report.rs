@@ -21,11 +21,11 @@ static WAY: Mutex<Way> = Mutex::new(Way::OnTheSpot);
 
 #[derive(Clone)]
 enum Way {
-    /// Whoever has a line writes it, and waits.
+    /// The thread that has a line writes it itself, and waits.
     OnTheSpot,
-    /// Through something that does not wait.
+    /// The line is handed to a receiver that does not wait.
     HandedOn(Arc<HandOver>),
-    /// Nobody reads standard error, and the process is about to end.
+    /// The line goes nowhere: standard error is not read, and the process is about to end.
     Nowhere,
 }
 
@@ -57,7 +57,7 @@ pub fn report(message: &str) {
     }
 }
 
-/// From now on a thread writes what is reported.
+/// Starts a thread that from now on writes what is reported.
 ///
 /// # Errors
 /// There is no thread or no descriptor to be had.
@@ -74,7 +74,7 @@ pub(crate) fn begin() -> io::Result<Reporter> {
     Ok(Reporter(Some(writer)))
 }
 
-/// From now on the supervisor is handed what is reported.
+/// Hands what is reported from now on to the supervisor.
 pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
     hand_on(move |message| uplink.report(message).is_ok());
     panic::set_hook(Box::new(report_panic));

@@ -216,7 +216,8 @@ impl Server {
         }))
     }
 
-    /// The same, with the patience of whoever asks.
+    /// Stops accepting, lets responses finish while there is `patience`, and cuts off the rest. The
+    /// error says what ended a worker against its will.
     pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let engine = self.workers.engine();
         engine.tell(Order::StopAccepting);

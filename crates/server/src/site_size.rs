@@ -25,7 +25,8 @@ impl SiteSize {
         Self::count(roots, |_| os::clock::now() >= end)
     }
 
-    /// The same until so many entries are enough.
+    /// Adds up the regular files below `roots` until `is_enough`, asked with the number of entries
+    /// seen before each, says so; the size is then incomplete. Links are not followed.
     fn count<'p>(
         roots: impl Iterator<Item = &'p Path>,
         mut is_enough: impl FnMut(u64) -> bool,

@@ -15,7 +15,7 @@ use crate::line_writer::OutputError;
 pub enum StartError {
     /// The configuration does not fit the machine, or itself.
     Config(ConfigError),
-    /// Nobody can listen at this address now.
+    /// The kernel lets no socket listen at this address now.
     Listen {
         /// The address.
         address: SocketAddr,
@@ -54,7 +54,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// For errors of the system's: what cannot be done.
+    /// Makes a start error of an error of the system's; `what` says what cannot be done.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |why| Self::System { what, why }
     }
@@ -113,7 +113,7 @@ impl From<ConfigError> for StartError {
     }
 }
 
-/// For those who only tell it.
+/// The error as text, for callers that only report it.
 impl From<StartError> for String {
     fn from(error: StartError) -> Self {
         error.to_string()

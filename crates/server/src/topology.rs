@@ -10,21 +10,22 @@ use crate::config::cpus;
 /// CPUs in groups, by what they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// The cache of the highest level.
+    /// CPUs that share a cache of the highest level.
     pub(crate) caches: Vec<Vec<usize>>,
-    /// The package.
+    /// CPUs in the same package (socket).
     pub(crate) sockets: Vec<Vec<usize>>,
-    /// The memory that is nearest.
+    /// CPUs with the same nearest memory (NUMA node).
     pub(crate) nodes: Vec<Vec<usize>>,
 }
 
 impl Topology {
-    /// That of this machine, of these CPUs only.
+    /// The topology of this machine, restricted to the CPUs `allowed`.
     pub(crate) fn this(allowed: &[usize]) -> Self {
         Self::read(Path::new("/sys/devices/system"), allowed)
     }
 
-    /// The same from any folder like `/sys/devices/system`.
+    /// The topology that the folder `system`, laid out like `/sys/devices/system`, tells of the
+    /// CPUs `allowed`.
     fn read(system: &Path, allowed: &[usize]) -> Self {
         let cpu = |cpu: usize| system.join(format!("cpu/cpu{cpu}"));
         Self {

@@ -56,9 +56,10 @@ pub struct WorkerLog {
 /// How lines get from a worker to the thread that writes.
 #[derive(Clone)]
 enum Way {
-    /// It is in the same process.
+    /// The thread that writes is in the worker's process.
     Queue(Arc<Queue>),
-    /// It is in the supervisor's. Lines are counted where they outlive this process.
+    /// The thread that writes is in the supervisor's process. Lines are counted where the counts
+    /// outlive this process.
     Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
 }
 
@@ -117,7 +118,7 @@ fn limits(settings: &LogSettings) -> QueueLimits {
 }
 
 impl LogEnds {
-    /// Those of a worker process, unless the log is off.
+    /// The log ends of a worker process; none if the log is off.
     pub(crate) fn of_worker_process(
         settings: &LogSettings,
         uplink: &Arc<Uplink>,
@@ -218,7 +219,8 @@ impl Drop for WorkerLog {
     }
 }
 
-/// As many whole lines from the beginning as so many bytes have room for; at least one.
+/// The whole lines at the beginning of `lines` that `bytes_max` bytes have room for; at least one
+/// line.
 fn first_lines(lines: &[u8], bytes_max: usize) -> &[u8] {
     if lines.len() <= bytes_max {
         return lines;

@@ -118,7 +118,8 @@ fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
     with_messages_of(MESSAGE_BYTES_MAX, ledger)
 }
 
-/// The same, where a message has room for so many bytes.
+/// The log ends of a worker process and the supervisor's end of its uplink, where a message has
+/// room for `bytes` bytes of lines.
 fn with_messages_of(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
     let (ours, theirs) = os::passing::message_pair(bytes + 1).unwrap();
     let settings = settings(AccessForm::Combined);
@@ -147,7 +148,7 @@ fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
     assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (5, 0));
 }
 
-/// As where net.core.wmem_max is low.
+/// Messages are as short as where net.core.wmem_max is low.
 #[test]
 fn where_messages_are_short_there_are_more_of_them() {
     const ROUNDS: usize = 20;

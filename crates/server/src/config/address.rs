@@ -37,10 +37,10 @@ impl ListenAddress {
         }
     }
 
-    /// The same address with a port so much higher; port 0 stays.
+    /// This address with its port raised by `offset`; port 0, which the kernel chooses, stays 0.
     ///
     /// # Errors
-    /// One line: there is no such port.
+    /// One line: the sum is above 65535, so there is no such port.
     pub(crate) fn with_port_offset(self, offset: u16) -> Result<Self, String> {
         if self.is_any_port() {
             return Ok(self);

@@ -56,13 +56,13 @@ pub enum ConfigFault {
         /// What may have been meant, in parentheses, or nothing.
         hint: String,
     },
-    /// Not an address to listen at.
+    /// A value that is not an address to listen at.
     Address(String),
     /// An address occurs twice.
     AddressTwice(ListenAddress),
     /// A list of addresses has none.
     NoAddress,
-    /// Not a list of CPUs.
+    /// A value that is not a list of CPUs.
     CpuList(String),
     /// A CPU is in two partitions.
     CpuTwice(usize),
@@ -89,7 +89,7 @@ pub enum ConfigFault {
     NoLogDirectory(PathBuf),
     /// A log that is a directory.
     LogIsDirectory(PathBuf),
-    /// Neither a host nor a directory.
+    /// The settings name neither a host nor a directory.
     NothingToServe,
     /// One directory for several hosts.
     RootOfSeveral {
@@ -126,7 +126,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// For those who only tell it.
+/// The error as text, for callers that only report it.
 impl From<ConfigError> for String {
     fn from(error: ConfigError) -> Self {
         error.to_string()

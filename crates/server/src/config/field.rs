@@ -75,7 +75,8 @@ impl<T: Clone> Key<T> {
         }
     }
 
-    /// Of a wrong value it is told which key it is of, unless that is known: the innermost.
+    /// Adds to the fault of a wrong value the key that it is of, unless one is known already: the
+    /// innermost key counts.
     fn named(&self, mut fault: Fault) -> Fault {
         if let ConfigFault::Value { key, .. } = &mut fault.fault
             && key.is_empty()

@@ -104,11 +104,11 @@ impl Default for PartitionSettings {
 /// Whether workers stay on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// As long as nobody else makes them wait for it.
+    /// A worker stays on its CPU as long as no other program makes it wait for that CPU.
     Auto,
-    /// Whoever else is there.
+    /// A worker stays on its CPU, whatever else runs there.
     Always,
-    /// They run where the kernel has them.
+    /// Workers run where the kernel has them.
     Never,
 }
 
@@ -134,7 +134,8 @@ pub struct CacheSettings {
     pub bytes_max: Option<u64>,
     /// Open files kept; none means half of the descriptor limit.
     pub descriptors_max: Option<u64>,
-    /// After so long in which nobody has asked for it an open file is closed; none means never.
+    /// The time in milliseconds after which an open file that has not been asked for is closed;
+    /// none means never.
     pub descriptors_idle_ms: Option<u64>,
     /// Entries kept.
     pub entries_max: u64,
@@ -144,16 +145,16 @@ pub struct CacheSettings {
     pub revalidate_ms: Option<u64>,
     /// Slots of each worker's own first level.
     pub first_level_slots_max: u64,
-    /// Who shares a second level.
+    /// The workers that share a second level.
     pub scope: CacheScope,
 }
 
-/// Who shares a second level of the cache.
+/// The workers that share a second level of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// As a partition.
+    /// The scope is the partition, as with [`Self::Partition`].
     Auto,
-    /// Nobody: each worker has one.
+    /// Each worker has a second level of its own.
     Worker,
     /// The workers of a partition, as far as they are in one process.
     Partition,
@@ -300,7 +301,7 @@ pub struct SocketSettings {
     /// Bytes that the kernel takes for a connection before it has sent what it has; 0: as many as
     /// its buffers hold.
     pub unsent_bytes_max: u64,
-    /// Who has listeners of their own, and who is woken by an arrival.
+    /// Which workers have listeners of their own, and which are woken by an arrival.
     pub listeners: ListenerMode,
     /// How files are sent.
     pub sendfile: SendfileChoice,
@@ -318,10 +319,10 @@ impl Default for SocketSettings {
     }
 }
 
-/// Who has listeners of their own, and who is woken by an arrival.
+/// Which workers have listeners of their own, and which are woken by an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerMode {
-    /// As the engine has it.
+    /// The engine's usual mode.
     Auto,
     /// One listener for each address; an arrival wakes all who wait.
     Shared,
@@ -329,7 +330,8 @@ pub enum ListenerMode {
     Exclusive,
     /// Listeners of their own for all who accept, among which the kernel deals by its hash.
     ReusePort,
-    /// The same, and the kernel deals by the CPU on which a connection arrives.
+    /// Listeners of their own for all who accept (SO_REUSEPORT), among which the kernel deals by
+    /// the CPU on which a connection arrives.
     ReusePortCpu,
 }
 
@@ -345,6 +347,6 @@ impl ListenerMode {
 pub enum SendfileChoice {
     /// The engine's usual way.
     Auto,
-    /// This way, if the engine can afford it.
+    /// The given mode, if the engine can afford it.
     Mode(SendfileMode),
 }

@@ -31,7 +31,7 @@ pub(crate) struct LineWriter {
 pub(crate) struct Purpose {
     /// The thread's name.
     pub(crate) thread: &'static str,
-    /// As in "cannot write the access log".
+    /// What is written, as in "cannot write the access log".
     pub(crate) what: &'static str,
     /// Told a line when trouble begins, and not once for each line that is lost: a full disk must
     /// not fill the next one with complaints.
@@ -72,7 +72,7 @@ impl LineWriter {
 
     /// Writes what is queued and ends the writer, if that is done while there is patience.
     pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
-        /// As long as a writer may take that does not hang and has hardly anything to do.
+        /// The time that a writer takes at most which does not hang and has hardly anything to do.
         const MOMENT: Duration = Duration::from_millis(5);
         let began_us = os::clock::now();
         self.queue.close();

@@ -146,7 +146,8 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Nobody waits for the writer any more: all that it has not written is dropped.
+    /// Gives the writer up: it is not waited for any more, and all that it has not written is
+    /// dropped.
     pub(super) fn abandon(&self) {
         let mut state = self.lock();
         state.is_abandoned = true;

@@ -109,7 +109,7 @@ fn a_pipe_that_nobody_reads_is_not_waited_for() {
     drop(reader);
 }
 
-/// Whoever has started the server may have set its standard output so.
+/// The program that started the server may have set its standard output to non-blocking.
 #[test]
 fn an_output_that_does_not_block_is_waited_for() {
     let (mut reader, pipe) = io::pipe().unwrap();

@@ -211,7 +211,7 @@ impl Keeper {
         processes.for_each(Process::kill_and_wait);
     }
 
-    /// Until all processes have ended.
+    /// Looks after the processes until all of them have ended.
     fn run(mut self) {
         let mut events = EventBuffer::with_capacity(64);
         while self.places.iter().any(|place| place.process.is_some()) {

@@ -38,7 +38,8 @@ pub(super) enum Message<'m> {
     Report(&'m str),
 }
 
-/// Both ends for one place: the supervisor's, and that which its processes inherit.
+/// Makes both ends of the uplink of one place: the supervisor's end, and the end that the processes
+/// of the place inherit.
 pub(super) fn pair() -> io::Result<(Downlink, OwnedFd)> {
     let (ours, theirs) = os::passing::message_pair(MESSAGE_BYTES_MAX + 1)?;
     Ok((Downlink { socket: ours, buffer: vec![0; MESSAGE_BYTES_MAX + 1] }, theirs))
@@ -66,10 +67,11 @@ impl Uplink {
         self.send(ACCESS_LINES, lines)
     }
 
-    /// Has the supervisor report something.
+    /// Has the supervisor report `message`, cut off to what one message has room for.
     ///
     /// # Errors
-    /// As above.
+    /// `WouldBlock` while the supervisor has not taken what was sent before; anything else if it
+    /// cannot be sent at all.
     pub(crate) fn report(&self, message: &str) -> io::Result<()> {
         let end = message.floor_char_boundary(self.message_bytes_max);
         self.send(REPORT, &message.as_bytes()[..end])

@@ -185,7 +185,8 @@ fn other_bytes_of_the_same_size_and_time_have_another_tag() {
     for_every_engine(other_bytes_have_another_tag);
 }
 
-/// The same where nothing is hashed but what is in memory.
+/// A file replaced by other bytes of the same size and time gets another tag, and no range of it is
+/// spliced into the old bytes, where no file is hashed that is not sent from memory.
 #[test]
 fn other_bytes_of_the_same_size_and_time_are_not_spliced_under_a_weak_tag() {
     crate::for_each_engine(|spec| {
@@ -242,7 +243,7 @@ fn what_is_unchanged_keeps_its_tag() {
     });
 }
 
-/// It was made of an earlier version.
+/// A precompressed sibling that is older than its file was made of an earlier version.
 #[test]
 fn a_sibling_older_than_its_file_is_left_out_and_told() {
     const S: u64 = 1_000_000_000;

@@ -9,7 +9,7 @@ use testkit::Temporary;
 
 use crate::serving::{get, start};
 
-/// Engines that hand out what may block, with what makes them do it.
+/// Engines that hand out calls that may block, with the knobs that make them do it.
 const HANDING_OUT: [(&str, &[&str]); 5] = [
     ("event-loop-helpers", &[]),
     ("event-loop-helpers", &["engine.knobs.kind=processes"]),
@@ -18,7 +18,7 @@ const HANDING_OUT: [(&str, &[&str]); 5] = [
     ("tasks", &["engine.knobs.blocking_threads=1"]),
 ];
 
-/// The same, with what has them do it by themselves.
+/// Engines that can hand out what may block, with the knobs under which their own threads do it.
 const BY_THEMSELVES: [(&str, &[&str]); 3] =
     [("rings", &[]), ("fibers", &[]), ("tasks", &["engine.knobs.blocking_threads=0"])];
 

@@ -50,7 +50,8 @@ fn bytes_are_right_with_each_kind_of_threads() {
     });
 }
 
-/// Its sockets do not block, so that another call waits: for the client to ask, and to read.
+/// The sockets of these threads do not block, so that poll(2) waits: for the client to ask, and to
+/// read.
 #[test]
 fn deadlines_are_kept_by_threads_that_wait_with_poll() {
     let variants = [("threads", &[][..]), ("thread-pool", &["park_idle=0"]), ("thread-pool", &[])];

@@ -47,7 +47,8 @@ fn is_open(server: &Server, path: &Path) -> bool {
     targets.any(|target| target.strip_suffix(" (deleted)").unwrap_or(&target) == path)
 }
 
-/// Its own process, or those that it has started, with all that they have forked.
+/// The processes of a server: its own, or the worker processes that it has started, with all that
+/// they have forked.
 fn processes(server: &Server) -> Vec<u32> {
     let mut found = server.worker_processes();
     if found.is_empty() {
@@ -131,7 +132,7 @@ fn a_file_system_that_does_not_answer_is_not_asked() {
     });
 }
 
-/// Whoever waits for the rest of a file gets it, however long that takes.
+/// A client that waits for the rest of a file gets it, however long that takes.
 #[test]
 fn what_is_being_sent_stays_open() {
     const LONG: usize = 64 << 20;

@@ -186,7 +186,7 @@ fn a_client_that_says_nothing_is_closed() {
     with(&SHORT_SILENCE, silence_ends_connections);
 }
 
-/// Who says nothing is closed soon, before its first request and after it.
+/// Settings with which a silent connection is closed soon, before its first request and after it.
 pub(crate) const SHORT_SILENCE: [&str; 3] =
     ["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"];
 

@@ -171,7 +171,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     pids.collect()
 }
 
-/// Those, and those that they have started.
+/// The processes that `pid` has started, and all that their descendants have started.
 fn descendants(pid: u32) -> Vec<u32> {
     let with_its_own = |child| std::iter::once(child).chain(descendants(child));
     children(pid).into_iter().flat_map(with_its_own).collect()
@@ -279,7 +279,7 @@ fn a_rotated_log_of_several_processes_loses_no_line() {
     }
 }
 
-/// Who replaces a process that died serves what the server was started with.
+/// The replacement of a process that died serves what the server was started with.
 #[test]
 fn a_configuration_that_changes_meanwhile_changes_nothing() {
     let directory = site();

@@ -30,7 +30,7 @@ pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
     load(&arguments).unwrap()
 }
 
-/// These settings, without a line for each request that is refused: many are meant to be.
+/// The settings `set`, without a log line for each request that is refused: many are meant to be.
 pub(crate) fn quietly(set: &[&str]) -> impl Iterator<Item = String> {
     ["log.errors=off"].iter().chain(set).map(ToString::to_string)
 }
@@ -62,7 +62,8 @@ pub(crate) fn get(server: &Server, path: &str) -> String {
     try_get(server, path).unwrap()
 }
 
-/// The same, for responses that may be cut off.
+/// Sends one request for `path` on a connection of its own and returns the whole response, or the
+/// error that cut it off.
 pub(crate) fn try_get(server: &Server, path: &str) -> io::Result<String> {
     let mut stream = connect(server);
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");

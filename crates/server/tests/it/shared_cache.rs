@@ -66,7 +66,8 @@ fn parent_of(pid: u32) -> Option<u32> {
     accounting::process(pid).map(|process| process.parent)
 }
 
-/// Whoever has inherited a dead process may not have buried it yet.
+/// Whether the process `pid` lives. A dead one may still be there, not yet waited for by its
+/// parent.
 fn is_alive(pid: u32) -> bool {
     accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
@@ -130,7 +131,7 @@ fn a_killed_process_loses_its_connections_and_nothing_else() {
     with(&settings, |_, server| kill_under_load(server));
 }
 
-/// Nobody who rests waits for an answer of somebody who is dead.
+/// No connection at rest waits for an answer of a process that is dead.
 #[test]
 fn clients_of_a_killed_process_learn_of_it() {
     with(&[], |_, server| {
@@ -240,7 +241,7 @@ fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
     killed
 }
 
-/// Those who serve end with the process that looks after them, and both are replaced.
+/// The worker processes end with the process that looks after them, and both are replaced.
 #[test]
 fn whoever_looks_after_them_may_be_killed_too() {
     with(&[], |_, server| {
@@ -291,7 +292,7 @@ fn a_change_is_noticed_by_all_processes() {
     });
 }
 
-/// Whoever has the same cache has the same shared memory.
+/// Workers that have the same cache have the same shared memory.
 #[test]
 fn caches_may_be_of_workers_partitions_or_processes() {
     for scope in ["worker", "partition", "process"] {

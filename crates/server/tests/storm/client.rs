@@ -21,13 +21,13 @@ pub(crate) enum End {
     Open,
     /// With a reset, when that many bytes have come or the time is over.
     Reset(u64),
-    /// With a close that leaves bytes unread, likewise.
+    /// With a close that leaves bytes unread, when that many bytes have come or the time is over.
     Vanish(u64),
     /// The client's side is shut: the server closes when it has answered.
     HalfClosed,
 }
 
-/// See above.
+/// One client of a storm: its connection, what it has asked for, and what has come of it.
 pub(crate) struct Client {
     pub(crate) socket: Option<OwnedFd>,
     /// Tells events of this connection from those of earlier ones.

@@ -18,9 +18,9 @@ use workload::content::Content;
 /// What becomes of requests that hit memory while another waits for the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They are served.
+    /// The requests that hit memory are served.
     Go,
-    /// They wait, too.
+    /// The requests that hit memory wait, too.
     Wait,
 }
 

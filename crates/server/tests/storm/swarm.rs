@@ -39,7 +39,7 @@ pub(crate) struct Tally {
     pub(crate) failures: Vec<String>,
 }
 
-/// See above.
+/// All clients of a storm, driven by one thread through one epoll set.
 pub(crate) struct Swarm {
     address: SocketAddr,
     files: Vec<(String, usize)>,
