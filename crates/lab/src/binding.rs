@@ -18,9 +18,9 @@ pub(crate) fn bind_processes(processes: &[u32], first: u32, cpus: &[usize]) -> R
     Ok(())
 }
 
-/// The same for each thread of the processes that serve; those that have worked most come first. So
-/// the threads that serve have CPUs of their own although there are others, of which a server
-/// needs little work, and which nothing else tells apart.
+/// Binds each thread of the processes that serve to one of the CPUs; the threads that have worked
+/// most come first. So the threads that serve have CPUs of their own although there are others, of
+/// which a server needs little work, and which nothing else tells apart.
 pub(crate) fn bind_threads(processes: &[u32], first: u32, cpus: &[usize]) -> Result<(), String> {
     // A server may have helpers that are other programs.
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();

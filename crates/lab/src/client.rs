@@ -60,7 +60,8 @@ impl Client {
         Self::start_with(Stdio::null(), prefix, cpus, command)
     }
 
-    /// The same, of one that says `ready` and waits to be told what comes next.
+    /// Starts `command` as [`Client::start_in`] does, with a pipe to its standard input: a command
+    /// that says `ready` and waits to be told what comes next.
     ///
     /// # Errors
     /// When it cannot be started.

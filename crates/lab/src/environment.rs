@@ -45,8 +45,8 @@ pub struct Environment {
     pub control_groups: String,
     /// Settings of the kernel that matter to servers.
     pub kernel_settings: BTreeMap<String, String>,
-    /// Those that are others inside a domain, by the domain's name: because it says so, or has a
-    /// network of its own.
+    /// Settings of the kernel that are others inside a domain, by the domain's name: because it
+    /// says so, or has a network of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub domain_settings: SettingsInside,
     /// Limits of the process that starts servers: soft and hard.
@@ -129,7 +129,8 @@ impl Environment {
         }
     }
 
-    /// The same, with what is otherwise inside of domains, which have been left by now.
+    /// This environment with the settings whose values inside of domains differ from those outside.
+    /// The domains have been left by now.
     #[must_use]
     pub fn with_domains(mut self, inside: SettingsInside) -> Self {
         for (domain, mut settings) in inside {

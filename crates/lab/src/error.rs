@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Error {
     /// What was asked for makes no sense, or is another thing than before.
     Asked(String),
-    /// It was asked for rightly, and cannot be done here or did not work out.
+    /// What was asked for makes sense, and cannot be done here or did not work out.
     Failed(String),
     /// Runs can no longer be made, or written down. Those that there are remain: once that is
     /// mended, it can go on.

@@ -45,7 +45,8 @@ impl Accounting {
 const NO_GROUP: &str = "no control group could be made: processor time is summed over processes, \
                         and that of short-lived children and threads may be missing";
 
-/// The same for whoever has a way to change it.
+/// The caveat of a process tree where no control group could be made and the user, who is not root,
+/// has a way to change that.
 const NO_GROUP_YET: &str = "no control group could be made (try as root): processor time is summed \
                             over processes, and that of short-lived children and threads may be \
                             missing";
@@ -76,7 +77,8 @@ impl Group {
         Self::create_in(&Enclosing::default())
     }
 
-    /// The same, in an enclosure: what bounds that bounds this group too.
+    /// An empty group, of the best kind that this user may make, in an enclosure: what bounds the
+    /// enclosure bounds this group too.
     pub fn create_in(enclosing: &Enclosing) -> Self {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(remove_leftovers);

@@ -25,7 +25,7 @@ pub struct Response {
 /// Whether a connection is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connection {
-    /// It is.
+    /// The connection is used again.
     KeepAlive,
     /// The request says `Connection: close`.
     Close,
@@ -157,7 +157,8 @@ mod tests {
         got
     }
 
-    /// As a socket with a timeout does when its process is stopped and continued.
+    /// A stream that is interrupted, as a socket with a timeout is when its process is stopped and
+    /// continued.
     struct Interrupted(bool);
 
     impl Read for Interrupted {

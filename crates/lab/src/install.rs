@@ -51,16 +51,16 @@ impl Surroundings {
 /// A peer that is there.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// Its description.
+    /// The peer's description.
     pub peer: Peer,
-    /// Its version, as it says itself.
+    /// The peer's version, as it says itself.
     pub version: String,
 }
 
 /// A peer that is not there, or cannot run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its name.
+    /// The peer's name.
     pub name: String,
     /// Why, in one line.
     pub reason: String,
@@ -71,9 +71,9 @@ pub struct Skipped {
 /// Peers that were looked for.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Those that are there.
+    /// Peers that are there.
     pub installed: Vec<Installed>,
-    /// The others.
+    /// Peers that are not there, or cannot run here, with the reason.
     pub skipped: Vec<Skipped>,
 }
 

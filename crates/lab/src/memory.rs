@@ -11,8 +11,8 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// Proportional set size: a page that n processes share counts 1/n in each.
     pub proportional_bytes: u64,
-    /// Of these, what no file is behind: neither the program nor libraries, which other servers of
-    /// the same program share.
+    /// Proportional bytes that no file is behind: neither the program nor libraries, which other
+    /// servers of the same program share.
     pub own_bytes: u64,
 }
 

@@ -147,9 +147,9 @@ pub enum Workers {
     /// The threads of those processes that are the same program as the first, which are bound from
     /// outside.
     Threads,
-    /// It binds them itself, as far as `{pins}` says.
+    /// The server binds its workers itself, as far as `{pins}` says.
     Bound,
-    /// It has none that could be bound, and why.
+    /// The server has no workers that could be bound, and why.
     Unbindable(String),
 }
 

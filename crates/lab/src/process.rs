@@ -23,7 +23,7 @@ pub fn listed_cpus(cpus: &[usize]) -> String {
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// It has no words.
+    /// The command has no words.
     Empty,
     /// The program of this name cannot be started.
     NotStarted(String, io::Error),
@@ -47,7 +47,9 @@ pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String,
     run(command, folder).map_err(|why| why.to_string())
 }
 
-/// The same, for who does not only print why it did not succeed.
+/// Runs a command to its end, in `folder` if one is given, and returns what it printed. The error
+/// tells an empty command, one that could not be started and one that failed apart, for a caller
+/// that does more than print it.
 pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, CommandError> {
     let (program, arguments) = command.split_first().ok_or(CommandError::Empty)?;
     let mut child = Command::new(program);
@@ -99,7 +101,7 @@ pub(crate) fn disk_bytes_read(pid: u32) -> u64 {
     try_disk_bytes_read(pid).unwrap_or(0)
 }
 
-/// The same; none when it cannot be read (any more).
+/// Bytes that a process had the disk read; none when the count cannot be read (any more).
 pub(crate) fn try_disk_bytes_read(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub enum StartError {
     /// Something kept it from being started; in a line.
     NotStarted(String),
-    /// It was started, and is of no use.
+    /// The server was started, and is of no use.
     DoesNotServe {
         /// What became of it.
         what: String,
@@ -141,7 +141,8 @@ impl RunningServer {
         outcome
     }
 
-    /// The same with a port that is given.
+    /// Starts a peer under one of its settings at `port` and waits until it serves. No other port
+    /// is tried if this one is taken.
     pub(crate) fn start_at(
         port: u16,
         installed: &Installed,

@@ -19,14 +19,14 @@ pub enum ServerSpec {
     Peer {
         /// The peer's name: `nginx`, `ropewalk:fibers`.
         name: String,
-        /// One of its settings; its first, if none is named.
+        /// One of the peer's settings; the first, if none is named.
         setting: Option<String>,
-        /// Knobs that differ from it.
+        /// Knobs that differ from the setting.
         knobs: Values,
     },
-    /// One that runs, by whoever has started it.
+    /// A server that runs already, whatever has started it.
     Running {
-        /// Where it listens.
+        /// The address at which the server listens.
         address: SocketAddr,
     },
 }

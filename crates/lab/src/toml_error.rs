@@ -10,7 +10,8 @@ pub(crate) fn one_line(text: &str, why: &toml::de::Error) -> String {
     }
 }
 
-/// The same without a place, for what was a table already.
+/// What a reader of TOML has to say, in one line and without a place: for what was a table already,
+/// and so has no text to point into.
 pub(crate) fn message(why: &toml::de::Error) -> String {
     why.message().lines().collect::<Vec<_>>().join(", ")
 }

@@ -40,7 +40,8 @@ const PRIMED_REQUESTS_PER_S: f64 = 1e3;
 /// Generators that share a load start so much later than they are told to, all at once.
 const START_TOGETHER_US: u64 = 200_000;
 
-/// The same for one that has nobody to wait for: its threads must be ready by then.
+/// A generator that has the load to itself starts so much later than it is told to, in
+/// microseconds. It has no other generator to wait for, but its threads must be ready by then.
 const START_ALONE_US: u64 = 100_000;
 
 /// So long a server is left to see that the load's connections are closed: that is of the load.
@@ -52,7 +53,8 @@ const PRIMERS: u64 = 4;
 /// What is said of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
 
-/// The same where the load ended while it was warming up, or nobody saw it end that.
+/// What is said of a server where the load ended while it was warming up, or where the end of
+/// warming up was not seen.
 const NOT_BEGUN: &str = "what the server used: the beginning of the window was missed";
 
 /// Why it is not known what others did on the CPUs of the trial.
@@ -61,9 +63,9 @@ const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is
 /// Why there is no outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unmade {
-    /// This one cannot be made: its server or what was asked of it may be why.
+    /// The outcome of this trial cannot be made: its server or what was asked of it may be why.
     Void(Void),
-    /// None can be made now, whichever the server.
+    /// No trial's outcome can be made now, whichever the server.
     Surroundings(String),
 }
 
@@ -233,7 +235,7 @@ pub struct Measured {
     pub started_unix_us: u64,
     /// The whole outcome, as `ropewalk load` wrote it.
     pub outcome_json: String,
-    /// The same, to be computed with.
+    /// The outcome that `outcome_json` is the text of, to be computed with.
     pub outcome: Outcome,
 }
 
@@ -294,7 +296,8 @@ impl Bench {
         self.run_observed(server, trial, observer.as_ref())
     }
 
-    /// The same, watched by somebody who knows more of the server than its group.
+    /// Loads a server for a window, watched by an observer that knows more of the server than its
+    /// group; without an observer the server is not watched.
     ///
     /// # Errors
     /// As [`Bench::run`].
@@ -407,9 +410,10 @@ impl Bench {
         finish(generators, within)
     }
 
-    /// The same, observed from when the generators are ready until they have measured: what rests
-    /// beside the load (`--idle`) is opened before that and closed after it. How busy the servers'
-    /// CPUs are is a matter of the window alone; and where the load warms up first, all is.
+    /// Loads a server for a window, observed from when the generators are ready until they have
+    /// measured: what rests beside the load (`--idle`) is opened before that and closed after it.
+    /// How busy the servers' CPUs are is a matter of the window alone; and where the load warms up
+    /// first, all is.
     fn load_observed(
         &self,
         server: Target<'_>,

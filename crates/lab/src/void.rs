@@ -54,7 +54,7 @@ impl Void {
         }
     }
 
-    /// The same without its numbers, and without what differs from run to run: reasons that are
+    /// This reason without its numbers, and without what differs from run to run: reasons that are
     /// equal then are of one kind.
     pub(crate) fn kind(&self) -> Self {
         match self {

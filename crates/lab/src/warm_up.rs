@@ -18,8 +18,8 @@ const START_S: f64 = 1.0;
 /// How a server is made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Readying<'a> {
-    /// Those copies that are asked for everything once, each from a generator that reaches it. None
-    /// where the page cache has been filled as it shall be.
+    /// Copies that are asked for everything once, each from a generator that reaches it. None where
+    /// the page cache has been filled as it shall be.
     pub primed: &'a [(Target<'a>, usize)],
     /// Whether all is to come from memory: a server that has just read from the disk is not ready.
     pub reads_nothing: bool,

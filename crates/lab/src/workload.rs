@@ -33,8 +33,8 @@ pub struct WorkloadSpec {
     pub files: Option<String>,
     /// A directory that is there, in the place of `files`.
     pub root: Option<PathBuf>,
-    /// Neither of them: whoever is asked runs already and has files of its own, of which nothing is
-    /// known here. No experiment's file says so.
+    /// Whether the server runs already and has files of its own, of which nothing is known here:
+    /// `files` and `root` are absent then. No experiment's file says so.
     #[serde(skip)]
     pub is_served_already: bool,
     /// Options of `ropewalk log generate`, as one would type them.
@@ -59,9 +59,9 @@ pub struct Preset {
     pub name: &'static str,
     /// In a sentence, with its source.
     pub about: &'static str,
-    /// As [`WorkloadSpec::files`].
+    /// Options of `ropewalk fileset`, as one would type them: [`WorkloadSpec::files`].
     files: &'static str,
-    /// As [`WorkloadSpec::log`].
+    /// Options of `ropewalk log generate`, as one would type them: [`WorkloadSpec::log`].
     log: &'static str,
     /// Which requests share a connection.
     connection_use: ConnectionUse,

@@ -19,8 +19,8 @@ pub enum Part {
     Levels,
     /// Which entry leaves; the appendix has LRU only.
     Policies,
-    /// The same when every other request is a crawler's, which reads all keys in their order; the
-    /// hits are those of the others.
+    /// Which entry leaves when every other request is a crawler's, which reads all keys in their
+    /// order; the hits are those of the other requests.
     Crawler,
 }
 
@@ -71,11 +71,11 @@ pub enum Store {
     /// table.
     #[default]
     Lru,
-    /// The same in 16 shards with a lock each.
+    /// The server's cache, LRU, 16 shards with a lock each.
     LruSharded,
     /// The server's cache, one shard, CLOCK.
     Clock,
-    /// The same in 16 shards.
+    /// The server's cache, CLOCK, 16 shards with a lock each.
     ClockSharded,
     /// The server's cache, one shard, S3-FIFO.
     S3Fifo,
@@ -85,7 +85,7 @@ pub enum Store {
     BesideMap,
     /// A map, and a standard `VecDeque` in which what is stale is skipped.
     VecDeque,
-    /// The same with a standard `LinkedList`.
+    /// A map, and a standard `LinkedList` in which what is stale is skipped.
     LinkedList,
     /// A map under one mutex.
     Mutex,

@@ -24,11 +24,11 @@ pub struct Design {
     pub requests: u64,
     /// Zipf's exponent where something else varies.
     pub alpha: f64,
-    /// Its values where it varies.
+    /// The values of Zipf's exponent where it varies.
     pub alphas: Vec<f64>,
     /// How many of the keys are cached, in percent, where something else varies.
     pub cached: f64,
-    /// Its values where it varies.
+    /// The percentages of the keys that are cached, where that varies.
     pub cached_percents: Vec<f64>,
     /// How many threads ask at once, where that varies; the first is for where something else does.
     pub threads: Vec<u32>,

@@ -44,7 +44,8 @@ impl Outcome {
         self.sum = self.sum.wrapping_add(word);
     }
 
-    /// As a hit would have counted, so that the sum tells wrong values and not misses.
+    /// Counts the value of a load as a hit would have, so that the sum tells wrong values and not
+    /// misses.
     fn count_load(&mut self, key: &Key) {
         self.sum = self.sum.wrapping_add(key.word());
     }
@@ -147,7 +148,7 @@ impl Times {
         self.0.add(&other.0).expect("it grows as needed");
     }
 
-    /// None if nothing was timed.
+    /// The `q`-quantile of what was timed, in nanoseconds; none if nothing was.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(q) as f64)
     }

@@ -32,7 +32,7 @@ impl Worker for &Cache<Metadata> {
     }
 }
 
-/// Both levels, as the server uses them.
+/// Both levels of the server's cache, as the server uses them.
 pub(crate) struct TwoLevels<'c> {
     first: FirstLevel<Metadata>,
     second: &'c Cache<Metadata>,
@@ -269,7 +269,7 @@ impl Worker for &OneRwLock {
     }
 }
 
-/// The same under one plain lock.
+/// A map without eviction under one plain lock.
 #[derive(Default)]
 pub(crate) struct OneMutex(Mutex<Map<Arc<Metadata>>>);
 
@@ -359,7 +359,7 @@ impl<const BYTES: usize> Worker for ByCopy<'_, BYTES> {
     }
 }
 
-/// The same by reference.
+/// Values of `BYTES` bytes, looked up by reference.
 pub(crate) struct ByReference<'b, const BYTES: usize>(pub(crate) &'b Buckets<Arc<[u8; BYTES]>>);
 
 impl<const BYTES: usize> Worker for ByReference<'_, BYTES> {
@@ -373,7 +373,8 @@ impl<const BYTES: usize> Worker for ByReference<'_, BYTES> {
     }
 }
 
-/// The same by a worker's own reference to the reference ([`file_cache::Hit`]).
+/// Values of `BYTES` bytes, looked up by a worker's own reference to the reference
+/// ([`file_cache::Hit`]).
 pub(crate) struct ByOwnReference<'c, const BYTES: usize> {
     pub(crate) first: FirstLevel<[u8; BYTES]>,
     pub(crate) second: &'c Cache<[u8; BYTES]>,

@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 /// A server that was typed, and is there.
 #[derive(Debug)]
 pub enum Entrant {
-    /// It runs already.
+    /// A server that runs already, at this address.
     Running(SocketAddr),
-    /// It is started for this.
+    /// A server that is started for the comparison.
     ToStart(Box<(Installed, Setting)>),
 }
 

@@ -118,7 +118,7 @@ pub struct VoidWindow {
 }
 
 impl VoidWindow {
-    /// The same in a line.
+    /// Which server, phase and pair the window was of and why it says nothing, in a line.
     pub fn told(&self, sides: &[Side; 2]) -> String {
         let Self { side, purpose, pair, why } = self;
         format!("{}, {purpose}, pair {pair}: {}", sides[*side].label(), in_words(why))
@@ -436,7 +436,8 @@ impl Contest<'_> {
 pub enum Uncompared {
     /// All windows of one of the two were void: nothing is known of it.
     Void(String),
-    /// It cannot be done: a server has ended or answers nothing, or the load cannot be run.
+    /// The comparison cannot be done: a server has ended or answers nothing, or the load cannot be
+    /// run.
     Failed(String),
     /// Somebody wanted it to end.
     Interrupted,

@@ -12,7 +12,7 @@ pub struct Figure {
     pub less_is_better: bool,
     /// Of the first server, one for each pair. What is missing is not a number.
     pub first: Vec<f64>,
-    /// Of the second.
+    /// Of the second server, one for each pair. What is missing is not a number.
     pub second: Vec<f64>,
 }
 
@@ -21,9 +21,9 @@ pub struct Figure {
 pub enum Verdict {
     /// The first server is better; its figure over the second's.
     First(Estimate),
-    /// The second is.
+    /// The second server is better; the first server's figure over the second's.
     Second(Estimate),
-    /// They differ by no more than the margin.
+    /// The servers differ by no more than the margin.
     Tie(Estimate),
     /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
     Open(Estimate),
@@ -36,15 +36,15 @@ pub enum Verdict {
 /// What the interval of a ratio says. There is one rule, for the terminal and for the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It lies above 1, and reaches beyond the margin.
+    /// The interval lies above 1, and reaches beyond the margin.
     Higher,
-    /// It lies below 1, and reaches beyond the margin.
+    /// The interval lies below 1, and reaches beyond the margin.
     Lower,
-    /// It lies within the margin.
+    /// The interval lies within the margin.
     Tie,
-    /// It holds 1 and reaches beyond the margin: more pairs would tell.
+    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
     Open,
-    /// It is of fewer than [`values_min`] pairs, which support none.
+    /// The interval is of fewer than [`values_min`] pairs, which support none.
     TooFew,
 }
 

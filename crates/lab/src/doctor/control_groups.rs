@@ -14,7 +14,7 @@ const MEMORY: &str = "/proc/meminfo";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const NODES: &str = "/sys/devices/system/node/has_memory";
 
-/// As for the other limits on threads.
+/// So many threads must the groups' `pids.max` allow: as many as the other limits on threads.
 const THREADS_ENOUGH: u64 = 65_536;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
@@ -97,7 +97,8 @@ pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
 }
 
-/// The same of version 1, from its quota and its period in microseconds; -1 stands for none.
+/// How many CPUs' worth of time a group of version 1 has, from its quota and its period in
+/// microseconds; none: no bound, for which a quota of -1 stands.
 pub(crate) fn cfs_quota(quota_us: f64, period_us: f64) -> Option<f64> {
     (quota_us >= 0.0).then(|| quota_us / period_us)
 }
@@ -455,7 +456,7 @@ mod tests {
         );
     }
 
-    /// Both may be mounted; the controller is bound to one of them.
+    /// Both versions may be mounted; the controller is bound to one of them.
     #[test]
     fn a_hybrid_has_the_controller_in_one_of_both() {
         let both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\

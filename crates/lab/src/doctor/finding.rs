@@ -81,13 +81,13 @@ pub struct Finding {
 /// How many findings there are of each verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// As they should be.
+    /// Findings of things that are as they should be.
     pub fine: usize,
-    /// To be mended.
+    /// Findings of things to be mended.
     pub wrong: usize,
-    /// About nothing that matters any more.
+    /// Findings about nothing that matters any more.
     pub obsolete: usize,
-    /// Not told by the machine.
+    /// Findings that the machine does not tell.
     pub unreadable: usize,
 }
 

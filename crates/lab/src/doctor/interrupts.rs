@@ -107,7 +107,7 @@ pub(super) fn interfaces() -> Vec<Interface> {
     read(Path::new("/sys/class/net"), Path::new("/proc"))
 }
 
-/// The same from any folders like these.
+/// The interfaces by name, read from any folders like `/sys/class/net` and `/proc`.
 fn read(net: &Path, proc: &Path) -> Vec<Interface> {
     let mut names: Vec<String> = names(net);
     names.sort_unstable();

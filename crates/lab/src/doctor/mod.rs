@@ -50,7 +50,8 @@ pub fn examine() -> Vec<Finding> {
     examine_for(Path::new("."))
 }
 
-/// The same for files served from `directory`.
+/// Looks at everything on this machine; files are served from `directory`. It takes a few
+/// milliseconds.
 #[must_use]
 pub fn examine_for(directory: &Path) -> Vec<Finding> {
     examine_machine(&Machine::read(directory))

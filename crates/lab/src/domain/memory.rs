@@ -168,7 +168,7 @@ impl Settled {
         Ok(())
     }
 
-    /// As numbers by name, with what they are parts of.
+    /// The bytes of files as numbers by name, with what they are parts of.
     pub(crate) fn figures(&self, plan: &Plan) -> impl Iterator<Item = (String, f64)> {
         let figures = [
             ("files_accessed_bytes", Some(plan.accessed_bytes)),

@@ -75,7 +75,7 @@ pub struct Domain {
 pub struct Place {
     /// What to put before the command, so that it runs in a network namespace; often nothing.
     pub prefix: Vec<String>,
-    /// That network namespace; ours if none.
+    /// The network namespace in which the command runs; ours if none.
     pub network: Option<PathBuf>,
     /// The address it shall listen at: one, or any of a namespace.
     pub listen: Ipv4Addr,
@@ -88,7 +88,7 @@ pub struct Place {
 }
 
 impl Default for Place {
-    /// As this process is: loopback, and no groups.
+    /// The place of this process: loopback, and no groups.
     fn default() -> Self {
         Self {
             prefix: Vec::new(),

@@ -35,8 +35,9 @@ pub(crate) fn of_nobody() -> String {
     format!("{PREFIX}-4194305-1-{}-0", namespace())
 }
 
-/// The same for the control group of a server, of which a guard takes care and, if that is killed
-/// too, whoever comes next: but not of what is in it.
+/// A unique name, like those of [`unique`], for the control group of a server. A guard takes care
+/// of the group and, if the guard is killed too, the next lab that starts: but not of what is in
+/// it.
 pub(crate) fn unique_of_server() -> String {
     unique() + OF_SERVER
 }

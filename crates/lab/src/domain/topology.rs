@@ -71,7 +71,7 @@ pub struct CpuSets {
 }
 
 impl CpuSets {
-    /// Both sides', each once, in ascending order.
+    /// The CPUs of server and clients, each once, in ascending order.
     pub fn all(&self) -> Vec<usize> {
         let both: BTreeSet<usize> = self.server.iter().chain(&self.clients).copied().collect();
         both.into_iter().collect()

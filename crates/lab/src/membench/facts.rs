@@ -25,7 +25,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Those of this machine.
+    /// Reads the facts of this machine.
     #[must_use]
     pub fn read() -> Self {
         let cpus = cores_first(&os::affinity::allowed_cpus(), |cpu| {

@@ -16,7 +16,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// As a word.
+    /// The kind of access as a word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

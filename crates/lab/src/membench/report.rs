@@ -37,7 +37,7 @@ pub struct Row {
     pub gigabytes_per_second: Spread,
     /// Bytes of all cores together per reference cycle, where those can be read.
     pub bytes_per_cycle: Option<Spread>,
-    /// Against one core.
+    /// The throughput as a multiple of one core's, repetition by repetition.
     pub speed_up: Spread,
 }
 

@@ -12,7 +12,8 @@ pub(super) struct Blocks {
     /// For the servers.
     pub(super) read_bytes: Option<u64>,
     pub(super) reads: Option<u64>,
-    /// Of these, bytes and operations of the disk of the file set, where their group names it.
+    /// Bytes and operations that the servers read from the disk of the file set, where their group
+    /// names it.
     of_disk: Option<(u64, u64)>,
     /// For everybody.
     pub(super) device: Option<Done>,
@@ -94,7 +95,8 @@ fn of_blkio(text: &str) -> u64 {
     reads.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
 }
 
-/// Those that have ended are missing. None if no process says anything.
+/// Bytes that these processes had the disk read. Processes that have ended are missing. None if no
+/// process says anything.
 fn of_processes(processes: &[u32]) -> Option<u64> {
     let said = processes.iter().filter_map(|pid| process::try_disk_bytes_read(*pid));
     said.reduce(|sum, bytes| sum + bytes)

@@ -27,7 +27,7 @@ pub struct Hardware {
     pub stalled_backend_cycles: Option<u64>,
     /// References to the last-level cache.
     pub cache_references: Option<u64>,
-    /// Those that it could not answer.
+    /// References that the last-level cache could not answer.
     pub cache_misses: Option<u64>,
     /// Cycles of the bus.
     pub bus_cycles: Option<u64>,

@@ -22,15 +22,16 @@ pub const INTERFERENCE_TOLD: f64 = OTHERS_ANYWHERE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbed {
-    /// They used the server's CPUs; the share is of what these had to give.
+    /// Others used the server's CPUs; the share is of what these had to give.
     ServerCpus,
-    /// They used the load generator's.
+    /// Others used the load generator's CPUs.
     ClientCpus,
-    /// They used CPUs on which server and generator run together.
+    /// Others used CPUs on which server and generator run together.
     SharedCpus,
-    /// They ran while the server was ready to; the share is of the time in which it wanted to run.
+    /// Others ran while the server was ready to; the share is of the time in which it wanted to
+    /// run.
     Server,
-    /// They ran while the load generator was ready to.
+    /// Others ran while the load generator was ready to.
     Generator,
 }
 
@@ -50,7 +51,7 @@ impl Disturbed {
         }
     }
 
-    /// That they were disturbed by so much, in words.
+    /// Says in words that others disturbed it by this share.
     pub fn by(self, share: f64) -> String {
         let percent = number::percent((share * 1000.0).round() / 1000.0);
         let used = |whose: &str| format!("others used {percent} of {whose}");

@@ -55,7 +55,8 @@ impl WindowUse {
         Some(cpus.into_iter().map(CoreUse::from).collect())
     }
 
-    /// The same, as the kernel tells it.
+    /// What the CPUs did in the window, as the kernel tells it; none if the window of these
+    /// microseconds since 1970 and of this length is another one.
     pub(crate) fn cpus(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<Cpu>> {
         let is_near = |a: u64, b: u64| a.abs_diff(b) <= OFF_US_MAX;
         let is_it =

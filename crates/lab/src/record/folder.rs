@@ -391,7 +391,8 @@ mod tests {
         assert!(why.contains("its version is 3"), "{why}");
     }
 
-    /// Its searches have no field for their block, and all that was absent is named in one.
+    /// The searches of an earlier record have no field for their block, and all that was absent is
+    /// named in one.
     #[test]
     fn what_is_said_in_words_in_earlier_records_is_understood() {
         let scratch = Scratch::new("words");
@@ -438,7 +439,8 @@ mod tests {
         assert!(why.contains("runs.jsonl: line 1: "), "{why}");
     }
 
-    /// Its runs must not be taken for none: the next would be number 1, in the place of another.
+    /// The runs of a file that cannot be read must not be taken for none: the next would be number
+    /// 1, in the place of another.
     #[test]
     fn a_file_that_cannot_be_read_is_not_an_empty_one() {
         let scratch = Scratch::new("unread");

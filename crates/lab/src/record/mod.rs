@@ -117,7 +117,8 @@ pub struct Server {
     pub description: String,
     /// As it says itself.
     pub version: String,
-    /// Those that it had when the study was resumed, if others: `participants.jsonl` has them.
+    /// Versions that the server had when the study was resumed, if others: `participants.jsonl` has
+    /// them.
     #[serde(skip)]
     pub later_versions: Vec<String>,
     /// The configuration files of each setting that ran, by the setting's name.
@@ -330,7 +331,7 @@ pub struct Figures {
     pub client_cpu_us_per_request: f64,
     /// Connections that rested beside the load.
     pub idle_connections: u64,
-    /// Of these, those that the server had closed at the end.
+    /// Connections that rested beside the load and that the server had closed at the end.
     pub idle_closed: u64,
     /// How busy the generator's threads were within the window, 0 to 1. One that is late is void;
     /// in a closed run nothing is ever late, and this alone tells who was the limit.
@@ -421,7 +422,7 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
 pub struct Search {
     /// As in [`Run::purpose`] of the runs it is made of.
     pub purpose: Purpose,
-    /// As in [`Run::block`] of these.
+    /// As in [`Run::block`] of the runs that the search is made of.
     pub block: u32,
     /// The server's name.
     pub server: String,
@@ -499,11 +500,11 @@ pub struct Rival {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RaceOutcome {
-    /// It bears more.
+    /// The winner bears more.
     Better,
-    /// It bears less; it won because whoever was ahead of it turned out unfair.
+    /// The winner bears less; it won because the setting that was ahead of it turned out unfair.
     Worse,
-    /// They differ by less than matters.
+    /// The winner and its rival differ by less than matters.
     Tie,
     /// Too close to tell.
     #[default]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Participants {
-    /// As in [`Header`]; so are the others.
+    /// The servers, as in [`Header`]; the other fields are as there, too.
     pub servers: Vec<Server>,
     /// Servers and domains that are not there now.
     pub skipped: Vec<Skipped>,
@@ -20,7 +20,7 @@ pub struct Participants {
 }
 
 impl Participants {
-    /// Those of a header.
+    /// The participants that a header names.
     pub fn of(header: &Header) -> Self {
         Self {
             servers: header.servers.clone(),

@@ -22,12 +22,12 @@ pub struct Skipped {
 pub enum Absent {
     /// A server, wherever it was to run.
     Server {
-        /// As it was typed.
+        /// The server as it was typed.
         server: String,
     },
     /// A domain, and so all servers in it.
     Domain {
-        /// Its name.
+        /// The domain's name.
         domain: String,
     },
     /// A server in one of the domains.

@@ -11,7 +11,7 @@ use super::summary::{Found, Measured, Panel, Peak, Series};
 pub(crate) struct Comparison {
     pub(crate) first: String,
     pub(crate) second: String,
-    /// The first by the second.
+    /// The figure of the first series divided by that of the second.
     pub(crate) ratio: Estimate,
     /// Blocks in which both were measured; none: brackets of single searches were compared.
     pub(crate) pairs: Option<usize>,
@@ -22,11 +22,11 @@ pub(crate) struct Comparison {
 pub(crate) enum Verdict {
     /// The interval holds 1.
     Tie,
-    /// It does not.
+    /// The interval does not hold 1.
     Differ,
-    /// It does not, but there are too few pairs to rely on it.
+    /// The interval does not hold 1, but there are too few pairs to rely on it.
     Indicated,
-    /// One of them may serve more than was seen, and that may change it.
+    /// One of the two series may serve more than was seen, and that may change the verdict.
     NotReached,
 }
 

@@ -206,7 +206,7 @@ fn no_height(dot: &Dot) -> bool {
     dot.high == 0.0
 }
 
-/// Those that are drawn, and how many are not.
+/// The series of a panel that are drawn, and how many are not.
 pub(crate) fn shown(panel: &Panel) -> (Vec<&Series>, usize) {
     if panel.series.len() <= CURVES_MAX {
         return (panel.series.iter().collect(), 0);

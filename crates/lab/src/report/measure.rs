@@ -14,7 +14,7 @@ struct Row {
     key: &'static str,
     /// For the heads of columns that people read, with its unit.
     head: &'static str,
-    /// As people read it.
+    /// A value of the measure as people read it.
     show: fn(f64) -> String,
     /// What a run has of it.
     of: fn(&Seen<'_>) -> Option<f64>,
@@ -67,11 +67,11 @@ measures! {
             |seen| MEMORY.iter().find_map(|name| seen.value(name));
         /// Mean response time, microseconds.
         MeanTime: "mean_us", "Mean, ms", thousandths, |seen| seen.time("mean");
-        /// Its median.
+        /// Median response time, microseconds.
         P50: "p50_us", "p50, ms", thousandths, |seen| seen.time("p50");
-        /// Its 99th percentile.
+        /// 99th percentile of the response time, microseconds.
         P99: "p99_us", "p99, ms", thousandths, |seen| seen.time("p99");
-        /// Its 99.9th percentile.
+        /// 99.9th percentile of the response time, microseconds.
         P999: "p99.9_us", "p99.9, ms", thousandths, |seen| seen.time("p99.9");
         /// How far apart the timeouts of kinds of file lie, percentage points.
         Spread: "spread_points", "Spread, points", figure, |seen| seen.clients.unfair_points();
@@ -163,7 +163,7 @@ impl Measure {
         self.row().head
     }
 
-    /// As people read it.
+    /// A value of the measure as people read it.
     pub(crate) fn show(self, value: f64) -> String {
         (self.row().show)(value)
     }

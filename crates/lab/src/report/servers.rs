@@ -114,7 +114,7 @@ fn of_panel(
     Section { id: format!("{id}-{index}"), title, table, folded }
 }
 
-/// The other tables that belong to no figure.
+/// The tables that belong to no figure, but for the summaries of the panels.
 fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     let share = summary.confidence;

@@ -60,7 +60,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Measured>,
     /// The runs that searches are made of, by purpose and what was offered.
     pub(crate) trials: Vec<Measured>,
-    /// Those of searches whose result is known, by what was offered, ascending.
+    /// The runs of searches whose result is known, by what was offered, ascending.
     pub(crate) searched: Vec<Measured>,
     /// The searches for its highest rate, but those that only looked coarsely.
     pub(crate) searches: Vec<Search>,
@@ -70,7 +70,7 @@ pub(crate) struct Series {
     pub(crate) bounds: BTreeSet<u32>,
     /// In each block the trials at the rate that its search says held.
     pub(crate) held: Option<Measured>,
-    /// That of the intervals of all this.
+    /// The confidence of the intervals of all this.
     pub(crate) confidence: f64,
 }
 
@@ -105,7 +105,8 @@ pub(crate) struct Peak {
 pub(crate) enum Found {
     /// The best of the points swept.
     Swept,
-    /// The same, and the server still kept up with the highest rate: its peak may be higher.
+    /// The best of the points swept, and the server still kept up with the highest rate: its peak
+    /// may be higher.
     NotReached,
     /// Between the highest rate held and the lowest that was not.
     Searched,
@@ -126,7 +127,7 @@ impl Found {
 }
 
 impl Peak {
-    /// With its interval, and the sign of what may be higher.
+    /// The peak with its interval, and the sign of what may be higher.
     pub(crate) fn shown(&self) -> String {
         let shown = number::interval(self.per_s, self.low, self.high, number::figure);
         format!("{}{shown}", self.found.sign())
@@ -363,7 +364,7 @@ impl Series {
         })
     }
 
-    /// Its point at exactly what was offered.
+    /// The series' point at exactly what was offered.
     pub(crate) fn at(&self, offered: f64) -> Option<&Measured> {
         self.points.iter().find(|point| point.offered == offered)
     }

@@ -41,11 +41,11 @@ pub struct Standing {
 pub struct Runs {
     /// All.
     pub made: u32,
-    /// Those that were void.
+    /// Runs that were void.
     pub void: u32,
-    /// Of these, those that others disturbed.
+    /// Void runs that others disturbed.
     pub disturbed: u32,
-    /// Those in which the generator gave out.
+    /// Runs in which the generator gave out.
     pub generator_gave_out: u32,
 }
 
@@ -117,7 +117,7 @@ struct Outlook {
 
 /// What became of a step of a climb.
 enum Step {
-    /// It made a run.
+    /// The step made a run.
     Made,
     /// The limit is known: there is nothing to do.
     AtItsEnd,
@@ -524,7 +524,7 @@ mod tests {
         });
     }
 
-    /// Not the order in which they were named.
+    /// Candidates are not ranked in the order in which they were named.
     #[test]
     fn who_holds_nothing_any_more_is_last() {
         with(&["broken", "calm"], 3, |contest| {

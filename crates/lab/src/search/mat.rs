@@ -309,7 +309,8 @@ mod tests {
         assert!(close >= 190, "{close} of 200");
     }
 
-    /// It is no weakness of the generator, and the search goes on below that rate.
+    /// That a server ends under load is no weakness of the generator, and the search goes on below
+    /// that rate.
     #[test]
     fn a_server_that_ends_under_load_breaks() {
         let world = World { ends_above: 700.0, ..World::quiet(vec![1000.0]) };
@@ -414,7 +415,8 @@ mod tests {
         assert!(found.void_runs >= 2);
     }
 
-    /// It gets twice as many replies out by leaving one in five large files unanswered.
+    /// An unfair server gets twice as many replies out by leaving one in five large files
+    /// unanswered.
     #[test]
     fn an_unfair_server_bears_nothing() {
         let world = World { unfair: vec![0], window_s: 60.0, ..World::quiet(vec![1000.0]) };

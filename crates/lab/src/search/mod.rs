@@ -83,7 +83,7 @@ pub enum Stop {
     /// No run can be made or written down now, whatever is measured, and why: once that is mended
     /// it can go on.
     Unable(String),
-    /// It cannot go on, and why.
+    /// The search cannot go on, and why.
     Failed(String),
 }
 

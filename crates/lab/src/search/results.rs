@@ -46,7 +46,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     text + &counts(tuned)
 }
 
-/// The same for the records.
+/// What a search has found, as the records hold it.
 pub fn tuning(tuned: &Tuned) -> Tuning {
     let name = |candidate: usize| tuned.candidates[candidate].name.clone();
     let rivals = tuned.rivals.iter().map(|rival| Rival {

@@ -136,7 +136,7 @@ impl Measure for Simulated {
 /// Requests a second that a queue bears in virtual time.
 pub(crate) const QUEUE_PER_S: f64 = 250.0;
 
-/// Such a queue, and sessions of so many requests.
+/// A queue of [`QUEUE_PER_S`] requests a second, and sessions of so many requests.
 pub(crate) struct Queue {
     pub(crate) length: usize,
     /// Seconds of a window.

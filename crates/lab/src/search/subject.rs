@@ -56,7 +56,7 @@ pub struct Wanted {
     pub method: Method,
     /// What it may take, as it was typed.
     pub budget: String,
-    /// The same in seconds.
+    /// What it may take, in seconds.
     pub budget_s: f64,
     /// Seconds of a window.
     pub window_s: f64,

@@ -20,7 +20,7 @@ use crate::record::Purpose;
 use crate::study::minutes;
 use statistics::{Interval, Verdict, verdict};
 
-/// Those who race.
+/// Candidates that race.
 const FINALISTS: usize = 3;
 /// Of a rung's candidates so many part is kept.
 const KEPT_PART: usize = 3;
@@ -112,7 +112,8 @@ pub struct Tuned {
     pub standings: Vec<Standing>,
     /// The winner's number.
     pub winner: usize,
-    /// Those it raced with last, the best first, and then those that challenged it in vain.
+    /// The candidates that the winner raced with last, the best first, and then those that
+    /// challenged it in vain.
     pub rivals: Vec<Rival>,
     /// By what factor it bears more than the base; none if it is the base.
     pub gain: Option<Interval>,
@@ -131,7 +132,7 @@ pub struct Tuned {
 }
 
 impl Tuned {
-    /// Those of which it is not known whether the winner is better, or as good: while there are
+    /// Rivals of which it is not known whether the winner is better, or as good: while there are
     /// any, the best is not known.
     pub fn undecided(&self) -> impl Iterator<Item = &Rival> {
         self.rivals.iter().filter(|rival| rival.verdict == Verdict::CannotTell)
@@ -188,8 +189,8 @@ impl Plan {
         self.runs_from(0, candidates) + RUNS_OF_ENDS / 2.0
     }
 
-    /// The same without those for the first limit, and those of rungs, or blocks of a grid, that
-    /// are done.
+    /// Runs that so many candidates are reckoned to take, without those for the first limit, and
+    /// without those of the first `done` rungs, or blocks of a grid, which are done.
     fn runs_from(&self, done: u32, candidates: usize) -> f64 {
         let mut limits = 0.0;
         let mut left = candidates;
@@ -323,7 +324,7 @@ struct Gain {
 const UNKNOWN: Gain = Gain { ratio: Interval { low: 0.0, high: f64::INFINITY }, confidence: 1.0 };
 
 impl Gain {
-    /// Both together: each may be wrong.
+    /// The gain of both together; the confidence is lower, as each may be wrong.
     fn times(self, other: Self) -> Self {
         let (a, b) = (self.ratio, other.ratio);
         let ratio = Interval { low: a.low * b.low, high: a.high * b.high };
@@ -709,7 +710,8 @@ impl Search<'_, '_> {
         race.rivals.iter().any(|rival| standings[rival.candidate].out.is_none())
     }
 
-    /// The same race had its winner, which is out, not taken part; and what is gained then.
+    /// The outcome of a race had its winner, which is out, not taken part, and what is gained then.
+    /// It fails if all finalists are out.
     fn without_winner(&self, race: Race) -> Result<(Race, Gain), Stop> {
         let Race { rivals, from, confidence, .. } = race;
         let standings = self.contest.standings();

@@ -97,7 +97,8 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    /// The same would be held against one configuration after the other.
+    /// A scratch directory that cannot be made, taken for the fault of a configuration, would be
+    /// held against one configuration after the other.
     #[test]
     fn a_scratch_directory_that_is_gone_is_no_fault_of_a_configuration() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");

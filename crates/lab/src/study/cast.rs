@@ -16,7 +16,8 @@ use crate::workload::Workload;
 pub struct Cast {
     /// The servers.
     pub entrants: Vec<Entrant>,
-    /// The others, and domains, with the reason.
+    /// The servers that cannot run here, and the domains that this machine cannot have, with the
+    /// reason.
     pub skipped: Vec<Skipped>,
 }
 

@@ -28,8 +28,8 @@ const WINDOW_S: (f64, f64) = (0.5, 2.0);
 /// of the server, lest one of its threads, to which the kernel deals them, has too few.
 const CLIENTS: (u64, u64) = (64, 32);
 
-/// The same for long transfers. What is under way when a window ends counts for nothing, so there
-/// are fewer.
+/// Clients for long transfers, and so many for each CPU of the server. What is under way when a
+/// window ends counts for nothing, so there are fewer than for small requests.
 const BULK_CLIENTS: (u64, u64) = (8, 4);
 
 /// Why it is not known if nobody waited for it.

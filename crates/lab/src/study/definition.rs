@@ -217,7 +217,8 @@ impl Definition {
         self.note("lag_bound", bound.into());
     }
 
-    /// The same with those that others disturbed more than this: a share, and as it was typed.
+    /// Takes runs for void that others disturbed more than this, in place of what the file says: a
+    /// share, and as it was typed.
     fn bound_interference(&mut self, (share, typed): (f64, &str)) {
         self.interference_bound = share;
         self.note("interference_bound", typed.into());

@@ -36,7 +36,7 @@ pub enum End {
     Complete,
     /// The budget is spent; what is missing could be had by resuming with another.
     BudgetSpent,
-    /// It was interrupted and can be resumed.
+    /// The study was interrupted and can be resumed.
     Interrupted,
 }
 
@@ -64,7 +64,8 @@ pub struct Study<'a, W> {
 pub struct Tally {
     /// Points, limits, or rates of a utilisation.
     pub wanted: usize,
-    /// Those of which nothing is known, because every run was void or no rate was found.
+    /// Points, limits or rates of which nothing is known, because every run was void or no rate was
+    /// found.
     pub unknown: usize,
 }
 
@@ -550,7 +551,7 @@ pub fn describe(point: &Point) -> String {
     of_cell(point) + &load
 }
 
-/// The same without what is offered.
+/// A point in a few words without what is offered: its server, setting, workload and domain.
 fn of_cell(point: &Point) -> String {
     let Point { server, setting, workload, domain, .. } = point;
     format!("{server}/{setting}, {workload}, {domain}")

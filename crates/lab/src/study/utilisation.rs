@@ -45,7 +45,7 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// That of a domain with so many CPUs for the servers and for the clients.
+    /// The gauge of a domain with so many CPUs for the servers and for the clients.
     pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
     }
@@ -124,9 +124,9 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
 /// Rates with their utilisations, in the order of their runs.
 #[derive(Default)]
 struct Tries {
-    /// As they were measured.
+    /// Rates with their utilisations as they were measured.
     tried: Vec<(f64, f64)>,
-    /// With those at which the processors were at their end.
+    /// Rates with their utilisations, and those at which the processors were at their end.
     known: Vec<(f64, f64)>,
     /// How many runs at the last rate were void, so far.
     attempt: u32,

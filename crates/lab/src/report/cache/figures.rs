@@ -51,7 +51,7 @@ const KINDS: [Kind; 13] = [
     kind("hits-crawler", "Hits beside a crawler", Part::Crawler, Measure::Hits, Over::Cached),
 ];
 
-/// Those that have something to show.
+/// The figures that have something to show.
 pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     let Some(design) = &summary.design else { return Vec::new() };
     KINDS.iter().filter_map(|kind| figure(summary, design, kind)).collect()

@@ -48,7 +48,7 @@ impl Summary {
         self.rows.iter().filter(move |row| row.cell.part == part)
     }
 
-    /// None if it was not measured.
+    /// The median of a measure over the blocks of a row; none if it was not measured.
     pub(crate) fn estimate(&self, row: &Row, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> =
             row.blocks.values().filter_map(|numbers| measure.of(numbers)).collect();

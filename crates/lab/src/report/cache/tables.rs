@@ -10,7 +10,7 @@ use page::chart::Table;
 pub(super) const CELL_HEADS: [&str; 7] =
     ["part", "store", "keys", "cached_percent", "alpha", "threads", "value_bytes"];
 
-/// The same of one.
+/// What tells one cell from the others, for programs: a field for each of [`CELL_HEADS`].
 pub(super) fn cell_fields(cell: &Cell) -> [String; 7] {
     [
         cell.part.title().to_owned(),

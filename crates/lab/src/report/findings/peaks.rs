@@ -87,7 +87,7 @@ fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
     )
 }
 
-/// Those of which nothing is known.
+/// The names of the series of whose peaks nothing is known.
 fn unseen(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| series.peak().is_none().then(|| series.name.clone()))
 }

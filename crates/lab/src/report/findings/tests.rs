@@ -257,7 +257,7 @@ fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
     (runs, search)
 }
 
-/// The same in another block.
+/// The runs and the search of a server, moved to another block.
 fn in_block(block: u32, (mut runs, search): (Vec<Run>, Search)) -> (Vec<Run>, Search) {
     let purpose = Purpose::Limit { block };
     for run in &mut runs {
@@ -318,7 +318,8 @@ fn the_distance_to_a_floor_whose_peak_was_not_seen_is_a_bound() {
     assert_eq!(column(100.0, 100.0), "");
 }
 
-/// The same of clients that wait for replies.
+/// Throughputs of a server with 64 clients that wait for replies, block by block; the generator was
+/// busy for the share `busy` of each window.
 fn closed_runs(server: &str, throughputs: &[f64], busy: f64) -> Vec<Run> {
     let mut runs = runs(server, 64.0, throughputs);
     for run in &mut runs {

@@ -95,7 +95,8 @@ fn name_of(panel: &Panel, setting: &str) -> String {
     known.map_or_else(|| setting.to_owned(), |series| series.name.clone())
 }
 
-/// The same where nobody wrote it down.
+/// How the best setting compares with the others, computed from their peaks, where no tuning has
+/// recorded it.
 fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     let compared = others.iter().filter_map(|other| Comparison::of_peaks(best, other, confidence));
     let compared: Vec<Comparison> = compared.collect();

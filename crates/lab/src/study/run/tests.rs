@@ -27,7 +27,7 @@ mat = true
 /// What each server bears, a little more or less by the seed of a run.
 const CAPACITIES: [f64; 2] = [1000.0, 3000.0];
 
-/// As patient as there are runs left.
+/// A watch that interrupts the study when the runs that it counts down are used up.
 struct Patience<'a>(&'a Counter<usize>);
 
 impl Watch for Patience<'_> {
