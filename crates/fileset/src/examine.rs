@@ -19,11 +19,11 @@ use crate::team::{Progress, Stage, Tally, share};
 /// Why a file has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not there.
+    /// The file is not there.
     Missing,
-    /// It is there and not a regular file, but for instance a link.
+    /// The file is there and not a regular one, but for instance a link.
     NotRegular,
-    /// It has this length.
+    /// The file has this length, in bytes, and should have another.
     Length(u64),
     /// Not everybody may read it.
     Mode(u32),

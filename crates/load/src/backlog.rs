@@ -113,7 +113,8 @@ impl Backlog {
         after.collect()
     }
 
-    /// That of a server that settles what is asked on average, as long as there is something.
+    /// The backlog, step by step, of a server that settles what is asked on average, as long as
+    /// there is something.
     fn ideal_levels(&self) -> Vec<f64> {
         let capacity = self.asked_in_window() as f64 / STEPS as f64;
         let mut level = self.begin as f64;

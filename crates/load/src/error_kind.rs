@@ -182,13 +182,13 @@ impl ErrorCounts {
         self.counts[kind as usize] = count;
     }
 
-    /// All together.
+    /// The errors of all kinds together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Those that occurred, in the order of [`ErrorKind::ALL`].
+    /// The kinds that occurred, with how often, in the order of [`ErrorKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ErrorKind, u64)> + '_ {
         ErrorKind::ALL.into_iter().map(|kind| (kind, self.get(kind))).filter(|(_, n)| *n > 0)
     }

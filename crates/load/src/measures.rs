@@ -85,13 +85,13 @@ pub struct Measures {
 pub struct Counts {
     /// Sessions whose intended start lay in the window.
     pub sessions_due: u64,
-    /// Of these, those that were started.
+    /// Sessions due that were started.
     pub sessions_started: u64,
-    /// Those that got all their replies.
+    /// Sessions that got all their replies.
     pub sessions_completed: u64,
-    /// Those that a failed request ended.
+    /// Sessions that a failed request ended.
     pub sessions_failed: u64,
-    /// Those under way when the run ended.
+    /// Sessions under way when the run ended.
     pub sessions_unfinished: u64,
     /// Requests issued.
     pub requests: u64,
@@ -136,7 +136,8 @@ pub struct Counts {
     pub connection_time_us: u64,
     /// Connections that rested beside the load, all of them open before it began.
     pub idle_connections: u64,
-    /// Of these, those that the server had closed when the load was over.
+    /// Connections that rested beside the load and that the server had closed when the load was
+    /// over.
     pub idle_closed: u64,
 }
 
@@ -196,9 +197,9 @@ pub struct FileRow {
 pub struct LengthRow {
     /// Sessions started.
     pub sessions: u64,
-    /// Those that got all their replies.
+    /// Sessions that got all their replies.
     pub completed: u64,
-    /// Those that a timeout ended.
+    /// Sessions that a timeout ended.
     pub timeouts: u64,
     /// Requests issued.
     pub requests: u64,

@@ -31,7 +31,7 @@ pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, String> {
     merge_labelled(paths.iter().map(read).collect::<Result<_, String>>()?)
 }
 
-/// See [`Outcome::merge`].
+/// Merges the outcomes of generators that shared a load: see [`Outcome::merge`].
 pub(crate) fn merge(outcomes: Vec<Outcome>) -> Result<Outcome, String> {
     let label = |outcome: Outcome| Labelled { name: share_names(&outcome.setting), outcome };
     merge_labelled(outcomes.into_iter().map(label).collect())

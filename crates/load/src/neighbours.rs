@@ -56,7 +56,7 @@ struct Look {
     processes: HashMap<u32, Process>,
     /// The processes of the server, looked at again after their threads.
     server: HashMap<u32, Process>,
-    /// None if there are too many.
+    /// The threads of the server; none if there are too many.
     threads: Option<HashMap<u32, Scheduled>>,
 }
 
@@ -70,7 +70,7 @@ struct Doings<'l> {
     waking_us: u64,
 }
 
-/// Both looks.
+/// The looks at the begin and at the end of what is measured.
 struct Between<'l> {
     begin: &'l Look,
     end: &'l Look,
@@ -368,7 +368,7 @@ mod tests {
         check(&seen, false, (&[0], &[0]), 0);
     }
 
-    /// Where they are in nobody's time they are not others'.
+    /// Interrupts are not the time of others where no process's time holds them.
     #[test]
     fn interrupts_are_no_neighbours() {
         let seen = looks(&[(200, 300)], &[(OWN, 300, 0), (SERVER, 200, 0)]);

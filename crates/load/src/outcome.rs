@@ -168,7 +168,7 @@ pub enum Arrivals {
     Constant,
     /// Independently of each other.
     Poisson,
-    /// As a log says.
+    /// At the times that a log says.
     Trace,
 }
 

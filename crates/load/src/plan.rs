@@ -143,7 +143,7 @@ pub struct Expected {
     pub bytes: Option<u64>,
     /// What is in it.
     pub body: ExpectedBody,
-    /// Its row of the fairness table.
+    /// The row of the fairness table that the reply counts in.
     pub kind: u8,
 }
 
@@ -153,7 +153,7 @@ pub enum ExpectedBody {
     /// Nobody knows.
     #[default]
     Unknown,
-    /// Those of a file of a file set.
+    /// The bytes of a file of a file set.
     Derived(Content),
     /// A copy.
     Stored(Arc<[u8]>),
@@ -251,7 +251,7 @@ fn check_copy(copy: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
 }
 
 impl Model {
-    /// As which it is reported.
+    /// The kind of arrivals as which the model is reported.
     #[must_use]
     pub fn arrivals(&self) -> Arrivals {
         match self {

@@ -32,14 +32,16 @@ struct Piece {
 }
 
 impl Schedule {
-    /// The same rate until the end. `None` for one that is no rate.
+    /// A schedule of one rate, in sessions per second, until the end of the run. `None` for one
+    /// that is no rate, or is 0.
     #[must_use]
     pub fn constant(per_second: f64) -> Option<Self> {
         let piece = Piece::new(per_second, per_second, None);
         (is_rate(per_second) && per_second > 0.0).then(|| Self { pieces: vec![piece] })
     }
 
-    /// The same with all rates multiplied.
+    /// This schedule with all rates multiplied by `factor`; how long each of them lasts stays as it
+    /// is.
     ///
     /// # Panics
     /// If the factor is not above 0.

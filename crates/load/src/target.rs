@@ -195,7 +195,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    /// As `localhost` often is: first an address at which nobody listens.
+    /// A name may stand for several addresses, as `localhost` often does: first for one at which no
+    /// server listens.
     #[test]
     fn the_first_address_that_accepts_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

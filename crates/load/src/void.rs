@@ -110,7 +110,7 @@ impl Void {
         matches!(self, Self::Starved { .. } | Self::ServerStarved { .. })
     }
 
-    /// The same without its numbers: reasons that are equal then are of one kind.
+    /// This reason without its numbers: reasons that are equal then are of one kind.
     #[must_use]
     pub fn kind(&self) -> Self {
         match self {
@@ -186,7 +186,8 @@ pub(crate) fn generator_delay(outcome: &Outcome) -> Option<f64> {
     outcome.run_delay_share().filter(|_| is_noticed(waited_us, outcome))
 }
 
-/// The same of a server on this machine.
+/// The part of the time in which a server on this machine wanted to run that it waited for others,
+/// if that was so much of the window that it may have cost requests.
 pub(crate) fn server_delay(outcome: &Outcome) -> Option<f64> {
     let had = outcome.server_cpu?;
     let waited_us = had.run_delay_us?.min(had.others_us);

@@ -52,7 +52,7 @@ fn sockets_at(address: &SocketAddr) -> Option<HashSet<PathBuf>> {
 /// How this machine reaches an address.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
-    /// It is one of its own.
+    /// The address is one of the machine's own.
     Loopback,
     /// Over a device, and so to another machine.
     Device,

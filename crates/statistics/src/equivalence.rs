@@ -14,9 +14,9 @@ pub enum Verdict {
     Higher,
     /// The ratio is below 1.
     Lower,
-    /// They differ by less than matters, if at all.
+    /// The two sides of the ratio differ by less than matters, if at all.
     Tie,
-    /// They may differ by more than matters, either way.
+    /// The two sides of the ratio may differ by more than matters, either way.
     CannotTell,
 }
 

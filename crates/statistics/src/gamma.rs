@@ -2,7 +2,8 @@
 //! distributions are made. Series below a + 1, continued fraction above (Abramowitz and Stegun
 //! 6.5.29 and 6.5.31), each where it converges quickly.
 
-/// Both need about the square root of `a` steps near their border; enough for a = 10^9.
+/// Steps of the series and of the continued fraction at most. Both need about the square root of
+/// `a` steps near their border; enough for a = 10^9.
 const STEPS_MAX: usize = 200_000;
 /// What a divisor is set to that came out as 0 (Lentz's method).
 const TINY: f64 = 1e-300;

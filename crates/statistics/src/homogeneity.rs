@@ -33,7 +33,7 @@ fn at_least(events: u64, trials: u64, share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Against scipy.stats.binom.sf(events - 1, trials, share).
+    /// The expected tails are those of scipy.stats.binom.sf(events - 1, trials, share).
     #[test]
     fn tails_are_those_of_the_binomial_distribution() {
         let check = |events, trials, share, expected: f64| {

@@ -15,7 +15,8 @@ pub fn median(sample: &[f64]) -> Option<f64> {
     quantile(sample, 0.5)
 }
 
-/// As [`quantile`], of values in ascending order.
+/// The `p`-quantile of values in ascending order, 0 <= p <= 1, linearly interpolated between them
+/// as by [`quantile`]. `None` if there are none.
 pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = p.clamp(0.0, 1.0) * last as f64;

@@ -72,7 +72,7 @@ impl Mean {
 pub struct Welch {
     /// The difference of the means, `a - b`.
     pub difference: f64,
-    /// The same in standard errors.
+    /// The difference of the means in standard errors.
     pub t: f64,
     /// Degrees of freedom by Satterthwaite's formula.
     pub degrees: f64,
@@ -88,7 +88,8 @@ impl Welch {
     }
 }
 
-/// None for fewer than two values in either, or where neither varies.
+/// Welch's comparison of the means of `a` and `b`. None for fewer than two values in either, or
+/// where neither varies.
 pub fn welch_test(a: &[f64], b: &[f64]) -> Option<Welch> {
     let (a, b) = (Mean::of(a)?, Mean::of(b)?);
     let error_squared = a.error_squared + b.error_squared;

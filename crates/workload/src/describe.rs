@@ -35,7 +35,7 @@ pub struct Description {
     /// The most popular files that together get 50, 90, 95 and 99 % of the requests. Of files
     /// whose length is known.
     pub working_set: Vec<WorkingSet>,
-    /// Against the mix of a SPECweb99 set, if there is one to compare with.
+    /// How the requests fit the mix of a SPECweb99 set, if there is one to compare with.
     pub fit: Option<Fit>,
 }
 
@@ -193,7 +193,7 @@ impl FromIterator<f64> for Spread {
 }
 
 impl Description {
-    /// As JSON, with a line feed at the end.
+    /// The description as JSON, with a line feed at the end.
     #[must_use]
     pub fn to_json(&self) -> String {
         let json = serde_json::to_string_pretty(self);

@@ -57,7 +57,8 @@ impl Distribution {
         Self { shape: Shape::Weibull { shape, scale }, max: f64::INFINITY }
     }
 
-    /// The same with a ceiling: larger values are cut down to it.
+    /// This distribution with a ceiling: larger values are cut down to it. A lower ceiling that it
+    /// has already stays.
     #[must_use]
     pub const fn at_most(self, max: f64) -> Self {
         Self { max: if max < self.max { max } else { self.max }, ..self }

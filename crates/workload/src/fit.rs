@@ -24,7 +24,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// None yet, of a set with so many directories.
+    /// No requests yet, of a set with so many directories.
     #[must_use]
     pub fn new(directories: u32) -> Self {
         let directories = vec![0; directories as usize];
@@ -114,13 +114,13 @@ impl Counts {
 /// A log against the mix that it should follow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// Of the mix.
+    /// Directories of the mix.
     pub directories: u32,
-    /// Of the mix.
+    /// Zipf's exponent of the mix.
     pub alpha: f64,
-    /// Those that were compared.
+    /// Requests that were compared.
     pub requests: u64,
-    /// Those for files that the mix does not know.
+    /// Requests for files that the mix does not know.
     pub requests_outside: u64,
     /// The four classes.
     pub classes: Agreement,

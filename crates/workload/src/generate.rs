@@ -40,7 +40,7 @@ pub enum GenerateError {
     Build(BuildError),
     /// A log without sessions.
     Empty,
-    /// Not within the tolerance after [`REQUESTS_MAX_WITHIN`] requests.
+    /// The log is not within the tolerance after [`REQUESTS_MAX_WITHIN`] requests.
     NotWithin(f64),
 }
 
@@ -105,7 +105,7 @@ pub fn prime(set: &FileSet, prefix: &str) -> Result<RequestLog, GenerateError> {
 struct Sessions<'m> {
     model: &'m Model,
     generator: Generator,
-    /// None if there is only one file.
+    /// What chooses the files; none if there is only one.
     chooser: Option<FileChooser>,
     builder: Builder,
     /// The builder's template for each file, by directory and place in it; `UNKNOWN` at first.

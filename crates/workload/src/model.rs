@@ -28,7 +28,7 @@ pub struct Model {
 /// Which files are asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Files {
-    /// Those of a SPECweb99 set.
+    /// The files of a SPECweb99 set.
     Spec(Mix),
     /// One file of so many bytes.
     Single(u64),

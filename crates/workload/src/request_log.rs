@@ -83,12 +83,12 @@ impl Request {
         self.word & Self::PAUSE_US_MAX
     }
 
-    /// The same with a pause no longer than `us_max`.
+    /// This request with a pause no longer than `us_max` microseconds.
     fn with_pause_max(self, us_max: u64) -> Self {
         Self::new(self.template(), self.joins(), self.pause_us().min(us_max))
     }
 
-    /// The same, of another template.
+    /// This request, of another template.
     fn with_template(self, template: usize) -> Self {
         Self::new(template, self.joins(), self.pause_us())
     }
@@ -137,7 +137,7 @@ impl RequestLog {
         &self.requests[start as usize..self.ends[index] as usize]
     }
 
-    /// The same without the requests of the templates that `keep`, which says so of each, does not
+    /// This log without the requests of the templates that `keep`, which says so of each, does not
     /// want, nor sessions of which nothing is left; and with sessions of more than `length_max`
     /// requests cut into several, which begin at the same time.
     ///

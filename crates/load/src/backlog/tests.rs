@@ -10,7 +10,8 @@ const CAPACITY: f64 = 250.0;
 /// What may be left unserved: `served=99%`.
 const LEFT_MAX: f64 = 0.01;
 
-/// And how long nine of ten replies took at most, as a part of the window.
+/// The backlog of a load in virtual time, and how long nine of ten replies took at most, as a part
+/// of the window.
 fn backlog(load: VirtualLoad, seed: u64) -> (Backlog, f64) {
     let mut random = Generator::new(seed);
     let steps = load.run(STEPS, &mut || random.unit());

@@ -61,7 +61,7 @@ pub(crate) struct Assignment {
     pub(crate) progress: Progress,
 }
 
-/// See above.
+/// The clients of one thread, in an event loop.
 pub(crate) struct Clients<'p> {
     plan: &'p Plan,
     shared: &'p Shared,

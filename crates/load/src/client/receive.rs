@@ -33,7 +33,7 @@ enum Read {
         count: usize,
         drained: bool,
     },
-    /// None yet.
+    /// No bytes yet.
     Nothing,
     /// The server has closed its side.
     End,

@@ -14,9 +14,9 @@ use crate::plan::{Expected, Model, Plan};
 /// The measured window, by the clock of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Its first microsecond.
+    /// The first microsecond of the window.
     pub(crate) from_us: u64,
-    /// The first microsecond behind it.
+    /// The first microsecond behind the window.
     pub(crate) to_us: u64,
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Reply {
     UntilClose,
 }
 
-/// See above. Times are of [`os::clock::now`].
+/// One client: a session under way and the connection it uses. Times are of [`os::clock::now`].
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) socket: Option<OwnedFd>,

@@ -57,7 +57,7 @@ impl Conditions {
         self.quantiles.is_empty()
     }
 
-    /// Those that `outcome` breaks, the worst first.
+    /// The conditions that `outcome` breaks, the worst first.
     #[must_use]
     pub fn violations(&self, outcome: &Outcome) -> Vec<Violation> {
         let times = &outcome.measures.times.corrected;
@@ -69,7 +69,7 @@ impl Conditions {
         })
     }
 
-    /// Those that `kept` breaks, the worst first.
+    /// The conditions that `kept` breaks, the worst first.
     #[must_use]
     pub fn broken(&self, kept: &Kept<'_>) -> Vec<Violation> {
         let mut violations: Vec<Violation> = [

@@ -76,7 +76,7 @@ impl Digest {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// With its length, so that what follows cannot pass for a part of it.
+    /// Takes in a text with its length, so that what follows cannot pass for a part of it.
     fn text(&mut self, text: &[u8]) {
         self.number(text.len() as u64);
         self.bytes(text);

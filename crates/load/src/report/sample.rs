@@ -50,7 +50,8 @@ pub(crate) fn run() -> Outcome {
     outcome
 }
 
-/// The same, but it says nothing about the server.
+/// The outcome of [`run`], but it says nothing about the server: the generator was late and out of
+/// ports.
 pub(crate) fn void() -> Outcome {
     let mut outcome = run();
     outcome.measures.errors.set(ErrorKind::OutOfPorts, 2_000);

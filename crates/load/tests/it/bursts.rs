@@ -86,7 +86,7 @@ fn a_server_that_closes_in_the_middle() {
     assert_eq!(outcome.measures.replies_per_session[2], 1);
 }
 
-/// The same, said in advance.
+/// A server that closes in the middle of a burst says so in advance, with `Connection: close`.
 #[test]
 fn a_server_that_announces_the_end_in_the_middle() {
     let server = by_target(|target| match target {

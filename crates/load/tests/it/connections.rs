@@ -88,7 +88,8 @@ fn kept_connections_that_the_server_closes() {
     }
 }
 
-/// The same of clients that keep theirs over a failure.
+/// A kept connection that the server closes after a wrong status is replaced, by clients that keep
+/// theirs over a failure.
 #[test]
 fn a_kept_connection_closed_after_a_wrong_status() {
     let wrong = Reply::status(404, b"no such page");

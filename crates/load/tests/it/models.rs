@@ -102,7 +102,7 @@ fn an_open_run_does_not_wait() {
     assert_eq!(server.under_way_max(), 50);
 }
 
-/// They start when they are due: never before, and over the whole run at the rate asked for.
+/// Sessions start when they are due: never before, and over the whole run at the rate asked for.
 #[test]
 fn an_open_run_keeps_its_times() {
     let server = doing(&[send(&reply())]);

@@ -177,7 +177,7 @@ fn requests_are_sent_as_the_log_has_them() {
     assert_eq!(outcome.measures.counts.bytes_sent, sent as u64);
 }
 
-/// As in the logs of the University of Waterloo.
+/// The logs of the University of Waterloo leave out the slash that a path begins with.
 #[test]
 fn a_slash_that_the_log_leaves_out_is_put_in() {
     let server = doing(&[send(&good())]);
@@ -231,7 +231,7 @@ fn extra_bytes_are_no_reply() {
     }
 }
 
-/// They may also come later, while the client thinks.
+/// Extra bytes may also come later, while the client thinks.
 #[test]
 fn extra_bytes_in_a_pause() {
     let extra = Action::Send(b"\0\0\0\0".to_vec());

@@ -50,7 +50,7 @@ impl Default for ImportOptions {
 pub enum Format {
     /// NCSA's common log format.
     Common,
-    /// The same with referrer and user agent.
+    /// NCSA's common log format with referrer and user agent.
     Combined,
     /// One JSON object a line.
     Json,
@@ -80,7 +80,7 @@ pub struct Malformed {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
-    /// None if no line was good.
+    /// The format of the file; none if no line was good.
     pub format: Option<Format>,
     /// All lines but empty ones.
     pub lines: u64,
@@ -162,7 +162,7 @@ struct Line<'b> {
     agent: std::borrow::Cow<'b, [u8]>,
     unix_us: u64,
     method: String,
-    /// Not checked yet.
+    /// The request target, not checked yet.
     uri: Vec<u8>,
     status: u16,
     /// Of the body.

@@ -89,7 +89,8 @@ impl Builder {
         })
     }
 
-    /// As [`intern`](Self::intern), of a GET of `uri` without a body.
+    /// The index of the template of a GET of `uri` without a body, which is kept if no equal one
+    /// is.
     pub fn intern_get(&mut self, uri: &[u8]) -> usize {
         self.intern(Template::get(uri))
     }
@@ -113,7 +114,8 @@ impl Builder {
         self.push_known(template, joins, pause_us);
     }
 
-    /// As [`push`](Self::push), of a template that was interned here.
+    /// Adds a request to the session under way, as [`push`](Self::push) does; `template` is the
+    /// index of one that was interned here.
     ///
     /// # Panics
     /// If there is no such template.
@@ -253,7 +255,7 @@ impl Builder {
 }
 
 impl BuildError {
-    /// The same error when `sessions` more precede it.
+    /// This error for a log in which `sessions` more precede the session that it names.
     fn later_by(self, sessions: usize) -> Self {
         match self {
             Self::NoStart { session } => Self::NoStart { session: session + sessions },

@@ -96,7 +96,8 @@ pub fn read(bytes: &[u8], default_think_us: u64) -> Result<RequestLog, LogError>
     Ok(read_with_notes(bytes, default_think_us, 1)?.0)
 }
 
-/// As [`read`], with up to `threads` threads; the result is the same.
+/// Reads a log with up to `threads` threads; the result is that of [`read`]. `default_think_us` is
+/// the pause after a burst that names none.
 ///
 /// # Errors
 /// The first line that is wrong.
@@ -108,7 +109,7 @@ pub fn read_parallel(
     Ok(read_with_notes(bytes, default_think_us, threads)?.0)
 }
 
-/// As [`read_parallel`], and what was ignored.
+/// Reads a log with up to `threads` threads, as [`read_parallel`] does, and notes what was ignored.
 ///
 /// # Errors
 /// The first line that is wrong.

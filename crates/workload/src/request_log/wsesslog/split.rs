@@ -21,7 +21,8 @@ pub(super) fn read_parts(
     read_parts_of(bytes, default_think_us, threads.min(bytes.len() / PART_BYTES_MIN))
 }
 
-/// As [`read_parts`], however short the parts.
+/// Reads `bytes` with `count` threads, a part each, however short the parts. `None` if `count` is
+/// less than 2, or if anything is wrong.
 pub(super) fn read_parts_of(
     bytes: &[u8],
     default_think_us: u64,
