@@ -35,9 +35,9 @@ pub enum Miss {
     HandedOver,
     /// Another processor's write took it away: true sharing.
     InvalidationTrue,
-    /// The same for false sharing.
+    /// Another processor's write took it away: false sharing.
     InvalidationFalse,
-    /// The same for the process's own writes, elsewhere.
+    /// The process's own write, on another processor, took it away.
     InvalidationPassive,
 }
 

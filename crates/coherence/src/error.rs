@@ -35,11 +35,11 @@ pub enum MachineError {
 /// Why a trace cannot become a [`Workload`](crate::Workload).
 #[derive(Debug)]
 pub enum WorkloadError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     Trace(TraceError),
-    /// It touches more memory than frames can be told apart; this is the most, in bytes.
+    /// The trace touches more memory than frames can be told apart; this is the most, in bytes.
     TooMuchMemory(u64),
-    /// It refers to nothing.
+    /// The trace refers to nothing.
     NoReferences,
 }
 
@@ -70,7 +70,8 @@ impl MachineError {
         Self::Value { key: key.into(), value: value.to_string(), advice: advice.into() }
     }
 
-    /// The same error of a text that nobody has seen, so that its lines mean nothing.
+    /// This error without its line number, for a text that the user has not seen, so that its lines
+    /// mean nothing.
     #[must_use]
     pub fn without_line(self) -> Self {
         match self {

@@ -21,7 +21,7 @@ pub(crate) struct Stream {
     first: u32,
     /// Shares of the places of code, added up.
     code: Popularity,
-    /// The same of structures.
+    /// Shares of the structures, added up.
     structures: Popularity,
     /// Of 100 data references that are not within a visit, those that begin one.
     visits_percent: f64,

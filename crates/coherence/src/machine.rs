@@ -28,7 +28,7 @@ const NO_LLC: &str = "
 # ways = 24
 # hit_cycles = 15
 ";
-/// The same where all memory is equally far.
+/// What a machine file could hold besides, where all memory of a machine is equally far.
 const NO_NUMA: &str = "
 # Memory nodes; all memory is equally far unless this table is there:
 # [numa]
@@ -113,7 +113,7 @@ pub struct Numa {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodePlacement {
-    /// That of the processor that uses it first.
+    /// The node of the processor that uses the page first.
     #[default]
     FirstTouch,
     /// Each in turn, in the order in which the trace uses the pages first.
@@ -178,9 +178,9 @@ pub enum CleanSupplier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryLatency {
-    /// It is held for the whole transaction.
+    /// The bus is held for the whole transaction.
     HoldsBus,
-    /// It carries the request and the bytes, and others in between.
+    /// The bus carries the request and the bytes, and others in between.
     Split,
 }
 
@@ -223,11 +223,11 @@ pub enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocking {
-    /// None.
+    /// No system calls.
     Never,
-    /// Those whose purpose it is: select, poll, accept, futex, wait and their kind.
+    /// System calls whose purpose it is to wait: select, poll, accept, futex, wait and their kind.
     Waiting,
-    /// All.
+    /// All system calls.
     Always,
 }
 
@@ -266,7 +266,7 @@ pub struct Kernel {
     pub run_mean: f64,
     /// How much more popular the popular places of code are (Zipf's exponent).
     pub code_skew: f64,
-    /// The same of the structures that all use.
+    /// How much more popular the popular structures are of those that all use (Zipf's exponent).
     pub structure_skew: f64,
     /// Bytes of a structure. Those that lie in one block share it falsely.
     pub structure_bytes: u32,
@@ -396,7 +396,7 @@ impl Machine {
         toml::from_str(text).map_err(|why| text_error(text, &why))
     }
 
-    /// The same machine as a file, whole. Tables that it does without are comments.
+    /// This machine as the text of a file, whole. Tables that it does without are comments.
     pub fn to_toml(&self) -> String {
         let mut text = toml::to_string(self).expect("numbers and names are TOML");
         for (absent, table) in [(self.llc.is_none(), NO_LLC), (self.numa.is_none(), NO_NUMA)] {

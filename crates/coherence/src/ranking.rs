@@ -37,14 +37,14 @@ pub struct Ranking {
     pub data: Vec<Ranked>,
 }
 
-/// One of them.
+/// A function, or data, and what it causes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ranked {
     /// A symbol or a region, with its process.
     pub name: String,
     /// Misses of any kind.
     pub misses: u64,
-    /// Those after an invalidation.
+    /// Misses after an invalidation.
     pub invalidation_misses: u64,
     /// Coherence transactions (INV and WR).
     pub transactions: u64,
@@ -99,7 +99,7 @@ impl Tally {
 }
 
 impl Ranking {
-    /// That of several runs of the same workload: their sums.
+    /// The ranking of several runs of the same workload: their sums.
     pub fn of_all(runs: &[&Self]) -> Self {
         let sum = |of: fn(&Self) -> &[Ranked]| {
             let mut by_name: HashMap<String, Caused> = HashMap::new();
@@ -112,7 +112,7 @@ impl Ranking {
     }
 }
 
-/// Those that cause most first.
+/// Names with what they cause, the ones that cause most first.
 fn in_order(by_name: HashMap<String, Caused>) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> = by_name.into_iter().map(Ranked::from).collect();
     ranked.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
@@ -150,7 +150,8 @@ fn place(record: Record) -> u64 {
     u64::from(record.frame()) * PAGE_BYTES + record.offset() / GRANULE_BYTES * GRANULE_BYTES
 }
 
-/// None for the kernel's.
+/// The name of the symbol or region at a place of memory, with its process; none in the kernel's
+/// frames.
 fn name_of(workload: &Workload, kernel_frames: u32, place: u64) -> Option<String> {
     let number = (place / PAGE_BYTES) as u32;
     if number >= kernel_frames {

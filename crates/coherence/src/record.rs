@@ -57,7 +57,7 @@ pub(crate) const FRAMES_MAX: u64 = 1 << 26;
 /// Of markers: what a system call moved lies between what they are and their number.
 const MOVED_SHIFT: u32 = 8;
 const MOVED_MAX: u64 = (1 << (FRAME_SHIFT - MOVED_SHIFT)) - 1;
-/// It is told up to 2 MiB.
+/// Bytes of the unit in which a marker tells what a system call moved: up to 2 MiB.
 const MOVED_UNIT: u64 = 8;
 
 impl Record {
@@ -127,7 +127,7 @@ impl Record {
         (self.0 >> COUNT_SHIFT) & COUNT_MAX
     }
 
-    /// The same record for so many references.
+    /// This record for so many references.
     pub(crate) fn with_count(self, count: u64) -> Self {
         Self(self.0 & !(COUNT_MAX << COUNT_SHIFT) | (count << COUNT_SHIFT))
     }

@@ -21,7 +21,7 @@ pub struct Workload {
     pub(crate) tasks: Vec<Task>,
     /// By frame number; the first is nobody's.
     pub(crate) frames: Vec<Frame>,
-    /// Their symbols in the order of addresses.
+    /// The processes, each with its symbols in the order of addresses.
     pub(crate) processes: Vec<Process>,
     calls: SystemCalls,
 }

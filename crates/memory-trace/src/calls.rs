@@ -132,7 +132,7 @@ const NAMES: &str = "\
     renameat2 seccomp getrandom memfd_create kexec_file_load bpf execveat userfaultfd membarrier \
     mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents \
     rseq";
-/// Those that all architectures number alike begin here.
+/// System calls that all architectures number alike begin here.
 const LATER_BEGIN: u32 = 424;
 const LATER: &str = "\
     pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen \

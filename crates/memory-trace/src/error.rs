@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 pub enum Fault {
     /// The system does not let us read or write.
     Io(io::Error),
-    /// It is not a trace at all.
+    /// What is read is not a trace at all.
     Foreign,
     /// A trace of a version that this program does not know.
     Version(u32),
-    /// It ends before its end mark.
+    /// The trace ends before its end mark.
     Truncated(&'static str),
     /// Bytes are not those that were written.
     Damaged(&'static str),
     /// No process of the trace has this number.
     NoProcess(u32),
-    /// It cannot be expressed in the format.
+    /// What is written cannot be expressed in the format.
     TooLarge(&'static str),
     /// What is imported is not what it was said to be.
     Import(String),

@@ -104,7 +104,7 @@ impl Head {
         out
     }
 
-    /// The other way; nothing if these are not the bytes of a head.
+    /// The head that these bytes say; nothing if they are not the bytes of a head.
     pub(crate) fn from_bytes(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
         if xxh3_64(&bytes[..32]) != u64_at(bytes, 32) {
             return None;

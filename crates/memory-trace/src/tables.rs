@@ -35,7 +35,7 @@ pub struct Counts {
     pub stores: u64,
     /// Blocks that data references of several processes or threads reach.
     pub shared_blocks: u64,
-    /// Those of them that are written.
+    /// Shared blocks that are written.
     pub shared_written_blocks: u64,
     /// Reads of shared blocks.
     pub shared_loads: u64,
@@ -185,7 +185,7 @@ struct Block {
     several_users: bool,
     loads: u64,
     stores: u64,
-    /// Also by a reference that begins in another block.
+    /// Whether it is written, also by a reference that begins in another block.
     written: bool,
 }
 

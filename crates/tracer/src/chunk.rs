@@ -53,7 +53,7 @@ impl Record {
         }
     }
 
-    /// None if the kind is not one of these.
+    /// The record that `raw` holds; none if its kind is not one of these.
     pub(crate) fn of(raw: u64) -> Option<Self> {
         let kind = match raw & 15 {
             1 => Kind::Fetch,

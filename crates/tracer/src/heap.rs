@@ -90,7 +90,7 @@ impl Heap {
     }
 }
 
-/// Those that were there longest; of two that overlap only one.
+/// The blocks that were there longest; of two that overlap only one.
 fn place(lives: HashMap<Lived, u64>) -> Vec<Lived> {
     let mut longest: Vec<(u64, Lived)> =
         lives.into_iter().map(|(lived, references)| (references, lived)).collect();

@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 /// How an image ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It exited, or a signal that Valgrind sees ended it.
+    /// The image exited, or a signal that Valgrind sees ended it.
     Exit,
-    /// It executed another program.
+    /// The image executed another program.
     Exec,
-    /// It was killed, or is not known to have ended.
+    /// The image was killed, or is not known to have ended.
     Killed,
 }
 
 /// Why recording ended before the image did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It had made as many references as were asked for.
+    /// The image had made as many references as were asked for.
     Limit,
     /// There was no room for more: the number of the system's error.
     Error(i32),

@@ -323,7 +323,8 @@ impl Session {
         live::recording_into(self.scratch.path()).into_iter().collect()
     }
 
-    /// The same, and what the steps of a recipe have left running.
+    /// The processes that are recorded at this moment, and those that the steps of a recipe have
+    /// left running.
     fn live(&self) -> Vec<u32> {
         let folder = self.scratch.path();
         let all: HashSet<u32> =

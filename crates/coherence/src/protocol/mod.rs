@@ -24,9 +24,9 @@ pub const STATES_MAX: usize = 8;
 /// What a processor does to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It reads, or fetches an instruction.
+    /// The processor reads, or fetches an instruction.
     Read,
-    /// It writes.
+    /// The processor writes.
     Write,
 }
 
@@ -72,9 +72,9 @@ impl Transaction {
 pub enum Page {
     /// All.
     Any,
-    /// Those of one task.
+    /// Pages of one task.
     Private,
-    /// Those of several.
+    /// Pages of several tasks.
     Shared,
 }
 
@@ -104,7 +104,7 @@ pub struct Local {
     pub to: State,
     /// The write itself is still to be done, in the new state.
     pub then_write: bool,
-    /// Not taken from a text that defines the protocol.
+    /// Whether the row is not taken from a text that defines the protocol.
     pub inferred: bool,
 }
 
@@ -123,18 +123,18 @@ pub struct Snoop {
     pub says: Signals,
     /// Whether it can supply the block.
     pub supply: Supply,
-    /// Not taken from a text that defines the protocol.
+    /// Whether the row is not taken from a text that defines the protocol.
     pub inferred: bool,
 }
 
 /// Whether a cache gives the block to the one that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
-    /// It does not.
+    /// The cache does not give the block.
     No,
-    /// It could, and memory could as well: the machine says which.
+    /// The cache could give the block, and memory could as well: the machine says which.
     Clean,
-    /// It must: memory is out of date.
+    /// The cache must give the block: memory is out of date.
     Dirty,
 }
 

@@ -15,7 +15,7 @@ pub(super) const TAKEN: u16 = u16::MAX;
 
 /// In an entry: a bit for each processor that has a copy.
 const HOLDERS: usize = 0;
-/// Those whose copy was taken away, and whose line is still free.
+/// In an entry: a bit for each processor whose copy was taken away, and whose line is still free.
 const GHOSTS: usize = 1;
 /// From here on: the history, a number for each processor, and the flags after the last.
 const HISTORY: usize = 2;
@@ -58,7 +58,7 @@ impl Blocks {
         self.words[self.base(block) + HOLDERS]
     }
 
-    /// Whose copy was taken away, and whose line is still free.
+    /// The processors whose copy was taken away, and whose line is still free, one bit each.
     pub(super) fn ghosts(&self, block: u32) -> u64 {
         self.words[self.base(block) + GHOSTS]
     }

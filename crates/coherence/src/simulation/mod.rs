@@ -146,7 +146,8 @@ pub fn simulate(
     simulate_observed(workload, machine, options, seed, &mut ())
 }
 
-/// The same, and somebody listens.
+/// Runs a workload on a machine and tells an observer what happens. The same seed gives the same
+/// outcome.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -240,7 +241,8 @@ struct Simulation<'w, O> {
     cpus: Vec<Cpu>,
     /// In strict order: what may have to be taken back.
     ahead: Vec<Ahead>,
-    /// The same in short: which blocks each processor may have touched too early.
+    /// In strict order, for each processor: which blocks it may have touched too early, as a filter
+    /// of what is in `ahead`.
     filters: Vec<u64>,
     /// Strict order is kept by taking back.
     exact: bool,

@@ -1,5 +1,5 @@
-//! The same machine, slow and obvious: every cache is scanned, states have names, values are
-//! carried. It knows the protocols as prose has them, not the tables.
+//! A model of the machine that is simulated, slow and obvious: every cache is scanned, states have
+//! names, values are carried. It knows the protocols as prose has them, not the tables.
 //!
 //! Not timing and not classes: it follows the order in which the simulator makes references, says
 //! which transactions each must cause, and that each read sees the last write.
@@ -59,7 +59,7 @@ pub(crate) struct Model {
     pub(crate) rows: [Vec<u64>; 2],
     pub(crate) references: u64,
     pub(crate) transactions: u64,
-    /// Those that stayed in a group, and blocks from another node.
+    /// Transactions that stayed in a group, and blocks from another node.
     pub(crate) inside: u64,
     pub(crate) remote: u64,
 }

@@ -115,7 +115,8 @@ fn counted(outcome: &Outcome) -> (u64, u64) {
     (of(&fetches), of(&[Transaction::UpdateBlock]))
 }
 
-/// The same after every so many references.
+/// Misses, and dirty blocks that went to memory, after every [`CHECKPOINT`] references and at the
+/// end.
 #[derive(Default)]
 struct Checkpoints {
     references: u64,

@@ -19,7 +19,7 @@ pub(super) struct Touched {
     /// References to data that begin here.
     pub(super) loads: u64,
     pub(super) stores: u64,
-    /// Also by a reference that begins before it.
+    /// Whether it is written, also by a reference that begins before it.
     pub(super) written: bool,
 }
 
