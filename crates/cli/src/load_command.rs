@@ -340,7 +340,8 @@ fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64
     Ok((outcome.throughput() / length / 8.0).max(1.0))
 }
 
-/// The same process at one steady rate.
+/// A process of arrivals at one steady rate: a Poisson process stays one, any other becomes
+/// constant.
 fn steady(process: &Process, rate: f64) -> Result<Process, String> {
     let schedule = Schedule::constant(rate).ok_or_else(|| format!("{rate} is no rate"))?;
     Ok(match process {

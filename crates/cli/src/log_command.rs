@@ -35,7 +35,7 @@ const ALPHA_MAX: f64 = 20.0;
 const ACTIVE_THINK: Distribution = Distribution::constant(0.343);
 /// What the first line of a generated log's head begins with.
 const MADE_BY: &str = "ropewalk log generate ";
-/// As much of a log as is searched for that line.
+/// Bytes at the begin of a log that are searched for the line that begins with [`MADE_BY`].
 const HEAD_BYTES: usize = 4096;
 
 pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {

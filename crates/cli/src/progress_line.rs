@@ -25,7 +25,7 @@ impl ProgressLine {
         };
     }
 
-    /// The same, but elsewhere than on a terminal it says nothing.
+    /// Says it on a terminal, in the place of what was said before; elsewhere it says nothing.
     pub(crate) fn say_to_people(&mut self, line: &str) {
         if self.is_terminal {
             self.say(line);

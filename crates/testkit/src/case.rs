@@ -125,12 +125,13 @@ pub struct BodyRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "ClosesText")]
 pub enum Closes {
-    /// It stays open, and the next request on it is answered.
+    /// The connection stays open, and the next request on it is answered.
     #[default]
     No,
-    /// It ends, and the last response said `Connection: close`.
+    /// The connection ends, and the last response said `Connection: close`.
     Announced,
-    /// It ends; whether a response said so does not matter: the client knows, or it was too late.
+    /// The connection ends; whether a response said so does not matter: the client knows, or it was
+    /// too late.
     Unannounced,
 }
 

@@ -39,7 +39,7 @@ pub struct Answer {
 /// What one server made of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// It answered.
+    /// The server answered.
     Answered {
         /// The responses, without that to the probe.
         answers: Vec<Answer>,

@@ -7,7 +7,8 @@ use crate::Temporary;
 use crate::stalled_disk::{look_for, run};
 use crate::tools::LOSETUP;
 
-/// See above. It is taken away when this is dropped.
+/// A disk of a test's own: a loop device over a file of zeros. It is taken away when this is
+/// dropped.
 #[derive(Debug)]
 pub struct LoopDisk {
     name: String,

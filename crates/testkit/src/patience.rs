@@ -6,7 +6,7 @@ use std::time::Duration;
 const TRIES: u32 = 4000;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks every five milliseconds.
+/// Waits until `condition` holds, and asks every five milliseconds.
 ///
 /// # Panics
 /// When it has not come true in twenty seconds.
@@ -15,7 +15,8 @@ pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(comes_true(condition), "it has not come true in twenty seconds");
 }
 
-/// The same for who has more to say about it.
+/// Whether `condition` comes to hold within twenty seconds, asked every five milliseconds: for a
+/// test that has more to say about a failure than [`wait_until`].
 #[must_use]
 pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     (0..TRIES).any(|_| {

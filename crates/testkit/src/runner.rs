@@ -15,9 +15,9 @@ use crate::template::{EtagQuery, Prepared};
 pub struct Report {
     /// How many cases were sent.
     pub ran: usize,
-    /// The names of those that this machine or user cannot run.
+    /// The names of cases that this machine or user cannot run.
     pub skipped: Vec<String>,
-    /// Those that failed.
+    /// Cases that failed.
     pub failures: Vec<Mismatch>,
 }
 

@@ -31,7 +31,7 @@ pub struct Asked {
     pub at_us: u64,
     /// The first word of the request line.
     pub method: String,
-    /// The second.
+    /// The second word of the request line.
     pub target: String,
     /// The head, blank line included.
     pub head: String,

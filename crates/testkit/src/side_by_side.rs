@@ -24,8 +24,9 @@ pub fn side_by_side<V: Debug + Sync>(variants: &[V], test: impl Fn(&V) + Sync) {
     at_a_time(AT_A_TIME, variants, test);
 }
 
-/// The same with `count` at a time: more where each does hardly anything but wait, fewer where each
-/// needs much of the machine.
+/// Runs `test` with each of `variants`, `count` at a time and in any order: more where each does
+/// hardly anything but wait, fewer where each needs much of the machine. One that fails does not
+/// keep the others from running.
 ///
 /// # Panics
 /// If some have failed: with their names. Each has said before what was wrong.

@@ -39,7 +39,8 @@ pub fn skip(check: &str, why: &str) {
     refuse(check, why, in_ci());
 }
 
-/// The same of what CI may lack, too, because the machine and not its packages decides.
+/// Says that a check is left out and why, and lets it pass in CI, too: for what CI may lack because
+/// the machine and not its packages decides.
 #[track_caller]
 pub fn leave_out(check: &str, why: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

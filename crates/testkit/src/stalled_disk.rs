@@ -22,7 +22,8 @@ pub use gate::Gate;
 /// Room for the files of a test and for what the file system itself needs.
 const DISK_BYTES: u64 = 64 << 20;
 
-/// See above. When it is dropped the gate is opened and everything is unmounted.
+/// A disk that stalls when a test says so: a read-only file system whose backing file is behind a
+/// gate. When it is dropped the gate is opened and everything is unmounted.
 #[derive(Debug)]
 pub struct StalledDisk {
     gate: Gate,

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::str::SplitWhitespace;
 
-/// It is killed when the value is dropped, if it still runs.
+/// A process that a test kills: it is killed when the value is dropped, if it still runs.
 #[derive(Debug)]
 pub struct Victim {
     process: Child,

@@ -128,7 +128,7 @@ mod tests {
         VirtualLoad { service, length: 4, asked_per_s, is_random, warm_up_s, window_s }
     }
 
-    /// It answers all that it can and no more.
+    /// A queue answers all that it can and no more.
     #[test]
     fn a_queue_has_the_capacity_that_it_is_said_to_have() {
         let of = |asked_per_s| load(asked_per_s).run(50, &mut || 0.5);

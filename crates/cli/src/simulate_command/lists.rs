@@ -80,7 +80,7 @@ impl Scheduler {
         }
     }
 
-    /// As in tables.
+    /// The policy's name as in tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Random => "random",

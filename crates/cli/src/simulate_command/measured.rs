@@ -84,7 +84,7 @@ impl Value {
         Self { mean, half: 0.0 }
     }
 
-    /// As a point of a curve, at `x`. Nothing that is measured here can be less than 0.
+    /// The value as a point of a curve, at `x`. Nothing that is measured here can be less than 0.
     pub(super) fn dot(self, x: f64) -> Dot {
         let (low, high) = ((self.mean - self.half).max(0.0), self.mean + self.half);
         Dot { x, y: self.mean, low, high }

@@ -36,7 +36,8 @@ impl Curl {
         assert_eq!(out, format!("{status} {len}"), "{arguments:?} {path}");
     }
 
-    /// The same, whatever comes along with the status.
+    /// The status of what was downloaded, whatever comes along with it, with `arguments` before the
+    /// URL.
     #[track_caller]
     fn status(&self, arguments: &[&str], path: &str, status: u16) {
         let mut curl = self.command(arguments);

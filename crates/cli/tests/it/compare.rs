@@ -85,7 +85,7 @@ fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
     }
 }
 
-/// One that does not live to see its first window leaves no records.
+/// A server that does not live to see its first window leaves no records.
 #[test]
 fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
     let lab = Lab::new();

@@ -60,7 +60,7 @@ fn lone_stands_are_explained() {
     judge(&rows, &explanations, peers.are_the_known_ones());
 }
 
-/// Those that are there.
+/// The peers that are there.
 struct Peers {
     servers: Vec<(String, RunningServer)>,
     /// How many of them have the version that the explanations know.

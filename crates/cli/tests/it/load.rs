@@ -355,7 +355,7 @@ fn a_run_that_was_told_its_start_ends_when_it_is_let_go() {
     assert_eq!(read_json(&json).unwrap()["counts"]["idle_connections"], 3);
 }
 
-/// Also what a shell does with Ctrl-C.
+/// A run that SIGINT interrupts shows what it has: a shell sends the same signal at Ctrl-C.
 #[test]
 fn an_interrupted_run_shows_what_it_has() {
     let scene = Scene::new();

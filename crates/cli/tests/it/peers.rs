@@ -23,7 +23,7 @@ use crate::{REPOSITORY, run};
 const FILES: [(&str, usize); 4] =
     [("0.txt", 0), ("1.txt", 1 << 20), ("folder/2.txt", 5000), ("folder/3.txt", 70_000)];
 
-/// Where that lies. People call folders as they like.
+/// The folder that is served. People call folders as they like.
 const SITE: &str = "My site";
 
 /// What every log of real users asks for. The floor is asked for what it was told.

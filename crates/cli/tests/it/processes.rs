@@ -149,8 +149,8 @@ fn a_server_that_is_stopped_and_continued_while_it_starts_goes_on() {
     }
 }
 
-/// The same while clients wait: one that rests, one whose head has begun, and one that does not yet
-/// take what it is sent.
+/// Servers are stopped and continued while clients wait: one that rests, one whose head has begun,
+/// and one that does not yet take what it is sent.
 #[test]
 fn a_server_that_is_stopped_and_continued_while_it_serves_loses_nobody() {
     const LARGE: usize = 16 << 20;

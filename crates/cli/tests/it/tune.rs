@@ -27,8 +27,8 @@ const SERVER: [&str; 5] = [
 ];
 const SHORT: [&str; 6] =
     ["--window=100ms", "--lag-bound=60s", LIFTED, "--seed=7", "--margin=90", "--confidence=50"];
-/// It ends by itself long before. Beside other tests a run takes several times as long, and a
-/// budget too short for a first look is an error.
+/// A budget that is not used up: the search ends by itself long before. Beside other tests a run
+/// takes several times as long, and a budget too short for a first look is an error.
 const AMPLE: &str = "--budget=3m";
 const TIGHT: &str = "--budget=45s";
 

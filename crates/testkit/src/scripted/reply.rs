@@ -54,21 +54,21 @@ impl Reply {
         }
     }
 
-    /// The same, framed otherwise.
+    /// This reply, its body framed otherwise.
     #[must_use]
     pub fn framed(mut self, framing: Body) -> Self {
         self.framing = framing;
         self
     }
 
-    /// The same with one more field.
+    /// This reply with one more field.
     #[must_use]
     pub fn field(mut self, line: &str) -> Self {
         self.fields.push(line.to_owned());
         self
     }
 
-    /// The same with another byte at `offset` of the body.
+    /// This reply with another byte at `offset` of the body.
     ///
     /// # Panics
     /// If the body is shorter.
@@ -78,7 +78,7 @@ impl Reply {
         self
     }
 
-    /// Its head, blank line included.
+    /// The head of the reply, blank line included.
     #[must_use]
     pub fn head(&self) -> String {
         let mut head = format!("{} {} As scripted\r\n", self.version, self.status);

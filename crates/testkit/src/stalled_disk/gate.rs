@@ -26,7 +26,8 @@ const EIO: i32 = 5;
 /// What the kernel may send at once: it refuses to be read with a smaller buffer.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
 
-/// See above.
+/// A FUSE file system of one file, whose reads are answered while the gate is open and held while
+/// it is closed.
 #[derive(Debug)]
 pub struct Gate {
     shared: Arc<Shared>,
@@ -54,7 +55,7 @@ pub(super) enum Attributes {
 #[derive(Debug, Default)]
 struct State {
     is_closed: bool,
-    /// Those who wait for the gate to open.
+    /// Requests that wait for the gate to open.
     held: Vec<Request>,
     /// How many have waited there.
     visitors: usize,

@@ -46,12 +46,12 @@ impl Script {
         }
     }
 
-    /// The same with another answer.
+    /// The script of [`Script::good`] with another answer.
     pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self { answer, ..Self::good() }
     }
 
-    /// The same with another end.
+    /// This script with another end.
     pub(crate) fn then(self, then: Then) -> Self {
         Self { then, ..self }
     }

@@ -24,7 +24,7 @@ struct Series {
 /// A point of ours, and what the paper says of it.
 type Says<'a> = &'a dyn Fn(&Spec) -> Option<f64>;
 
-/// Those of which a machine was simulated.
+/// The figures of the paper of which a machine was simulated.
 pub(super) fn all(paper: &Paper, runs: &Runs) -> Result<Vec<Figure>, String> {
     let mut figures = Vec::new();
     for words in &paper.figures {

@@ -29,7 +29,7 @@ pub(in crate::simulate_command) struct Finding {
 pub(in crate::simulate_command) enum Verdict {
     /// The numbers are as it says.
     Shown,
-    /// They are not, or their intervals leave it open.
+    /// The numbers are not as it says, or their intervals leave it open.
     NotShown,
     /// There are no intervals: with one seed any two numbers differ.
     Undecided,

@@ -12,13 +12,14 @@ use crate::simulate_command::spec::Spec;
 pub(in crate::simulate_command) struct Plan<'a> {
     pub(in crate::simulate_command) paper: &'a Paper,
     pub(super) specs: Vec<Spec>,
-    /// Their processors are more than the trace has tasks.
+    /// How many machines are not simulated because their processors are more than the trace has
+    /// tasks.
     pub(super) left_out: usize,
     pub(super) tasks: usize,
 }
 
 impl<'a> Plan<'a> {
-    /// Those that the trace can keep busy.
+    /// The machines of the paper that the trace can keep busy.
     ///
     /// # Errors
     /// One line if it has too few tasks for any machine that has a name.

@@ -61,7 +61,7 @@ impl Quantity {
         })
     }
 
-    /// It is of a kind of machine, with any number of processors.
+    /// Whether the quantity is of a kind of machine, with any number of processors.
     pub(super) fn is_of_kind(&self) -> bool {
         matches!(self.kind, Kind::ScalesTo | Kind::GspThere)
     }
