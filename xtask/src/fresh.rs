@@ -34,7 +34,7 @@ be left. It needs root, and takes what two builds take (some 20 minutes).
 /// Who runs the commands, and where temporary files lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Round {
-    /// Or an ordinary user; `false` comes first in the order.
+    /// Whether root runs the commands, or an ordinary user; `false` comes first in the order.
     is_root: bool,
     /// Whether `/tmp` is a file system in memory.
     tmp_in_memory: bool,

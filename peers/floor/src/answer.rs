@@ -56,7 +56,8 @@ impl Answers {
     }
 }
 
-/// None where the digits after the last slash are each path's place in the list.
+/// Each path's place in the list; none where the digits after the last slash are each path's place
+/// in the list.
 fn by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
     let is_numbered =
         |(place, path): (usize, &str)| number(format!("GET {path} ").as_bytes(), count) == place;

@@ -89,7 +89,7 @@ enum Fate {
     Closed,
 }
 
-/// As many as there shall be threads, all at one address.
+/// Opens as many floors as there shall be threads, all at one address.
 fn open(arguments: &[String]) -> io::Result<Vec<Floor>> {
     let options: HashMap<&str, &str> = arguments
         .chunks_exact(2)

@@ -200,7 +200,8 @@ impl<'a> Contest<'a> {
         if self.row.connections >= MANY_CONNECTIONS { window.mul_f64(1.5) } else { window }
     }
 
-    /// None where a window opens its own thousands of connections: there is nothing to warm.
+    /// How long a server is warmed up before its windows. None where a window opens its own
+    /// thousands of connections: there is nothing to warm.
     fn warm_up(&self) -> Option<Duration> {
         if self.row.connections >= MANY_CONNECTIONS {
             return None;

@@ -26,7 +26,8 @@ pub(crate) enum Subject {
     OneFile(u32),
     /// Files of a SPECweb99 set, chosen by Zipf's law, all of them in memory.
     Zipf,
-    /// The same, but without the largest class, out of memory for the most part.
+    /// Files of a SPECweb99 set without the largest class, chosen by Zipf's law, out of memory for
+    /// the most part.
     Cold,
     /// Connections that rest between their two requests.
     Resting,

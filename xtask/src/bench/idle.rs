@@ -41,7 +41,7 @@ pub(crate) struct IdleResult {
     pub(crate) name: String,
     /// Resident bytes after the first answer, shared pages counted in each process.
     pub(crate) resident_bytes: u64,
-    /// The same with shared pages divided.
+    /// Resident bytes after the first answer, shared pages divided among the processes.
     pub(crate) proportional_bytes: u64,
     /// User memory of an idle connection in bytes, or why it is not known.
     pub(crate) connection_bytes: Result<f64, String>,

@@ -13,7 +13,7 @@ pub(crate) trait Named: 'static {
 pub(crate) struct Defaults<R: 'static> {
     /// All rows, in the order of the report.
     pub(crate) rows: &'static [R],
-    /// Those that `--quick` has.
+    /// The rows that `--quick` has.
     pub(crate) quick_rows: &'static [&'static str],
     /// The option that leaves contestants out.
     pub(crate) only_option: &'static str,

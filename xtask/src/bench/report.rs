@@ -76,7 +76,7 @@ impl Contestant {
         median_estimate(&clean, CONFIDENCE)
     }
 
-    /// Its cost over another's, round by round.
+    /// The server's cost over another's, round by round.
     fn ratio(&self, other: &Self) -> Option<Estimate> {
         paired_ratio(&self.cpu_us(), &other.cpu_us(), CONFIDENCE)
     }

@@ -98,8 +98,9 @@ impl<'a, R: Named> Stage<'a, R> {
         self.server_with(&Values::new(), None)
     }
 
-    /// The same with other values for the knobs of `peers/ropewalk.toml`, and with a bound on the
-    /// memory of its control group, the pages of files that it reads first included.
+    /// A server of one worker on its own processor, with other values for the knobs of
+    /// `peers/ropewalk.toml`, and with a bound on the memory of its control group, the pages of
+    /// files that it reads first included.
     pub(crate) fn server_with(
         &self,
         knobs: &Values,

@@ -61,7 +61,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Those of a program as it is now.
+    /// The runs of a program as it is now.
     pub(super) fn of<'t>(
         &'t self,
         program: &'t Program,

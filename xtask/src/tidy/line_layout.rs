@@ -6,7 +6,7 @@
 use super::Finding;
 use super::source::{Source, Tree};
 
-/// The same as `max_width` in rustfmt.toml.
+/// Columns of a line at most; `max_width` in rustfmt.toml is the same.
 const COLUMNS_MAX: usize = 100;
 
 /// Bytes for the fuzzer, carriage returns and all.

@@ -20,7 +20,8 @@ const WITH_HELPERS: &[(&str, &str)] =
 /// connections in some rows, and where tens of thousands rest it cannot take part.
 const PROCESSES: &str = "processes";
 
-/// It has so many more of them than there are connections: some are always on their way out.
+/// The engine with a process for each connection has so many more processes than there are
+/// connections: some are always on their way out.
 const SPARE_PROCESSES: u32 = 32;
 
 /// A thread or process for each connection: no machine has numbers for so many (`pid_max`).
@@ -92,7 +93,7 @@ impl Field {
         Ok(field)
     }
 
-    /// Those that a row has.
+    /// The contestants that a row has.
     pub(super) fn of(&self, subject: Subject) -> Vec<&Contestant> {
         match subject {
             Subject::Resting => self.sharded.iter().collect(),

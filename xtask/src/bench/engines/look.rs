@@ -85,7 +85,7 @@ pub(super) fn look(
 /// What was counted within a look.
 pub(super) type Seen = Result<Counted, String>;
 
-/// See [`EVENTS`].
+/// What was counted of a server within a look: see [`EVENTS`].
 #[derive(Debug)]
 pub(super) struct Counted {
     system_calls: f64,

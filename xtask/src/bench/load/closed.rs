@@ -165,7 +165,7 @@ impl Entrant {
         })
     }
 
-    /// Its row of the table, with what the server counted.
+    /// Adds the client's row to the table, with what the server counted.
     fn conclude(self, wrk: Option<&[f64]>, section: &mut Section) -> Result<(), String> {
         let (name, cpu_us, counted) = (self.name(), self.cpu_us(), self.counted);
         let under_way_max = self.runs * CONNECTIONS as u64;
