@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures the server against the floor and its peers, and the load generator
+//! `cargo xtask bench`: measures the server against the floor and its servers, and the load generator
 //! against others; recorders and the simulator against Cachegrind.
 //!
 //! Benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
@@ -24,7 +24,7 @@ use options::Options;
 const HELP: &str = "\
 cargo xtask bench serve|load|engines|simulate [OPTION...]
 
-  serve   Starts the floor, Ropewalk and every installed server of peers/*.toml at their best
+  serve   Starts the floor, Ropewalk and every installed server of descriptions/*.toml at their best
           settings, drives them in alternating rounds with wrk, and prints the processor time of
           each request.
   load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that

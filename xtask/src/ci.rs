@@ -17,7 +17,7 @@ const HELP: &str = "\
 cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
-           engines, all benchmarks, a peer that takes minutes to build (it is installed), and
+           engines, all benchmarks, a description that takes minutes to build (it is installed), and
            what the README says on a machine that has nothing else
 ";
 
@@ -84,8 +84,13 @@ const STEPS: &[Step] = &[
     },
     step("static-web-server", When::Long, "cargo install --quiet --locked static-web-server", &[]),
     Step {
-        environment: &[("ROPEWALK_TEST_PEERS", "static-web-server")],
-        ..step("peers", When::Long, "cargo test --package cli --test it peers::every_peer", &[])
+        environment: &[("ROPEWALK_TEST_SERVERS", "static-web-server")],
+        ..step(
+            "servers",
+            When::Long,
+            "cargo test --package cli --test it servers::every_server",
+            &[],
+        )
     },
     step("build", When::Always, "cargo build --release --package cli", &[]),
     Step {

@@ -24,7 +24,7 @@ cargo xtask COMMAND
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
-  bench   measure Ropewalk, its floor and its peers
+  bench   measure Ropewalk, its floor and its descriptions
   startup-order
           tell the linker which functions a server runs
 

@@ -11,8 +11,8 @@ use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
 use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
 use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
-use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
+use crate::servers_command::{SERVERS_HELP, ServersArguments};
 use crate::simulate_command::{SIMULATE_HELP, SimulateArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
 use crate::trace_command::TraceCommand;
@@ -70,16 +70,16 @@ pub(crate) enum Command {
     /// Generate, describe and import request logs: what clients ask for
     #[command(subcommand)]
     Log(LogCommand),
-    /// Drive a web server and say how it bore it
+    /// Drive a web server and report how it performed
     #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
     Load(Box<LoadArguments>),
     /// Say which of two servers is better for a workload, your own traffic for instance
     #[command(after_help = COMPARE_HELP, arg_required_else_help = true)]
     Compare(Box<CompareArguments>),
-    /// Run an experiment: servers, workloads and domains, measured in an order that is drawn
+    /// Run an experiment: servers, workloads and testbeds, measured in a randomised order
     #[command(after_help = STUDY_HELP, arg_required_else_help = true)]
     Study(Box<StudyArguments>),
-    /// Find the configuration of a server that bears the most
+    /// Find the configuration of a server that sustains the most
     #[command(after_help = TUNE_HELP, arg_required_else_help = true)]
     Tune(Box<TuneArguments>),
     /// Make a page of what a study, a tuning or a comparison has measured
@@ -101,8 +101,8 @@ pub(crate) enum Command {
         json: bool,
     },
     /// List the servers that can be compared, and how to install those that are not here
-    #[command(after_help = PEERS_HELP)]
-    Peers(PeersArguments),
+    #[command(after_help = SERVERS_HELP, alias = "peers")]
+    Servers(ServersArguments),
     /// Say what this machine lacks for measuring and serving, what it costs and what mends it
     ///
     /// Status 1 if anything is wrong. docs/doctor.md lists all checks.

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use clap::Args;
 use command::units::parse_duration;
 use command::{Failure, UNDECIDED, print, say};
-use lab::compare::{Entrant, Instance, Place, Plan, Side, Uncompared, render, write_page};
+use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, render, write_page};
 use lab::watch::Watch;
 use lab::workload::Workload;
 use lab::{Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions};
+use crate::lab_options::{LabOptions, WorkloadOptions, say_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
-A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk peers` lists them, ropewalk:ENGINE for
+A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE for
 one of ours, or http://HOST:PORT for one that runs already (then its processor time is not known).
-Both run all the time, one of them is loaded at a time, in pairs whose order is drawn: first by as
-many clients as there are, then at one rate that both bear with ease. The verdict rests on what the
+Both run all the time, one of them is loaded at a time, in pairs of randomised order: first by as
+many clients as there are, then at one rate that both sustain with ease. The verdict rests on what the
 same work costs: a difference, a tie, or that these pairs cannot tell.
 
 Exit status: 0 one is better, or a tie, 1 it could not be done, 2 wrong usage, 3 these pairs cannot
@@ -42,7 +42,7 @@ pub(crate) struct CompareArguments {
     /// Clients that ask as fast as they are served
     #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
     connections: u64,
-    /// The common rate, requests/s [default: half of what the slower server bears]
+    /// The common rate, requests/s [default: half of what the slower server sustains]
     #[arg(long, value_name = "RATE")]
     request_rate: Option<f64>,
     /// How many pairs of each phase
@@ -74,12 +74,13 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
-    let entrants = [Entrant::find(&lab, &first)?, Entrant::find(&lab, &second)?];
+    [&first, &second].into_iter().for_each(|typed| say_knob_notices(&lab, typed));
+    let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut progress = ProgressLine::new();
     progress.say_to_people(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
-    let [one, other] = entrants;
+    let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
     Side::tell_apart(&mut sides);

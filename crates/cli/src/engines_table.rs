@@ -1,7 +1,7 @@
 //! `ropewalk engines`: the table of engines, for people and for programs.
 
 use command::json::{array, object, text, text_or_null};
-use engines::{ENGINES, EngineSpec, Knob, SendfileMode, Values};
+use engines::{ENGINES, EngineSpec, FORMER_KNOBS, FormerKnob, Knob, Now, SendfileMode, Values};
 
 /// A paragraph for each engine, the default first.
 pub(crate) fn table() -> String {
@@ -30,12 +30,26 @@ fn engine_json(spec: &EngineSpec) -> String {
     object([
         ("about", text(spec.about)),
         ("family", text(spec.family)),
+        ("former_knobs", array(former_knobs(spec).map(former_knob_json))),
         ("knobs", array(spec.knobs.iter().map(knob_json))),
         ("name", text(spec.name)),
         ("paper", text(spec.paper)),
         ("sendfile", array(spec.sendfile.iter().map(|mode| text(sendfile_name(*mode))))),
         ("unavailable", text_or_null((spec.obstacle)().as_deref())),
     ])
+}
+
+fn former_knobs(spec: &EngineSpec) -> impl Iterator<Item = &'static FormerKnob> {
+    FORMER_KNOBS.iter().filter(|former| former.engines.contains(&spec.name))
+}
+
+/// A knob of before has another name now, or is gone for a reason.
+fn former_knob_json(former: &FormerKnob) -> String {
+    let now = match former.now {
+        Now::Called(name) => ("called", text(name)),
+        Now::Gone(why) => ("gone", text(why)),
+    };
+    object([("name", text(former.name)), now])
 }
 
 /// As it is typed for `socket.sendfile`.

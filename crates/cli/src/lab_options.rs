@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use command::units::{parse_duration, parse_share};
-use command::{Failure, print};
+use command::{Failure, print, say};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, LoadGenerator};
 use lab::workload::{Tools, WorkloadSpec};
-use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
+use lab::{Lab, ServerDescription, ServerSpec, Surroundings, divide_cpus};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]
@@ -19,9 +19,9 @@ pub(crate) struct LabOptions {
     /// Where file sets and logs are kept, to be used again [default: /var/tmp/ropewalk-UID]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// Further servers: a folder of descriptions (see peers/README.md)
-    #[arg(long, value_name = "DIR")]
-    peers: Option<PathBuf>,
+    /// Further servers: a folder of descriptions (see servers/README.md)
+    #[arg(long, alias = "peers", value_name = "DIR")]
+    servers: Option<PathBuf>,
     /// The CPUs of the server: 0,2-3 [default: the first half of those that are allowed]
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<String>,
@@ -64,7 +64,9 @@ impl LabOptions {
         // Servers are started elsewhere.
         let scratch = std::path::absolute(&scratch)
             .map_err(|why| Failure::Usage(format!("--scratch {}: {why}", scratch.display())))?;
-        let peers = lab::catalogue(&program, self.peers.as_deref()).map_err(Failure::Usage)?;
+        let descriptions =
+            lab::catalogue(&program, self.servers.as_deref()).map_err(Failure::Usage)?;
+        descriptions.iter().for_each(say_notices);
         let (server_cpus, client_cpus) = self.cpus()?;
         if let Some(bound) = &self.lag_bound {
             let explain = |why| Failure::Usage(format!("--lag-bound {bound}: {why}"));
@@ -82,7 +84,7 @@ impl LabOptions {
             },
             server_cpus,
             surroundings: Surroundings::find(true),
-            peers,
+            descriptions,
         })
     }
 
@@ -110,7 +112,7 @@ impl LabOptions {
     fn typed(&self) -> impl Iterator<Item = &'static str> {
         let typed = [
             (self.scratch.is_some(), "--scratch"),
-            (self.peers.is_some(), "--peers"),
+            (self.servers.is_some(), "--servers"),
             (self.server_cpus.is_some(), SERVER_CPUS),
             (self.client_cpus.is_some(), CLIENT_CPUS),
             (self.lag_bound.is_some(), "--lag-bound"),
@@ -144,7 +146,7 @@ impl WorkloadOptions {
 
     fn typed(&self, default: &str, servers: &[&ServerSpec]) -> Result<WorkloadSpec, Failure> {
         if let Some(log) = &self.log {
-            let to_start = servers.iter().find(|server| server.peer_name().is_some());
+            let to_start = servers.iter().find(|server| server.name().is_some());
             if let (None, Some(server)) = (&self.root, to_start) {
                 return Err(Failure::Usage(format!(
                     "--log: {server} is started here: say with --root DIR which directory it shall \
@@ -160,6 +162,18 @@ impl WorkloadOptions {
             Failure::Usage(format!("--workload {name}: there are {}", names.join(", ")))
         })
     }
+}
+
+/// Says what has become of knobs that were typed for a server and are others today.
+pub(crate) fn say_knob_notices(lab: &Lab, spec: &ServerSpec) {
+    lab.knob_notices(spec).iter().for_each(|notice| say(&format!("{spec}: {notice}")));
+}
+
+/// Says which names in a description of the user's own are others today.
+pub(crate) fn say_notices(description: &ServerDescription) {
+    let folder = description.folder.as_deref().unwrap_or(Path::new(""));
+    let file = folder.join(format!("{}.toml", description.name));
+    description.notices.iter().for_each(|notice| say(&format!("{}: {notice}", file.display())));
 }
 
 impl WorkloadOptions {
@@ -185,6 +199,7 @@ pub(crate) fn open_records(
     if resume {
         let made = opened.runs.len() + opened.cache.len();
         print(&format!("Going on after {made} runs.\n"))?;
+        opened.notice.as_deref().into_iter().for_each(say);
         opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
     Ok((folder, opened))

@@ -7,15 +7,16 @@ mod doctor_command;
 mod engines_table;
 mod fileset_arguments;
 mod fileset_command;
+mod former_names;
 mod lab_options;
 mod load_arguments;
 mod load_command;
 mod log_arguments;
 mod log_command;
 mod membench_command;
-mod peers_command;
 mod progress_line;
 mod report_command;
+mod servers_command;
 mod simulate_command;
 mod study_command;
 mod system_calls;
@@ -34,7 +35,11 @@ use arguments::{Command, CommandLine, Serving, ServingLine};
 fn main() -> ExitCode {
     match command() {
         Ok(Command::Serving(serving)) => exit_code(execute_serving(serving), server::report),
-        Ok(command) => exit_code(execute(command), say),
+        Ok(command) => {
+            let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+            former_names::notices(&arguments).iter().for_each(|notice| say(notice));
+            exit_code(execute(command), say)
+        }
         Err(error) => {
             // Help and version are errors to clap, with status 0.
             let printed = error.print().is_ok();
@@ -65,7 +70,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Tune(arguments) => tune_command::execute(&arguments),
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
-        Command::Peers(arguments) => peers_command::execute(&arguments),
+        Command::Servers(arguments) => servers_command::execute(&arguments),
         Command::Report(arguments) => report_command::execute(&arguments),
         Command::Simulate(arguments) => simulate_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),

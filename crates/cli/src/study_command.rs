@@ -5,15 +5,16 @@ mod arguments;
 mod end;
 mod of_cache;
 
-use command::{Failure, print};
+use command::{Failure, print, say};
 use lab::record::Skipped;
 use lab::study::{
-    Cast, Definition, Experiment, Stage, Study, check_domains, estimate_s, minutes, reckoned_run_s,
+    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, minutes,
+    reckoned_run_s,
 };
 use load::interrupt::Interrupt;
 use page::number::counted;
 
-use crate::lab_options::open_records;
+use crate::lab_options::{open_records, say_knob_notices};
 pub(crate) use arguments::{STUDY_HELP, StudyArguments};
 use end::{Terminal, conclude};
 
@@ -26,10 +27,13 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
 }
 
 fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
+    for notice in &definition.notices {
+        say(&format!("{}: {notice}", arguments.experiment.display()));
+    }
     if let Some(option) = arguments.lab.cpus_typed() {
         return Err(Failure::Usage(format!(
-            "{option}: a study's domains say who gets which CPUs: put `cpus` and `client_cpus` \
-             under [[domains]] in {}; `taskset` bounds what they are taken from",
+            "{option}: a study's testbeds say who gets which CPUs: put `cpus` and `client_cpus` \
+             under [[testbeds]] in {}; `taskset` bounds what they are taken from",
             arguments.experiment.display()
         )));
     }
@@ -40,46 +44,47 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     definition.check_budget(reckoned_run_s(&definition))?;
     let mut lab = arguments.lab.open()?;
     definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
-    let cast = Cast::find(&lab, &mut definition)?;
-    print(&introduction(&definition, &cast))?;
+    definition.servers.iter().for_each(|typed| say_knob_notices(&lab, typed));
+    let selection = Selection::find(&lab, &mut definition)?;
+    print(&introduction(&definition, &selection))?;
     if arguments.dry_run {
         return Ok(());
     }
-    let mut stage = cast.stage(&lab, &definition)?;
-    let (more, inside) = stage.try_domains()?;
+    let mut stage = selection.stage(&lab, &definition)?;
+    let (more, inside) = stage.try_testbeds()?;
     print(&more.iter().map(told_of).collect::<String>())?;
-    check_domains(&stage.domains)?;
+    check_testbeds(&stage.testbeds)?;
     definition.check_budget(stage.reckoned_run_s())?;
     print(&told_of_pauses(&stage))?;
     let path = arguments.folder(&definition.name);
-    let skipped = [cast.skipped, more].concat();
+    let skipped = [selection.skipped, more].concat();
     let (folder, opened) = open_records(&path, &stage.header(&lab, skipped), arguments.resume)?;
-    let environment = stage.environment().with_domains(inside);
+    let environment = stage.environment().with_testbeds(inside);
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let began_us = os::clock::now();
-    let say = |line: &str| print(&format!("{line}\n"));
-    stage.measure_ceilings(&lab, &folder, &opened.ceilings, began_us, &mut watch, say)?;
+    let show = |line: &str| print(&format!("{line}\n"));
+    stage.measure_ceilings(&lab, &folder, &opened.ceilings, began_us, &mut watch, show)?;
     let mut study = Study::new(&stage, &folder, opened, began_us, watch);
     let end = study.run().map_err(Failure::Stopped)?;
     conclude(end, study.tally(), &path)
 }
 
 /// What is about to happen, and how long it takes.
-fn introduction(definition: &Definition, cast: &Cast) -> String {
+fn introduction(definition: &Definition, selection: &Selection) -> String {
     let mut text = format!("{}\n", definition.title);
     if !definition.source.is_empty() {
         text += &format!("after {}\n", definition.source);
     }
     text += &format!(
         "{}, {}, {}, {}: about {}\n",
-        counted(cast.entrants.len(), "server"),
+        counted(selection.participants.len(), "server"),
         counted(definition.workloads.len(), "workload"),
-        counted(definition.domains.len(), "domain"),
+        counted(definition.testbeds.len(), "testbed"),
         counted(definition.repetitions as usize, "repetition"),
-        minutes(estimate_s(definition, cast.cells(definition), reckoned_run_s(definition))),
+        minutes(estimate_s(definition, selection.cells(definition), reckoned_run_s(definition))),
     );
-    text + &cast.skipped.iter().map(told_of).collect::<String>()
+    text + &selection.skipped.iter().map(told_of).collect::<String>()
 }
 
 /// What sessions that pause take, and how long it takes in all then.

@@ -15,13 +15,13 @@ use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, open_records};
+use crate::lab_options::{LabOptions, WorkloadOptions, open_records, say_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
-What is best is what bears the highest rate under the conditions: the share of what is offered that
+What is best is what sustains the highest rate under the conditions: the share of what is offered that
 is served, errors, how alike kinds of file fare, and quantiles of the response times named.
-Without --knob every knob varies over its whole grid (`ropewalk peers` lists them); a grid that the
+Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that the
 budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
 (docs/tune.md).
 
@@ -89,6 +89,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
+    say_knob_notices(&lab, &server);
     let typed = (arguments.server.as_str(), &server);
     let (plan, subject) = wanted.prepare(&lab, typed, &spec, conditions)?;
     print(&introduction(&plan, &wanted, &subject))?;
@@ -116,7 +117,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
 }
 
 impl TuneArguments {
-    /// What is wanted, and the conditions under which a rate is borne.
+    /// What is wanted, and the conditions under which a rate is sustained.
     fn wanted(&self) -> Result<(Wanted, Conditions), Failure> {
         let explain = |option: &str, why: String| Failure::Usage(format!("{option}: {why}"));
         let seconds = |option: &str, text: &str| {
@@ -198,7 +199,7 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
         "{} {}, from {} on; {}: {}\nServer on CPU {}, clients on {}\nKnobs: {}\n\
          {} configurations, {} of them to begin with; {method}; windows of {} s\n\
          Conditions: {}\nAbout {}, at most {}\n",
-        installed.peer.name,
+        installed.description.name,
         installed.version,
         base.name,
         described.name,

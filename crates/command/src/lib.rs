@@ -11,7 +11,7 @@ mod outcome;
 pub mod units;
 pub mod whole_file;
 
-pub use outcome::{Failure, UNDECIDED, UNFINISHED, exit_code, print, say};
+pub use outcome::{Failure, UNDECIDED, UNFINISHED, exit_code, print, renamed, say};
 
 /// What is typed in place of a file's name for standard input or standard output.
 pub const DASH: &str = "-";

@@ -40,6 +40,12 @@ pub fn say(message: &str) {
     let _ = io::stderr().write_all(format!("ropewalk: {message}\n").as_bytes());
 }
 
+/// The notice of a name in a user's file or command that is another since 0.1. The old one is read
+/// until 0.2.
+pub fn renamed(before: &str, now: &str) -> String {
+    format!("`{before}` is called `{now}` now; the old name is read until 0.2")
+}
+
 /// The exit status of a command that ended so, after its message, if any, has been given to `say`:
 /// [`say()`], or what a server reports with.
 pub fn exit_code(outcome: Result<(), Failure>, say: fn(&str)) -> ExitCode {

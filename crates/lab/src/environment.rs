@@ -1,8 +1,8 @@
 //! The machine as it was when something was measured: what a reader needs to judge the numbers, or
 //! to repeat them. It is recorded, not judged.
 
-use crate::domain::{Entered, Topology};
 use crate::observe;
+use crate::testbed::{Entered, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,10 +45,10 @@ pub struct Environment {
     pub control_groups: String,
     /// Settings of the kernel that matter to servers.
     pub kernel_settings: BTreeMap<String, String>,
-    /// Settings of the kernel that are others inside a domain, by the domain's name: because it
+    /// Settings of the kernel that are others inside a testbed, by the testbed's name: because it
     /// says so, or has a network of its own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub domain_settings: SettingsInside,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "domain_settings")]
+    pub testbed_settings: SettingsInside,
     /// Limits of the process that starts servers: soft and hard.
     pub limits: BTreeMap<String, String>,
     /// The load average of one minute before the run.
@@ -57,7 +57,7 @@ pub struct Environment {
     pub runnable: Option<u64>,
 }
 
-/// Settings of the kernel as they are inside each domain, by its name.
+/// Settings of the kernel as they are inside each testbed, by its name.
 pub type SettingsInside = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Settings that papers tune, or that change what a server can do.
@@ -122,29 +122,29 @@ impl Environment {
             transparent_huge_pages: text("/sys/kernel/mm/transparent_hugepage/enabled"),
             control_groups: control_groups(&text("/proc/self/mounts").unwrap_or_default()),
             kernel_settings: settings(SETTINGS),
-            domain_settings: SettingsInside::new(),
+            testbed_settings: SettingsInside::new(),
             limits: limits(&text("/proc/self/limits").unwrap_or_default()),
             load_1m,
             runnable,
         }
     }
 
-    /// This environment with the settings whose values inside of domains differ from those outside.
-    /// The domains have been left by now.
+    /// This environment with the settings whose values inside of testbeds differ from those outside.
+    /// The testbeds have been left by now.
     #[must_use]
-    pub fn with_domains(mut self, inside: SettingsInside) -> Self {
-        for (domain, mut settings) in inside {
+    pub fn with_testbeds(mut self, inside: SettingsInside) -> Self {
+        for (testbed, mut settings) in inside {
             settings.retain(|name, value| setting(name).as_ref() != Some(value));
             if !settings.is_empty() {
-                self.domain_settings.insert(domain, settings);
+                self.testbed_settings.insert(testbed, settings);
             }
         }
         self
     }
 }
 
-/// The settings that hold for the servers of a domain that has been entered: those that any
-/// environment has, and those that the domain names.
+/// The settings that hold for the servers of a testbed that has been entered: those that any
+/// environment has, and those that the testbed names.
 pub fn settings_inside(entered: &Entered) -> BTreeMap<String, String> {
     let named = entered.kernel.iter().map(String::as_str);
     let names: Vec<&str> = SETTINGS.iter().copied().chain(named).collect();
@@ -240,7 +240,7 @@ fn limits(text: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Accessed, Domain};
+    use crate::testbed::{Accessed, Testbed};
 
     #[test]
     fn this_machine_is_recorded_and_read_back() {
@@ -256,29 +256,29 @@ mod tests {
         assert_eq!(back, environment);
     }
 
-    /// What a domain sets in its namespaces shows inside only, and what is the same everywhere is
+    /// What a testbed sets in its namespaces shows inside only, and what is the same everywhere is
     /// not said again.
     #[test]
-    fn settings_that_differ_inside_a_domain_are_recorded() {
+    fn settings_that_differ_inside_a_testbed_are_recorded() {
         if !crate::needs::networks_can_be_made() {
             return;
         }
         let text = "network = { subnets = 1 }\nclient_cpus = 0\n\
                     [kernel]\n\"net.core.somaxconn\" = 513\n\"net.ipv4.tcp_ecn\" = 0";
-        let domain = Domain::parse(text).expect("it makes sense");
-        let entered = domain.enter(&Topology::here(), &Accessed::default()).expect("root may");
+        let testbed = Testbed::parse(text).expect("it makes sense");
+        let entered = testbed.enter(&Topology::here(), &Accessed::default()).expect("root may");
         let inside = settings_inside(&entered);
         drop(entered);
-        let plain = Domain { client_cpus: Some(0), ..Domain::default() };
+        let plain = Testbed { client_cpus: Some(0), ..Testbed::default() };
         let entered = plain.enter(&Topology::here(), &Accessed::default()).expect("anybody may");
         let inside = [("netted", inside), ("plain", settings_inside(&entered))];
         let inside = inside.map(|(name, settings)| (name.to_owned(), settings));
-        let environment = Environment::record(BTreeMap::new()).with_domains(inside.into());
-        let said = &environment.domain_settings["netted"];
+        let environment = Environment::record(BTreeMap::new()).with_testbeds(inside.into());
+        let said = &environment.testbed_settings["netted"];
         assert_eq!(said.get("net.core.somaxconn").map(String::as_str), Some("513"));
         assert_eq!(said.get("net.ipv4.tcp_ecn").map(String::as_str), Some("0"));
         assert!(!said.contains_key("vm.swappiness"), "{said:?}");
-        assert!(!environment.domain_settings.contains_key("plain"));
+        assert!(!environment.testbed_settings.contains_key("plain"));
         assert_ne!(environment.kernel_settings["net.core.somaxconn"], "513");
     }
 

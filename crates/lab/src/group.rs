@@ -11,8 +11,8 @@
 //! A group goes when it is dropped; a [`Guard`](os::guard::Guard) removes that of a lab that is
 //! killed, and where both are, the next lab does, if nothing is in it any more.
 
-use crate::domain::{Enclosing, names, no_controller};
 use crate::process;
+use crate::testbed::{Enclosing, names, no_controller};
 use os::control_groups::{self, Hierarchy};
 use std::fs;
 use std::io;

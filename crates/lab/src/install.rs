@@ -1,9 +1,9 @@
-//! Finding peers on this machine, and building those that come as source.
+//! Finding servers on this machine, and building those that come as source.
 //!
-//! Nothing is installed by itself: a peer that is absent is reported with the command for it.
+//! Nothing is installed by itself: a server that is absent is reported with the command for it.
 
-use crate::peer::Peer;
 use crate::process;
+use crate::server_description::ServerDescription;
 use crate::template::{self, Values};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub struct Surroundings {
     pub repository: Option<PathBuf>,
     /// Cargo's target directory.
     pub target_dir: Option<PathBuf>,
-    /// Whether peers that come as source are built anew, or taken as they are.
+    /// Whether servers that come as source are built anew, or taken as they are.
     pub build: bool,
 }
 
@@ -24,7 +24,7 @@ impl Surroundings {
         let program = std::env::current_exe().ok();
         let around = [std::env::current_dir().ok(), program.clone()];
         let mut above = around.iter().flatten().flat_map(|path| path.ancestors());
-        let is_repository = |folder: &&Path| folder.join("peers/floor/Cargo.toml").is_file();
+        let is_repository = |folder: &&Path| folder.join("servers/floor/Cargo.toml").is_file();
         let repository = above.find(is_repository).map(Path::to_owned);
         // Cargo marks its target directory, wherever it lies.
         let is_target = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
@@ -34,13 +34,13 @@ impl Surroundings {
         Self { repository, target_dir, build }
     }
 
-    /// The placeholders that are the same for every launch of a peer, as far as there is something
+    /// The placeholders that are the same for every launch of a server, as far as there is something
     /// for them to stand for.
-    pub(crate) fn values(&self, peer: &Peer) -> Values {
-        let shipped = || Some(self.repository.as_ref()?.join("peers"));
+    pub(crate) fn values(&self, description: &ServerDescription) -> Values {
+        let shipped = || Some(self.repository.as_ref()?.join("servers"));
         let places = [
             ("repository", self.repository.clone()),
-            ("peers_dir", peer.folder.clone().or_else(shipped)),
+            ("servers_dir", description.folder.clone().or_else(shipped)),
             ("target_dir", self.target_dir.clone().filter(|_| self.repository.is_some())),
         ];
         let there = places.into_iter().filter_map(|(name, path)| Some((name, path?)));
@@ -48,19 +48,19 @@ impl Surroundings {
     }
 }
 
-/// A peer that is there.
+/// A server that is there.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// The peer's description.
-    pub peer: Peer,
-    /// The peer's version, as it says itself.
+    /// The server's description.
+    pub description: ServerDescription,
+    /// The server's version, as it says itself.
     pub version: String,
 }
 
-/// A peer that is not there, or cannot run here.
+/// A server that is not there, or cannot run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// The peer's name.
+    /// The server's name.
     pub name: String,
     /// Why, in one line.
     pub reason: String,
@@ -68,52 +68,56 @@ pub struct Skipped {
     pub command: String,
 }
 
-/// Peers that were looked for.
+/// Servers that were looked for.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Peers that are there.
+    /// Servers that are there.
     pub installed: Vec<Installed>,
-    /// Peers that are not there, or cannot run here, with the reason.
+    /// Servers that are not there, or cannot run here, with the reason.
     pub skipped: Vec<Skipped>,
 }
 
 impl Found {
-    /// Looks for the peers of these names, in this order; for all, if none is given. Those that
+    /// Looks for the servers of these names, in this order; for all, if none is given. Those that
     /// come as source are built first if the surroundings say so.
     ///
     /// # Errors
-    /// One line: there is no peer of a name.
+    /// One line: there is no server of a name.
     pub fn look(
-        peers: &[Peer],
+        descriptions: &[ServerDescription],
         names: &[String],
         surroundings: &Surroundings,
     ) -> Result<Self, String> {
         let mut found = Self::default();
-        for peer in choose(peers, names)? {
-            match peer.install(surroundings) {
+        for description in choose(descriptions, names)? {
+            match description.install(surroundings) {
                 Ok(installed) => found.installed.push(installed),
-                Err(why) => found.skipped.push(peer.skipped(&why)),
+                Err(why) => found.skipped.push(description.skipped(&why)),
             }
         }
         Ok(found)
     }
 }
 
-fn choose<'p>(peers: &'p [Peer], names: &[String]) -> Result<Vec<&'p Peer>, String> {
+fn choose<'p>(
+    descriptions: &'p [ServerDescription],
+    names: &[String],
+) -> Result<Vec<&'p ServerDescription>, String> {
     if names.is_empty() {
-        return Ok(peers.iter().collect());
+        return Ok(descriptions.iter().collect());
     }
     let find = |name: &String| {
-        peers.iter().find(|peer| peer.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+        descriptions.iter().find(|description| description.name == *name).ok_or_else(|| {
+            let known: Vec<&str> =
+                descriptions.iter().map(|description| description.name.as_str()).collect();
             format!("there is no server {name:?}, but {}", known.join(", "))
         })
     };
     names.iter().map(find).collect()
 }
 
-impl Peer {
-    /// Builds the peer if it is built here, and asks for its version.
+impl ServerDescription {
+    /// Builds the server if it is built here, and asks for its version.
     ///
     /// # Errors
     /// Why it cannot be used: it is not there, or cannot be built.
@@ -122,7 +126,7 @@ impl Peer {
             return Err(why.clone());
         }
         let version = self.look(surroundings)?;
-        Ok(Installed { peer: self.clone(), version })
+        Ok(Installed { description: self.clone(), version })
     }
 
     fn look(&self, surroundings: &Surroundings) -> Result<String, String> {
@@ -165,8 +169,8 @@ impl Peer {
     }
 }
 
-/// What is said of a peer that comes as source where nothing was to be built.
-const NOT_BUILT: &str = "it is not built yet: `ropewalk peers --build` does that";
+/// What is said of a server that comes as source where nothing was to be built.
+const NOT_BUILT: &str = "it is not built yet: `ropewalk servers --build` does that";
 
 /// What is built from source has placeholders that stand for nothing where there is none.
 fn no_source(_: String) -> String {
@@ -190,18 +194,18 @@ fn word_after(text: &str, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{Build, Needs};
+    use crate::server_description::{Build, Needs};
 
     const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
 
-    fn peer(name: &str, detect: &str) -> Peer {
+    fn description(name: &str, detect: &str) -> ServerDescription {
         let text = format!(
             "name = '{name}'\ndescription = 'd'\npackage = 'install {name}'\n\
              settings = [{{ name = 'usual', about = 'a' }}]\nstop = {{ signal = 'TERM' }}\n\
              start = {{ command = ['{name}'] }}\n\
              detect = {{ command = [{detect}], version_after = 'v' }}\n"
         );
-        Peer::parse(&text).expect("it is right")
+        ServerDescription::parse(&text).expect("it is right")
     }
 
     fn build(command: &str) -> Build {
@@ -210,9 +214,9 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_named_with_the_command_that_installs_it() {
-        let there = peer("there", "'echo', 'v1.2'");
-        let absent = peer("absent", "'/nonexistent/server', '-v'");
-        let broken = peer("broken", "'sh', '-c', 'echo one; echo two; false'");
+        let there = description("there", "'echo', 'v1.2'");
+        let absent = description("absent", "'/nonexistent/server', '-v'");
+        let broken = description("broken", "'sh', '-c', 'echo one; echo two; false'");
         let found = Found::look(&[there, absent, broken], &[], &NOWHERE).expect("all are known");
         assert_eq!(found.installed.len(), 1);
         assert_eq!(found.installed[0].version, "1.2");
@@ -224,31 +228,36 @@ mod tests {
 
     #[test]
     fn names_choose_and_must_be_known() {
-        let peers = ["a", "b", "c"].map(|name| peer(name, "'echo', 'v1'"));
+        let descriptions = ["a", "b", "c"].map(|name| description(name, "'echo', 'v1'"));
         let names = ["c".to_owned(), "a".to_owned()];
-        let found = Found::look(&peers, &names, &NOWHERE).expect("both are known");
-        let found: Vec<&str> = found.installed.iter().map(|i| i.peer.name.as_str()).collect();
+        let found = Found::look(&descriptions, &names, &NOWHERE).expect("both are known");
+        let found: Vec<&str> =
+            found.installed.iter().map(|i| i.description.name.as_str()).collect();
         assert_eq!(found, ["c", "a"]);
-        let why = Found::look(&peers, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
+        let why =
+            Found::look(&descriptions, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
         assert_eq!(why, "there is no server \"d\", but a, b, c");
     }
 
     #[test]
     fn source_needs_a_repository() {
-        let peer = peer("own", "'{target_dir}/own'");
-        let why = peer.install(&NOWHERE).expect_err("there is none");
+        let description = description("own", "'{target_dir}/own'");
+        let why = description.install(&NOWHERE).expect_err("there is none");
         assert!(why.starts_with("it comes as source"), "{why}");
-        let build = Build { folder: "{peers_dir}/own".into(), ..build("true") };
-        let why = Peer { build: Some(build), ..peer }.install(&NOWHERE);
+        let build = Build { folder: "{servers_dir}/own".into(), ..build("true") };
+        let why = ServerDescription { build: Some(build), ..description }.install(&NOWHERE);
         assert!(why.expect_err("there is none").starts_with("it comes as source"));
     }
 
     #[test]
     fn what_is_not_built_is_not_called_absent() {
-        let peer = Peer { build: Some(build("false")), ..peer("own", "'/nonexistent/own'") };
-        let why = peer.install(&Surroundings { build: false, ..NOWHERE });
+        let description = ServerDescription {
+            build: Some(build("false")),
+            ..description("own", "'/nonexistent/own'")
+        };
+        let why = description.install(&Surroundings { build: false, ..NOWHERE });
         assert_eq!(why.expect_err("it is not there"), NOT_BUILT);
-        let why = peer.install(&NOWHERE).expect_err("it cannot be built");
+        let why = description.install(&NOWHERE).expect_err("it cannot be built");
         assert!(why.starts_with("false failed"), "{why}");
     }
 
@@ -263,9 +272,14 @@ mod tests {
                 at_least: "1.23".into(),
             };
             let build = Build { needs: Some(needs), ..build("false") };
-            let peer = Peer { build: Some(build), ..peer("own", "'/nonexistent/own'") };
+            let description = ServerDescription {
+                build: Some(build),
+                ..description("own", "'/nonexistent/own'")
+            };
             [true, false].map(|build| {
-                peer.install(&Surroundings { build, ..NOWHERE }).expect_err("it cannot be built")
+                description
+                    .install(&Surroundings { build, ..NOWHERE })
+                    .expect_err("it cannot be built")
             })
         };
         let old = "Go 1.19.8 is here, and Go 1.23 or newer is needed to build it";
@@ -278,8 +292,9 @@ mod tests {
 
     #[test]
     fn an_obstacle_is_a_reason() {
-        let peer = Peer { obstacle: Some("no".into()), ..peer("a", "'echo', 'v1'") };
-        assert_eq!(peer.install(&NOWHERE).expect_err("it is in the way"), "no");
+        let description =
+            ServerDescription { obstacle: Some("no".into()), ..description("a", "'echo', 'v1'") };
+        assert_eq!(description.install(&NOWHERE).expect_err("it is in the way"), "no");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! A peer's knobs: what can be varied, what it may be, and in which steps a tuner tries it.
+//! A server's knobs: what can be varied, what it may be, and in which steps a tuner tries it.
 //!
 //! A knob has named values, or numbers within a range, or whatever its users type. Nothing is
 //! tried here.
 
-use crate::peer::check_value;
+use crate::server_description::check_value;
 use crate::template;
 use serde::Deserialize;
 
-/// A grid with more values than this is a mistake in a peer's file: nobody could try them all.
+/// A grid with more values than this is a mistake in a server's file: nobody could try them all.
 const GRID_MAX: usize = 64;
 
 /// One thing that can be varied.

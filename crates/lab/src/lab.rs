@@ -1,11 +1,11 @@
 //! What commands of the lab work with: a load, servers that are known, the CPUs of both.
 
-use crate::domain::{Affinity, Place};
 use crate::error::Error;
 use crate::install::{Found, Installed, Surroundings};
-use crate::peer::{Peer, Setting};
 use crate::server::Launch;
+use crate::server_description::{ServerDescription, Setting};
 use crate::server_spec::ServerSpec;
+use crate::testbed::{Affinity, Place};
 use crate::trial::Bench;
 use crate::workload::Workload;
 
@@ -19,7 +19,7 @@ pub struct Lab {
     /// Where those that come as source lie.
     pub surroundings: Surroundings,
     /// All that are known.
-    pub peers: Vec<Peer>,
+    pub descriptions: Vec<ServerDescription>,
 }
 
 impl Lab {
@@ -28,10 +28,11 @@ impl Lab {
     /// # Errors
     /// When it runs already, or there is none of that name.
     pub fn look(&self, spec: &ServerSpec) -> Result<Found, Error> {
-        let Some(name) = spec.peer_name() else {
+        let Some(name) = spec.name() else {
             return Err(Error::Asked(format!("{spec} runs already: it cannot be started")));
         };
-        Found::look(&self.peers, &[name.to_owned()], &self.surroundings).map_err(Error::Asked)
+        Found::look(&self.descriptions, &[name.to_owned()], &self.surroundings)
+            .map_err(Error::Asked)
     }
 
     /// The server that was typed, and its setting.
@@ -45,8 +46,15 @@ impl Lab {
             return Err(Error::Failed(format!("{name} cannot run here: {reason}; {command}")));
         }
         let installed = found.installed.remove(0);
-        let setting = spec.setting(&installed.peer).map_err(Error::Asked)?;
+        let setting = spec.setting(&installed.description).map_err(Error::Asked)?;
         Ok((installed, setting))
+    }
+
+    /// What has become of knobs that were typed for a server, a line for each that is another today.
+    pub fn knob_notices(&self, spec: &ServerSpec) -> Vec<String> {
+        let ServerSpec::ByName { name, knobs, .. } = spec else { return Vec::new() };
+        let description = self.descriptions.iter().find(|description| description.name == *name);
+        description.map_or_else(Vec::new, |description| description.knob_notices(knobs))
     }
 
     /// How servers are started for a workload.

@@ -1,6 +1,6 @@
 //! Foreign web servers described by files, started and measured.
 //!
-//! A [`Peer`] is read from a file (`peers/NAME.toml`, [`catalogue()`]), found on the machine
+//! A [`ServerDescription`] is read from a file (`servers/NAME.toml`, [`catalogue()`]), found on the machine
 //! ([`Found::look`]), and started under one of its settings ([`RunningServer`]) in a control group
 //! ([`Group`]) of its own, so that the processor time of all its processes counts, those included
 //! that live for a moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and
@@ -18,9 +18,9 @@ mod catalogue;
 pub mod client;
 pub mod compare;
 pub mod doctor;
-pub mod domain;
 mod environment;
 mod error;
+mod former_names;
 mod group;
 pub mod http;
 mod install;
@@ -31,7 +31,6 @@ pub mod memory;
 #[cfg(test)]
 mod needs;
 pub mod observe;
-mod peer;
 mod port;
 mod process;
 pub mod record;
@@ -39,9 +38,11 @@ pub mod report;
 mod ropewalk;
 pub mod search;
 mod server;
+mod server_description;
 mod server_spec;
 pub mod study;
 mod template;
+pub mod testbed;
 mod toml_error;
 pub mod trial;
 mod void;
@@ -57,12 +58,13 @@ pub use group::{Accounting, Group};
 pub use install::{Found, Installed, Skipped, Surroundings};
 pub use knob::Knob;
 pub use lab::{Lab, divide_cpus};
-pub use peer::{
-    Build, ConfigurationFile, Detect, Needs, Peer, Ready, Setting, Start, Stop, Workers,
-};
 pub use process::listed_cpus;
-pub use ropewalk::{configuration_file, ropewalk_peers};
+pub use ropewalk::{configuration_file, engine_descriptions};
 pub use server::{Launch, RunningServer, StartError, configuration, configuration_text};
+pub use server_description::{
+    Build, ConfigurationFile, Detect, Needs, Ready, ServerDescription, Setting, Start, Stop,
+    Workers,
+};
 pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;
 pub use void::Void;

@@ -2,7 +2,7 @@
 //! and the test is left out.
 
 use crate::Group;
-use crate::domain::{Device, Enclosure, Link, Network, Subnets};
+use crate::testbed::{Device, Enclosure, Link, Network, Subnets};
 use testkit::tools::{IPROUTE2, has};
 
 /// Whether control groups can be made that bound and count memory.

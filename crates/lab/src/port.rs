@@ -68,8 +68,10 @@ fn outside(range: &str) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Affinity, Place};
-    use crate::{Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
+    use crate::testbed::{Affinity, Place};
+    use crate::{
+        Installed, Launch, RunningServer, ServerDescription, StartError, Surroundings, Values,
+    };
     use std::fs::OpenOptions;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpStream;
@@ -155,11 +157,11 @@ mod tests {
              ROOT = '{{root}}' }}\n",
             program.display()
         );
-        let peer = Peer::parse(&text).expect("it is right");
-        let installed = Installed { peer, version: String::new() };
+        let description = ServerDescription::parse(&text).expect("it is right");
+        let installed = Installed { description, version: String::new() };
         let root = folder(&format!("late-{times}"));
         let launch = launch(&root, Place::default());
-        let outcome = RunningServer::start(&installed, &installed.peer.settings[0], &launch);
+        let outcome = RunningServer::start(&installed, &installed.description.settings[0], &launch);
         let outcome = outcome.map(drop);
         let starts = fs::metadata(root.join("starts")).map_or(0, |file| file.len());
         tell(&taker.to_string(), "0");
@@ -188,7 +190,7 @@ mod tests {
 
     /// Whatever the words of a server are.
     #[test]
-    fn of_every_peer_it_is_known_that_its_port_is_taken() {
+    fn of_every_server_it_is_known_that_its_port_is_taken() {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some are free");
         let port = other.local_addr().expect("it listens").port();
         let root = folder("taken");
@@ -196,13 +198,16 @@ mod tests {
         let address = Ipv4Addr::new(127, 0, 0, 2);
         let place = Place { listen: Ipv4Addr::UNSPECIFIED, address, ..Place::default() };
         let launch = launch(&root, place);
-        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        let peers = Peer::read_all(&peers).expect("all are right");
+        let descriptions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+        let descriptions = ServerDescription::read_all(&descriptions).expect("all are right");
         // The floor is told its files by a list, which there is none of here.
-        let there = peers.into_iter().filter(|peer| peer.name != "floor");
-        for peer in there.filter_map(|peer| peer.install(&launch.surroundings).ok()) {
-            let (name, setting) = (&peer.peer.name, &peer.peer.settings[0]);
-            let why = RunningServer::start_at(port, &peer, setting, &launch).map(drop);
+        let there = descriptions.into_iter().filter(|description| description.name != "floor");
+        for description in
+            there.filter_map(|description| description.install(&launch.surroundings).ok())
+        {
+            let (name, setting) =
+                (&description.description.name, &description.description.settings[0]);
+            let why = RunningServer::start_at(port, &description, setting, &launch).map(drop);
             let why = why.expect_err("the port is taken");
             let is_it = matches!(why, StartError::DoesNotServe { port_is_taken: true, .. });
             assert!(is_it, "{name}: {why}");

@@ -1,11 +1,11 @@
-//! Ropewalk's engines as peers, one for each: made from what a program says of itself
-//! (`ropewalk engines --json`) and from the peer that describes how it is started.
+//! Ropewalk's engines as servers, one for each: made from what a program says of itself
+//! (`ropewalk engines --json`) and from the server that describes how it is started.
 //!
 //! The table of engines is not linked with: what is measured is always another process.
 
 use crate::knob::Knob;
-use crate::peer::Peer;
 use crate::process;
+use crate::server_description::{FormerKnob, ServerDescription};
 use crate::template::Values;
 use crate::toml_error::one_line;
 use serde::Deserialize;
@@ -33,6 +33,16 @@ struct Engine {
     /// The ways to send files that it can afford.
     sendfile: Vec<String>,
     knobs: Vec<EngineKnob>,
+    #[serde(default)]
+    former_knobs: Vec<EngineFormerKnob>,
+}
+
+/// What the program says of a knob that an engine had before.
+#[derive(Debug, Deserialize)]
+struct EngineFormerKnob {
+    name: String,
+    #[serde(flatten)]
+    now: FormerKnob,
 }
 
 /// What the program says of a knob of an engine.
@@ -47,58 +57,69 @@ struct EngineKnob {
     to: Option<u64>,
 }
 
-/// A peer for each engine of `program`, named `ropewalk:ENGINE`. An engine that cannot run on this
+/// A server for each engine of `program`, named `ropewalk:ENGINE`. An engine that cannot run on this
 /// machine is among them, with the obstacle. Besides those of the template each has the engine's
 /// knobs, under the names of the configuration's keys.
 ///
 /// # Errors
 /// One line: the program does not say what its engines are.
-pub fn ropewalk_peers(program: &Path, template: &Peer) -> Result<Vec<Peer>, String> {
+pub fn engine_descriptions(
+    program: &Path,
+    template: &ServerDescription,
+) -> Result<Vec<ServerDescription>, String> {
     let command = [program.display().to_string(), "engines".into(), "--json".into()];
-    let peer = at(program, template);
-    made(&process::output(&command, None)?, &peer)
+    let description = at(program, template);
+    made(&process::output(&command, None)?, &description)
         .map_err(|why| format!("{}: {why}", command.join(" ")))
 }
 
-/// The peers of what a program says.
-fn made(said: &str, peer: &Peer) -> Result<Vec<Peer>, String> {
+/// The servers of what a program says.
+fn made(said: &str, description: &ServerDescription) -> Result<Vec<ServerDescription>, String> {
     let engines: Vec<Engine> = serde_json::from_str(said).map_err(|why| why.to_string())?;
-    Ok(engines.into_iter().map(|engine| of_engine(engine, peer)).collect())
+    Ok(engines.into_iter().map(|engine| of_engine(engine, description)).collect())
 }
 
 /// The template with a program that is there already.
-pub(crate) fn at(program: &Path, template: &Peer) -> Peer {
-    let mut peer = Peer { build: None, ..template.clone() };
-    for command in [&mut peer.start.command, &mut peer.detect.command] {
+pub(crate) fn at(program: &Path, template: &ServerDescription) -> ServerDescription {
+    let mut description = ServerDescription { build: None, ..template.clone() };
+    for command in [&mut description.start.command, &mut description.detect.command] {
         if let Some(first) = command.first_mut() {
             *first = program.display().to_string();
         }
     }
-    peer
+    description
 }
 
-fn of_engine(engine: Engine, template: &Peer) -> Peer {
-    let mut peer = template.clone();
-    peer.name = format!("{}:{}", template.name, engine.name);
-    peer.description = engine.about;
+fn of_engine(engine: Engine, template: &ServerDescription) -> ServerDescription {
+    let mut description = template.clone();
+    description.name = format!("{}:{}", template.name, engine.name);
+    description.description = engine.about;
     if engine.unavailable.is_some() {
-        peer.package = "ropewalk doctor".into();
+        description.package = "ropewalk doctor".into();
     }
-    peer.obstacle = engine.unavailable;
-    peer.knobs.remove(ENGINE);
+    description.obstacle = engine.unavailable;
+    description.knobs.remove(ENGINE);
     let place = format!("{{{ENGINE}}}");
-    for word in &mut peer.start.command {
+    for word in &mut description.start.command {
         *word = word.replace(&place, &engine.name);
     }
-    if let Some(knob) = peer.knobs.get_mut(SENDFILE) {
+    if let Some(knob) = description.knobs.get_mut(SENDFILE) {
         knob.values.retain(|value| *value == knob.default || engine.sendfile.contains(value));
     }
     for knob in engine.knobs {
         let key = format!("engine.knobs.{}", knob.name);
-        peer.start.command.extend(["--set".into(), format!("{key}={{{key}}}")]);
-        peer.knobs.insert(key, knob.into());
+        description.start.command.extend(["--set".into(), format!("{key}={{{key}}}")]);
+        description.knobs.insert(key, knob.into());
     }
-    peer
+    for EngineFormerKnob { name, now } in engine.former_knobs {
+        let key = |name: &str| format!("engine.knobs.{name}");
+        let now = match now {
+            FormerKnob::Called(name) => FormerKnob::Called(key(&name)),
+            gone @ FormerKnob::Gone(_) => gone,
+        };
+        description.former_knobs.insert(key(&name), now);
+    }
+    description
 }
 
 impl From<EngineKnob> for Knob {
@@ -122,7 +143,7 @@ impl From<EngineKnob> for Knob {
     }
 }
 
-/// The configuration file that says the same as the command of a peer made here and the file it
+/// The configuration file that says the same as the command of a server made here and the file it
 /// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and
 /// `--set SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set
 /// and is none of the `knobs` is named in a comment.
@@ -196,22 +217,25 @@ fn toml_value(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn template() -> Peer {
-        Peer::parse(include_str!("../../../peers/ropewalk.toml")).expect("it is right")
+    fn template() -> ServerDescription {
+        ServerDescription::parse(include_str!("../../../servers/ropewalk.toml"))
+            .expect("it is right")
     }
 
     #[test]
-    fn an_engine_becomes_a_peer() {
+    fn an_engine_becomes_a_server() {
         let json = r#"[
             {"name": "loop", "about": "a loop", "unavailable": null, "sendfile": ["nonblocking"],
+             "former_knobs": [{"name": "piece", "called": "chunk"}, {"name": "a", "gone": "why"}],
              "knobs": [
                 {"name": "chunk", "about": "c", "default": "64", "from": 1, "to": 1048576},
                 {"name": "ports", "about": "p", "default": "0", "from": 0, "to": 1},
                 {"name": "events", "about": "e", "default": "epoll", "values": ["epoll", "poll"]}]},
             {"name": "rings", "about": "r", "unavailable": "not permitted", "sendfile": [],
              "knobs": []}]"#;
-        let peers = made(json, &at(Path::new("/bin/ropewalk"), &template())).expect("it is right");
-        let [a_loop, rings] = &peers[..] else { panic!("{peers:?}") };
+        let descriptions =
+            made(json, &at(Path::new("/bin/ropewalk"), &template())).expect("it is right");
+        let [a_loop, rings] = &descriptions[..] else { panic!("{descriptions:?}") };
         assert_eq!((a_loop.name.as_str(), a_loop.obstacle.as_deref()), ("ropewalk:loop", None));
         assert_eq!(rings.obstacle.as_deref(), Some("not permitted"));
         let words = a_loop.start.command.join(" ");
@@ -227,6 +251,9 @@ mod tests {
         let expected = ["1", "4", "16", "64", "256", "1024", "4096", "16384"];
         assert_eq!(chunks[..8], expected);
         assert_eq!((chunks.len(), chunks[10].as_str()), (11, "1048576"));
+        let former = |name: &str| &a_loop.former_knobs[&format!("engine.knobs.{name}")];
+        assert_eq!(former("piece"), &FormerKnob::Called("engine.knobs.chunk".into()));
+        assert_eq!(former("a"), &FormerKnob::Gone("why".into()));
     }
 
     /// A command that serves `/r` by the engine `loop`.
@@ -297,7 +324,7 @@ idle_ms = 600000
 
     #[test]
     fn a_program_that_is_something_else_is_named() {
-        let why = ropewalk_peers(Path::new("echo"), &template()).expect_err("it echoes");
+        let why = engine_descriptions(Path::new("echo"), &template()).expect_err("it echoes");
         assert!(why.starts_with("echo engines --json: expected value"), "{why}");
     }
 }

@@ -1,15 +1,15 @@
-//! A peer that runs: started in its own control group on its own port, stopped when dropped.
+//! A server that runs: started in its own control group on its own port, stopped when dropped.
 
 use crate::binding::{bind_processes, bind_threads};
-use crate::domain::{Affinity, Place};
 use crate::group::Group;
 use crate::http::{self, Connection, Response};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
-use crate::peer::{PLACES, Peer, Setting, Workers};
 use crate::port;
 use crate::process;
+use crate::server_description::{PLACES, ServerDescription, Setting, Workers};
 use crate::template::Values;
+use crate::testbed::{Affinity, Place};
 use os::guard::Guard;
 use std::fmt;
 use std::fs::{self, File};
@@ -97,7 +97,7 @@ pub struct RunningServer {
     ask_from: Option<PathBuf>,
     /// Where it was told to listen, and in which network namespace; ours if none.
     listens_at: (Ipv4Addr, Option<PathBuf>),
-    stop: crate::peer::Stop,
+    stop: crate::server_description::Stop,
     group: Group,
     child: Child,
     work_dir: PathBuf,
@@ -110,7 +110,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts a peer under one of its settings and waits until it serves; with another port, if
+    /// Starts a server under one of its settings and waits until it serves; with another port, if
     /// somebody else has taken the one that was free.
     ///
     /// # Errors
@@ -120,9 +120,9 @@ impl RunningServer {
         setting: &Setting,
         launch: &Launch,
     ) -> Result<Self, StartError> {
-        let peer = &installed.peer;
-        if launch.place.listen != Ipv4Addr::LOCALHOST && !peer.takes_an_address() {
-            let name = &peer.name;
+        let description = &installed.description;
+        if launch.place.listen != Ipv4Addr::LOCALHOST && !description.takes_an_address() {
+            let name = &description.name;
             let why = format!("{name} cannot be put into a network: its file says no {{listen}}");
             return Err(StartError::NotStarted(why));
         }
@@ -141,7 +141,7 @@ impl RunningServer {
         outcome
     }
 
-    /// Starts a peer under one of its settings at `port` and waits until it serves. No other port
+    /// Starts a server under one of its settings at `port` and waits until it serves. No other port
     /// is tried if this one is taken.
     pub(crate) fn start_at(
         port: u16,
@@ -149,11 +149,11 @@ impl RunningServer {
         setting: &Setting,
         launch: &Launch,
     ) -> Result<Self, StartError> {
-        let peer = &installed.peer;
-        let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
+        let description = &installed.description;
+        let work_dir = launch.scratch.join(format!("{}-{port}", description.name));
         let begin = || {
-            let values = values(peer, setting, launch, port, &work_dir)?;
-            begin(peer, &values, launch, &work_dir)
+            let values = values(description, setting, launch, port, &work_dir)?;
+            begin(description, &values, launch, &work_dir)
         };
         let (group, mut child, guard) = begin().map_err(StartError::NotStarted)?;
         let place = &launch.place;
@@ -164,16 +164,16 @@ impl RunningServer {
             address,
             ask_from: place.ask_from.clone(),
             listens_at: (place.listen, place.network.clone()),
-            stop: peer.stop.clone(),
+            stop: description.stop.clone(),
             group,
             child,
             work_dir,
             first_byte_us: 0,
-            workers: peer.start.workers.clone(),
+            workers: description.start.workers.clone(),
             cpus: launch.cpus.clone(),
             _guard: guard,
         };
-        server.wait_until_ready(peer.ready.within_ms, started_us, &launch.ready_path)?;
+        server.wait_until_ready(description.ready.within_ms, started_us, &launch.ready_path)?;
         Ok(server)
     }
 
@@ -319,7 +319,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// The files of a peer under one of its settings, by name, as filled in for a server in `work_dir`
+/// The files of a server under one of its settings, by name, as filled in for a server in `work_dir`
 /// that listens on `port`; and the command that starts it, by `env` if its file adds variables to
 /// the environment.
 ///
@@ -331,30 +331,30 @@ pub fn configuration(
     launch: &Launch,
     (port, work_dir): (u16, &Path),
 ) -> Result<(Values, Vec<String>), String> {
-    let peer = &installed.peer;
-    let values = values(peer, setting, launch, port, work_dir)?;
-    let files = peer.files.iter().map(|file| {
+    let description = &installed.description;
+    let values = values(description, setting, launch, port, work_dir)?;
+    let files = description.files.iter().map(|file| {
         let text = install::fill(&file.text, &values)?;
         Ok((file.path.clone(), text))
     });
-    let variables = environment(peer, &values)?;
+    let variables = environment(description, &values)?;
     let mut command: Vec<String> =
         variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !command.is_empty() {
         command.insert(0, "env".into());
     }
-    command.extend(install::fill_all(&peer.start.command, &values)?);
+    command.extend(install::fill_all(&description.start.command, &values)?);
     Ok((files.collect::<Result<_, String>>()?, command))
 }
 
-/// The variables that are added to a peer's environment.
-fn environment(peer: &Peer, values: &Values) -> Result<Values, String> {
+/// The variables that are added to a server's environment.
+fn environment(description: &ServerDescription, values: &Values) -> Result<Values, String> {
     let filled =
         |(name, value): (&String, &String)| Ok((name.clone(), install::fill(value, values)?));
-    peer.start.environment.iter().map(filled).collect()
+    description.start.environment.iter().map(filled).collect()
 }
 
-/// The command and the files of a peer under one of its settings, for people: as they are filled in
+/// The command and the files of a server under one of its settings, for people: as they are filled in
 /// but for a port and a folder of its own, for which others stand.
 pub fn configuration_text(installed: &Installed, setting: &Setting, launch: &Launch) -> String {
     let stand_ins = (8080, Path::new("/its/own/folder"));
@@ -369,7 +369,7 @@ pub fn configuration_text(installed: &Installed, setting: &Setting, launch: &Lau
 }
 
 fn values(
-    peer: &Peer,
+    description: &ServerDescription,
     setting: &Setting,
     launch: &Launch,
     port: u16,
@@ -377,7 +377,7 @@ fn values(
 ) -> Result<Values, String> {
     // What this launch has nothing to say about is empty, not an error.
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
-    values.extend(launch.surroundings.values(peer));
+    values.extend(launch.surroundings.values(description));
     values.extend(launch.workload.clone());
     values.insert("listen".into(), launch.place.listen.to_string());
     values.insert("port".into(), port.to_string());
@@ -390,7 +390,7 @@ fn values(
         Affinity::Workers => "always",
     };
     values.insert("pins".into(), pins.into());
-    let mut knobs = peer.knob_values(setting);
+    let mut knobs = description.knob_values(setting);
     for value in knobs.values_mut() {
         *value = install::fill(value, &values)?;
     }
@@ -399,10 +399,14 @@ fn values(
 }
 
 /// Writes the configuration into a fresh working directory.
-fn prepare(peer: &Peer, values: &Values, work_dir: &Path) -> Result<(), String> {
+fn prepare(
+    description: &ServerDescription,
+    values: &Values,
+    work_dir: &Path,
+) -> Result<(), String> {
     let explain = |why| format!("{}: {why}", work_dir.display());
     fs::create_dir_all(work_dir).map_err(explain)?;
-    for file in &peer.files {
+    for file in &description.files {
         let text = install::fill(&file.text, values)?;
         fs::write(work_dir.join(&file.path), text).map_err(explain)?;
     }
@@ -411,17 +415,17 @@ fn prepare(peer: &Peer, values: &Values, work_dir: &Path) -> Result<(), String> 
 
 /// Its first process, in a group of its own, and whoever kills both if we are killed.
 fn begin(
-    peer: &Peer,
+    description: &ServerDescription,
     values: &Values,
     launch: &Launch,
     work_dir: &Path,
 ) -> Result<(Group, Child, Guard), String> {
-    prepare(peer, values, work_dir)?;
+    prepare(description, values, work_dir)?;
     let mut group = Group::create_in(&launch.place.enclosing);
     if let Some(bytes) = launch.memory_bytes_max {
         group.limit_memory(bytes)?;
     }
-    let child = spawn(peer, values, work_dir, launch, &group)?;
+    let child = spawn(description, values, work_dir, launch, &group)?;
     group.set_root(child.id());
     let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
     Ok((group, child, guard))
@@ -429,19 +433,20 @@ fn begin(
 
 /// Its first process, which becomes the server once it is told to: see [`standing_by`].
 fn spawn(
-    peer: &Peer,
+    description: &ServerDescription,
     values: &Values,
     work_dir: &Path,
     launch: &Launch,
     group: &Group,
 ) -> Result<Child, String> {
-    let command = process::pinned(&launch.cpus, &install::fill_all(&peer.start.command, values)?);
+    let command =
+        process::pinned(&launch.cpus, &install::fill_all(&description.start.command, values)?);
     let command = launch.place.prefix.iter().chain(&command);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
     let mut shell = standing_by(&group.entrances(), command);
-    shell.envs(environment(peer, values)?);
+    shell.envs(environment(description, values)?);
     shell.current_dir(work_dir).stdout(log).stderr(error_log);
     shell.spawn().map_err(|why| format!("sh: {why}"))
 }

@@ -1,7 +1,7 @@
 //! A server as it is typed: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for one that
 //! runs already and is only asked.
 
-use crate::peer::{Peer, Setting, check_value};
+use crate::server_description::{ServerDescription, Setting, check_value};
 use crate::template::Values;
 use load::target::Url;
 use std::fmt;
@@ -15,11 +15,11 @@ const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
 /// Which server, and how it is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerSpec {
-    /// A peer that is started.
-    Peer {
-        /// The peer's name: `nginx`, `ropewalk:fibers`.
+    /// A server that is started.
+    ByName {
+        /// The server's name: `nginx`, `ropewalk:fibers`.
         name: String,
-        /// One of the peer's settings; the first, if none is named.
+        /// One of the server's settings; the first, if none is named.
         setting: Option<String>,
         /// Knobs that differ from the setting.
         knobs: Values,
@@ -32,30 +32,37 @@ pub enum ServerSpec {
 }
 
 impl ServerSpec {
-    /// The peer's name, of one that is to be started.
-    pub fn peer_name(&self) -> Option<&str> {
+    /// The server's name, of one that is to be started.
+    pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Peer { name, .. } => Some(name),
+            Self::ByName { name, .. } => Some(name),
             Self::Running { .. } => None,
         }
     }
 
-    /// The setting of `peer` that was meant. Its name tells it from all others of the peer.
+    /// The setting of `description` that was meant. Its name tells it from all others of the server.
     ///
     /// # Errors
     /// A setting or a knob that there is not, or a value that the knob cannot have.
-    pub fn setting(&self, peer: &Peer) -> Result<Setting, String> {
-        let Self::Peer { setting, knobs, .. } = self else {
+    pub fn setting(&self, description: &ServerDescription) -> Result<Setting, String> {
+        let Self::ByName { setting, knobs, .. } = self else {
             return Err(format!("{self} runs already: nothing can be set"));
         };
         let base = match setting {
-            None => &peer.settings[0],
-            Some(name) => peer.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
-                let names: Vec<&str> = peer.settings.iter().map(|one| one.name.as_str()).collect();
-                format!("{} has no setting {name}; it has {}", peer.name, names.join(", "))
-            })?,
+            None => &description.settings[0],
+            Some(name) => {
+                description.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
+                    let names: Vec<&str> =
+                        description.settings.iter().map(|one| one.name.as_str()).collect();
+                    format!(
+                        "{} has no setting {name}; it has {}",
+                        description.name,
+                        names.join(", ")
+                    )
+                })?
+            }
         };
-        with_knobs(peer, base, knobs)
+        with_knobs(description, base, knobs)
     }
 }
 
@@ -63,16 +70,25 @@ impl ServerSpec {
 ///
 /// # Errors
 /// As [`ServerSpec::setting`].
-pub fn with_knobs(peer: &Peer, base: &Setting, knobs: &Values) -> Result<Setting, String> {
+pub fn with_knobs(
+    description: &ServerDescription,
+    base: &Setting,
+    knobs: &Values,
+) -> Result<Setting, String> {
+    let knobs = &description.knobs_of_today(knobs);
     for (name, value) in knobs {
-        let Some(knob) = peer.knobs.get(name) else {
-            let names: Vec<&str> = peer.knobs.keys().map(String::as_str).collect();
-            return Err(format!("{} has no knob {name}; it has {}", peer.name, names.join(", ")));
+        let Some(knob) = description.knobs.get(name) else {
+            let names: Vec<&str> = description.knobs.keys().map(String::as_str).collect();
+            return Err(format!(
+                "{} has no knob {name}; it has {}",
+                description.name,
+                names.join(", ")
+            ));
         };
-        check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", peer.name))?;
+        check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", description.name))?;
         if !knob.allows(value) {
             let allowed = knob.allowed();
-            return Err(format!("{}: {name} cannot be {value}: {allowed}", peer.name));
+            return Err(format!("{}: {name} cannot be {value}: {allowed}", description.name));
         }
     }
     let mut setting = base.clone();
@@ -86,7 +102,7 @@ pub fn with_knobs(peer: &Peer, base: &Setting, knobs: &Values) -> Result<Setting
 impl fmt::Display for ServerSpec {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Peer { name, setting, knobs } => {
+            Self::ByName { name, setting, knobs } => {
                 out.write_str(name)?;
                 if let Some(setting) = setting {
                     write!(out, "/{setting}")?;
@@ -134,22 +150,23 @@ impl FromStr for ServerSpec {
                 return Err(explain(&format!("{knob} is turned twice")));
             }
         }
-        Ok(Self::Peer { name: name.to_owned(), setting, knobs })
+        Ok(Self::ByName { name: name.to_owned(), setting, knobs })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_description::FormerKnob;
     use std::path::Path;
 
     fn parse(text: &str) -> ServerSpec {
         text.parse().expect("it is a server")
     }
 
-    fn nginx() -> Peer {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        Peer::read(&folder.join("nginx.toml")).expect("it is shipped")
+    fn nginx() -> ServerDescription {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+        ServerDescription::read(&folder.join("nginx.toml")).expect("it is shipped")
     }
 
     #[test]
@@ -186,17 +203,47 @@ mod tests {
 
     #[test]
     fn a_setting_is_found_and_turned() {
-        let peer = nginx();
-        let setting = parse("nginx/buffers,tcp_nopush=on").setting(&peer).expect("it is one");
+        let description = nginx();
+        let setting =
+            parse("nginx/buffers,tcp_nopush=on").setting(&description).expect("it is one");
         assert_eq!(setting.name, "buffers,tcp_nopush=on");
-        let values = peer.knob_values(&setting);
+        let values = description.knob_values(&setting);
         assert_eq!((values["sendfile"].as_str(), values["tcp_nopush"].as_str()), ("off", "on"));
-        assert_eq!(parse("nginx").setting(&peer).expect("the first").name, peer.settings[0].name);
+        assert_eq!(
+            parse("nginx").setting(&description).expect("the first").name,
+            description.settings[0].name
+        );
+    }
+
+    /// What had another name is turned under its name of today, and what has gone is left out.
+    #[test]
+    fn former_knobs_are_turned_under_their_names_of_today() {
+        let former = |name: &str, now| (name.to_owned(), now);
+        let description = ServerDescription {
+            former_knobs: [
+                former("nopush", FormerKnob::Called("tcp_nopush".into())),
+                former("lucky", FormerKnob::Gone("luck is even".into())),
+            ]
+            .into(),
+            ..nginx()
+        };
+        let ServerSpec::ByName { knobs, .. } = parse("nginx,nopush=on,lucky=7") else { panic!() };
+        let setting = parse("nginx,nopush=on,lucky=7").setting(&description).expect("it is one");
+        assert_eq!(setting.name, "sendfile,tcp_nopush=on");
+        assert_eq!(setting.knobs.get("tcp_nopush").map(String::as_str), Some("on"));
+        let notices = description.knob_notices(&knobs);
+        let expected = [
+            "lucky makes no difference any more: luck is even",
+            "`nopush` is called `tcp_nopush` now; the old name is read until 0.2",
+        ];
+        assert_eq!(notices, expected);
+        let why = parse("nginx,nopush=perhaps").setting(&description).expect_err("it is wrong");
+        assert!(why.starts_with("nginx: tcp_nopush cannot be perhaps"), "{why}");
     }
 
     #[test]
     fn what_there_is_not_is_said_with_what_there_is() {
-        let peer = nginx();
+        let description = nginx();
         let cases = [
             ("nginx/fast", "nginx has no setting fast; it has sendfile, "),
             ("nginx,x=1", "nginx has no knob x; it has "),
@@ -207,7 +254,7 @@ mod tests {
             ("nginx,sendfile=perhaps", "nginx: sendfile cannot be perhaps: on, off"),
         ];
         for (text, expected) in cases {
-            let why = parse(text).setting(&peer).expect_err("it is wrong");
+            let why = parse(text).setting(&description).expect_err("it is wrong");
             assert!(why.starts_with(expected), "{why}");
         }
     }

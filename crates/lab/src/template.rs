@@ -1,4 +1,4 @@
-//! Placeholders in a peer's commands and configuration files: `{name}`.
+//! Placeholders in a server's commands and configuration files: `{name}`.
 //!
 //! Not a template language. A brace that does not enclose a plain lower-case name (or several with
 //! dots between them) is itself, so the configuration languages that use braces for blocks need no

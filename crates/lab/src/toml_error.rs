@@ -10,6 +10,14 @@ pub(crate) fn one_line(text: &str, why: &toml::de::Error) -> String {
     }
 }
 
+/// The table that a text holds.
+///
+/// # Errors
+/// What is wrong with it, and in which line.
+pub(crate) fn table(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|why| one_line(text, &why))
+}
+
 /// What a reader of TOML has to say, in one line and without a place: for what was a table already,
 /// and so has no text to point into.
 pub(crate) fn message(why: &toml::de::Error) -> String {

@@ -62,7 +62,7 @@ const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is
 
 /// Why there is no outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unmade {
+pub enum RunFailure {
     /// The outcome of this trial cannot be made: its server or what was asked of it may be why.
     Void(Void),
     /// No trial's outcome can be made now, whichever the server.
@@ -70,7 +70,7 @@ pub enum Unmade {
 }
 
 /// What a server did itself, or what kept it from being started.
-impl From<StartError> for Unmade {
+impl From<StartError> for RunFailure {
     fn from(why: StartError) -> Self {
         match why {
             StartError::DoesNotServe { .. } => Self::no_load(why.to_string()),
@@ -79,7 +79,7 @@ impl From<StartError> for Unmade {
     }
 }
 
-impl fmt::Display for Unmade {
+impl fmt::Display for RunFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Void(why) => why.fmt(formatter),
@@ -88,7 +88,7 @@ impl fmt::Display for Unmade {
     }
 }
 
-impl Unmade {
+impl RunFailure {
     /// There was no load, and whoever cannot be ruled out may be why: the server or what was asked
     /// of it.
     pub(crate) fn no_load(why: impl Into<String>) -> Self {
@@ -213,7 +213,7 @@ pub struct Trial<'a> {
     /// Whether every byte is looked at, not only the lengths. It costs the clients processor time.
     pub verify_bytes: bool,
     /// Whether sessions of an open load are evenly spaced, and do not come independently of each
-    /// other as users do: where only the rate is asked for that a server bears, chance is noise.
+    /// other as users do: where only the rate is asked for that a server sustains, chance is noise.
     pub is_even: bool,
     /// Whether an open load begins as long before its window as sessions need that pause, so that
     /// as many are under way in it as always will be.
@@ -270,18 +270,18 @@ impl Bench {
         server: Target<'_>,
         generator: usize,
         workload: &Workload,
-    ) -> Result<(), Unmade> {
+    ) -> Result<(), RunFailure> {
         let one = Self { generators: vec![self.generators[generator].clone()], ..self.clone() };
         let (outcome, _) = one.load(server, &options::priming(workload), priming_time(workload))?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         match (&outcome.first_bad, errors.as_slice()) {
-            (Some(bad), _) => Err(Unmade::no_load(format!("it serves something wrong: {bad}"))),
+            (Some(bad), _) => Err(RunFailure::no_load(format!("it serves something wrong: {bad}"))),
             (None, []) => Ok(()),
             (None, errors) => {
                 let errors = errors.join(", ");
-                Err(Unmade::no_load(format!("not everything can be had from it: {errors}")))
+                Err(RunFailure::no_load(format!("not everything can be had from it: {errors}")))
             }
         }
     }
@@ -290,7 +290,7 @@ impl Bench {
     ///
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
-    pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, Unmade> {
+    pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, RunFailure> {
         let watched = Watched { groups: server.groups(), ..Watched::default() };
         let observer = (!watched.groups.is_empty()).then(|| Observer::new(watched));
         self.run_observed(server, trial, observer.as_ref())
@@ -306,7 +306,7 @@ impl Bench {
         server: Target<'_>,
         trial: &Trial<'_>,
         observer: Option<&Observer<'_>>,
-    ) -> Result<Measured, Unmade> {
+    ) -> Result<Measured, RunFailure> {
         let asked = trial.options();
         let window = Duration::from_secs_f64(trial.window_s);
         let (outcome, text, seen) = match observer {
@@ -340,8 +340,11 @@ impl Bench {
     }
 
     /// What was seen, by name, what could not be seen, and whether others were too much in the way.
-    fn judged(&self, seen: Seen) -> (BTreeMap<String, f64>, Vec<String>, Option<Void>) {
-        let Seen { observed, interference } = seen;
+    fn judged(
+        &self,
+        observation: Observation,
+    ) -> (BTreeMap<String, f64>, Vec<String>, Option<Void>) {
+        let Observation { observed, interference } = observation;
         let mut figures = observed.figures();
         let mut not_available = observed.not_available;
         let Some(shares) = interference else {
@@ -399,9 +402,9 @@ impl Bench {
         server: Target<'_>,
         asked: &Options,
         window: Duration,
-    ) -> Result<(Outcome, String), Unmade> {
+    ) -> Result<(Outcome, String), RunFailure> {
         let are_told = self.generators.len() > 1;
-        let within = options::run_time(window, asked).map_err(Unmade::no_load)?;
+        let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
         let mut generators = self.generators(server, asked, are_told)?;
         if are_told {
             await_ready(&mut generators)?;
@@ -420,9 +423,9 @@ impl Bench {
         asked: &Options,
         window: Duration,
         observer: &Observer<'_>,
-    ) -> Result<(Outcome, String, Result<Seen, &'static str>), Unmade> {
-        let warm_up_us = asked.warm_up_us().map_err(Unmade::no_load)?;
-        let within = options::run_time(window, asked).map_err(Unmade::no_load)?;
+    ) -> Result<(Outcome, String, Result<Observation, &'static str>), RunFailure> {
+        let warm_up_us = asked.warm_up_us().map_err(RunFailure::no_load)?;
+        let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
         let mut generators = self.generators(server, asked, true)?;
         await_ready(&mut generators)?;
         let before = observer.look();
@@ -452,7 +455,7 @@ impl Bench {
             let of_outcome = (outcome.started_unix_us, outcome.window_us);
             observer.narrow(&mut observed, in_window.as_ref(), of_outcome);
         }
-        Ok((outcome, text, Ok(Seen { observed, interference })))
+        Ok((outcome, text, Ok(Observation { observed, interference })))
     }
 
     /// Starts the generators, each with the file to which it writes; whether they are told when to
@@ -462,67 +465,70 @@ impl Bench {
         server: Target<'_>,
         asked: &Options,
         are_told: bool,
-    ) -> Result<Vec<(Client, PathBuf)>, Unmade> {
+    ) -> Result<Vec<(Client, PathBuf)>, RunFailure> {
         let start = |(index, generator): (usize, &LoadGenerator)| {
             let mut command = self.tools.command(&["load", "-q"]);
             command.extend(self.options(asked, index, server, are_told).to_arguments());
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
             let started = Client::start_waiting(&generator.prefix, &generator.cpus, &command);
-            Ok((started.map_err(Unmade::Surroundings)?, path))
+            Ok((started.map_err(RunFailure::Surroundings)?, path))
         };
         self.generators.iter().enumerate().map(start).collect()
     }
 }
 
 /// What was seen beside a load.
-struct Seen {
+struct Observation {
     observed: Observed,
     /// By whom others disturbed; none where the window was missed.
     interference: Option<BTreeMap<Disturbed, f64>>,
 }
 
-fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
+fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), RunFailure> {
     for (client, _) in generators {
-        client.await_ready(PATIENCE).map_err(Unmade::no_load)?;
+        client.await_ready(PATIENCE).map_err(RunFailure::no_load)?;
     }
     Ok(())
 }
 
 /// Waits until all of them have measured, and servers have seen the load's connections closed.
-fn await_measured(generators: &mut [(Client, PathBuf)], within: Duration) -> Result<(), Unmade> {
+fn await_measured(
+    generators: &mut [(Client, PathBuf)],
+    within: Duration,
+) -> Result<(), RunFailure> {
     for (client, _) in generators {
-        client.await_measured(within).map_err(Unmade::no_load)?;
+        client.await_measured(within).map_err(RunFailure::no_load)?;
     }
     thread::sleep(AFTERMATH);
     Ok(())
 }
 
 /// Has generators that are ready begin at one instant; and says when, in microseconds since 1970.
-fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, Unmade> {
+fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, RunFailure> {
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
     let told = generators.iter_mut().try_for_each(|(client, _)| client.tell(&line));
     // One that listens no more has ended, and may have been unable to begin.
-    told.map(|()| start_us).map_err(Unmade::no_load)
+    told.map(|()| start_us).map_err(RunFailure::no_load)
 }
 
 /// Waits for all generators, and puts together what they wrote.
 fn finish(
     generators: Vec<(Client, PathBuf)>,
     within: Duration,
-) -> Result<(Outcome, String), Unmade> {
+) -> Result<(Outcome, String), RunFailure> {
     let outcomes = generators.into_iter().map(|(client, path)| {
-        let finished = client.finish(within).map_err(Unmade::no_load)?;
+        let finished = client.finish(within).map_err(RunFailure::no_load)?;
         read_outcome(&path, &finished)
     });
-    let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, Unmade>>()?;
+    let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, RunFailure>>()?;
     if outcomes.len() == 1 {
         return Ok(outcomes.remove(0));
     }
     // Those that do not belong together did not begin together.
-    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(Unmade::no_load)
+    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(RunFailure::no_load)
 }
 
 /// The time that asking for everything once may take beyond that.
@@ -538,27 +544,29 @@ fn outcome_path(scratch: &Path) -> PathBuf {
     scratch.join(format!("outcome-{}-{number}.json", std::process::id()))
 }
 
-fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), Unmade> {
+fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), RunFailure> {
     // Errors and void runs have a status of their own, and an outcome all the same.
     let text = fs::read_to_string(path);
     if text.is_err() {
         // A file that we cannot make either is the machine's fault.
-        let place = |why| Unmade::Surroundings(format!("{}: {why}", path.display()));
+        let place = |why| RunFailure::Surroundings(format!("{}: {why}", path.display()));
         File::create(path).map_err(place)?;
     }
     let _ = fs::remove_file(path); // if that fails, it is in nobody's way
     // A generator that wrote none says why it made no run, and that may be the server's doing: one
     // that does not keep the connections that are to rest.
-    let text = text.map_err(|_| Unmade::no_load(finished.complaint()))?;
+    let text = text.map_err(|_| RunFailure::no_load(finished.complaint()))?;
     // One that began it says why it is not whole.
     let broken = |why| match finished.status.success() {
-        true => Unmade::Surroundings(format!("{}: {why}", path.display())),
-        false => Unmade::Surroundings(finished.complaint()),
+        true => RunFailure::Surroundings(format!("{}: {why}", path.display())),
+        false => RunFailure::Surroundings(finished.complaint()),
     };
     let outcome = json::parse(&text).map_err(broken)?;
     // What it counted until then is not what was asked for, whoever ended it.
     if outcome.interrupted {
-        return Err(Unmade::no_load("the load generator was interrupted before its time was over"));
+        return Err(RunFailure::no_load(
+            "the load generator was interrupted before its time was over",
+        ));
     }
     Ok((outcome, text))
 }
@@ -598,15 +606,15 @@ mod tests {
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
         let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
         let idle = of(path.clone(), script);
-        assert_eq!(idle, Err(Unmade::no_load(why)));
+        assert_eq!(idle, Err(RunFailure::no_load(why)));
         let of_file = of(path.clone(), "echo FILE: sulks >&2; exit 1");
         let why = format!("exit status: 1: {}: sulks", path.display());
-        assert_eq!(of_file, Err(Unmade::no_load(why)));
-        let ours = |why: &str| Err(Unmade::Surroundings(why.to_owned()));
+        assert_eq!(of_file, Err(RunFailure::no_load(why)));
+        let ours = |why: &str| Err(RunFailure::Surroundings(why.to_owned()));
         let full = of(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));
         let half = of(path.clone(), "echo '{\"half' > FILE");
-        assert!(matches!(half, Err(Unmade::Surroundings(_))), "{half:?}");
+        assert!(matches!(half, Err(RunFailure::Surroundings(_))), "{half:?}");
         assert!(!path.exists());
         let gone = folder.path().join("gone").join("outcome.json");
         let nowhere = of(gone.clone(), "exit 1");
@@ -621,20 +629,20 @@ mod tests {
         let of = |root: PathBuf| {
             let (log, prime) = (there.clone(), there.clone());
             let workload = Workload { root, log, prime, ..workload("") };
-            Unmade::Void("404".into()).unless_gone(&tools, &workload)
+            RunFailure::Void("404".into()).unless_gone(&tools, &workload)
         };
-        assert_eq!(of(there.clone()), Unmade::Void("404".into()));
-        assert_eq!(of("/not/here".into()), Unmade::Surroundings("/not/here is gone".into()));
-        assert_eq!(of(PathBuf::new()), Unmade::Void("404".into()), "it has no files of ours");
+        assert_eq!(of(there.clone()), RunFailure::Void("404".into()));
+        assert_eq!(of("/not/here".into()), RunFailure::Surroundings("/not/here is gone".into()));
+        assert_eq!(of(PathBuf::new()), RunFailure::Void("404".into()), "it has no files of ours");
     }
 
     #[test]
     fn a_server_that_was_not_started_is_not_to_blame() {
         let (what, printed) = ("it ended".to_owned(), "bad knob".to_owned());
         let of_server = StartError::DoesNotServe { what, port_is_taken: false, printed };
-        assert!(matches!(of_server.into(), Unmade::Void(_)));
+        assert!(matches!(of_server.into(), RunFailure::Void(_)));
         let of_machine = StartError::NotStarted("no free port: it is taken".to_owned());
-        assert!(matches!(of_machine.into(), Unmade::Surroundings(_)));
+        assert!(matches!(of_machine.into(), RunFailure::Surroundings(_)));
     }
 
     pub(super) fn workload(load: &str) -> Workload {

@@ -32,7 +32,7 @@ pub enum Void {
     },
     /// There was no load: the server did not start, or does not serve what it should.
     NoLoad(String),
-    /// Memory or disk were not as the domain says.
+    /// Memory or disk were not as the testbed says.
     Conditions(String),
     /// A reason of which only the words are known.
     #[serde(untagged)]

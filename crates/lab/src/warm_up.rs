@@ -2,7 +2,7 @@
 //! for once and looked at, then the server is loaded until it no longer improves, or for as long as
 //! the caller can afford; and what a run takes in all.
 
-use crate::trial::{Bench, Target, Trial, Unmade};
+use crate::trial::{Bench, RunFailure, Target, Trial};
 
 /// While warming up, a server that needs this much less for a request than before, or serves this
 /// much more of them, still improves.
@@ -60,7 +60,7 @@ impl Bench {
         server: Target<'_>,
         trial: &Trial<'_>,
         readying: &Readying<'_>,
-    ) -> Result<WarmUp, Unmade> {
+    ) -> Result<WarmUp, RunFailure> {
         for &(copy, generator) in readying.primed {
             self.prime(copy, generator, trial.workload)?;
         }
@@ -76,7 +76,7 @@ impl Bench {
         server: Target<'_>,
         trial: &Trial<'_>,
         readying: &Readying<'_>,
-    ) -> Result<WarmUp, Unmade> {
+    ) -> Result<WarmUp, RunFailure> {
         let windows_max = readying.windows_max;
         let window_s = warm_up_s(trial.window_s);
         let mut progress = Progress::default();

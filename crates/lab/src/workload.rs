@@ -133,7 +133,7 @@ pub struct Workload {
     /// How long its sessions need, when they begin to come at a steady rate, until as many are
     /// under way as always will be, in microseconds.
     pub filling_us: u64,
-    /// What stands for the placeholders of peers that are told what they will be asked for.
+    /// What stands for the placeholders of servers that are told what they will be asked for.
     pub values: Values,
 }
 

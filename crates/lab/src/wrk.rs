@@ -3,7 +3,7 @@
 //!
 //! wrk takes whole seconds only, so it is started for long and interrupted; it then reports what
 //! it has counted so far. Closed loop: each connection waits for its answer, so its rates say what
-//! a server costs and not how it behaves under more load than it can bear.
+//! a server costs and not how it behaves under more load than it can sustain.
 
 use crate::client::Client;
 use crate::http::Connection;

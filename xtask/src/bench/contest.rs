@@ -88,7 +88,7 @@ impl<'a> Contest<'a> {
         for installed in &self.bench.servers {
             match self.enter(installed) {
                 Ok(entrant) => entrants.push(entrant),
-                Err(why) => notes.push(format!("{} left out: {why}", installed.peer.name)),
+                Err(why) => notes.push(format!("{} left out: {why}", installed.description.name)),
             }
         }
         for round in 0..self.bench.options.rounds {
@@ -115,7 +115,7 @@ impl<'a> Contest<'a> {
             Subject::ManyFiles | Subject::Idle => 0,
         };
         let result = Contestant {
-            name: installed.peer.name.clone(),
+            name: installed.description.name.clone(),
             setting: setting.name.clone(),
             head_bytes,
             samples: Vec::new(),
@@ -127,9 +127,9 @@ impl<'a> Contest<'a> {
 
     /// The setting that needs the least processor time for a request here.
     fn best_setting<'s>(&self, installed: &'s Installed) -> Result<&'s Setting, String> {
-        let settings = &installed.peer.settings;
+        let settings = &installed.description.settings;
         let [_, _, ..] = settings.as_slice() else { return Ok(&settings[0]) };
-        progress(&format!("{}: trying settings of {}", self.row.name, installed.peer.name));
+        progress(&format!("{}: trying settings of {}", self.row.name, installed.description.name));
         let mut servers = Vec::new();
         for setting in settings {
             servers.push(RunningServer::start(installed, setting, &self.launch)?);
@@ -251,9 +251,9 @@ impl<'a> Contest<'a> {
 
     /// The head of Ropewalk's own answer in this row, or one like it where it is not there.
     fn our_head(&self) -> Result<Vec<u8>, String> {
-        let ours = self.bench.servers.iter().find(|installed| installed.peer.name == OURS);
+        let ours = self.bench.servers.iter().find(|installed| installed.description.name == OURS);
         let Some(ours) = ours else { return Ok(http::usual_head(FLOOR, self.row.connection)) };
-        let server = RunningServer::start(ours, &ours.peer.settings[0], &self.launch);
+        let server = RunningServer::start(ours, &ours.description.settings[0], &self.launch);
         let server = server.map_err(String::from);
         match server.and_then(|server| self.get(&server, &self.paths[0])) {
             Ok(response) => Ok(response.head),

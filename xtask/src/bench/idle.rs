@@ -6,7 +6,7 @@ use super::rounds::progress;
 use super::row::Subject;
 use super::serve::{Bench, OURS};
 use lab::http::{self, Connection};
-use lab::{Installed, Launch, Peer, RunningServer, Setting};
+use lab::{Installed, Launch, RunningServer, ServerDescription, Setting};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const STARTS: usize = 10;
 /// Time for a server to give memory back: h2o, for one, does so once a second.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Engines of ours besides the first, and the values of knobs of `peers/ropewalk.toml`: what each
+/// Engines of ours besides the first, and the values of knobs of `servers/ropewalk.toml`: what each
 /// way to wait keeps of a connection.
 const ENGINES: &[(&str, &[(&str, &str)])] = &[
     ("staged", &[("engine", "staged")]),
@@ -64,8 +64,8 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     let launch = bench.launch(path, workload.into());
     let mut results = Vec::new();
     for installed in &bench.servers {
-        for setting in settings(&installed.peer) {
-            let name = [installed.peer.name.as_str(), &setting.name].join(" ");
+        for setting in settings(&installed.description) {
+            let name = [installed.description.name.as_str(), &setting.name].join(" ");
             let name = name.trim_end();
             progress(&format!("idle: {name}"));
             match look(installed, &setting, &launch) {
@@ -78,9 +78,9 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
 }
 
 /// The first of each server, which needs no name, and more of ours.
-fn settings(peer: &Peer) -> Vec<Setting> {
-    let first = Setting { name: String::new(), ..peer.settings[0].clone() };
-    let engines = ENGINES.iter().filter(|_| peer.name == OURS).map(|(name, knobs)| {
+fn settings(description: &ServerDescription) -> Vec<Setting> {
+    let first = Setting { name: String::new(), ..description.settings[0].clone() };
+    let engines = ENGINES.iter().filter(|_| description.name == OURS).map(|(name, knobs)| {
         let knobs = knobs.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned()));
         Setting { name: (*name).to_owned(), about: String::new(), knobs: knobs.collect() }
     });

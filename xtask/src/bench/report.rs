@@ -90,7 +90,8 @@ impl RowResult {
 
 /// What is compared, and what is not.
 pub(crate) fn print_start(report: &Report, servers: &[Installed]) {
-    let names = servers.iter().map(|server| format!("{} {}", server.peer.name, server.version));
+    let names =
+        servers.iter().map(|server| format!("{} {}", server.description.name, server.version));
     println!("Servers: {}.", names.collect::<Vec<_>>().join(", "));
     for Skipped { name, reason, command } in &report.skipped {
         println!("Skipped: {name} ({reason}). Install it with: {command}");
@@ -170,10 +171,11 @@ pub(crate) fn print_end(report: &Report) {
     println!();
     for result in &report.rows {
         let Some(ours) = result.named(OURS) else { continue };
-        let peers = result.contestants.iter().filter(|peer| ![OURS, FLOOR].contains(&&*peer.name));
-        let ahead: Vec<&str> = peers
-            .filter(|peer| ours.ratio(peer).is_some_and(|ratio| ratio.interval.low > 1.0))
-            .map(|peer| peer.name.as_str())
+        let others =
+            result.contestants.iter().filter(|other| ![OURS, FLOOR].contains(&&*other.name));
+        let ahead: Vec<&str> = others
+            .filter(|other| ours.ratio(other).is_some_and(|ratio| ratio.interval.low > 1.0))
+            .map(|other| other.name.as_str())
             .collect();
         if !ahead.is_empty() {
             println!("Ahead of Ropewalk in \"{}\": {}.", result.row.title, ahead.join(", "));

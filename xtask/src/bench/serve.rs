@@ -7,7 +7,7 @@ use super::options::Options;
 use super::report::{self, Report};
 use super::rounds::progress;
 use super::row::{Row, Subject};
-use lab::{Found, Installed, Launch, Peer, Surroundings};
+use lab::{Found, Installed, Launch, ServerDescription, Surroundings};
 use std::path::Path;
 
 /// The processor of the server that is measured.
@@ -75,40 +75,45 @@ impl Bench<'_> {
             memory_bytes_max: None,
             ready_path: ready_path.to_owned(),
             workload,
-            place: lab::domain::Place::default(),
-            affinity: lab::domain::Affinity::default(),
+            place: lab::testbed::Place::default(),
+            affinity: lab::testbed::Affinity::default(),
         }
     }
 }
 
-/// The peers that are there and asked for; the others go into the report as skipped.
+/// The servers that are there and asked for; the others go into the report as skipped.
 fn find(
     surroundings: &Surroundings,
     options: &Options<Row>,
     report: &mut Report,
 ) -> Result<Vec<Installed>, String> {
-    let peers = peers()?;
-    if let Some(name) = options.only.iter().find(|name| !peers.iter().any(|p| p.name == **name)) {
-        return Err(format!("there is no peers/{name}.toml"));
+    let descriptions = descriptions()?;
+    if let Some(name) =
+        options.only.iter().find(|name| !descriptions.iter().any(|p| p.name == **name))
+    {
+        return Err(format!("there is no servers/{name}.toml"));
     }
     progress("looking for servers");
-    let wanted: Vec<Peer> = peers.into_iter().filter(|peer| is_wanted(peer, options)).collect();
+    let wanted: Vec<ServerDescription> =
+        descriptions.into_iter().filter(|description| is_wanted(description, options)).collect();
     let mut found = Found::look(&wanted, &[], surroundings)?;
     report.skipped.extend(found.skipped);
     // Ours first: the floor's head is made like its.
-    found.installed.sort_by_key(|one| (one.peer.name != OURS, one.peer.name != FLOOR));
+    found
+        .installed
+        .sort_by_key(|one| (one.description.name != OURS, one.description.name != FLOOR));
     Ok(found.installed)
 }
 
-fn is_wanted(peer: &Peer, options: &Options<Row>) -> bool {
-    let name = peer.name.as_str();
+fn is_wanted(description: &ServerDescription, options: &Options<Row>) -> bool {
+    let name = description.name.as_str();
     let usual = !options.only.is_empty() || !ON_DEMAND.contains(&name);
     [OURS, FLOOR].contains(&name) || usual && options.wants(name)
 }
 
-/// Every peer of the repository that this was compiled in.
-pub(crate) fn peers() -> Result<Vec<Peer>, String> {
-    Peer::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers"))
+/// Every server of the repository that this was compiled in.
+pub(crate) fn descriptions() -> Result<Vec<ServerDescription>, String> {
+    ServerDescription::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../servers"))
 }
 
 /// The processor of the load: another one than the server's, where there is one.

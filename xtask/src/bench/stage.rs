@@ -4,7 +4,7 @@
 use super::options::{Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
-use super::serve::{OURS, SERVER_CPU, client_cpu, peers, surroundings};
+use super::serve::{OURS, SERVER_CPU, client_cpu, descriptions, surroundings};
 use lab::client::Client;
 use lab::{Installed, Launch, RunningServer, Setting, Surroundings, Values};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl<'a, R: Named> Stage<'a, R> {
     pub(crate) fn set(options: &'a Options<R>) -> Result<Self, String> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
-        let ropewalk = peer(OURS, &surroundings)?;
+        let ropewalk = description(OURS, &surroundings)?;
         let missing: Vec<Tool> =
             [WRK, H2LOAD, HTTPERF].into_iter().filter(|tool| !tool.is_there()).collect();
         let stage = Self {
@@ -99,7 +99,7 @@ impl<'a, R: Named> Stage<'a, R> {
     }
 
     /// A server of one worker on its own processor, with other values for the knobs of
-    /// `peers/ropewalk.toml`, and with a bound on the memory of its control group, the pages of
+    /// `servers/ropewalk.toml`, and with a bound on the memory of its control group, the pages of
     /// files that it reads first included.
     pub(crate) fn server_with(
         &self,
@@ -110,16 +110,16 @@ impl<'a, R: Named> Stage<'a, R> {
         values.extend(knobs.clone());
         let setting =
             Setting { name: "many connections".into(), about: String::new(), knobs: values };
-        self.peer_server(&self.ropewalk, &setting, memory_bytes_max)
+        self.described_server(&self.ropewalk, &setting, memory_bytes_max)
     }
 
     /// A foreign server, if it is installed.
-    pub(crate) fn peer(&self, name: &str) -> Result<Installed, String> {
-        peer(name, &self.surroundings)
+    pub(crate) fn description(&self, name: &str) -> Result<Installed, String> {
+        description(name, &self.surroundings)
     }
 
     /// A foreign server of one worker on the servers' processor.
-    pub(crate) fn peer_server(
+    pub(crate) fn described_server(
         &self,
         installed: &Installed,
         setting: &Setting,
@@ -134,8 +134,8 @@ impl<'a, R: Named> Stage<'a, R> {
             memory_bytes_max,
             ready_path: FILE.into(),
             workload: Values::new(),
-            place: lab::domain::Place::default(),
-            affinity: lab::domain::Affinity::default(),
+            place: lab::testbed::Place::default(),
+            affinity: lab::testbed::Affinity::default(),
         };
         Ok(RunningServer::start(installed, setting, &launch)?)
     }
@@ -146,9 +146,9 @@ impl<'a, R: Named> Stage<'a, R> {
     }
 }
 
-fn peer(name: &str, surroundings: &Surroundings) -> Result<Installed, String> {
-    let found = peers()?.into_iter().find(|peer| peer.name == name);
-    found.ok_or_else(|| format!("there is no peers/{name}.toml"))?.install(surroundings)
+fn description(name: &str, surroundings: &Surroundings) -> Result<Installed, String> {
+    let found = descriptions()?.into_iter().find(|description| description.name == name);
+    found.ok_or_else(|| format!("there is no servers/{name}.toml"))?.install(surroundings)
 }
 
 /// A server, as the sessions of a log want it.

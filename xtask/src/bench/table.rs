@@ -12,7 +12,7 @@ pub(crate) fn estimate(estimate: Option<Estimate>) -> String {
     format!("{median:.digits$} [{:.digits$}, {:.digits$}]", interval.low, interval.high)
 }
 
-/// What a ratio of Ropewalk's cost over a peer's says.
+/// What a ratio of Ropewalk's cost over a server's says.
 pub(crate) fn verdict(ratio: &Estimate) -> &'static str {
     match ratio.interval {
         interval if interval.high < 1.0 => "less",

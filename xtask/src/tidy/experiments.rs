@@ -70,7 +70,7 @@ mod tests {
         let unnamed = found("experiments/NAME and experiments/", &["experiments/c.toml"]);
         assert_eq!(unnamed.len(), 1);
         assert!(unnamed[0].starts_with("experiments/c.toml: docs/papers.md does not name it"));
-        assert_eq!(found("", &["peers/nginx.toml"]), none);
+        assert_eq!(found("", &["servers/nginx.toml"]), none);
     }
 
     #[test]

@@ -16,7 +16,7 @@ struct Forbidden {
 }
 
 /// Programs for people: they write to the terminal themselves.
-const TERMINAL: &[&str] = &["crates/cli/", "peers/floor/", "xtask/"];
+const TERMINAL: &[&str] = &["crates/cli/", "servers/floor/", "xtask/"];
 const PRINTING: &str = "return the text, or log it; only the programs print";
 /// A crate that needs nothing else of `os` times its own benchmarks.
 const CLOCK: &[&str] = &["crates/os/src/clock.rs", "crates/coherence/benches/"];

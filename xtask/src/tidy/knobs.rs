@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn says_why(path: &str) -> bool {
     let is_page = path.starts_with("docs/") && path.ends_with(".md") && path != RENAMES;
-    is_page || path.starts_with("experiments/") || path.starts_with("peers/")
+    is_page || path.starts_with("experiments/") || path.starts_with("servers/")
 }
 
 /// The names of the knobs that a file defines, and where.

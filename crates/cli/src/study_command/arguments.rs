@@ -9,7 +9,7 @@ use command::units::parse_duration;
 use crate::lab_options::LabOptions;
 
 pub(crate) const STUDY_HELP: &str = "\
-An experiment is a TOML file: servers, workloads, domains (CPUs, memory, network), how much is
+An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory, network), how much is
 offered, how often; or what is varied of the cache by itself (docs/study.md). Its records go into a
 folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
 it. `ropewalk report FOLDER` shows them.
@@ -33,7 +33,7 @@ pub(crate) struct StudyArguments {
     /// How long it may take; time goes to the points whose intervals are widest
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
-    /// Search the most that each server bears, in place of the rates of the file
+    /// Search the most that each server sustains, in place of the rates of the file
     #[arg(long)]
     pub(super) mat: bool,
     /// Where the records go [default: the experiment's name, in the current folder]

@@ -48,8 +48,8 @@ impl Browser {
             &json!({ "targetId": target["targetId"], "flatten": true }),
         );
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            browser.call(&format!("{domain}.enable"), &json!({}));
+        for testbed in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{testbed}.enable"), &json!({}));
         }
         Some(browser)
     }

@@ -28,9 +28,10 @@ const SHORT: [&str; 4] = ["--workload=1KB", "--window=300ms", "--lag-bound=60s",
 fn a_server_that_ends_wins_nothing() {
     let lab = Lab::new();
     let mark = lab.path("mark");
-    let peers = lab.peer(&MORTAL.replace("MARK", text(&mark)));
+    let descriptions = lab.own_server(&MORTAL.replace("MARK", text(&mark)));
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let places = ["--scratch", text(&scratch), "-o", text(&records), "--peers", text(&peers)];
+    let places =
+        ["--scratch", text(&scratch), "-o", text(&records), "--servers", text(&descriptions)];
     let servers = ["compare", "own", "ropewalk:event-loop", "--pairs=200"];
     let mut command = ropewalk(&[&servers[..], &SHORT, &places].concat());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -91,8 +92,9 @@ fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
     let lab = Lab::new();
     let mortal = MORTAL.replace("[ -d MARK ]", r#"[ "$(wc -l < access.log)" -gt 20 ]"#);
     let logged = r#""--set", "log.access=json", "--set", "log.path={work_dir}/access.log"]"#;
-    let peers = lab.peer(&mortal.replace("{port}\"]", &format!("{{port}}\", {logged}")));
-    let servers = ["compare", "ropewalk:event-loop", "own", "--peers", text(&peers)];
+    let descriptions =
+        lab.own_server(&mortal.replace("{port}\"]", &format!("{{port}}\", {logged}")));
+    let servers = ["compare", "ropewalk:event-loop", "own", "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&[&servers[..], &SHORT].concat());
     assert_eq!(status, 1, "{out}{err}");
     assert!(err.contains("own/usual has ended (while it was warmed up); try "), "{err}");

@@ -1,12 +1,12 @@
 //! The conformance cases against the web servers of Debian and Ropewalk side by side: where
 //! Ropewalk stands alone, `explanations.toml` of the testkit says why that is right.
 //!
-//! Peers are configured in `peers/` beside this file, for completeness and not for speed.
+//! Servers are configured in `servers/` beside this file, for completeness and not for speed.
 
 use std::path::Path;
 use std::thread;
 
-use lab::{Launch, Peer, RunningServer, Surroundings, Values};
+use lab::{Launch, RunningServer, ServerDescription, Surroundings, Values};
 use testkit::case::Case;
 use testkit::differential::{Explanations, Participant, Row, compare, explanations, verify};
 use testkit::{Client, DocumentRoot, Suite, Temporary};
@@ -14,27 +14,27 @@ use testkit::{Client, DocumentRoot, Suite, Temporary};
 use crate::machine::{in_ci, skip};
 use crate::server_process::ServerProcess;
 
-/// The peers, each with the version (or its beginning) that the explanations were written for:
+/// The servers, each with the version (or its beginning) that the explanations were written for:
 /// what others do in a corner case changes, and then the explanations want reading again.
-const PEERS: [(&str, &str); 4] = [
-    (include_str!("peers/nginx.toml"), "1.22."),
-    (include_str!("peers/apache.toml"), "2.4."),
-    (include_str!("peers/lighttpd.toml"), "1.4."),
-    (include_str!("peers/h2o.toml"), "2.2."),
+const OTHERS: [(&str, &str); 4] = [
+    (include_str!("servers/nginx.toml"), "1.22."),
+    (include_str!("servers/apache.toml"), "2.4."),
+    (include_str!("servers/lighttpd.toml"), "1.4."),
+    (include_str!("servers/h2o.toml"), "2.2."),
 ];
 
-/// With fewer, Ropewalk would stand alone wherever two peers differ.
-const PEERS_MIN: usize = 3;
+/// With fewer, Ropewalk would stand alone wherever two servers differ.
+const OTHERS_MIN: usize = 3;
 
-/// Most of the time passes in waiting for peers that answer nothing.
+/// Most of the time passes in waiting for servers that answer nothing.
 const THREADS: usize = 8;
 
 #[test]
 fn lone_stands_are_explained() {
     let root = DocumentRoot::temporary().unwrap();
     let scratch = Temporary::new();
-    let peers = Peers::start(&root.site(), scratch.path());
-    if peers.servers.len() < PEERS_MIN {
+    let descriptions = OtherServers::start(&root.site(), scratch.path());
+    if descriptions.servers.len() < OTHERS_MIN {
         return skip(
             "the comparison with other servers",
             "there are fewer than three of nginx, apache2, lighttpd, h2o",
@@ -42,7 +42,7 @@ fn lone_stands_are_explained() {
     }
     let ropewalk = ServerProcess::of(&root.site(), &[]);
     let own = ("ropewalk".to_owned(), ropewalk.address());
-    let others = peers.servers.iter().map(|(name, server)| (name.clone(), server.address()));
+    let others = descriptions.servers.iter().map(|(name, server)| (name.clone(), server.address()));
     let participants: Vec<Participant> = std::iter::once(own)
         .chain(others)
         .map(|(name, address)| Participant { name, client: Client::new(address) })
@@ -57,40 +57,45 @@ fn lone_stands_are_explained() {
     let mut rows = compare_all(&participants, &first);
     ask_again(&mut rows, &participants, &first, &explanations);
     rows.extend(compare_all(&participants, &last));
-    judge(&rows, &explanations, peers.are_the_known_ones());
+    judge(&rows, &explanations, descriptions.are_the_known_ones());
 }
 
-/// The peers that are there.
-struct Peers {
+/// The servers that are there.
+struct OtherServers {
     servers: Vec<(String, RunningServer)>,
     /// How many of them have the version that the explanations know.
     known: usize,
 }
 
-impl Peers {
+impl OtherServers {
     fn start(root: &Path, scratch: &Path) -> Self {
-        let mut peers = Self { servers: Vec::new(), known: 0 };
-        for (text, version) in PEERS {
-            let mut peer = Peer::parse(text).unwrap();
-            peer.ready.within_ms *= 5; // other tests take it the CPUs
+        let mut descriptions = Self { servers: Vec::new(), known: 0 };
+        for (text, version) in OTHERS {
+            let mut description = ServerDescription::parse(text).unwrap();
+            description.ready.within_ms *= 5; // other tests take it the CPUs
             let launch = launch(root, scratch);
-            let Ok(installed) = peer.install(&launch.surroundings) else {
+            let Ok(installed) = description.install(&launch.surroundings) else {
                 skip(
-                    &peer.name,
-                    &format!("{} is not there: apt-get install {}", peer.name, peer.package),
+                    &description.name,
+                    &format!(
+                        "{} is not there: apt-get install {}",
+                        description.name, description.package
+                    ),
                 );
                 continue;
             };
-            peers.known += usize::from(installed.version.starts_with(version));
-            let server = RunningServer::start(&installed, &peer.settings[0], &launch);
-            let server = server.unwrap_or_else(|why| panic!("{}: {why}", peer.name));
-            peers.servers.push((format!("{} {}", peer.name, installed.version), server));
+            descriptions.known += usize::from(installed.version.starts_with(version));
+            let server = RunningServer::start(&installed, &description.settings[0], &launch);
+            let server = server.unwrap_or_else(|why| panic!("{}: {why}", description.name));
+            descriptions
+                .servers
+                .push((format!("{} {}", description.name, installed.version), server));
         }
-        peers
+        descriptions
     }
 
     fn are_the_known_ones(&self) -> bool {
-        self.known == PEERS.len()
+        self.known == OTHERS.len()
     }
 }
 
@@ -104,8 +109,8 @@ fn launch(root: &Path, scratch: &Path) -> Launch {
         memory_bytes_max: None,
         ready_path: "/probe.txt".into(),
         workload: Values::new(),
-        place: lab::domain::Place::default(),
-        affinity: lab::domain::Affinity::default(),
+        place: lab::testbed::Place::default(),
+        affinity: lab::testbed::Affinity::default(),
     }
 }
 
@@ -137,7 +142,7 @@ fn ask_again(
     }
 }
 
-/// With other peers than the known ones the findings are for reading only.
+/// With other servers than the known ones the findings are for reading only.
 fn judge(rows: &[Row], explanations: &Explanations, known: bool) {
     let alone = rows.iter().filter(|row| row.stands_alone()).count();
     println!("of {} cases Ropewalk stands alone in {alone}", rows.len());

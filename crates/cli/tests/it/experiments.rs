@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use lab::study::{Definition, Experiment};
 use lab::workload::WorkloadSpec;
-use lab::{Peer, ServerSpec};
+use lab::{ServerDescription, ServerSpec};
 use testkit::Temporary;
 
 use crate::REPOSITORY;
@@ -15,16 +15,16 @@ use crate::server_process::ROPEWALK;
 
 #[test]
 fn every_experiment_can_be_read_in_all_its_sizes() {
-    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
     let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
     let paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).filter(|p| p.is_file()).collect();
     assert!(paths.len() >= 46, "{}", paths.len());
-    let faults: Vec<String> = paths.iter().flat_map(|path| faults(path, &peers)).collect();
+    let faults: Vec<String> = paths.iter().flat_map(|path| faults(path, &descriptions)).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
 /// What is wrong with an experiment, a line each.
-fn faults(path: &Path, peers: &[Peer]) -> Vec<String> {
+fn faults(path: &Path, descriptions: &[ServerDescription]) -> Vec<String> {
     let sizes = sizes(&std::fs::read_to_string(path).unwrap());
     let of = |what: String| format!("{}: {what}", path.display());
     let mut faults = Vec::new();
@@ -35,7 +35,7 @@ fn faults(path: &Path, peers: &[Peer]) -> Vec<String> {
         match Experiment::read(path, size) {
             Err(why) => faults.push(format!("{why} (size {size:?})")),
             Ok(Experiment::Servers(definition)) => {
-                faults.extend(wrong_in(&definition, peers).into_iter().map(of));
+                faults.extend(wrong_in(&definition, descriptions).into_iter().map(of));
             }
             Ok(Experiment::Cache(one)) => {
                 faults.extend(unsaid(&one.source, &one.question, &one.expected).map(of));
@@ -51,16 +51,16 @@ fn sizes(text: &str) -> BTreeSet<String> {
     heads.filter_map(|head| head.split(['.', ']']).next()).map(str::to_owned).collect()
 }
 
-fn wrong_in(definition: &Definition, peers: &[Peer]) -> Vec<String> {
+fn wrong_in(definition: &Definition, descriptions: &[ServerDescription]) -> Vec<String> {
     let mut wrong = Vec::new();
     for spec in &definition.servers {
-        let name = spec.peer_name().unwrap_or_default();
-        match peers.iter().find(|peer| peer.name == name) {
+        let name = spec.name().unwrap_or_default();
+        match descriptions.iter().find(|description| description.name == name) {
             None => wrong.push(format!("no server is called {name:?}")),
-            Some(peer) => wrong.extend(spec.setting(peer).err()),
+            Some(description) => wrong.extend(spec.setting(description).err()),
         }
     }
-    wrong.extend(definition.check_servers(peers).err());
+    wrong.extend(definition.check_servers(descriptions).err());
     let Definition { source, question, expected, .. } = definition;
     wrong.extend(unsaid(source, question, expected));
     // Both are added for each run: arrivals by the load that is offered.
@@ -79,11 +79,11 @@ fn unsaid(source: &str, question: &str, expected: &str) -> impl Iterator<Item = 
 /// on connections would be measured by that bound.
 #[test]
 fn where_sessions_pause_every_server_is_given_its_connections() {
-    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
     let faults = in_every_size(|definition| {
         let pauses = definition.workloads.iter().any(has_pauses);
         let servers = definition.servers.iter().filter(|_| pauses);
-        servers.filter_map(|spec| short_of_connections(spec, &peers)).collect()
+        servers.filter_map(|spec| short_of_connections(spec, &descriptions)).collect()
     });
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
@@ -95,10 +95,10 @@ fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
     let accessed = bytes_of(&WorkloadSpec::preset(NAME).unwrap().log.unwrap());
     let faults = in_every_size(|definition| {
         let asks = definition.workloads.iter().any(|one| one.name == NAME);
-        let domains = definition.domains.iter().filter(|_| asks);
-        let shares = domains.filter_map(|domain| {
-            let limit = domain.memory?.limit_bytes?;
-            Some((&domain.name, limit as f64 / accessed))
+        let testbeds = definition.testbeds.iter().filter(|_| asks);
+        let shares = testbeds.filter_map(|testbed| {
+            let limit = testbed.memory?.limit_bytes?;
+            Some((&testbed.name, limit as f64 / accessed))
         });
         let wrong = shares.filter(|(name, share)| match name.as_str() {
             "2 GB" => !(0.75..0.85).contains(share),
@@ -134,12 +134,12 @@ fn has_pauses(workload: &WorkloadSpec) -> bool {
 
 /// Says it if a server is left with the usual number of connections, or has more user threads than
 /// it may have connections.
-fn short_of_connections(spec: &ServerSpec, peers: &[Peer]) -> Option<String> {
-    let name = spec.peer_name()?;
-    let peer = peers.iter().find(|peer| peer.name == name)?;
+fn short_of_connections(spec: &ServerSpec, descriptions: &[ServerDescription]) -> Option<String> {
+    let name = spec.name()?;
+    let description = descriptions.iter().find(|description| description.name == name)?;
     let bounds = ["limits.connections_max", "max_conns", "max_connections"];
-    let bound = bounds.into_iter().find(|bound| peer.knobs.contains_key(*bound))?;
-    let knobs = spec.setting(peer).ok()?.knobs;
+    let bound = bounds.into_iter().find(|bound| description.knobs.contains_key(*bound))?;
+    let knobs = spec.setting(description).ok()?.knobs;
     let number = |knob: &str| knobs.get(knob).and_then(|value| value.parse::<u64>().ok());
     let Some(connections) = number(bound) else {
         // Of lighttpd each process has so many.

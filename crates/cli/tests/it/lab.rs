@@ -62,12 +62,12 @@ impl Lab {
     }
 
     /// A folder with a description of a server called `own`, which is started so.
-    pub(crate) fn peer(&self, start: &str) -> PathBuf {
-        let peers = self.path("peers");
-        fs::create_dir(&peers).unwrap();
-        let described = format!("{PEER}{start}\n").replace("PROGRAM", ROPEWALK);
-        fs::write(peers.join("own.toml"), described).unwrap();
-        peers
+    pub(crate) fn own_server(&self, start: &str) -> PathBuf {
+        let descriptions = self.path("servers");
+        fs::create_dir(&descriptions).unwrap();
+        let described = format!("{OWN_SERVER}{start}\n").replace("PROGRAM", ROPEWALK);
+        fs::write(descriptions.join("own.toml"), described).unwrap();
+        descriptions
     }
 
     /// An experiment's file.
@@ -221,12 +221,12 @@ fn what_is_wrong_is_said_in_a_line() {
 #[test]
 fn a_study_says_in_a_line_what_it_cannot_do() {
     let lab = Lab::new();
-    let domain_cpus = "a study's domains say who gets which CPUs: put `cpus` and `client_cpus` ";
+    let testbed_cpus = "a study's testbeds say who gets which CPUs: put `cpus` and `client_cpus` ";
     let engines = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
     let twice = "ropewalk:threads/default is ropewalk:threads over again: leave one of them out";
     let cases: &[(&str, &str, &[&str], &str)] = &[
-        ("", "", &["--server-cpus=0"], &format!("--server-cpus: {domain_cpus}")),
-        ("", "", &["--client-cpus=0"], &format!("--client-cpus: {domain_cpus}")),
+        ("", "", &["--server-cpus=0"], &format!("--server-cpus: {testbed_cpus}")),
+        ("", "", &["--client-cpus=0"], &format!("--client-cpus: {testbed_cpus}")),
         (engines, r#""ropewalk:threads", "ropewalk:threads/default""#, &[], twice),
         ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 stands there twice"),
         ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
@@ -269,7 +269,7 @@ fn a_study_from_its_file_to_its_records() {
     let experiment = lab.study(", \"no-such-thing\"", "");
     let (status, out, err) = lab.run(&["study", text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("2 servers, 1 workload, 1 domain, 2 repetitions: about "), "{out}");
+    assert!(out.contains("2 servers, 1 workload, 1 testbed, 2 repetitions: about "), "{out}");
     let opened = lab.records();
     assert_whole(&opened);
     assert_eq!(opened.environments.len(), 1);
@@ -376,8 +376,8 @@ fn a_study_in_networks_with_replicas() {
         return;
     }
     let lab = Lab::new();
-    let domain = r#"
-[[domains]]
+    let testbed = r#"
+[[testbeds]]
 name = "four subnets"
 cpus = 2
 client_cpus = 0
@@ -388,7 +388,7 @@ network = { subnets = 4, sources = 2 }
     let definition = fs::read_to_string(&experiment).unwrap();
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
     let definition = definition.replace("--connection keep", "--connection keep --idle 6");
-    fs::write(&experiment, definition + domain).unwrap();
+    fs::write(&experiment, definition + testbed).unwrap();
     let (status, out, err) = lab.run(&["study", text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
     let opened = lab.records();
@@ -406,7 +406,7 @@ network = { subnets = 4, sources = 2 }
 }
 
 /// A server of one's own; how it is started is to be added.
-const PEER: &str = r#"
+const OWN_SERVER: &str = r#"
 name = "own"
 description = "one of our own"
 package = "no package"
@@ -431,14 +431,15 @@ command = ["sh", "-c", """
 #[test]
 fn a_run_of_which_a_copy_ends_is_void() {
     let lab = Lab::new();
-    let peers = lab.peer(&FRAGILE.replace("MARK", text(&lab.path("mark"))));
-    let domain = "\n[[domains]]\nname = \"two\"\ncpus = 2\nclient_cpus = 0\nreplicas = 2\n";
+    let descriptions = lab.own_server(&FRAGILE.replace("MARK", text(&lab.path("mark"))));
+    let testbed = "\n[[testbeds]]\nname = \"two\"\ncpus = 2\nclient_cpus = 0\nreplicas = 2\n";
     let servers = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
     let experiment = lab.study(servers, "\"own\"");
     let definition = fs::read_to_string(&experiment).unwrap();
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
-    fs::write(&experiment, definition + domain).unwrap();
-    let (status, out, err) = lab.run(&["study", text(&experiment), "--peers", text(&peers)]);
+    fs::write(&experiment, definition + testbed).unwrap();
+    let (status, out, err) =
+        lab.run(&["study", text(&experiment), "--servers", text(&descriptions)]);
     assert_eq!(status, 1, "{out}{err}");
     let runs = lab.records().runs;
     let first = runs[0].void.iter().map(Void::to_string).collect::<Vec<_>>().join("; ");
@@ -554,28 +555,28 @@ fn a_study_tells_what_it_would_do() {
 
 /// What the machine has not is known before anything is measured.
 #[test]
-fn domains_that_cannot_be_had_are_skipped() {
+fn testbeds_that_cannot_be_had_are_skipped() {
     let lab = Lab::new();
     let experiment = lab.study(", \"no-such-thing\"", "");
     let definition = fs::read_to_string(&experiment).unwrap();
-    let huge = "\n[[domains]]\nname = \"huge\"\ncpus = 4096\n";
-    let here = "\n[[domains]]\nname = \"here\"\nclient_cpus = 0\naffinity = \"workers\"\n";
-    let text = |domains: &str| {
+    let huge = "\n[[testbeds]]\nname = \"huge\"\ncpus = 4096\n";
+    let here = "\n[[testbeds]]\nname = \"here\"\nclient_cpus = 0\naffinity = \"workers\"\n";
+    let text = |testbeds: &str| {
         let short = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
-        fs::write(&experiment, short + domains).unwrap();
+        fs::write(&experiment, short + testbeds).unwrap();
     };
     text(huge);
     let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
     assert_eq!(status, 1, "{out}{err}");
-    assert!(err.contains("none of the domains can be had here"), "{err}");
+    assert!(err.contains("none of the testbeds can be had here"), "{err}");
     text(&format!("{huge}{here}"));
     let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("skipped domain huge: 4096 CPUs are wanted"), "{out}");
-    assert!(out.contains("1 domain,"), "{out}");
+    assert!(out.contains("skipped testbed huge: 4096 CPUs are wanted"), "{out}");
+    assert!(out.contains("1 testbed,"), "{out}");
     let opened = lab.records();
-    assert_eq!(opened.header.skipped[0].what, Absent::Domain { domain: "huge".into() });
-    assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
+    assert_eq!(opened.header.skipped[0].what, Absent::Testbed { testbed: "huge".into() });
+    assert!(opened.runs.iter().all(|run| run.point.testbed == "here"));
     let unbound = |run: &Run| run.not_available.iter().any(|line| line.starts_with("workers of "));
     assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
 }
@@ -585,28 +586,29 @@ fn domains_that_cannot_be_had_are_skipped() {
 #[test]
 fn servers_that_cannot_be_bound_by_worker_are_skipped() {
     let lab = Lab::new();
-    let peers = lab.peer(
+    let descriptions = lab.own_server(
         r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]
         workers = { unbindable = "they wander" }"#,
     );
     let experiment = lab.study("ropewalk:threads\", \"no-such-thing", "own");
     let definition = fs::read_to_string(&experiment).unwrap();
-    let domain = |name: &str, affinity: &str| {
-        format!("\n[[domains]]\nname = \"{name}\"\nclient_cpus = 0\naffinity = \"{affinity}\"\n")
+    let testbed = |name: &str, affinity: &str| {
+        format!("\n[[testbeds]]\nname = \"{name}\"\nclient_cpus = 0\naffinity = \"{affinity}\"\n")
     };
     let short = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
-    fs::write(&experiment, short + &domain("bound", "workers") + &domain("free", "set")).unwrap();
-    let (status, out, err) = lab.run(&["study", text(&experiment), "--peers", text(&peers)]);
+    fs::write(&experiment, short + &testbed("bound", "workers") + &testbed("free", "set")).unwrap();
+    let (status, out, err) =
+        lab.run(&["study", text(&experiment), "--servers", text(&descriptions)]);
     assert_eq!(status, 0, "{out}{err}");
-    let expected = "own in domain bound";
+    let expected = "own in testbed bound";
     assert!(out.contains(&format!("skipped {expected}: its workers cannot be bound")), "{out}");
     assert!(out.contains("to a CPU each: they wander\n"), "{out}");
     let opened = lab.records();
-    let absent = Absent::ServerIn { server: "own".into(), domain: "bound".into() };
+    let absent = Absent::ServerIn { server: "own".into(), testbed: "bound".into() };
     let skipped: Vec<&Absent> = opened.header.skipped.iter().map(|it| &it.what).collect();
     assert_eq!(skipped, [&absent]);
     let mut places: Vec<String> =
-        opened.runs.iter().map(|run| run.point.server.clone() + " " + &run.point.domain).collect();
+        opened.runs.iter().map(|run| run.point.server.clone() + " " + &run.point.testbed).collect();
     places.sort();
     places.dedup();
     assert_eq!(places, ["own free", "ropewalk:event-loop bound", "ropewalk:event-loop free"]);

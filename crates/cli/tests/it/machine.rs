@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use lab::domain::{Link, Network, Subnets};
+use lab::testbed::{Link, Network, Subnets};
 use testkit::tools::IPROUTE2;
 use testkit::{NEEDS_ROOT, is_root};
 

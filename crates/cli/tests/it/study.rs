@@ -42,13 +42,13 @@ fn experiment(lab: &Lab, from: &str, to: &str) -> PathBuf {
 /// A folder of servers, of which none can be had, the floor among them: so that no time goes to the
 /// path's ceiling.
 fn without_floor(lab: &Lab) -> PathBuf {
-    let peers =
-        lab.peer(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
-    let own = fs::read_to_string(peers.join("own.toml")).unwrap();
+    let descriptions = lab
+        .own_server(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
+    let own = fs::read_to_string(descriptions.join("own.toml")).unwrap();
     let own = own.replace(ROPEWALK, text(&lab.path("program")));
-    fs::write(peers.join("floor.toml"), own.replace("\"own\"", "\"floor\"")).unwrap();
-    fs::write(peers.join("own.toml"), own).unwrap();
-    peers
+    fs::write(descriptions.join("floor.toml"), own.replace("\"own\"", "\"floor\"")).unwrap();
+    fs::write(descriptions.join("own.toml"), own).unwrap();
+    descriptions
 }
 
 /// Kills a study as soon as it has made so many runs; they.
@@ -73,8 +73,8 @@ fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
 fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     let lab = Lab::new();
     let path = experiment(&lab, "", "");
-    let peers = without_floor(&lab);
-    let options = [text(&path), "--mat", "--peers", text(&peers)];
+    let descriptions = without_floor(&lab);
+    let options = [text(&path), "--mat", "--servers", text(&descriptions)];
     let before = kill_after(&lab, 3, &options);
     assert!(lab.records().searches.is_empty(), "it is under way: {before:?}");
     let runs = lab.path("records").join("runs.jsonl");
@@ -98,14 +98,46 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     assert!(page(&lab).contains("one file"));
 }
 
+/// Names of before 0.1 are read, in an experiment and in what is typed, and a line says of each
+/// what it is called now.
+#[test]
+fn an_experiment_in_old_words_is_read_with_a_line_for_each() {
+    let lab = Lab::new();
+    let testbed = "[[domains]]\nname = \"one CPU\"\ncpus = 1\n[[workloads]]";
+    let path = experiment(&lab, "[[workloads]]", testbed);
+    let descriptions = without_floor(&lab);
+    let own = descriptions.join("own.toml");
+    fs::write(&own, fs::read_to_string(&own).unwrap() + "# {peers_dir}\n").unwrap();
+    let options = ["--dry-run", "--peers", text(&descriptions)];
+    let server = "\"ropewalk:event-loop-helpers,engine.knobs.loops=2,\
+                  engine.knobs.events_per_wait=7\"";
+    let study = fs::read_to_string(&path).unwrap();
+    fs::write(&path, study.replace("\"ropewalk:event-loop\"", server)).unwrap();
+    let (status, out, err) = lab.run(&[&["study", text(&path)], &options[..]].concat());
+    assert_eq!(status, 0, "{err}");
+    assert!(out.contains("1 testbed"), "{out}");
+    assert!(err.contains(": `engine.knobs.loops` is called `engine.knobs.workers` now; "), "{err}");
+    assert!(err.contains(": engine.knobs.events_per_wait makes no difference any more: "), "{err}");
+    for (file, before, now) in [
+        (None, "--peers", "--servers"),
+        (Some(&path), "domains", "testbeds"),
+        (Some(&own), "{peers_dir}", "{servers_dir}"),
+    ] {
+        let place = file.map_or(String::new(), |file| format!("{}: ", file.display()));
+        let line = format!("ropewalk: {place}`{before}` is called `{now}` now; ");
+        assert_eq!(err.lines().filter(|it| it.starts_with(&line)).count(), 1, "{err}");
+    }
+    assert_eq!(err.lines().count(), 5, "{err}");
+}
+
 /// What a server uses while its load warms up is no part of a window: nothing that is divided by
 /// the window's replies may hold it.
 #[test]
 fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     let lab = Lab::new();
     let path = experiment(&lab, "--connection keep", "--connection keep --warm-up 1s");
-    let peers = without_floor(&lab);
-    let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
+    let descriptions = without_floor(&lab);
+    let (status, out, err) = lab.run(&["study", text(&path), "--servers", text(&descriptions)]);
     assert_eq!(status, 0, "{out}{err}");
     let runs = lab.records().runs;
     let observed: Vec<(f64, f64)> = runs
@@ -125,8 +157,8 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     let study = fs::read_to_string(&path).unwrap();
     let pausing = "--lengths 4 --think constant:0.2 --active-think constant:0.2 --requests 100";
     fs::write(&path, study.replace("--lengths 1 --requests 100", pausing)).unwrap();
-    let peers = without_floor(&lab);
-    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let descriptions = without_floor(&lab);
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     let told = "its sessions pause, so each run begins 0.6 s before its window";
@@ -155,10 +187,10 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
     let path = experiment(&lab, "interference_bound = \"100%\"\n", "");
     let study = fs::read_to_string(&path).unwrap();
     fs::write(&path, study.replace("100ms", "500ms")).unwrap();
-    let peers = without_floor(&lab);
+    let descriptions = without_floor(&lab);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
     let loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
-    let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
+    let (status, out, err) = lab.run(&["study", text(&path), "--servers", text(&descriptions)]);
     drop(loops);
     assert_eq!(status, 1, "{out}{err}");
     let runs = lab.records().runs;
@@ -173,8 +205,8 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
 fn a_study_at_a_utilisation() {
     let lab = Lab::new();
     let path = experiment(&lab, "rates = [400]", "utilisations = [0.25]");
-    let peers = without_floor(&lab);
-    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let descriptions = without_floor(&lab);
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (found, out, err) = lab.run(&arguments);
     assert_eq!(found == 1, err.contains("no rate was found that takes 25 % CPU"), "{out}{err}");
     let runs = lab.records().runs;
@@ -199,8 +231,9 @@ fn a_study_at_a_utilisation() {
 #[test]
 fn a_scratch_folder_may_be_named_from_where_one_is() {
     let lab = Lab::new();
-    let (path, peers) = (experiment(&lab, "", ""), without_floor(&lab));
-    let arguments = ["study", text(&path), "--peers", text(&peers), "--scratch=here", "-o=there"];
+    let (path, descriptions) = (experiment(&lab, "", ""), without_floor(&lab));
+    let arguments =
+        ["study", text(&path), "--servers", text(&descriptions), "--scratch=here", "-o=there"];
     let mut command = ropewalk(&arguments);
     let output = command.current_dir(path.parent().unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -211,13 +244,13 @@ fn a_scratch_folder_may_be_named_from_where_one_is() {
 #[test]
 fn a_study_says_how_much_could_not_be_measured() {
     let lab = Lab::new();
-    let peers = without_floor(&lab);
+    let descriptions = without_floor(&lab);
     let program = lab.path("program");
     fs::write(&program, "#!/bin/sh\ncase $1 in --version) echo own 1;; *) exit 1;; esac\n")
         .unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
-    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("1 of 2 are measured, the others could not be: "), "{out}{err}");
@@ -235,8 +268,8 @@ fn a_study_whose_log_has_grown_does_not_go_on() {
     let path = experiment(&lab, "files = \"--single 1000\"\n", &own);
     let made = "log = \"--single 1000 --lengths 1 --requests 100\"\n";
     fs::write(&path, fs::read_to_string(&path).unwrap().replace(made, "")).unwrap();
-    let peers = without_floor(&lab);
-    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let descriptions = without_floor(&lab);
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     assert!(lab.records().header.workloads[0].numbers["mean_body_bytes"] == 500.0);
@@ -271,9 +304,9 @@ fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
 #[test]
 fn a_server_that_is_installed_later_takes_part() {
     let lab = Lab::new();
-    let peers = without_floor(&lab);
+    let descriptions = without_floor(&lab);
     let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
-    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("skipped own: "), "{out}");

@@ -14,8 +14,8 @@ use lab::record::{Folder, Kind, Opened};
 use testkit::Temporary;
 
 use crate::lab::LIFTED;
-use crate::peers::Stage;
 use crate::server_process::ROPEWALK;
+use crate::servers::Stage;
 use crate::{ropewalk, run};
 
 const SERVER: [&str; 5] = [
@@ -162,9 +162,10 @@ const ABSENT: &str = r#"
 fn a_search_goes_on_with_the_same_server_only() {
     let own = Temporary::new();
     let path = |name: &str| own.path().join(name).display().to_string();
-    own.file("peers/absent.toml", ABSENT);
+    own.file("servers/absent.toml", ABSENT);
     let tune = |more: &[&str]| {
-        let places = ["--peers", &path("peers"), "--scratch", &path("s"), "-o", &path("records")];
+        let places =
+            ["--servers", &path("servers"), "--scratch", &path("s"), "-o", &path("records")];
         run(&[&["tune", "absent", "--workload=1KB", "--budget=1m"][..], &places, more].concat())
     };
     let goes_on = |more: &[&str]| {
@@ -179,12 +180,12 @@ fn a_search_goes_on_with_the_same_server_only() {
         ("SPEED = \"high\"", "SPEED = \"low\""),
         ("default = \"1\"", "default = \"2\""),
     ] {
-        own.file("peers/absent.toml", ABSENT.replace(is, becomes));
+        own.file("servers/absent.toml", ABSENT.replace(is, becomes));
         let (status, out, err) = tune(&["--window=100ms", "--resume"]);
         assert_eq!(status, 2, "{becomes}: {out}{err}");
         assert!(err.contains("it was begun as something else"), "{becomes}: {err}");
     }
-    own.file("peers/absent.toml", ABSENT);
+    own.file("servers/absent.toml", ABSENT);
     goes_on(&["--window=100ms", "--resume"]);
 }
 
@@ -229,9 +230,10 @@ fn assert_results(tuning: &Tuning) {
 #[test]
 fn a_configuration_file_says_what_was_measured() {
     let stage = Stage::set();
-    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
-    let peer = peers.into_iter().find(|peer| peer.name == "ropewalk:staged").unwrap();
-    let installed = Installed { peer, version: String::new() };
+    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let description =
+        descriptions.into_iter().find(|description| description.name == "ropewalk:staged").unwrap();
+    let installed = Installed { description, version: String::new() };
     for more in [
         "",
         "partitions.count=2",
@@ -240,12 +242,12 @@ fn a_configuration_file_says_what_was_measured() {
         "listen = ['127.0.0.1:1']\n[[host]]\nroot = '/'\nindex = ['a.html']",
     ] {
         let folder = Temporary::new();
-        let mut setting = installed.peer.settings[0].clone();
+        let mut setting = installed.description.settings[0].clone();
         setting.knobs.insert("more".into(), more.into());
         let place = (8080, folder.path());
         let (files, command) =
             lab::configuration(&installed, &setting, &stage.launch(), place).unwrap();
-        let (knobs, read) = (installed.peer.knob_values(&setting), &files["ropewalk.toml"]);
+        let (knobs, read) = (installed.description.knob_values(&setting), &files["ropewalk.toml"]);
         folder.file("ropewalk.toml", read);
         folder.file("written.toml", lab::configuration_file(&command, &knobs, read).unwrap());
         let written = folder.path().join("written.toml").display().to_string();
@@ -260,10 +262,11 @@ fn a_configuration_file_says_what_was_measured() {
 fn a_command_sets_the_environment_that_was_measured() {
     let stage = Stage::set();
     for name in ["goserver", "gofasthttp", "caddy"] {
-        let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
-        let peer = peers.into_iter().find(|peer| peer.name == name).unwrap();
-        let installed = Installed { peer, version: String::new() };
-        let mut setting = installed.peer.settings[0].clone();
+        let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+        let description =
+            descriptions.into_iter().find(|description| description.name == name).unwrap();
+        let installed = Installed { description, version: String::new() };
+        let mut setting = installed.description.settings[0].clone();
         for (knob, value) in [("gomaxprocs", "3"), ("gc_percent", "400")] {
             setting.knobs.insert(knob.into(), value.into());
         }

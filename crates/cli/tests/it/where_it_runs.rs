@@ -205,7 +205,7 @@ fn the_doctor_names_what_is_refused() {
 /// A container has less memory than its machine.
 #[test]
 fn the_doctor_judges_the_memory_that_may_be_used() {
-    let mut enclosure = lab::domain::Enclosure::create();
+    let mut enclosure = lab::testbed::Enclosure::create();
     if let Err(why) = enclosure.bound_memory(Some(512 << 20)) {
         let why = if testkit::is_root() { &why } else { NEEDS_ROOT };
         return skip("the memory of a control group", why);

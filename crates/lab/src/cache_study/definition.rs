@@ -68,7 +68,7 @@ impl Definition {
     /// # Errors
     /// What is wrong, in a line.
     pub fn parse(name: &str, text: &str, size: Option<&str>) -> Result<Self, String> {
-        let table = sized(text, size)?;
+        let table = sized(toml_error::table(text)?, size)?;
         let text = toml::to_string(&table).map_err(|why| why.to_string())?;
         let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
         let budget = written.budget.as_deref().map(parse_duration).transpose();

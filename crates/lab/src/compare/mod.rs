@@ -1,17 +1,17 @@
 //! Two servers under the same load, alternately: which is better, or a tie.
 //!
 //! Both run all the time and one of them is loaded at a time, so that whatever else the machine
-//! does meets both alike; the order within a pair is drawn. First both are asked by as many
-//! clients as there are, which says what each can bear; then at one rate that both bear, which
+//! does meets both alike; the order within a pair is randomised. First both are asked by as many
+//! clients as there are, which says what each can sustain; then at one rate that both sustain, which
 //! says what the same work costs and how long users wait. The figures of a pair are divided by
 //! each other, and the ratios judged. What was measured is kept as any study is.
 
-mod entrant;
+mod candidate;
 mod place;
 mod text;
 mod verdict;
 
-pub use entrant::Entrant;
+pub use candidate::Candidate;
 pub use place::Place;
 pub use text::render;
 pub use verdict::{Figure, Told, Verdict, told};
@@ -23,7 +23,7 @@ use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Purpo
 use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
-use crate::trial::{Bench, Measured, Target, Trial, Unmade};
+use crate::trial::{Bench, Measured, RunFailure, Target, Trial};
 use crate::void::{Void, in_words};
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::watch::Watch;
@@ -36,7 +36,7 @@ use std::path::PathBuf;
 /// A window that is void is repeated so often.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// The common rate, as a part of what the slower server bears.
+/// The common rate, as a part of what the slower server sustains.
 const COMMON_SHARE: f64 = 0.5;
 
 /// The page, among the records.
@@ -51,7 +51,7 @@ pub struct Plan {
     pub pairs: u32,
     /// Seconds of a window.
     pub window_s: f64,
-    /// Requests a second in the second phase; none: half of what the slower server bears.
+    /// Requests a second in the second phase; none: half of what the slower server sustains.
     pub rate_per_s: Option<f64>,
     /// A difference that is none: 0.02.
     pub margin: f64,
@@ -273,7 +273,7 @@ impl Plan {
             if watch.is_interrupted() {
                 return Err(Uncompared::Interrupted);
             }
-            let warm_up = warm_up.map_err(|why| Uncompared::unmade(side, &why))?;
+            let warm_up = warm_up.map_err(|why| Uncompared::run_failed(side, &why))?;
             let runs = side.still_runs("while it was warmed up", offered);
             runs.map_err(Uncompared::Failed)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
@@ -294,7 +294,7 @@ impl Plan {
         folder: &Folder,
         watch: &mut dyn Watch,
     ) -> Result<Comparison, Uncompared> {
-        let mut contest = Contest {
+        let mut phases = Phases {
             plan: self,
             bench,
             workload,
@@ -305,18 +305,18 @@ impl Plan {
             void: Vec::new(),
         };
         let offered = Offered::Connections(self.connections);
-        let saturated = contest.phase(&Purpose::Saturation, offered, watch)?;
-        check_answers(sides, &saturated, &contest.void)?;
+        let saturated = phases.phase(&Purpose::Saturation, offered, watch)?;
+        check_answers(sides, &saturated, &phases.void)?;
         let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
         let offered = Offered::RequestsPerS(rate_per_s);
-        let common = contest.phase(&Purpose::CommonRate, offered, watch)?;
+        let common = phases.phase(&Purpose::CommonRate, offered, watch)?;
         let figures = figures(&saturated, &common).map(|figure| {
             let verdict = figure.judge(self.margin, self.confidence);
             (figure, verdict)
         });
         let caveats = caveats(sides, &saturated, &common);
         let (figures, confidence) = (figures.into(), self.confidence);
-        Ok(Comparison { figures, rate_per_s, confidence, void: contest.void, caveats })
+        Ok(Comparison { figures, rate_per_s, confidence, void: phases.void, caveats })
     }
 
     fn trial<'w>(&self, workload: &'w Workload, offered: Offered, seed: u64) -> Trial<'w> {
@@ -346,7 +346,7 @@ pub fn write_page(folder: &Folder) -> Result<PathBuf, Error> {
 /// The runs of a phase, by side; what was void to the last is none.
 type Phase = [Vec<Option<Measured>>; 2];
 
-struct Contest<'a> {
+struct Phases<'a> {
     plan: &'a Plan,
     bench: &'a Bench,
     workload: &'a Workload,
@@ -357,7 +357,7 @@ struct Contest<'a> {
     void: Vec<VoidWindow>,
 }
 
-impl Contest<'_> {
+impl Phases<'_> {
     fn phase(
         &mut self,
         purpose: &Purpose,
@@ -394,7 +394,7 @@ impl Contest<'_> {
             let seed = self.plan.seed.wrapping_add(u64::from(block));
             let trial = self.plan.trial(self.workload, offered, seed);
             let measured = bench.run(side.target(), &trial);
-            let measured = measured.map_err(|why| Uncompared::unmade(side, &why))?;
+            let measured = measured.map_err(|why| Uncompared::run_failed(side, &why))?;
             self.number += 1;
             let run = Run {
                 number: self.number,
@@ -424,7 +424,7 @@ impl Contest<'_> {
             server: side.server.clone(),
             setting: side.setting.clone(),
             workload: self.workload.described.name.clone(),
-            domain: "here".into(),
+            testbed: "here".into(),
             offered,
             ..Point::default()
         }
@@ -445,7 +445,7 @@ pub enum Uncompared {
 
 impl Uncompared {
     /// Where no load was run there is no window that could be void, whoever is to blame.
-    fn unmade(side: &Side, why: &Unmade) -> Self {
+    fn run_failed(side: &Side, why: &RunFailure) -> Self {
         Self::Failed(format!("{}: {why}", side.label()))
     }
 }
@@ -500,7 +500,7 @@ fn check_answers(
 /// ends is less.
 const KEPT_UP_MIN: f64 = 0.95;
 
-/// A rate that both bear with ease: half of what the slower one does. Both have answered.
+/// A rate that both sustain with ease: half of what the slower one does. Both have answered.
 fn common_rate(saturated: &Phase) -> f64 {
     let medians = saturated.iter().map(|runs| {
         let rates: Vec<f64> =
@@ -561,7 +561,7 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         {
             let label = side.label();
             caveats.push(format!(
-                "{label} does not bear the common rate: it kept up with {:.1} % of it \
+                "{label} does not sustain the common rate: it kept up with {:.1} % of it \
                  (--request-rate)",
                 100.0 * share
             ));

@@ -135,7 +135,7 @@ fn who_does_not_bear_the_common_rate_is_named() {
         late
     };
     let text = render(&compared(&phase(late, |n| measured(900.0 * n, Some(40.0), 0))), &sides());
-    let expected = "Mind: a/usual does not bear the common rate: it kept up with 80.0 % of it";
+    let expected = "Mind: a/usual does not sustain the common rate: it kept up with 80.0 % of it";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("b/usual does not"), "{text}");
 }
@@ -150,7 +150,7 @@ fn without_a_pair_there_is_no_verdict() {
     assert!(text.ends_with("Verdict: none. In no pair were both windows good.\n"), "{text}");
 }
 
-/// A rate that both bear is not known then, and whoever has answered would win by that alone.
+/// A rate that both sustain is not known then, and whoever has answered would win by that alone.
 #[test]
 fn who_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];

@@ -231,7 +231,7 @@ fn thread_limit(machine: &Machine) -> Look {
     }
 }
 
-/// As `domain/enclosure.rs` makes groups: at the top of a hierarchy, whose mount must let it, and
+/// As `testbed/enclosure.rs` makes groups: at the top of a hierarchy, whose mount must let it, and
 /// which must hand the controller on.
 fn memory_controller(machine: &Machine) -> Look {
     let Some(mounts) = machine.text(MOUNTS) else { return Look::unreadable(MOUNTS) };

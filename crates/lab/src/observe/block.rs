@@ -1,8 +1,8 @@
 //! What was read from the disk: for the servers, and by the disk of the file set as a whole.
 
 use super::Watched;
-use crate::domain::{Device, Done, Enclosure};
 use crate::process;
+use crate::testbed::{Device, Done, Enclosure};
 use std::fs;
 use std::path::Path;
 

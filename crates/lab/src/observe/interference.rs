@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How much of what a trial needs others may have had before its run is void. A comparison tells
-/// differences of 2 %; what is less than this the median of a few runs bears, if it comes and goes.
+/// differences of 2 %; what is less than this the median of a few runs evens out, if it comes and goes.
 pub const INTERFERENCE_MAX: f64 = 0.05;
 
 /// Less than this is not worth a word, and it is not held against anybody that a trial waited for

@@ -17,9 +17,9 @@ mod threads;
 mod traffic;
 mod window;
 
-use crate::domain::{Device, Enclosure};
 use crate::group::{Group, as_root};
 use crate::memory;
+use crate::testbed::{Device, Enclosure};
 use block::Blocks;
 use hardware::Counters;
 use os::accounting::Cpu;

@@ -1,8 +1,8 @@
 //! Looks at a process that is known to do something.
 
 use super::*;
-use crate::domain::{Accessed, Memory};
 use crate::needs;
+use crate::testbed::{Accessed, Memory};
 use std::process::{Command, Stdio};
 
 /// Enters the groups, waits for a line, does what `$1` says, and waits for another.
@@ -82,7 +82,7 @@ fn reads_of_the_disk_are_seen_and_reads_of_memory_are_none() {
     assert!(cold.page_cache_bytes.is_some_and(|bytes| bytes >= 300_000), "{cold:?}");
     let Some(warm) = observe(&work, false, device) else { return };
     assert_eq!(warm.block_read_bytes, Some(0));
-    let judge = |observed: &Observed| crate::domain::DiskIo::None.judge(observed.block_read_bytes);
+    let judge = |observed: &Observed| crate::testbed::DiskIo::None.judge(observed.block_read_bytes);
     assert!(judge(&cold).is_err() && judge(&warm).is_ok());
     assert!(Memory::default().check().is_err());
 }

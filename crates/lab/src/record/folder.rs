@@ -7,7 +7,7 @@
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! tuned.jsonl         what a tuning has found, a line each time it came to its end
-//! ceiling.jsonl       the path's own ceiling, a line for each domain: {"domain": …, "ceiling": …}
+//! ceiling.jsonl       the path's own ceiling, a line for each testbed: {"testbed": …, "ceiling": …}
 //! cache.jsonl         a line for each CacheRun, in place of runs
 //! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
 //! ```
@@ -35,6 +35,12 @@ const CEILINGS: &str = "ceiling.jsonl";
 const CACHE: &str = "cache.jsonl";
 const OUTCOMES: &str = "outcomes";
 
+/// The first version that holds all that a study needs to go on.
+const RESUMED_FROM: u32 = 2;
+
+/// The first version that calls a testbed so.
+const TESTBEDS_FROM: u32 = 3;
+
 /// What is appended to.
 const LISTS: [&str; 7] = [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, CEILINGS, CACHE];
 
@@ -60,15 +66,18 @@ pub struct Opened {
     pub tuning: Option<Tuning>,
     /// Measurements of the cache by itself.
     pub cache: Vec<CacheRun>,
-    /// The ceiling of each domain.
+    /// The ceiling of each testbed.
     pub ceilings: Vec<(String, Ceiling)>,
     /// What was not whole and is left out: a line each.
     pub damage: Vec<String>,
+    /// What its version called otherwise than this program does, in a line, with the folder.
+    pub notice: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct CeilingLine {
-    domain: String,
+    #[serde(alias = "domain")]
+    testbed: String,
     ceiling: Ceiling,
 }
 
@@ -117,10 +126,10 @@ impl Folder {
         // Read first: it says what is not whole.
         let opened = Self::read(path)?;
         let version = opened.header.version;
-        if version < VERSION {
+        if version < RESUMED_FROM {
             return Err(format!(
-                "{}: its version is {version}, and this program goes on with version {VERSION} \
-                 only: finish it with the program that began it, or choose another folder; a \
+                "{}: its version is {version}, and this program goes on with version \
+                 {RESUMED_FROM} and later: finish it with the program that began it, or choose another folder; a \
                  report can be made of it",
                 path.display()
             ));
@@ -142,14 +151,15 @@ impl Folder {
         let ceilings: Vec<CeilingLine> = read_lines(&path.join(CEILINGS), &mut damage)?;
         let searches: Vec<SearchLine> = read_lines(&path.join(SEARCHES), &mut damage)?;
         Ok(Opened {
-            header,
             environments: read_lines(&path.join(ENVIRONMENTS), &mut damage)?,
             runs: read_lines(&path.join(RUNS), &mut damage)?,
             searches: searches.into_iter().map(Search::from).collect(),
             tuning: tunings.pop(),
             cache: read_lines(&path.join(CACHE), &mut damage)?,
-            ceilings: ceilings.into_iter().map(|line| (line.domain, line.ceiling)).collect(),
+            notice: notice(path, header.version),
+            ceilings: ceilings.into_iter().map(|line| (line.testbed, line.ceiling)).collect(),
             damage,
+            header,
         })
     }
 
@@ -203,10 +213,10 @@ impl Folder {
         self.append(CACHE, run)
     }
 
-    /// Writes down the ceiling of a domain.
+    /// Writes down the ceiling of a testbed.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
-    pub fn add_ceiling(&self, domain: &str, ceiling: Ceiling) -> Result<(), String> {
-        self.append(CEILINGS, &CeilingLine { domain: domain.to_owned(), ceiling })
+    pub fn add_ceiling(&self, testbed: &str, ceiling: Ceiling) -> Result<(), String> {
+        self.append(CEILINGS, &CeilingLine { testbed: testbed.to_owned(), ceiling })
     }
 
     /// Writes a file beside the records: a report, a winning configuration.
@@ -230,6 +240,15 @@ impl Folder {
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|why| format!("{}: {why}", path.display()))
     }
+}
+
+fn notice(path: &Path, version: u32) -> Option<String> {
+    (version < TESTBEDS_FROM).then(|| {
+        format!(
+            "{}: its version is {version}: what it calls a domain is called a testbed now",
+            path.display()
+        )
+    })
 }
 
 fn text_of(header: &Header) -> String {
@@ -313,7 +332,7 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Absent, Offered, Point, Purpose, Server};
+    use super::super::{Absent, Described, Offered, Point, Purpose, Server};
     use super::*;
 
     struct Scratch(PathBuf);
@@ -380,15 +399,15 @@ mod tests {
             assert!(text.contains(from), "{text}");
             fs::write(scratch.0.join(name), text.replace(from, to)).expect("writable");
         };
-        change(HEADER, "\"version\": 2", "\"version\": 1");
+        change(HEADER, "\"version\": 3", "\"version\": 1");
         change(RUNS, "\"void\":[]", "\"void\":[\"generator saturated: its own lag\"]");
         let opened = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(opened.runs[0].void[0].to_string(), "generator saturated: its own lag");
         let why = Folder::resume(&scratch.0).map(drop).expect_err("it is not ours");
         assert!(why.contains("its version is 1") && !why.contains('\n'), "{why}");
-        change(HEADER, "\"version\": 1", "\"version\": 3");
+        change(HEADER, "\"version\": 1", "\"version\": 4");
         let why = Folder::read(&scratch.0).expect_err("it is of a later version");
-        assert!(why.contains("its version is 3"), "{why}");
+        assert!(why.contains("its version is 4"), "{why}");
     }
 
     /// The searches of an earlier record have no field for their block, and all that was absent is
@@ -405,10 +424,43 @@ mod tests {
         let search = "{\"purpose\":\"race 3\",\"held_per_s\":5.0}\n";
         fs::write(scratch.0.join(SEARCHES), search).expect("writable");
         let Opened { header, runs, searches, .. } = Folder::read(&scratch.0).expect("readable");
-        assert_eq!(header.skipped[0].what, Absent::Domain { domain: "huge".into() });
+        assert_eq!(header.skipped[0].what, Absent::Testbed { testbed: "huge".into() });
         assert_eq!((&runs[0].purpose, runs[0].block), (&Purpose::Race, 3));
         let Search { purpose, block, held_per_s, .. } = &searches[0];
         assert_eq!((purpose, *block, *held_per_s), (&Purpose::Race, 3, 5.0));
+    }
+
+    /// What had another name in version 2 is read, with a notice, and the study goes on.
+    #[test]
+    fn a_record_of_domains_is_read_and_gone_on_with() {
+        let scratch = Scratch::new("domains");
+        let testbed = "one".to_owned();
+        let definition = "[[testbeds]]\nname = \"one\"\n".to_owned();
+        let described = Described { name: testbed.clone(), ..Described::default() };
+        let header = Header { definition, testbeds: vec![described], ..Header::default() };
+        let folder = Folder::create(&scratch.0, &header).expect("a new folder");
+        let point = Point { testbed: testbed.clone(), ..Point::default() };
+        folder.add_run(&Run { point, ..run(1) }, None).expect("it is written");
+        let search = Search { testbed: testbed.clone(), ..Search::default() };
+        folder.add_search(&search).expect("it is written");
+        folder.add_ceiling(&testbed, Ceiling::default()).expect("it is written");
+        folder.add_participants(&Participants::of(&header)).expect("it is written");
+        drop(folder);
+        let now = Folder::read(&scratch.0).expect("it is readable");
+        assert_eq!(now.notice, None);
+        for name in [HEADER, RUNS, SEARCHES, CEILINGS, PARTICIPANTS] {
+            let text = fs::read_to_string(scratch.0.join(name)).expect("it is there");
+            assert!(text.contains("testbed"), "{name}");
+            let text = text.replace("testbed", "domain").replace("version\": 3", "version\": 2");
+            fs::write(scratch.0.join(name), text).expect("writable");
+        }
+        let before = Folder::read(&scratch.0).expect("it is readable");
+        let notice = before.notice.expect("its names were others");
+        assert!(notice.contains("called a testbed now") && !notice.contains('\n'), "{notice}");
+        assert_eq!((before.runs, before.searches), (now.runs, now.searches));
+        assert_eq!((before.ceilings, before.header.testbeds), (now.ceilings, now.header.testbeds));
+        let (_, resumed) = Folder::open(&scratch.0, &header, true).expect("it goes on");
+        assert_eq!(resumed.runs.len(), 1);
     }
 
     #[test]

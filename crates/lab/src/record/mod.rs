@@ -27,8 +27,9 @@ pub const FORMAT: &str = "ropewalk-study";
 
 /// The version that is written. It grows when what a reader relies on changes its meaning or goes;
 /// fields may be added without. In version 1 the reasons of void runs were words, which says enough
-/// for a report, and not whether a generator gave out: a search decides by that.
-pub const VERSION: u32 = 2;
+/// for a report, and not whether a generator gave out: a search decides by that. Before version 3 a
+/// testbed was called a domain.
+pub const VERSION: u32 = 3;
 
 /// What was asked for, once for a folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,12 +55,13 @@ pub struct Header {
     pub definition: String,
     /// The servers that take part.
     pub servers: Vec<Server>,
-    /// The servers and domains that should have and do not.
+    /// The servers and testbeds that should have and do not.
     pub skipped: Vec<Skipped>,
     /// What clients ask for.
     pub workloads: Vec<Described>,
     /// Where servers run: processors, memory, network.
-    pub domains: Vec<Described>,
+    #[serde(alias = "domains")]
+    pub testbeds: Vec<Described>,
     /// What is to be measured, of a study of servers: whatever has no valid run is missing.
     pub planned: Vec<Planned>,
     /// How often each point is to be measured.
@@ -133,7 +135,7 @@ impl Server {
     }
 }
 
-/// A workload or a domain.
+/// A workload or a testbed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Described {
@@ -146,7 +148,7 @@ pub struct Described {
     pub numbers: BTreeMap<String, f64>,
 }
 
-/// A server that is to be measured with a workload in a domain, named as in [`Point`]. How much is
+/// A server that is to be measured with a workload in a testbed, named as in [`Point`]. How much is
 /// offered there, the definition says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -157,14 +159,15 @@ pub struct Planned {
     pub setting: String,
     /// The workload's name.
     pub workload: String,
-    /// The domain's name.
-    pub domain: String,
+    /// The testbed's name.
+    #[serde(alias = "domain")]
+    pub testbed: String,
 }
 
 impl From<Point> for Planned {
     fn from(point: Point) -> Self {
-        let Point { server, setting, workload, domain, .. } = point;
-        Self { server, setting, workload, domain }
+        let Point { server, setting, workload, testbed, .. } = point;
+        Self { server, setting, workload, testbed }
     }
 }
 
@@ -184,8 +187,9 @@ pub struct Point {
     pub knobs: Values,
     /// The workload's name.
     pub workload: String,
-    /// The domain's name.
-    pub domain: String,
+    /// The testbed's name.
+    #[serde(alias = "domain")]
+    pub testbed: String,
     /// How much is asked.
     pub offered: Offered,
 }
@@ -196,7 +200,7 @@ impl Point {
         self.offered.is_near(other.offered)
             && (&self.server, &self.setting, &self.knobs)
                 == (&other.server, &other.setting, &other.knobs)
-            && (&self.workload, &self.domain) == (&other.workload, &other.domain)
+            && (&self.workload, &self.testbed) == (&other.workload, &other.testbed)
     }
 }
 
@@ -262,7 +266,7 @@ pub struct Run {
     pub void: Vec<Void>,
     /// What the clients saw; none if the load could not be run at all.
     pub figures: Option<Figures>,
-    /// What was observed beside the run, by name: see `docs/domains.md`.
+    /// What was observed beside the run, by name: see `docs/testbeds.md`.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed, and why.
     pub not_available: Vec<String>,
@@ -430,8 +434,9 @@ pub struct Search {
     pub setting: String,
     /// The workload's name.
     pub workload: String,
-    /// The domain's name.
-    pub domain: String,
+    /// The testbed's name.
+    #[serde(alias = "domain")]
+    pub testbed: String,
     /// The conditions under which a rate counts as held, as typed.
     pub conditions: String,
     /// The highest rate that was held, requests a second; 0 if none was.
@@ -453,7 +458,7 @@ impl Search {
         told.unwrap_or("every run was void")
     }
 
-    /// Whether more may be borne than what held: the generator gave out, or nothing broke.
+    /// Whether more may be sustained than what held: the generator gave out, or nothing broke.
     pub fn is_bound(&self) -> bool {
         self.generator_bound || self.broke_per_s.is_none()
     }
@@ -500,9 +505,9 @@ pub struct Rival {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RaceOutcome {
-    /// The winner bears more.
+    /// The winner sustains more.
     Better,
-    /// The winner bears less; it won because the setting that was ahead of it turned out unfair.
+    /// The winner sustains less; it won because the setting that was ahead of it turned out unfair.
     Worse,
     /// The winner and its rival differ by less than matters.
     Tie,

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Participants {
     /// The servers, as in [`Header`]; the other fields are as there, too.
     pub servers: Vec<Server>,
-    /// Servers and domains that are not there now.
+    /// Servers and testbeds that are not there now.
     pub skipped: Vec<Skipped>,
     /// Where servers run now.
-    pub domains: Vec<Described>,
+    #[serde(alias = "domains")]
+    pub testbeds: Vec<Described>,
     /// What is to be measured now.
     pub planned: Vec<Planned>,
 }
@@ -25,7 +26,7 @@ impl Participants {
         Self {
             servers: header.servers.clone(),
             skipped: header.skipped.clone(),
-            domains: header.domains.clone(),
+            testbeds: header.testbeds.clone(),
             planned: header.planned.clone(),
         }
     }
@@ -40,9 +41,9 @@ impl Participants {
                 None => header.servers.push(server),
             }
         }
-        for domain in self.domains {
-            if header.domains.iter().all(|known| known.name != domain.name) {
-                header.domains.push(domain);
+        for testbed in self.testbeds {
+            if header.testbeds.iter().all(|known| known.name != testbed.name) {
+                header.testbeds.push(testbed);
             }
         }
         for planned in self.planned {
@@ -67,12 +68,12 @@ fn took_part(header: &Header, what: &Absent) -> bool {
     match what {
         Absent::Server { server } => {
             let spec = server.parse::<ServerSpec>().ok();
-            let name = spec.as_ref().and_then(ServerSpec::peer_name);
+            let name = spec.as_ref().and_then(ServerSpec::name);
             header.servers.iter().any(|known| Some(known.name.as_str()) == name)
         }
-        Absent::Domain { domain } => header.domains.iter().any(|known| known.name == *domain),
-        Absent::ServerIn { server, domain } => {
-            let is_it = |known: &Planned| (&known.server, &known.domain) == (server, domain);
+        Absent::Testbed { testbed } => header.testbeds.iter().any(|known| known.name == *testbed),
+        Absent::ServerIn { server, testbed } => {
+            let is_it = |known: &Planned| (&known.server, &known.testbed) == (server, testbed);
             header.planned.iter().any(is_it)
         }
     }
@@ -114,27 +115,27 @@ mod tests {
         skipped(Absent::Server { server: server.into() })
     }
 
-    fn no_domain(domain: &str) -> Skipped {
-        skipped(Absent::Domain { domain: domain.into() })
+    fn no_testbed(testbed: &str) -> Skipped {
+        skipped(Absent::Testbed { testbed: testbed.into() })
     }
 
-    fn not_in(domain: &str, server: &str) -> Skipped {
-        skipped(Absent::ServerIn { server: server.into(), domain: domain.into() })
+    fn not_in(testbed: &str, server: &str) -> Skipped {
+        skipped(Absent::ServerIn { server: server.into(), testbed: testbed.into() })
     }
 
-    fn planned(server: &str, domain: &str) -> Planned {
-        Planned { server: server.into(), domain: domain.into(), ..Planned::default() }
+    fn planned(server: &str, testbed: &str) -> Planned {
+        Planned { server: server.into(), testbed: testbed.into(), ..Planned::default() }
     }
 
-    fn domain(name: &str) -> Described {
+    fn testbed(name: &str) -> Described {
         Described { name: name.into(), ..Described::default() }
     }
 
     fn header() -> Header {
         Header {
             servers: vec![server("nginx", "1.22", "a"), server("caddy", "2", "c")],
-            skipped: vec![no_server("h2o/fast"), no_server("yaws"), no_domain("big")],
-            domains: vec![domain("small"), domain("net")],
+            skipped: vec![no_server("h2o/fast"), no_server("yaws"), no_testbed("big")],
+            testbeds: vec![testbed("small"), testbed("net")],
             planned: vec![planned("nginx", "small")],
             ..Header::default()
         }
@@ -159,11 +160,11 @@ mod tests {
             skipped: vec![
                 no_server("yaws"),
                 no_server("caddy/x"),
-                no_domain("net"),
+                no_testbed("net"),
                 not_in("big", "h2o"),
                 not_in("small", "nginx"),
             ],
-            domains: vec![domain("small"), domain("big")],
+            testbeds: vec![testbed("small"), testbed("big")],
             planned: vec![planned("h2o", "small")],
         };
         let mut joined = header();
@@ -171,9 +172,9 @@ mod tests {
         let gone = [
             ("yaws", false),
             ("caddy/x", true),
-            ("domain net", true),
-            ("h2o in domain big", false),
-            ("nginx in domain small", true),
+            ("testbed net", true),
+            ("h2o in testbed big", false),
+            ("nginx in testbed small", true),
         ];
         assert_eq!(reasons(&joined), gone.map(|(what, at_first)| (what.to_owned(), at_first)));
         let versions: Vec<String> = joined.servers.iter().map(Server::versions).collect();
@@ -184,8 +185,8 @@ mod tests {
             texts,
             [(&key("default"), &key("a")), (&key("default (when resumed)"), &key("b"))]
         );
-        let domains: Vec<&str> = joined.domains.iter().map(|one| &*one.name).collect();
-        assert_eq!(domains, ["small", "net", "big"]);
+        let testbeds: Vec<&str> = joined.testbeds.iter().map(|one| &*one.name).collect();
+        assert_eq!(testbeds, ["small", "net", "big"]);
         assert_eq!(joined.planned.len(), 2);
         let once = joined.clone();
         now.join(&mut joined);

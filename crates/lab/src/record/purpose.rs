@@ -12,7 +12,7 @@ pub enum Purpose {
     /// A point that was to be measured.
     #[default]
     Point,
-    /// The most that a server of a study bears.
+    /// The most that a server of a study sustains.
     Limit {
         /// As in [`super::Run::block`].
         block: u32,
@@ -21,7 +21,7 @@ pub enum Purpose {
     Utilisation(f64),
     /// A comparison with as many clients as there are.
     Saturation,
-    /// A comparison at one rate that both bear.
+    /// A comparison at one rate that both sustain.
     CommonRate,
     /// A tuning's first look, from far away.
     Level,

@@ -3,6 +3,7 @@
 
 use super::{Described, Folder, Header, Opened, Participants};
 use crate::error::Error;
+use crate::former_names::renamed_experiment;
 use std::path::Path;
 
 impl Folder {
@@ -16,7 +17,7 @@ impl Folder {
             return Ok((folder, Opened::default()));
         }
         let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
-        if opened.header.definition != header.definition {
+        if renamed_experiment(&opened.header.definition) != header.definition {
             let path = path.display();
             return Err(Error::Asked(format!(
                 "{path}: it was begun as something else: see `definition` in {path}/study.json"

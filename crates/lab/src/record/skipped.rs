@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A server or a domain that takes no part.
+/// A server or a testbed that takes no part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Which.
@@ -25,17 +25,17 @@ pub enum Absent {
         /// The server as it was typed.
         server: String,
     },
-    /// A domain, and so all servers in it.
-    Domain {
-        /// The domain's name.
-        domain: String,
+    /// A testbed, and so all servers in it.
+    Testbed {
+        /// The testbed's name.
+        testbed: String,
     },
-    /// A server in one of the domains.
+    /// A server in one of the testbeds.
     ServerIn {
         /// The server's name.
         server: String,
-        /// The domain's name.
-        domain: String,
+        /// The testbed's name.
+        testbed: String,
     },
 }
 
@@ -43,8 +43,8 @@ impl fmt::Display for Absent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server { server } => out.write_str(server),
-            Self::Domain { domain } => write!(out, "domain {domain}"),
-            Self::ServerIn { server, domain } => write!(out, "{server} in domain {domain}"),
+            Self::Testbed { testbed } => write!(out, "testbed {testbed}"),
+            Self::ServerIn { server, testbed } => write!(out, "{server} in testbed {testbed}"),
         }
     }
 }
@@ -53,29 +53,32 @@ impl fmt::Display for Absent {
 #[derive(Deserialize)]
 struct Line {
     server: Option<String>,
-    domain: Option<String>,
+    #[serde(alias = "domain")]
+    testbed: Option<String>,
 }
 
 impl TryFrom<Line> for Absent {
     type Error = &'static str;
 
     fn try_from(line: Line) -> Result<Self, Self::Error> {
-        match (line.server, line.domain) {
-            (Some(server), Some(domain)) => Ok(Self::ServerIn { server, domain }),
-            (None, Some(domain)) => Ok(Self::Domain { domain }),
+        match (line.server, line.testbed) {
+            (Some(server), Some(testbed)) => Ok(Self::ServerIn { server, testbed }),
+            (None, Some(testbed)) => Ok(Self::Testbed { testbed }),
             (Some(words), None) => Ok(of_words(words)),
-            (None, None) => Err("neither a server nor a domain is named"),
+            (None, None) => Err("neither a server nor a testbed is named"),
         }
     }
 }
 
 /// Earlier versions wrote the words of all three into the field of the server.
 fn of_words(words: String) -> Absent {
-    if let Some(domain) = words.strip_prefix("domain ") {
-        return Absent::Domain { domain: domain.into() };
+    if let Some(testbed) = words.strip_prefix("domain ") {
+        return Absent::Testbed { testbed: testbed.into() };
     }
     match words.split_once(" in domain ") {
-        Some((server, domain)) => Absent::ServerIn { server: server.into(), domain: domain.into() },
+        Some((server, testbed)) => {
+            Absent::ServerIn { server: server.into(), testbed: testbed.into() }
+        }
         None => Absent::Server { server: words },
     }
 }
@@ -85,14 +88,14 @@ mod tests {
     use super::*;
 
     fn all() -> [(Absent, &'static str, &'static str); 3] {
-        let (server, domain) = (|| "h2o".to_owned(), || "1 CPU".to_owned());
+        let (server, testbed) = (|| "h2o".to_owned(), || "1 CPU".to_owned());
         [
             (Absent::Server { server: server() }, "h2o", r#""server":"h2o""#),
-            (Absent::Domain { domain: domain() }, "domain 1 CPU", r#""domain":"1 CPU""#),
+            (Absent::Testbed { testbed: testbed() }, "testbed 1 CPU", r#""testbed":"1 CPU""#),
             (
-                Absent::ServerIn { server: server(), domain: domain() },
-                "h2o in domain 1 CPU",
-                r#""server":"h2o","domain":"1 CPU""#,
+                Absent::ServerIn { server: server(), testbed: testbed() },
+                "h2o in testbed 1 CPU",
+                r#""server":"h2o","testbed":"1 CPU""#,
             ),
         ]
     }
@@ -111,12 +114,16 @@ mod tests {
     #[test]
     fn records_of_earlier_versions_are_read() {
         for (what, words, _) in all() {
+            let words = words.replace("testbed", "domain");
             let text = format!(r#"{{"server":"{words}","reason":"why","command":""}}"#);
             let read: Skipped = serde_json::from_str(&text).expect("it was written once");
             assert_eq!(read.what, what);
         }
+        let named = r#"{"server":"h2o","domain":"1 CPU","reason":"why","command":""}"#;
+        let read: Skipped = serde_json::from_str(named).expect("it was written before 0.1");
+        assert_eq!(read.what.to_string(), "h2o in testbed 1 CPU");
         let nothing = serde_json::from_str::<Skipped>(r#"{"reason":"why","command":""}"#);
         let why = nothing.expect_err("nothing is named").to_string();
-        assert!(why.starts_with("neither a server nor a domain is named"), "{why}");
+        assert!(why.starts_with("neither a server nor a testbed is named"), "{why}");
     }
 }

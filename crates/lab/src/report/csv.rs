@@ -13,7 +13,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
         "server",
         "setting",
         "workload",
-        "domain",
+        "testbed",
         "load",
         "offered",
         "block",
@@ -28,7 +28,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
     let mut text = line(heads.into_iter().map(str::to_owned));
     for run in &opened.runs {
         let point = &run.point;
-        let cpus = number_of(&opened.header.domains, &point.domain, "cpus");
+        let cpus = number_of(&opened.header.testbeds, &point.testbed, "cpus");
         let figures = run.figures.as_ref();
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         let head = [
@@ -36,7 +36,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
             point.server.clone(),
             point.setting.clone(),
             point.workload.clone(),
-            point.domain.clone(),
+            point.testbed.clone(),
             form(matches!(point.offered, Offered::Connections(_))).to_owned(),
             offered(point).to_string(),
             run.block.to_string(),
@@ -62,7 +62,7 @@ fn failed_by_kind(figures: &Figures) -> String {
 /// A line for each point: medians and the ends of their intervals.
 pub(crate) fn points(summary: &Summary) -> String {
     let mut heads: Vec<String> =
-        ["server", "setting", "workload", "domain", "load", "offered", "purpose", "blocks"]
+        ["server", "setting", "workload", "testbed", "load", "offered", "purpose", "blocks"]
             .map(str::to_owned)
             .to_vec();
     for measure in Measure::every() {
@@ -77,7 +77,7 @@ pub(crate) fn points(summary: &Summary) -> String {
                     series.server.clone(),
                     series.setting.clone(),
                     panel.workload.clone(),
-                    panel.domain.clone(),
+                    panel.testbed.clone(),
                     form(panel.closed).to_owned(),
                     point.offered.to_string(),
                     point.purpose.to_string(),

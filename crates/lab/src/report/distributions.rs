@@ -42,7 +42,7 @@ struct Group<'s> {
     members: Vec<(String, usize, &'s Measured)>,
 }
 
-/// The distributions of a panel: at a rate that all bear, and at those that were fixed by other
+/// The distributions of a panel: at a rate that all sustain, and at those that were fixed by other
 /// means. `damage` gets what could not be read.
 pub(crate) fn of_panel(
     folder: &Path,

@@ -90,7 +90,7 @@ const KINDS: [Kind; 8] = [
     Kind {
         id: "utilisation",
         title: "CPU utilisation",
-        y: "% of the domain's CPUs",
+        y: "% of the testbed's CPUs",
         about: "How much of the processors it was given the server used.",
         measure: Measure::Utilisation,
         factor: 100.0,

@@ -43,19 +43,19 @@ pub(crate) enum Head {
     Verdict,
     Supported,
     NotSupported,
-    NotSeen,
+    NotObserved,
 }
 
 impl Head {
     pub(crate) const ALL: [Self; 4] =
-        [Self::Verdict, Self::Supported, Self::NotSupported, Self::NotSeen];
+        [Self::Verdict, Self::Supported, Self::NotSupported, Self::NotObserved];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Verdict => "Verdict",
             Self::Supported => "What the figures support",
             Self::NotSupported => "What they do not support",
-            Self::NotSeen => "What was not seen",
+            Self::NotObserved => "What was not observed",
         }
     }
 }

@@ -9,12 +9,12 @@ use super::findings::{Finding, Head};
 /// The whole page.
 pub(crate) fn render(report: &Document) -> String {
     let mut body = contents(report);
-    let is_first = |head: &Head| *head != Head::NotSeen;
+    let is_first = |head: &Head| *head != Head::NotObserved;
     Head::ALL.into_iter().filter(is_first).for_each(|head| body += &words(report, head));
     report.summaries.iter().for_each(|section| body += &document::section(section));
     body += &document::figures(&report.figures);
     // What was seen comes first.
-    body += &words(report, Head::NotSeen);
+    body += &words(report, Head::NotObserved);
     report.sections.iter().for_each(|section| body += &document::section(section));
     let texts = report.texts.iter().map(|(name, text)| (name.clone(), &**text));
     body += &document::folded("Configurations", &texts.collect::<Vec<_>>());

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(table(&odd), expected);
     }
 
-    /// What a peer prints, and what files are called, is anybody's.
+    /// What a server prints, and what files are called, is anybody's.
     #[test]
     fn nothing_becomes_a_link_or_a_tag() {
         let check = |text: &str, expected: &str| assert_eq!(plain(text), expected, "{text}");

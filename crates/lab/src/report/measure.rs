@@ -17,7 +17,7 @@ struct Row {
     /// A value of the measure as people read it.
     show: fn(f64) -> String,
     /// What a run has of it.
-    of: fn(&Seen<'_>) -> Option<f64>,
+    of: fn(&ObservedRun<'_>) -> Option<f64>,
 }
 
 /// Makes an enumeration of the rows of a table, and a list of the variants of each of its parts.
@@ -48,102 +48,102 @@ measures! {
     ALL {
         /// Good replies a second.
         Throughput: "throughput_per_s", "Throughput/s", figure,
-            |seen| Some(seen.clients.throughput_per_s);
+            |observed| Some(observed.clients.throughput_per_s);
         /// Good replies within the latency target, a second.
-        Goodput: "goodput_per_s", "Goodput/s", figure, |seen| Some(seen.clients.goodput_per_s);
+        Goodput: "goodput_per_s", "Goodput/s", figure, |observed| Some(observed.clients.goodput_per_s);
         /// Part of the requests issued that failed.
-        ErrorShare: "error_share", "Failed", percent, |seen| Some(seen.clients.error_share);
+        ErrorShare: "error_share", "Failed", percent, |observed| Some(observed.clients.error_share);
         /// Part of the requests due whose client gave up waiting.
-        TimeoutShare: "timeout_share", "Timed out", percent, |seen| Some(timed_out(seen.clients));
+        TimeoutShare: "timeout_share", "Timed out", percent, |observed| Some(timed_out(observed.clients));
         /// Part of the requests due with which the server kept up: neither failed nor left to wait.
-        KeptUpShare: "kept_up_share", "Kept up with", percent, |seen| Some(kept_up(seen.clients));
+        KeptUpShare: "kept_up_share", "Kept up with", percent, |observed| Some(kept_up(observed.clients));
         /// The server's processor time, microseconds a request served.
         CpuPerRequest: "cpu_us_per_request", "CPU, us/request", figure,
-            |seen| seen.run.cpu_us_per_request();
-        /// Part of the domain's processors that the server used.
-        Utilisation: "cpu_utilisation", "CPU used", percent, |seen| seen.run.utilisation(seen.cpus);
+            |observed| observed.run.cpu_us_per_request();
+        /// Part of the testbed's processors that the server used.
+        Utilisation: "cpu_utilisation", "CPU used", percent, |observed| observed.run.utilisation(observed.cpus);
         /// The server's memory, bytes.
         Memory: "memory_bytes", "Memory", memory,
-            |seen| MEMORY.iter().find_map(|name| seen.value(name));
+            |observed| MEMORY.iter().find_map(|name| observed.value(name));
         /// Mean response time, microseconds.
-        MeanTime: "mean_us", "Mean, ms", thousandths, |seen| seen.time("mean");
+        MeanTime: "mean_us", "Mean, ms", thousandths, |observed| observed.time("mean");
         /// Median response time, microseconds.
-        P50: "p50_us", "p50, ms", thousandths, |seen| seen.time("p50");
+        P50: "p50_us", "p50, ms", thousandths, |observed| observed.time("p50");
         /// 99th percentile of the response time, microseconds.
-        P99: "p99_us", "p99, ms", thousandths, |seen| seen.time("p99");
+        P99: "p99_us", "p99, ms", thousandths, |observed| observed.time("p99");
         /// 99.9th percentile of the response time, microseconds.
-        P999: "p99.9_us", "p99.9, ms", thousandths, |seen| seen.time("p99.9");
+        P999: "p99.9_us", "p99.9, ms", thousandths, |observed| observed.time("p99.9");
         /// How far apart the timeouts of kinds of file lie, percentage points.
-        Spread: "spread_points", "Spread, points", figure, |seen| seen.clients.unfair_points();
+        Spread: "spread_points", "Spread, points", figure, |observed| observed.clients.unfair_points();
     }
     /// What was observed beside the clients, in the order of a table.
     OBSERVED {
         /// Processor time in user mode, microseconds a request.
         UserTime: "cpu_user_us_per_request", "User, us/request", figure,
-            |seen| seen.each("cpu_user_us");
+            |observed| observed.each("cpu_user_us");
         /// Processor time in system mode, microseconds a request.
         SystemTime: "cpu_system_us_per_request", "System, us/request", figure,
-            |seen| seen.each("cpu_system_us");
+            |observed| observed.each("cpu_system_us");
         /// Soft interrupts on the servers' processors, microseconds a request.
         SoftirqTime: "softirq_us_per_request", "Soft interrupts, us/request", figure,
-            |seen| seen.each("softirq_us");
+            |observed| observed.each("softirq_us");
         /// How busy the servers' processors were with anything.
-        Busy: "cpus_busy_share", "CPUs busy", percent, |seen| seen.value("cpus_busy_share");
+        Busy: "cpus_busy_share", "CPUs busy", percent, |observed| observed.value("cpus_busy_share");
         /// Bytes a second that the servers had the disk read.
         DiskBytes: "block_read_bytes_per_s", "Read from disk, MB/s", millions,
-            |seen| seen.a_second("block_read_bytes");
+            |observed| observed.a_second("block_read_bytes");
         /// Reads a second of the disk.
-        DiskReads: "block_reads_per_s", "Disk reads/s", figure, |seen| seen.a_second("block_reads");
+        DiskReads: "block_reads_per_s", "Disk reads/s", figure, |observed| observed.a_second("block_reads");
         /// Page cache charged to the servers, bytes.
-        PageCache: "page_cache_bytes", "Page cache", memory, |seen| seen.value("page_cache_bytes");
+        PageCache: "page_cache_bytes", "Page cache", memory, |observed| observed.value("page_cache_bytes");
         /// Part of the time in which some thread of the servers waited for the disk.
         WaitedForDisk: "pressure_io_some_share", "Time waited for disk", percent,
-            |seen| seen.of_time("pressure_io_some_us");
+            |observed| observed.of_time("pressure_io_some_us");
         /// Part of the time in which some thread of the servers waited for memory.
         WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", percent,
-            |seen| seen.of_time("pressure_memory_some_us");
+            |observed| observed.of_time("pressure_memory_some_us");
         /// Threads that were ready and had no processor, in the mean.
-        RunQueue: "run_queue_mean", "Run queue", figure, |seen| seen.value("run_queue_mean");
+        RunQueue: "run_queue_mean", "Run queue", figure, |observed| observed.value("run_queue_mean");
         /// Context switches of threads that waited, a request.
         Waits: "switches_voluntary_per_request", "Waits/request", figure,
-            |seen| seen.each("switches_voluntary");
+            |observed| observed.each("switches_voluntary");
         /// Context switches of threads that could have gone on, a request.
         Preemptions: "switches_involuntary_per_request", "Preemptions/request", figure,
-            |seen| seen.each("switches_involuntary");
+            |observed| observed.each("switches_involuntary");
         /// System calls a request.
         SystemCalls: "system_calls_per_request", "System calls/request", figure,
-            |seen| seen.each("system_calls");
+            |observed| observed.each("system_calls");
         /// Cycles for each instruction.
         CyclesPerInstruction: "cycles_per_instruction", "Cycles/instruction", figure,
-            |seen| seen.value("cycles_per_instruction");
+            |observed| observed.value("cycles_per_instruction");
         /// Part of the cycles in which instructions were awaited.
         StalledForInstructions: "stalled_frontend_share",
             "Cycles stalled for instructions", percent,
-            |seen| seen.part("stalled_frontend_cycles", "cycles");
+            |observed| observed.part("stalled_frontend_cycles", "cycles");
         /// Part of the cycles in which data or units were awaited.
         StalledForData: "stalled_backend_share", "Cycles stalled for data or units", percent,
-            |seen| seen.part("stalled_backend_cycles", "cycles");
+            |observed| observed.part("stalled_backend_cycles", "cycles");
         /// Part of the references to the last-level cache that it answered.
         CacheHits: "cache_hit_share", "Last-level cache hits", percent,
-            |seen| Some(1.0 - seen.part("cache_misses", "cache_references")?);
+            |observed| Some(1.0 - observed.part("cache_misses", "cache_references")?);
         /// Misses of the last-level cache, a request.
         CacheMisses: "cache_misses_per_request", "Last-level misses/request", figure,
-            |seen| seen.each("cache_misses");
+            |observed| observed.each("cache_misses");
         /// Cycles of the bus, a request.
         BusCycles: "bus_cycles_per_request", "Bus cycles/request", figure,
-            |seen| seen.each("bus_cycles");
+            |observed| observed.each("bus_cycles");
         /// Bytes a second between memory and processors, of the whole machine.
         MemoryTraffic: "memory_bytes_per_s", "Memory traffic, MB/s", millions,
-            |seen| seen.memory_traffic();
+            |observed| observed.memory_traffic();
         /// Part of the files that was in memory before the server was started.
         FilesInMemory: "files_resident_share", "Files in memory before", percent,
-            |seen| seen.part("files_resident_bytes", "files_accessed_bytes");
+            |observed| observed.part("files_resident_bytes", "files_accessed_bytes");
         /// Part of the files that stayed in memory though they were to leave it.
         FilesKept: "files_kept_share", "Files not evicted", percent,
-            |seen| seen.part("files_kept_bytes", "files_accessed_bytes");
+            |observed| observed.part("files_kept_bytes", "files_accessed_bytes");
         /// How late the generator was at the 99th percentile, microseconds.
         Lag: "generator_lag_p99_us", "Generator's lag p99, ms", thousandths,
-            |seen| Some(seen.clients.lag_p99_us);
+            |observed| Some(observed.clients.lag_p99_us);
     }
 }
 
@@ -168,10 +168,10 @@ impl Measure {
         (self.row().show)(value)
     }
 
-    /// What `run` has of it; `cpus` is the number of processors of its domain, if known.
+    /// What `run` has of it; `cpus` is the number of processors of its testbed, if known.
     pub(crate) fn of(self, run: &Run, cpus: Option<f64>) -> Option<f64> {
-        let seen = Seen { run, clients: run.figures.as_ref()?, cpus };
-        (self.row().of)(&seen).filter(|value| value.is_finite())
+        let observed = ObservedRun { run, clients: run.figures.as_ref()?, cpus };
+        (self.row().of)(&observed).filter(|value| value.is_finite())
     }
 }
 
@@ -183,14 +183,14 @@ fn millions(value: f64) -> String {
     figure(value / 1e6)
 }
 
-/// A run, what clients saw of it, and the processors of its domain.
-struct Seen<'r> {
+/// A run, what clients saw of it, and the processors of its testbed.
+struct ObservedRun<'r> {
     run: &'r Run,
     clients: &'r Figures,
     cpus: Option<f64>,
 }
 
-impl Seen<'_> {
+impl ObservedRun<'_> {
     /// A response time.
     fn time(&self, name: &str) -> Option<f64> {
         self.clients.times_us.get(name).copied()

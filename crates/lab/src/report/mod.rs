@@ -60,6 +60,12 @@ impl Report {
         Ok(Self { records: Records::Servers(opened, summary), document })
     }
 
+    /// What the records call otherwise than this program does, in a line.
+    pub fn notice(&self) -> Option<&str> {
+        let (Records::Servers(opened, _) | Records::Cache(opened, _)) = &self.records;
+        opened.notice.as_deref()
+    }
+
     /// One page that needs nothing else.
     #[must_use]
     pub fn html(&self) -> String {

@@ -143,7 +143,7 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     sections.push(section("void", "Void runs", tables::voided(opened), false));
     sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
     sections.push(section("servers", "Servers", tables::servers(opened), false));
-    sections.push(section("where", "Workloads and domains", tables::described(opened), false));
+    sections.push(section("where", "Workloads and testbeds", tables::described(opened), false));
     sections.push(section("environment", "Environment", tables::environment(opened), true));
     sections.retain(is_filled);
     sections
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::record::{Figures, Offered, Point, Run};
 
-    /// At a rate that both settings bear there is no highest, and no surface of it.
+    /// At a rate that both settings sustain there is no highest, and no surface of it.
     #[test]
     fn a_comparison_has_no_highest_throughput() {
         let run = |setting: &str| Run {

@@ -20,17 +20,17 @@ const KEPT_UP_SHARE: f64 = 0.99;
 /// All that figures, tables and words are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// One for each workload, domain and form of load, in the order of the records.
+    /// One for each workload, testbed and form of load, in the order of the records.
     pub(crate) panels: Vec<Panel>,
     /// Of intervals.
     pub(crate) confidence: f64,
 }
 
-/// What is compared with each other: the same workload in the same domain.
+/// What is compared with each other: the same workload in the same testbed.
 #[derive(Debug, Default)]
 pub(crate) struct Panel {
     pub(crate) workload: String,
-    pub(crate) domain: String,
+    pub(crate) testbed: String,
     /// How many processors the server was given there.
     pub(crate) cpus: Option<f64>,
     /// Clients wait for their replies, and what is offered is their number.
@@ -150,15 +150,15 @@ impl Summary {
         runs.retain(|run| run.purpose == Purpose::Point || !is_closed(&run.point));
         let mut keys: Vec<(&str, &str, bool)> = Vec::new();
         for run in &runs {
-            let key = (&*run.point.workload, &*run.point.domain, is_closed(&run.point));
+            let key = (&*run.point.workload, &*run.point.testbed, is_closed(&run.point));
             if !keys.contains(&key) {
                 keys.push(key);
             }
         }
         let place = |named: &[Described], name: &str| named.iter().position(|d| d.name == name);
-        keys.sort_by_key(|(workload, domain, closed)| {
+        keys.sort_by_key(|(workload, testbed, closed)| {
             let header = &opened.header;
-            (place(&header.workloads, workload), place(&header.domains, domain), *closed)
+            (place(&header.workloads, workload), place(&header.testbeds, testbed), *closed)
         });
         let panels =
             keys.into_iter().map(|key| Panel::of(opened, &runs, key, confidence)).collect();
@@ -168,12 +168,12 @@ impl Summary {
 
 impl Panel {
     fn of(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
-        let (workload, domain, closed) = key;
+        let (workload, testbed, closed) = key;
         let belongs = |point: &Point| {
-            point.workload == workload && point.domain == domain && is_closed(point) == closed
+            point.workload == workload && point.testbed == testbed && is_closed(point) == closed
         };
         let runs: Vec<&Run> = runs.iter().filter(|run| belongs(&run.point)).collect();
-        let cpus = number_of(&opened.header.domains, domain, "cpus");
+        let cpus = number_of(&opened.header.testbeds, testbed, "cpus");
         let mut names: Vec<(&str, &str)> = Vec::new();
         for run in &runs {
             let name = (&*run.point.server, &*run.point.setting);
@@ -195,7 +195,7 @@ impl Panel {
             let own: Vec<&Run> = own.collect();
             let searches = opened.searches.iter().filter(|search| {
                 (&*search.server, &*search.setting) == (*server, *setting)
-                    && (&*search.workload, &*search.domain) == (workload, domain)
+                    && (&*search.workload, &*search.testbed) == (workload, testbed)
             });
             let searches: Vec<Search> = searches.filter(|_| !closed).cloned().collect();
             let name = match many.contains(server) {
@@ -221,12 +221,12 @@ impl Panel {
         let floor = series.iter().find(|series| series.server == opened.header.floor);
         Self {
             workload: workload.to_owned(),
-            domain: domain.to_owned(),
+            testbed: testbed.to_owned(),
             cpus,
             closed,
             floor: floor.map(|series| series.name.clone()),
-            gauge: Gauge::of(cpus, number_of(&opened.header.domains, domain, "client_cpus")),
-            limit_per_s: limit_per_s(opened, workload, domain),
+            gauge: Gauge::of(cpus, number_of(&opened.header.testbeds, testbed, "client_cpus")),
+            limit_per_s: limit_per_s(opened, workload, testbed),
             tuning: tuning_of(opened, &series),
             series,
         }
@@ -235,7 +235,7 @@ impl Panel {
     /// What stands above a figure of this panel.
     pub(crate) fn title(&self) -> String {
         let parts: Vec<&str> =
-            [&*self.workload, &*self.domain].into_iter().filter(|part| !part.is_empty()).collect();
+            [&*self.workload, &*self.testbed].into_iter().filter(|part| !part.is_empty()).collect();
         let form = if self.closed { ", closed" } else { "" };
         format!("{}{form}", parts.join(", "))
     }
@@ -434,7 +434,7 @@ pub(crate) fn offered(point: &Point) -> f64 {
     }
 }
 
-/// A number that describes a workload or a domain.
+/// A number that describes a workload or a testbed.
 pub(crate) fn number_of(described: &[Described], name: &str, number: &str) -> Option<f64> {
     described.iter().find(|one| one.name == name)?.numbers.get(number).copied()
 }
@@ -463,8 +463,8 @@ fn is_closed(point: &Point) -> bool {
 }
 
 /// The lower of the two: the path's requests, and its bytes in bodies of this workload.
-fn limit_per_s(opened: &Opened, workload: &str, domain: &str) -> Option<f64> {
-    let (_, ceiling) = opened.ceilings.iter().rfind(|(name, _)| name == domain)?;
+fn limit_per_s(opened: &Opened, workload: &str, testbed: &str) -> Option<f64> {
+    let (_, ceiling) = opened.ceilings.iter().rfind(|(name, _)| name == testbed)?;
     let body = number_of(&opened.header.workloads, workload, "mean_body_bytes");
     let by_bytes = body.filter(|bytes| *bytes > 0.0).map(|bytes| ceiling.bytes_per_s / bytes);
     let limits = [Some(ceiling.requests_per_s), by_bytes].into_iter().flatten();
@@ -529,7 +529,7 @@ mod tests {
         point.blocks.values().map(|values| values[&Measure::Throughput]).collect()
     }
 
-    /// The order of the runs is drawn, that of the servers is not.
+    /// The order of the runs is randomised, that of the servers is not.
     #[test]
     fn settings_of_a_server_stand_as_the_header_lists_them() {
         let server = |setting: &str| Server {

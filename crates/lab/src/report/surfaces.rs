@@ -10,9 +10,9 @@ use super::figures::Styles;
 use super::findings::listed_at_most;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
-use crate::domain::Domain;
 use crate::record::Header;
 use crate::study::Definition;
+use crate::testbed::Testbed;
 
 /// More small figures than this are not looked at; the others are in the table.
 const SMALL_MAX: usize = 12;
@@ -273,19 +273,19 @@ fn told(refused: Option<&str>) -> String {
     refused.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
-/// A workload, whether it is closed, and all of the domain but the number of processors.
+/// A workload, whether it is closed, and all of the testbed but the number of processors.
 type Family = (String, bool, String);
 
-/// Throughput against the number of processors, for each workload and for domains that differ in
+/// Throughput against the number of processors, for each workload and for testbeds that differ in
 /// nothing else.
 pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Vec<Figure> {
     let beside_cpus = beside_cpus(header);
     let mut groups: BTreeMap<Family, Vec<(f64, &Panel)>> = BTreeMap::new();
     for panel in &summary.panels {
-        let domain = header.domains.iter().find(|domain| domain.name == panel.domain);
-        let Some(domain) = domain else { continue };
-        let Some(cpus) = domain.numbers.get("cpus").copied() else { continue };
-        let Some(others) = beside_cpus.get(&domain.name) else { continue };
+        let testbed = header.testbeds.iter().find(|testbed| testbed.name == panel.testbed);
+        let Some(testbed) = testbed else { continue };
+        let Some(cpus) = testbed.numbers.get("cpus").copied() else { continue };
+        let Some(others) = beside_cpus.get(&testbed.name) else { continue };
         let key = (panel.workload.clone(), panel.closed, others.clone());
         groups.entry(key).or_default().push((cpus, panel));
     }
@@ -298,12 +298,12 @@ pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Ve
     groups.into_iter().enumerate().filter_map(figure).collect()
 }
 
-/// What the domains of a study are but for the number of processors, by name.
+/// What the testbeds of a study are but for the number of processors, by name.
 fn beside_cpus(header: &Header) -> BTreeMap<String, String> {
     let definition = Definition::parse(&header.name, &header.definition, None);
-    let domains = definition.map(|definition| definition.domains).unwrap_or_default();
-    let about = |domain: &Domain| Domain { cpus: None, ..domain.clone() }.about();
-    domains.iter().map(|domain| (domain.name.clone(), about(domain))).collect()
+    let testbeds = definition.map(|definition| definition.testbeds).unwrap_or_default();
+    let about = |testbed: &Testbed| Testbed { cpus: None, ..testbed.clone() }.about();
+    testbeds.iter().map(|testbed| (testbed.name.clone(), about(testbed))).collect()
 }
 
 fn scaling_figure(
@@ -501,7 +501,7 @@ mod tests {
         }
     }
 
-    /// The star is the winner's, though another that was searched more often bore more.
+    /// The star is the winner's, though another that was searched more often sustained more.
     #[test]
     fn the_star_is_where_the_tuning_says() {
         let setting = |name, rate, count| searched("s", name, rate, Some(rate), count);
@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(cells.count(), 2);
     }
 
-    /// The order of the runs is drawn, that of an axis is not.
+    /// The order of the runs is randomised, that of an axis is not.
     #[test]
     fn levels_stand_by_size_and_words_after_them() {
         let setting = |(a, b): (&str, &str)| {
@@ -631,11 +631,11 @@ mod tests {
     }
 
     #[test]
-    fn domains_of_a_family_differ_in_their_processors_only() {
+    fn testbeds_of_a_family_differ_in_their_processors_only() {
         let definition = "title = 't'\nservers = ['nginx']\nworkloads = ['1KB']\nrepetitions = 1\n\
              window = '1s'\noffered = { mat = true }\n\
-             [[domains]]\nname = 'one'\ncpus = 1\n[[domains]]\nname = 'two'\ncpus = 2\n\
-             [[domains]]\nname = 'other'\ncpus = 2\nclient_cpus = 1\n";
+             [[testbeds]]\nname = 'one'\ncpus = 1\n[[testbeds]]\nname = 'two'\ncpus = 2\n\
+             [[testbeds]]\nname = 'other'\ncpus = 2\nclient_cpus = 1\n";
         let header = Header { definition: definition.into(), ..Header::default() };
         let found = beside_cpus(&header);
         assert_eq!(found["one"], found["two"]);

@@ -201,7 +201,7 @@ pub(crate) fn voided(opened: &Opened) -> Table {
         table.rows.push(vec![
             run.number.to_string(),
             [&*point.server, &*point.setting].join(" ").trim().to_owned(),
-            [&*point.workload, &*point.domain].join(", "),
+            [&*point.workload, &*point.testbed].join(", "),
             format!("{} {unit}", number::plain(offered(point))),
             run.block.to_string(),
             run.attempt.to_string(),
@@ -211,7 +211,7 @@ pub(crate) fn voided(opened: &Opened) -> Table {
     table
 }
 
-/// Servers and domains that took no part.
+/// Servers and testbeds that took no part.
 pub(crate) fn skipped(opened: &Opened) -> Table {
     let mut table = Table::new(&["What", "Why", "What mends it"]);
     for skipped in &opened.header.skipped {
@@ -241,7 +241,7 @@ pub(crate) fn searches(opened: &Opened) -> Table {
         };
         table.rows.push(vec![
             [&*search.server, &*search.setting].join(" ").trim().to_owned(),
-            [&*search.workload, &*search.domain].join(", "),
+            [&*search.workload, &*search.testbed].join(", "),
             search.conditions.clone(),
             held,
             broke,
@@ -336,7 +336,7 @@ pub(crate) fn servers(opened: &Opened) -> Table {
 pub(crate) fn described(opened: &Opened) -> Table {
     let mut table = Table::new(&["Name", "What it is", "Numbers"]);
     let header = &opened.header;
-    for one in header.workloads.iter().chain(&header.domains) {
+    for one in header.workloads.iter().chain(&header.testbeds) {
         let mut numbers: Vec<String> = one
             .numbers
             .iter()

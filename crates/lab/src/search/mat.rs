@@ -1,12 +1,12 @@
 //! The maximum achievable throughput (MAT) of one configuration: a bracket around the highest rate
-//! that it bears under conditions.
+//! that it sustains under conditions.
 //!
 //! Rates grow until one breaks; the gap is halved on the log scale until it is small; then both
 //! ends are tried until it is decided with confidence whether they hold. A void run is made again
 //! and counted; a rate that stays void ends the gap from above. Only where the generator was why is
 //! it said to be the limit.
 
-use super::{Asked, Candidate, Measure, Seen, Stop, judge};
+use super::{Asked, Candidate, Measure, Observation, Stop, judge};
 use crate::record::{Figures, Purpose};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
@@ -21,7 +21,7 @@ const STARTS_MAX: u32 = 2;
 
 /// How one limit is sought.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hunt {
+pub struct LimitSearch {
     /// The rates.
     pub rules: Rules,
     /// What must hold.
@@ -70,12 +70,12 @@ impl Found {
         Some(self.broke_per_s.map_or(held, |broke| (held * broke).sqrt()))
     }
 
-    /// Whether it is known where the limit is: else it bears what held, and maybe any rate more.
+    /// Whether it is known where the limit is: else it sustains what held, and maybe any rate more.
     pub fn is_limit(&self) -> bool {
         self.broke_per_s.is_some() || self.generator_bound
     }
 
-    /// Why it bears no more: the conditions that broke, or why the server did not start.
+    /// Why it sustains no more: the conditions that broke, or why the server did not start.
     pub fn reasons(&self) -> Vec<String> {
         self.broken.iter().chain(&self.failed).cloned().collect()
     }
@@ -95,7 +95,7 @@ struct Trial {
 
 /// A search for one limit, a run at a time, so that those of several candidates can alternate.
 pub struct Climb {
-    hunt: Hunt,
+    search: LimitSearch,
     bracket: Bracket,
     trials: Vec<Trial>,
     failures: Vec<String>,
@@ -103,9 +103,9 @@ pub struct Climb {
 
 impl Climb {
     /// Before its first run.
-    pub fn new(hunt: Hunt) -> Self {
-        let bracket = Bracket::new(hunt.rules);
-        Self { hunt, bracket, trials: Vec::new(), failures: Vec::new() }
+    pub fn new(search: LimitSearch) -> Self {
+        let bracket = Bracket::new(search.rules);
+        Self { search, bracket, trials: Vec::new(), failures: Vec::new() }
     }
 
     /// The run to make next; none once the limit is known.
@@ -117,21 +117,23 @@ impl Climb {
         let void = |trial: &&Trial| trial.rate == rate && trial.judged == Judged::Void;
         Some(Asked {
             rate,
-            purpose: self.hunt.purpose.clone(),
-            block: self.hunt.block,
+            purpose: self.search.purpose.clone(),
+            block: self.search.block,
             attempt: self.trials.iter().filter(void).count() as u32,
-            seed: statistics::Generator::new(self.hunt.seed ^ self.trials.len() as u64).next_u64(),
-            is_even: self.hunt.conditions.are_of_rates(),
+            seed: statistics::Generator::new(self.search.seed ^ self.trials.len() as u64)
+                .next_u64(),
+            is_even: self.search.conditions.are_of_rates(),
         })
     }
 
     /// Takes what the run has shown, and says what it means.
-    pub fn learn(&mut self, rate: f64, seen: &Seen) -> Judged {
-        let (judged, violations) = judge(&self.hunt.conditions, seen);
+    pub fn learn(&mut self, rate: f64, observation: &Observation) -> Judged {
+        let (judged, violations) = judge(&self.search.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
-        let throughput_per_s = seen.figures.as_ref().map_or(0.0, throughput);
-        let generator_gave_out = generator_gave_out(&seen.void);
-        let is_disturbed = judged == Judged::Void && seen.void.iter().any(Void::is_interference);
+        let throughput_per_s = observation.figures.as_ref().map_or(0.0, throughput);
+        let generator_gave_out = generator_gave_out(&observation.void);
+        let is_disturbed =
+            judged == Judged::Void && observation.void.iter().any(Void::is_interference);
         // Else it says nothing about the rate, not even that it cannot be judged.
         if !is_disturbed || self.disturbed_in_a_row(rate) >= DISTURBED_MAX {
             self.bracket.add(rate, judged);
@@ -144,8 +146,8 @@ impl Climb {
             generator_gave_out,
             is_disturbed,
         });
-        if seen.figures.is_none() {
-            self.failures.push(in_words(&seen.void));
+        if observation.figures.is_none() {
+            self.failures.push(in_words(&observation.void));
         }
         judged
     }
@@ -179,9 +181,9 @@ impl Climb {
         };
         let void = |trial: &&Trial| trial.judged == Judged::Void;
         Found {
-            purpose: self.hunt.purpose.clone(),
-            block: self.hunt.block,
-            conditions: self.hunt.conditions.to_string(),
+            purpose: self.search.purpose.clone(),
+            block: self.search.block,
+            conditions: self.search.conditions.to_string(),
             held_per_s,
             broke_per_s,
             broken: worst(at(broke_per_s, Judged::Broke).flat_map(|trial| &trial.violations)),
@@ -229,11 +231,15 @@ pub fn lead_for(confidence: f64) -> u32 {
 ///
 /// # Errors
 /// When the search is to end.
-pub fn mat(measure: &mut dyn Measure, candidate: &Candidate, hunt: &Hunt) -> Result<Found, Stop> {
-    let mut climb = Climb::new(hunt.clone());
+pub fn mat(
+    measure: &mut dyn Measure,
+    candidate: &Candidate,
+    search: &LimitSearch,
+) -> Result<Found, Stop> {
+    let mut climb = Climb::new(search.clone());
     while let Some(asked) = climb.next() {
-        let seen = measure.measure(candidate, &asked)?;
-        climb.learn(asked.rate, &seen);
+        let observation = measure.measure(candidate, &asked)?;
+        climb.learn(asked.rate, &observation);
     }
     let found = climb.found();
     measure.found(candidate, &found)?;
@@ -246,7 +252,7 @@ mod tests {
     use super::*;
     use crate::observe::Disturbed;
 
-    fn hunt(first: f64, seed: u64) -> Hunt {
+    fn search(first: f64, seed: u64) -> LimitSearch {
         let rules = Rules {
             first,
             min: 1.0,
@@ -257,7 +263,7 @@ mod tests {
             first_again: false,
         };
         let conditions = Conditions::default();
-        Hunt { rules, conditions, purpose: Purpose::Race, block: 0, seed }
+        LimitSearch { rules, conditions, purpose: Purpose::Race, block: 0, seed }
     }
 
     /// Whether sessions are long or short, and wherever the search begins.
@@ -265,9 +271,12 @@ mod tests {
     fn the_limit_of_a_queue_is_its_capacity() {
         for length in [1, 3, 5, 8] {
             for first in [20.0, 125.0, 240.0, 1000.0] {
-                let hunt =
-                    Hunt { rules: Rules { gap: 0.02, ..hunt(first, 1).rules }, ..hunt(first, 1) };
-                let found = mat(&mut Queue { length, window_s: 5.0 }, &Candidate::default(), &hunt);
+                let search = LimitSearch {
+                    rules: Rules { gap: 0.02, ..search(first, 1).rules },
+                    ..search(first, 1)
+                };
+                let found =
+                    mat(&mut Queue { length, window_s: 5.0 }, &Candidate::default(), &search);
                 let found = found.expect("it ends");
                 let (held, guess) = (found.held_per_s.expect("so"), found.estimate_per_s());
                 for per_s in [held, guess.expect("so")] {
@@ -286,7 +295,8 @@ mod tests {
     fn a_quiet_server_is_bracketed() {
         for first in [10.0, 900.0, 60_000.0] {
             let mut server = Simulated::new(World::quiet(vec![1000.0]), 1);
-            let found = mat(&mut server, &Candidate::default(), &hunt(first, 1)).expect("it ends");
+            let found =
+                mat(&mut server, &Candidate::default(), &search(first, 1)).expect("it ends");
             let (held, broke) = (found.held_per_s.expect("so"), found.broke_per_s.expect("so"));
             // A hundredth of what is offered may be left unserved.
             assert!(held <= 1000.0 / 0.99 && broke > 1000.0 / 0.99, "{found:?}");
@@ -301,7 +311,7 @@ mod tests {
         let close = (0..200).filter(|&seed| {
             let world = World { noise: 0.03, stalls: 0.02, ..World::quiet(vec![1000.0]) };
             let mut server = Simulated::new(world, seed);
-            let found = mat(&mut server, &Candidate::default(), &hunt(50.0, seed)).expect("so");
+            let found = mat(&mut server, &Candidate::default(), &search(50.0, seed)).expect("so");
             let estimate = found.estimate_per_s().expect("something holds");
             (930.0..1070.0).contains(&estimate)
         });
@@ -315,7 +325,7 @@ mod tests {
     fn a_server_that_ends_under_load_breaks() {
         let world = World { ends_above: 700.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &hunt(100.0, 1)).expect("it ends");
+        let found = mat(&mut server, &Candidate::default(), &search(100.0, 1)).expect("it ends");
         let (held, broke) = (found.held_per_s.expect("so"), found.broke_per_s.expect("so"));
         assert!(held <= 700.0 && 700.0 < broke && broke / held < 1.05 + 1e-6, "{found:?}");
         assert!(!found.generator_bound && found.void_runs == 0, "{found:?}");
@@ -329,14 +339,15 @@ mod tests {
         let read = Void::Conditions("4096 bytes were read from the disk".into());
         let wrong = Void::WrongReply("/a at byte 3".into());
         let check = |reasons: [&Void; 2], expected: (Judged, bool)| {
-            let mut climb = Climb::new(hunt(500.0, 1));
+            let mut climb = Climb::new(search(500.0, 1));
             let figures = Figures { served_share: 1.0, kept_up_share: 1.0, ..Figures::default() };
-            let mut judged =
-                climb.learn(400.0, &Seen { figures: Some(figures), ..Seen::default() });
+            let mut judged = climb
+                .learn(400.0, &Observation { figures: Some(figures), ..Observation::default() });
             for why in reasons {
                 let figures = Some(Figures::default());
                 let void = vec![why.clone()];
-                judged = climb.learn(500.0, &Seen { figures, void, ..Seen::default() });
+                judged =
+                    climb.learn(500.0, &Observation { figures, void, ..Observation::default() });
             }
             assert_eq!((judged, climb.found().generator_bound), expected, "{reasons:?}");
         };
@@ -351,11 +362,11 @@ mod tests {
     fn what_cannot_be_judged_leaves_a_lower_bound() {
         let figures = |served_share| {
             let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
-            Seen { figures: Some(figures), ..Seen::default() }
+            Observation { figures: Some(figures), ..Observation::default() }
         };
-        let void = |why: &Void| Seen { void: vec![why.clone()], ..figures(1.0) };
+        let void = |why: &Void| Observation { void: vec![why.clone()], ..figures(1.0) };
         let found = |why: &Void| {
-            let mut climb = Climb::new(hunt(400.0, 1));
+            let mut climb = Climb::new(search(400.0, 1));
             climb.learn(400.0, &figures(1.0));
             climb.learn(800.0, &figures(0.5));
             assert_eq!([0, 1].map(|_| climb.learn(560.0, &void(why))), [Judged::Void; 2]);
@@ -377,18 +388,22 @@ mod tests {
             vec![Void::Interference { disturbed, share: 0.4, bound }, LATE]
         };
         let capacity_seen = |is_disturbed: &dyn Fn(usize) -> bool| {
-            let mut climb = Climb::new(hunt(100.0, 1));
+            let mut climb = Climb::new(search(100.0, 1));
             let mut runs = 0;
             while let Some(asked) = climb.next() {
                 let served_share = (1000.0 / asked.rate).min(1.0);
-                // Beside a foreign load it seems to bear half of that.
+                // Beside a foreign load it seems to sustain half of that.
                 let halved = Figures { served_share: served_share / 2.0, ..Figures::default() };
                 let quiet = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
-                let seen = match is_disturbed(runs) {
-                    true => Seen { figures: Some(halved), void: disturbed(), ..Seen::default() },
-                    false => Seen { figures: Some(quiet), ..Seen::default() },
+                let observation = match is_disturbed(runs) {
+                    true => Observation {
+                        figures: Some(halved),
+                        void: disturbed(),
+                        ..Observation::default()
+                    },
+                    false => Observation { figures: Some(quiet), ..Observation::default() },
                 };
-                climb.learn(asked.rate, &seen);
+                climb.learn(asked.rate, &observation);
                 runs += 1;
             }
             climb.found()
@@ -409,7 +424,7 @@ mod tests {
     fn a_generator_that_gives_out_is_said() {
         let world = World { generator: 300.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &hunt(100.0, 1)).expect("it ends");
+        let found = mat(&mut server, &Candidate::default(), &search(100.0, 1)).expect("it ends");
         assert!(found.generator_bound && found.broke_per_s.is_none(), "{found:?}");
         assert!(found.held_per_s.is_some_and(|held| (285.0..=300.0).contains(&held)));
         assert!(found.void_runs >= 2);
@@ -422,9 +437,9 @@ mod tests {
         let world = World { unfair: vec![0], window_s: 60.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
         // Below it a kind of file is asked for too rarely to be judged in one run.
-        let mut hunt = hunt(500.0, 1);
-        hunt.rules.min = 200.0;
-        let found = mat(&mut server, &Candidate::default(), &hunt).expect("it ends");
+        let mut search = search(500.0, 1);
+        search.rules.min = 200.0;
+        let found = mat(&mut server, &Candidate::default(), &search).expect("it ends");
         assert_eq!(found.held_per_s, None);
         assert!(found.broken[0].contains("spread=2%"), "{found:?}");
     }
@@ -433,7 +448,7 @@ mod tests {
     fn what_does_not_start_is_given_up() {
         let world = World { broken: vec![0], ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &hunt(500.0, 1)).expect("it ends");
+        let found = mat(&mut server, &Candidate::default(), &search(500.0, 1)).expect("it ends");
         assert_eq!((found.runs, found.failed.as_deref()), (2, Some("it does not start")));
         assert_eq!(found.reasons(), ["it does not start"]);
     }

@@ -1,11 +1,11 @@
-//! Searching: the highest rate that a server bears (`mat`), and the configuration that bears the
-//! most (`grid`, `contest`, `tune`).
+//! Searching: the highest rate that a server sustains (`mat`), and the configuration that sustains the
+//! most (`grid`, `blocks`, `tune`).
 //!
 //! Nothing here starts or measures a server: that is a [`Measure`]'s business, which may be a
 //! simulation. Given the same seed and the same answers, a search asks the same questions; so one
 //! that was broken off is resumed by answering again what was answered before ([`Recorder`]).
 
-mod contest;
+mod blocks;
 mod grid;
 mod mat;
 mod recorder;
@@ -16,9 +16,9 @@ mod subject;
 mod tune;
 mod workbench;
 
-pub use contest::{Contest, Progress, Runs, Standing};
+pub use blocks::{Blocks, Progress, Runs, Standing};
 pub use grid::{Dimension, Grid};
-pub use mat::{Climb, Found, Hunt, lead_for, mat};
+pub use mat::{Climb, Found, LimitSearch, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
 pub use results::{render, surface, tuning};
 pub use subject::{Subject, Wanted, Written};
@@ -66,7 +66,7 @@ pub struct Asked {
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// What clients saw; none if there was no load: the server did not start.
     pub figures: Option<Figures>,
     /// Why it says nothing, if so.
@@ -98,7 +98,7 @@ pub trait Measure {
     ///
     /// # Errors
     /// When the search is to end.
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop>;
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop>;
 
     /// Hears what a search of a candidate's limit has found.
     ///
@@ -110,13 +110,13 @@ pub trait Measure {
 }
 
 /// Whether a run held, and the conditions that it broke. A server that ended, or served something
-/// wrong, has been asked for more than it bears; what else makes a run void says nothing about it.
-pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
-    let faults = faults(seen);
+/// wrong, has been asked for more than it sustains; what else makes a run void says nothing about it.
+pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec<Violation>) {
+    let faults = faults(observation);
     if !faults.is_empty() {
         return (Judged::Broke, faults);
     }
-    let Some(figures) = seen.figures.as_ref().filter(|_| seen.void.is_empty()) else {
+    let Some(figures) = observation.figures.as_ref().filter(|_| observation.void.is_empty()) else {
         return (Judged::Void, Vec::new());
     };
     let violations = violations(conditions, figures);
@@ -124,9 +124,9 @@ pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
 }
 
 /// What a server did under the load of a run that breaks any conditions.
-fn faults(seen: &Seen) -> Vec<Violation> {
+fn faults(observation: &Observation) -> Vec<Violation> {
     // Where there was no load it has failed, but not at this rate.
-    let is_judged = seen.figures.is_some();
+    let is_judged = observation.figures.is_some();
     let fault = |why: &Void| {
         let (condition, found) = match why {
             Void::WrongReply(what) => ("a wrong reply".to_owned(), what.clone()),
@@ -135,7 +135,7 @@ fn faults(seen: &Seen) -> Vec<Violation> {
         };
         Some(Violation { condition, found, excess: f64::INFINITY })
     };
-    seen.void.iter().filter(|_| is_judged).filter_map(fault).collect()
+    observation.void.iter().filter(|_| is_judged).filter_map(fault).collect()
 }
 
 /// The conditions that a run broke, the worst first. Its spread is the larger of two: how far

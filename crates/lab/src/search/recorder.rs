@@ -4,7 +4,7 @@
 //! some, they are the answers; then it goes on measuring. Nothing else of its state is kept. If a
 //! question differs from the one on record, options or program have changed, and it ends.
 
-use super::{Asked, Candidate, Found, Measure, Seen, Stop, unable};
+use super::{Asked, Candidate, Found, Measure, Observation, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::void::Void;
 use std::collections::{BTreeMap, VecDeque};
@@ -45,8 +45,8 @@ pub struct Context {
     pub server: String,
     /// The workload's name.
     pub workload: String,
-    /// The domain's name.
-    pub domain: String,
+    /// The testbed's name.
+    pub testbed: String,
     /// Seconds of load before the window.
     pub warm_up_s: f64,
     /// Seconds of the window.
@@ -76,13 +76,13 @@ impl<'f, L: Live> Recorder<'f, L> {
         !self.past.is_empty()
     }
 
-    fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Seen, Stop> {
+    fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
             && (&run.purpose, run.block) == (&asked.purpose, asked.block)
             && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, asked.rate));
         if is_same {
-            return Ok(seen(run));
+            return Ok(observation(run));
         }
         let (number, path) = (run.number, self.folder.path().display());
         Err(Stop::Failed(format!(
@@ -92,7 +92,12 @@ impl<'f, L: Live> Recorder<'f, L> {
         )))
     }
 
-    fn record(&mut self, candidate: &Candidate, point: Point, asked: &Asked) -> Result<Seen, Stop> {
+    fn record(
+        &mut self,
+        candidate: &Candidate,
+        point: Point,
+        asked: &Asked,
+    ) -> Result<Observation, Stop> {
         let begun_us = os::clock::now();
         let measured = self.live.run(candidate, asked)?;
         let took_s = (os::clock::now() - begun_us) as f64 / 1e6;
@@ -119,19 +124,19 @@ impl<'f, L: Live> Recorder<'f, L> {
         // What is decided upon is what will be read again, to the last digit.
         let text = serde_json::to_string(&run).expect("it was just written");
         let run: Run = serde_json::from_str(&text).map_err(|why| Stop::Failed(why.to_string()))?;
-        Ok(seen(run))
+        Ok(observation(run))
     }
 }
 
 impl<L: Live> Measure for Recorder<'_, L> {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
         self.number += 1;
         let point = Point {
             server: self.context.server.clone(),
             setting: candidate.name.clone(),
             knobs: candidate.knobs.clone(),
             workload: self.context.workload.clone(),
-            domain: self.context.domain.clone(),
+            testbed: self.context.testbed.clone(),
             offered: Offered::RequestsPerS(asked.rate),
         };
         match self.past.pop_front() {
@@ -151,7 +156,7 @@ impl<L: Live> Measure for Recorder<'_, L> {
             server: self.context.server.clone(),
             setting: candidate.name.clone(),
             workload: self.context.workload.clone(),
-            domain: self.context.domain.clone(),
+            testbed: self.context.testbed.clone(),
             conditions: found.conditions.clone(),
             held_per_s: found.held_per_s.unwrap_or(0.0),
             broke_per_s: found.broke_per_s,
@@ -163,8 +168,8 @@ impl<L: Live> Measure for Recorder<'_, L> {
     }
 }
 
-fn seen(run: Run) -> Seen {
-    Seen { figures: run.figures, void: run.void, took_s: run.took_s }
+fn observation(run: Run) -> Observation {
+    Observation { figures: run.figures, void: run.void, took_s: run.took_s }
 }
 
 fn is_near(a: f64, b: f64) -> bool {
@@ -174,7 +179,7 @@ fn is_near(a: f64, b: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::simulated::{Simulated, World};
-    use super::super::{Hunt, lead_for, mat};
+    use super::super::{LimitSearch, lead_for, mat};
     use super::*;
     use crate::record::{Header, Purpose};
     use load::find_limit::{Conditions, Rules};
@@ -182,7 +187,7 @@ mod tests {
 
     impl Live for Simulated {
         fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
-            let Seen { figures, void, .. } = self.measure(candidate, asked)?;
+            let Observation { figures, void, .. } = self.measure(candidate, asked)?;
             Ok(Measured { figures, void, ..Measured::default() })
         }
     }
@@ -193,7 +198,7 @@ mod tests {
         path
     }
 
-    fn hunt() -> Hunt {
+    fn search() -> LimitSearch {
         let rules = Rules {
             first: 100.0,
             min: 1.0,
@@ -204,7 +209,7 @@ mod tests {
             first_again: false,
         };
         let (conditions, purpose) = (Conditions::default(), Purpose::Race);
-        Hunt { rules, conditions, purpose, block: 1, seed: 3 }
+        LimitSearch { rules, conditions, purpose, block: 1, seed: 3 }
     }
 
     /// The noise of a simulated server depends on how many runs it has made, so those that were
@@ -239,7 +244,7 @@ mod tests {
 
     fn resumed(name: &str, ends_above: f64) {
         let noisy = |skip| noisy(skip, ends_above);
-        let whole = mat(&mut noisy(0), &Candidate::default(), &hunt()).expect("it ends");
+        let whole = mat(&mut noisy(0), &Candidate::default(), &search()).expect("it ends");
         for runs_max in [1, 4, whole.runs - 1] {
             let path = scratch(name);
             let folder = Folder::create(&path, &Header::default()).expect("a new folder");
@@ -247,13 +252,13 @@ mod tests {
             server.runs_max = runs_max;
             let mut recorder =
                 Recorder::new(&folder, &Opened::default(), Context::default(), server);
-            let stopped = mat(&mut recorder, &Candidate::default(), &hunt());
+            let stopped = mat(&mut recorder, &Candidate::default(), &search());
             assert_eq!(stopped, Err(Stop::Interrupted));
             drop(folder);
             let (folder, opened) = Folder::resume(&path).expect("it is whole");
             assert_eq!(opened.runs.len() as u32, runs_max);
             let mut recorder = Recorder::new(&folder, &opened, Context::default(), noisy(runs_max));
-            let resumed = mat(&mut recorder, &Candidate::default(), &hunt());
+            let resumed = mat(&mut recorder, &Candidate::default(), &search());
             assert_eq!(resumed, Ok(whole.clone()));
             let opened = Folder::read(&path).expect("it is whole");
             assert_eq!((opened.runs.len() as u32, opened.searches.len()), (whole.runs, 1));
@@ -267,7 +272,7 @@ mod tests {
         let folder = Folder::create(&path, &Header::default()).expect("a new folder");
         let server = Simulated::new(World { broken: vec![0], ..World::quiet(vec![1000.0]) }, 1);
         let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), server);
-        mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
+        mat(&mut recorder, &Candidate::default(), &search()).expect("it ends");
         let search = Folder::read(&path).expect("it is whole").searches.remove(0);
         assert_eq!((search.held_per_s, search.reason()), (0.0, "it does not start"));
         std::fs::remove_dir_all(&path).expect("it is ours");
@@ -285,7 +290,8 @@ mod tests {
         let path = scratch("full");
         let folder = Folder::create(&path, &Header::default()).expect("a new folder");
         let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), Full);
-        let stop = mat(&mut recorder, &Candidate::default(), &hunt()).expect_err("no run is made");
+        let stop =
+            mat(&mut recorder, &Candidate::default(), &search()).expect_err("no run is made");
         let Stop::Unable(why) = stop else { panic!("{stop:?}") };
         assert!(why.contains("no room") && why.contains("--resume"), "{why}");
         let opened = Folder::read(&path).expect("it is whole");
@@ -300,12 +306,14 @@ mod tests {
         let context = Context::default();
         let mut recorder =
             Recorder::new(&folder, &Opened::default(), context, noisy(0, f64::INFINITY));
-        mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
+        mat(&mut recorder, &Candidate::default(), &search()).expect("it ends");
         let opened = Folder::read(&path).expect("it is whole");
         let mut recorder =
             Recorder::new(&folder, &opened, Context::default(), noisy(0, f64::INFINITY));
         let other = Candidate { name: "b".into(), ..Candidate::default() };
-        let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &hunt()) else { panic!("another") };
+        let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &search()) else {
+            panic!("another")
+        };
         assert!(why.contains("run 1 is of ``, where `b` would be measured now"), "{why}");
         std::fs::remove_dir_all(&path).expect("it is ours");
     }

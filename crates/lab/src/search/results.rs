@@ -1,7 +1,7 @@
 //! What a search for the best configuration has found: in words, and as a table.
 
 use super::Candidate;
-use super::contest::{Runs, Standing};
+use super::blocks::{Runs, Standing};
 use super::tune::{Certainty, FREE_CPUS, MUCH_VOID, ROUNDS_MAX, Tuned};
 use crate::record::{RaceOutcome, Rival, Tuning};
 use page::number;
@@ -20,7 +20,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
         false => format!("Not decided. Ahead: {}\n", name(tuned.winner)),
     };
     let mut line = |words: String| writeln!(text, "  {words}").expect("a String takes all");
-    line(bears(tuned));
+    line(sustains(tuned));
     match tuned.gain {
         None if !tuned.is_decided() => line(format!("it is {} as it was", name(0))),
         None => line(format!("it is {} as it was: nothing tried is better", name(0))),
@@ -99,40 +99,40 @@ fn advice(tuned: &Tuned) -> Vec<String> {
     advice
 }
 
-fn bears(tuned: &Tuned) -> String {
+fn sustains(tuned: &Tuned) -> String {
     let found = &tuned.last_look;
     let runs = found.throughputs_per_s.len();
     if !tuned.is_confirmed {
         let standing = &tuned.standings[tuned.winner];
         let blocks = standing.estimates_per_s.len();
         return match (found.held_per_s, mean_of(standing)) {
-            // What it bore last is nearer to what it bears now than any block before.
+            // What it sustained last is nearer to what it sustains now than any block before.
             (Some(held), _) => format!(
                 "held {held:.0} requests/s in {} when the budget was spent",
                 number::counted(runs, "run")
             ),
             (None, Some(mean)) => format!(
-                "bears about {:.0} requests/s by {} (the budget was spent before a last look)",
+                "sustains about {:.0} requests/s by {} (the budget was spent before a last look)",
                 mean.mean.exp(),
                 number::counted(blocks, "block")
             ),
-            (None, None) => "what it bears is not known".to_owned(),
+            (None, None) => "what it sustains is not known".to_owned(),
         };
     }
-    let bears = match found.held_per_s {
+    let sustains = match found.held_per_s {
         Some(held) => {
             let runs = number::counted(runs, "run");
-            format!("bears {held:.0} requests/s (held in {runs})")
+            format!("sustains {held:.0} requests/s (held in {runs})")
         }
         None => "held no rate when it was looked at for the last time,".to_owned(),
     };
-    let bears = format!("{bears} under {}", found.conditions);
+    let sustains = format!("{sustains} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
-        (_, true) => format!("{bears}; beyond it the generator, not the server, gave out"),
+        (_, true) => format!("{sustains}; beyond it the generator, not the server, gave out"),
         (Some(broke), _) => {
-            format!("{bears}; at {broke:.0} it broke ({})", found.broken.join(", "))
+            format!("{sustains}; at {broke:.0} it broke ({})", found.broken.join(", "))
         }
-        (None, false) => bears,
+        (None, false) => sustains,
     }
 }
 
@@ -169,7 +169,7 @@ fn times(ratio: Interval) -> String {
     format!("{middle:.3} times ({:.3} to {:.3})", ratio.low, ratio.high)
 }
 
-/// The tuning surface: a line for each configuration, those that bear the most first. `knobs` are
+/// The tuning surface: a line for each configuration, those that sustain the most first. `knobs` are
 /// the names of those that were varied.
 pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
     let mut text = String::from("configuration,");
@@ -281,7 +281,7 @@ mod tests {
     fn in_words() {
         let expected = "\
 Best: buffers=1 1m
-  bears 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke (served=99%: 96%)
+  sustains 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke (served=99%: 96%)
   1.149 times (1.100 to 1.200) the rate of usual
   1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
   (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
@@ -334,12 +334,12 @@ out: buffers=a,b: it does not start
     fn what_is_said_to_be_borne_agrees_with_the_last_runs() {
         let (held_per_s, throughputs_per_s) = (Some(35_107.0), vec![35_100.0, 35_090.0]);
         let last_look = Found { held_per_s, throughputs_per_s, ..Found::default() };
-        let told = bears(&Tuned { last_look, is_confirmed: false, ..tuned() });
+        let told = sustains(&Tuned { last_look, is_confirmed: false, ..tuned() });
         assert_eq!(told, "held 35107 requests/s in 2 runs when the budget was spent");
         let nothing = Tuned { last_look: Found::default(), is_confirmed: false, ..tuned() };
         let expected =
-            "bears about 1154 requests/s by 2 blocks (the budget was spent before a last look)";
-        assert_eq!(bears(&nothing), expected);
+            "sustains about 1154 requests/s by 2 blocks (the budget was spent before a last look)";
+        assert_eq!(sustains(&nothing), expected);
     }
 
     #[test]
@@ -374,7 +374,7 @@ out: buffers=a,b: it does not start
         let broken = vec!["errors=0.1%: 3%".into()];
         let conditions = "errors=0.1%".to_owned();
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
-        let told = bears(&Tuned { last_look: found, ..tuned() });
+        let told = sustains(&Tuned { last_look: found, ..tuned() });
         let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
                         at 900 it broke (errors=0.1%: 3%)";
         assert_eq!(told, expected);

@@ -1,6 +1,6 @@
 //! Servers that are formulas, for the tests: known capacities behind the noise of real machines.
 
-use super::{Asked, Candidate, Measure, Seen, Stop};
+use super::{Asked, Candidate, Measure, Observation, Stop};
 use crate::record::Figures;
 use crate::void::Void;
 use load::backlog::{Backlog, STEPS};
@@ -11,7 +11,7 @@ use testkit::virtual_server::{Service, Steps, VirtualLoad};
 /// What is true.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
-    /// Requests a second that each candidate bears, by the number in its name.
+    /// Requests a second that each candidate sustains, by the number in its name.
     pub(crate) capacities: Vec<f64>,
     /// Standard deviation of a run's capacity, relative.
     pub(crate) noise: f64,
@@ -23,7 +23,7 @@ pub(crate) struct World {
     pub(crate) generator: f64,
     /// A server that is asked for more than this ends.
     pub(crate) ends_above: f64,
-    /// Candidates that bear twice as much by dropping a fifth of the large files.
+    /// Candidates that sustain twice as much by dropping a fifth of the large files.
     pub(crate) unfair: Vec<usize>,
     /// Candidates that do not start.
     pub(crate) broken: Vec<usize>,
@@ -97,7 +97,7 @@ impl Simulated {
 }
 
 impl Measure for Simulated {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
         if self.runs >= self.runs_max {
             return Err(Stop::Interrupted);
         }
@@ -105,7 +105,7 @@ impl Measure for Simulated {
         let index = Self::index(candidate);
         if self.world.broken.contains(&index) {
             let void = vec![Void::NoLoad("it does not start".into())];
-            return Ok(Seen { void, took_s: self.world.run_s, ..Seen::default() });
+            return Ok(Observation { void, took_s: self.world.run_s, ..Observation::default() });
         }
         let served = (self.capacity(index) / asked.rate).min(1.0);
         let unfair = self.world.unfair.contains(&index);
@@ -129,11 +129,11 @@ impl Measure for Simulated {
         let ended = Void::Ended { copy: 1, copies: 1 };
         let ended = (asked.rate > self.world.ends_above).then_some(ended);
         let void = late.into_iter().chain(ended).collect();
-        Ok(Seen { figures: Some(figures), void, took_s: self.world.run_s })
+        Ok(Observation { figures: Some(figures), void, took_s: self.world.run_s })
     }
 }
 
-/// Requests a second that a queue bears in virtual time.
+/// Requests a second that a queue sustains in virtual time.
 pub(crate) const QUEUE_PER_S: f64 = 250.0;
 
 /// A queue of [`QUEUE_PER_S`] requests a second, and sessions of so many requests.
@@ -144,7 +144,7 @@ pub(crate) struct Queue {
 }
 
 impl Measure for Queue {
-    fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+    fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
         let load = VirtualLoad {
             service: Service::Queue(QUEUE_PER_S),
             length: self.length,
@@ -161,6 +161,6 @@ impl Measure for Queue {
         let sessions = backlog.asked_in_window() / self.length as u64;
         let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random, reply_share);
         let figures = Figures { served_share: 1.0, kept_up_share, ..Figures::default() };
-        Ok(Seen { figures: Some(figures), ..Seen::default() })
+        Ok(Observation { figures: Some(figures), ..Observation::default() })
     }
 }

@@ -1,7 +1,7 @@
 //! What is tuned and for what: from what was typed to the plan of a search, and from what it has
 //! found to files. How it is searched is `tune`'s.
 
-use super::contest::{Contest, Progress};
+use super::blocks::{Blocks, Progress};
 use super::grid::{Dimension, Grid};
 use super::recorder::{Context, Recorder};
 use super::results::{render, surface, tuning};
@@ -12,11 +12,11 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::install::Installed;
 use crate::lab::Lab;
-use crate::peer::Setting;
 use crate::process::listed_cpus;
 use crate::record::{Described, Folder, Header, Kind, Opened, Server};
 use crate::ropewalk::configuration_file;
 use crate::server::{Launch, configuration};
+use crate::server_description::{FormerKnob, Setting};
 use crate::server_spec::ServerSpec;
 use crate::template::Values;
 use crate::trial::Bench;
@@ -44,7 +44,7 @@ const WINNER: &str = "winner";
 /// Where a server of the winning configuration would listen.
 const PORT: u16 = 8080;
 
-/// The only domain.
+/// The only testbed.
 const HERE: &str = "here";
 
 /// What is wanted of a search, as it was typed.
@@ -135,15 +135,16 @@ impl Wanted {
         (installed, base): (&Installed, &Setting),
         workers: usize,
     ) -> Result<Plan, String> {
-        let peer = &installed.peer;
+        let description = &installed.description;
         let mut dimensions = self.dimensions(installed)?;
-        let candidate = Candidate { name: base.name.clone(), knobs: peer.knob_values(base) };
-        for dimension in dimensions.iter_mut().filter(|one| !self.has_values(&one.name)) {
+        let candidate = Candidate { name: base.name.clone(), knobs: description.knob_values(base) };
+        for dimension in dimensions.iter_mut().filter(|one| !self.has_values(installed, &one.name))
+        {
             add_own(&mut dimension.values, &candidate.knobs[&dimension.name], workers);
         }
-        let wanted = peer.settings.iter().filter_map(|setting| {
-            let setting = peer.knob_values(setting);
-            wanted(&candidate.knobs, setting, &dimensions, |knob| self.has_values(knob))
+        let wanted = description.settings.iter().filter_map(|setting| {
+            let setting = description.knob_values(setting);
+            wanted(&candidate.knobs, setting, &dimensions, |knob| self.has_values(installed, knob))
         });
         let wanted = wanted.collect();
         let grid = Grid::new(candidate, dimensions, wanted);
@@ -202,14 +203,31 @@ impl Wanted {
     }
 
     /// Whether it was typed which values of a knob are tried: no others are.
-    fn has_values(&self, knob: &str) -> bool {
-        let typed = self.knobs.iter().filter_map(|text| text.split_once('='));
-        typed.into_iter().any(|(name, _)| name == knob)
+    fn has_values(&self, installed: &Installed, knob: &str) -> bool {
+        self.typed(installed).any(|(_, name, values)| name == knob && values.is_some())
+    }
+
+    /// The knobs that were typed: the text, the knob's name of today, the values that follow it.
+    fn typed<'a>(
+        &'a self,
+        installed: &'a Installed,
+    ) -> impl Iterator<Item = (&'a str, &'a str, Option<&'a str>)> {
+        self.knobs.iter().map(|text| {
+            let (name, values) = match text.split_once('=') {
+                Some((name, values)) => (name, Some(values)),
+                None => (text.as_str(), None),
+            };
+            let name = match installed.description.former_knobs.get(name) {
+                Some(FormerKnob::Called(now)) => now,
+                _ => name,
+            };
+            (text.as_str(), name, values)
+        })
     }
 
     /// The knobs that are varied: those that were typed, or all that have several values.
     fn dimensions(&self, installed: &Installed) -> Result<Vec<Dimension>, String> {
-        let knobs = &installed.peer.knobs;
+        let knobs = &installed.description.knobs;
         if self.knobs.is_empty() {
             let all = knobs.iter().filter(|(_, knob)| knob.is_tuned());
             let all: Vec<Dimension> =
@@ -217,12 +235,8 @@ impl Wanted {
             return if all.is_empty() { Err(self.nothing_to_vary(installed)) } else { Ok(all) };
         }
         let mut dimensions: Vec<Dimension> = Vec::new();
-        for text in &self.knobs {
+        for (text, name, values) in self.typed(installed) {
             let explain = |why: &str| format!("--knob {text}: {why}");
-            let (name, values) = match text.split_once('=') {
-                Some((name, values)) => (name, Some(values)),
-                None => (text.as_str(), None),
-            };
             let Some(knob) = knobs.get(name) else {
                 let names: Vec<&str> = knobs.keys().map(String::as_str).collect();
                 return Err(explain(&format!(
@@ -250,7 +264,7 @@ impl Wanted {
     }
 
     fn nothing_to_vary(&self, installed: &Installed) -> String {
-        let name = &installed.peer.name;
+        let name = &installed.description.name;
         format!("{name}: there is nothing to choose from; name several values: --knob NAME=V1,V2")
     }
 }
@@ -297,24 +311,24 @@ impl Subject<'_> {
     /// What the server is started with, but for what is varied; the same for the same files,
     /// command, environment and values of knobs.
     fn fingerprint(&self) -> String {
-        let peer = &self.installed.peer;
+        let description = &self.installed.description;
         let settings: Vec<Values> =
-            peer.settings.iter().map(|setting| peer.knob_values(setting)).collect();
-        let base = peer.knob_values(&self.base);
-        digest(format!("{:?}", (&peer.files, &peer.start, base, settings)))
+            description.settings.iter().map(|setting| description.knob_values(setting)).collect();
+        let base = description.knob_values(&self.base);
+        digest(format!("{:?}", (&description.files, &description.start, base, settings)))
     }
 
     /// What the folder's header says.
     pub fn header(&self, plan: &Plan) -> Header {
-        let peer = &self.installed.peer;
+        let description = &self.installed.description;
         let server = Server {
-            name: peer.name.clone(),
-            description: peer.description.clone(),
+            name: description.name.clone(),
+            description: description.description.clone(),
             version: self.installed.version.clone(),
             ..Server::default()
         };
         let cpus = self.launch.cpus.len() as f64;
-        let domain = Described {
+        let testbed = Described {
             name: HERE.into(),
             about: format!("CPUs {}", listed_cpus(&self.launch.cpus)),
             numbers: BTreeMap::from([("cpus".to_owned(), cpus)]),
@@ -322,13 +336,13 @@ impl Subject<'_> {
         let workload = &self.workload.described;
         Header {
             kind: Kind::Tune,
-            name: format!("tune-{}", peer.name.replace([':', '/'], "-")),
-            title: format!("The best configuration of {} for {}", peer.name, workload.name),
-            question: "Which configuration bears the highest rate?".into(),
+            name: format!("tune-{}", description.name.replace([':', '/'], "-")),
+            title: format!("The best configuration of {} for {}", description.name, workload.name),
+            question: "Which configuration sustains the highest rate?".into(),
             definition: self.definition(plan),
             servers: vec![server],
             workloads: vec![workload.clone()],
-            domains: vec![domain],
+            testbeds: vec![testbed],
             confidence: plan.confidence,
             estimated_s: plan.expected_s(),
             budget_s: plan.budget_s,
@@ -340,7 +354,7 @@ impl Subject<'_> {
 
     /// The machine, and the server's version.
     pub fn environment(&self) -> Environment {
-        let version = (self.installed.peer.name.clone(), self.installed.version.clone());
+        let version = (self.installed.description.name.clone(), self.installed.version.clone());
         Environment::record([version].into())
     }
 
@@ -348,7 +362,7 @@ impl Subject<'_> {
     /// `is_interrupted` is asked before each.
     ///
     /// # Errors
-    /// When the search was broken off, or no candidate bears any rate.
+    /// When the search was broken off, or no candidate sustains any rate.
     pub fn search(
         &self,
         plan: &Plan,
@@ -366,16 +380,16 @@ impl Subject<'_> {
             is_interrupted,
         };
         let context = Context {
-            server: self.installed.peer.name.clone(),
+            server: self.installed.description.name.clone(),
             workload: self.workload.described.name.clone(),
-            domain: HERE.into(),
+            testbed: HERE.into(),
             warm_up_s: warm_up_s(self.window_s),
             window_s: self.window_s,
         };
         let mut recorder = Recorder::new(folder, opened, context, workbench);
         let settings = (GAP, plan.seed);
         let conditions = self.conditions.clone();
-        tune(&mut Contest::new(&mut recorder, watch, conditions, settings), plan)
+        tune(&mut Blocks::new(&mut recorder, watch, conditions, settings), plan)
     }
 
     /// Everything that decides which runs are made, so that a search is resumed as it was begun.

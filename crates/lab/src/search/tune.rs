@@ -10,9 +10,9 @@
 //! a race. All races there may be share the confidence, each its pairs.
 //!
 //! The base takes part in the first race; what tuning gains is the product of what each winner
-//! bears more than the one before it, of the blocks of the races alone.
+//! sustains more than the one before it, of the blocks of the races alone.
 
-use super::contest::{Contest, Runs, Standing};
+use super::blocks::{Blocks, Runs, Standing};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
@@ -47,7 +47,7 @@ const RUNS_KEPT_FOR_LAST: f64 = 26.0;
 /// A first look at each takes this times the runs reckoned or less, in 199 of 200 noisy worlds.
 const RESERVE: f64 = 1.2;
 /// The part of a budget that is left for neighbours, where not all configurations are candidates:
-/// steps from a good one come nearer to the best than more that are drawn (with a quarter, races
+/// steps from a good one come nearer to the best than more drawn at random (with a quarter, races
 /// that go on to their last block left no time for any).
 const PART_FOR_NEIGHBOURS: f64 = 0.6;
 
@@ -86,7 +86,7 @@ pub struct Plan {
 pub struct Rival {
     /// Its number among the candidates.
     pub candidate: usize,
-    /// By what factor the winner bears more.
+    /// By what factor the winner sustains more.
     pub ratio: Interval,
     /// What that says.
     pub verdict: Verdict,
@@ -115,11 +115,11 @@ pub struct Tuned {
     /// The candidates that the winner raced with last, the best first, and then those that
     /// challenged it in vain.
     pub rivals: Vec<Rival>,
-    /// By what factor it bears more than the base; none if it is the base.
+    /// By what factor it sustains more than the base; none if it is the base.
     pub gain: Option<Interval>,
     /// What is certain of what is said.
     pub certainty: Certainty,
-    /// What it bore when it was looked at for the last time.
+    /// What it sustained when it was looked at for the last time.
     pub last_look: Found,
     /// Whether that was decided with confidence: else the budget had run out.
     pub is_confirmed: bool,
@@ -253,14 +253,14 @@ fn kept(field: usize) -> usize {
     field.div_ceil(KEPT_PART).max(FINALISTS)
 }
 
-/// Finds the best configuration. `contest` has no candidates yet.
+/// Finds the best configuration. `blocks` have no candidates yet.
 ///
 /// # Errors
-/// When the search was broken off, or no candidate bears any rate.
-pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    contest.keep_to(plan.budget_s);
+/// When the search was broken off, or no candidate sustains any rate.
+pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
+    blocks.keep_to(plan.budget_s);
     let mut search = Search {
-        contest,
+        blocks,
         plan,
         level_per_s: 0.0,
         budget_ended: false,
@@ -295,7 +295,7 @@ struct Race {
 }
 
 impl Race {
-    /// By what factor the winner bears more than another; unknown if that did not race.
+    /// By what factor the winner sustains more than another; unknown if that did not race.
     fn over(&self, other: usize) -> Gain {
         let rival = self.rivals.iter().find(|rival| rival.candidate == other);
         let itself = Interval { low: 1.0, high: 1.0 };
@@ -333,9 +333,9 @@ impl Gain {
 }
 
 struct Search<'c, 'm> {
-    contest: &'c mut Contest<'m>,
+    blocks: &'c mut Blocks<'m>,
     plan: &'c Plan,
-    /// About what the base bears.
+    /// About what the base sustains.
     level_per_s: f64,
     budget_ended: bool,
     rounds_ended: bool,
@@ -347,7 +347,7 @@ struct Search<'c, 'm> {
 }
 
 impl Search<'_, '_> {
-    /// The candidates. The first that bears anything says about what they bear, and how many of
+    /// The candidates. The first that sustains anything says about what they sustain, and how many of
     /// the others there is time for.
     fn enter(&mut self) -> Result<Vec<usize>, Stop> {
         let (mut field, mut why) = (Vec::new(), String::new());
@@ -364,17 +364,17 @@ impl Search<'_, '_> {
                     ),
                 }));
             }
-            let number = self.contest.add(candidate);
+            let number = self.blocks.add(candidate);
             field.push(number);
-            let found = self.contest.scout(number, self.plan.first_per_s)?;
+            let found = self.blocks.scout(number, self.plan.first_per_s)?;
             let Some(found) = found else {
                 return Err(self.too_short(self.plan.least()));
             };
             if let Some(level) = found.estimate_per_s() {
                 self.level_per_s = level;
                 let mut others = self.plan.candidates_if(self.run_s());
-                others.retain(|other| self.contest.candidates().iter().all(|known| known != other));
-                field.extend(others.into_iter().map(|other| self.contest.add(other)));
+                others.retain(|other| self.blocks.candidates().iter().all(|known| known != other));
+                field.extend(others.into_iter().map(|other| self.blocks.add(other)));
                 self.is_sample = field.len() < self.plan.grid.size();
                 return Ok(field);
             }
@@ -388,7 +388,7 @@ impl Search<'_, '_> {
 
     /// What is said where every run was void.
     fn nothing_seen(&self) -> String {
-        let Runs { made, disturbed, .. } = self.contest.runs();
+        let Runs { made, disturbed, .. } = self.blocks.runs();
         let why = match disturbed {
             0 => String::new(),
             _ => format!(": others disturbed {disturbed} of {made}; {FREE_CPUS}"),
@@ -398,16 +398,16 @@ impl Search<'_, '_> {
 
     /// Seconds that a run takes.
     fn run_s(&self) -> f64 {
-        match self.contest.runs().made {
+        match self.blocks.runs().made {
             0 => self.plan.run_s,
-            _ => self.contest.run_s(),
+            _ => self.blocks.run_s(),
         }
     }
 
     /// Lets people know how many runs are reckoned to come.
     fn expect(&mut self, runs: f64) {
         let runs = if self.is_sample { f64::INFINITY } else { runs };
-        self.contest.expect(runs);
+        self.blocks.expect(runs);
     }
 
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -421,7 +421,7 @@ impl Search<'_, '_> {
                 break;
             }
             self.expect(self.plan.runs_from(block, able.len()));
-            if !self.contest.block(&able, self.level_per_s, &Purpose::Grid)? {
+            if !self.blocks.block(&able, self.level_per_s, &Purpose::Grid)? {
                 self.budget_ended = true;
                 break;
             }
@@ -432,7 +432,7 @@ impl Search<'_, '_> {
     /// Runs take so much longer than was reckoned that there is no time for a block of all.
     fn grid_is_too_large(&self, able: usize) -> Stop {
         let run_s = self.run_s();
-        let needed_s = self.contest.spent_s() + self.plan.runs_from(0, able) * run_s;
+        let needed_s = self.blocks.spent_s() + self.plan.runs_from(0, able) * run_s;
         Stop::Failed(format!(
             "a run takes {run_s:.1} s here, so that a grid of {able} configurations needs about \
              {}: a larger budget, fewer knobs or values, or halving",
@@ -442,7 +442,7 @@ impl Search<'_, '_> {
 
     /// The budget has ended before so many configurations were measured once.
     fn too_short(&self, candidates: usize) -> Stop {
-        let Runs { made, disturbed, .. } = self.contest.runs();
+        let Runs { made, disturbed, .. } = self.blocks.runs();
         // Where runs are void a longer one helps no more.
         if f64::from(disturbed) >= MUCH_VOID * f64::from(made) && disturbed > 0 {
             return Stop::Failed(format!(
@@ -451,7 +451,7 @@ impl Search<'_, '_> {
             ));
         }
         let run_s = self.run_s();
-        let spent_s = self.contest.spent_s();
+        let spent_s = self.blocks.spent_s();
         let needed_s = (least_runs(candidates) * run_s).max(1.5 * spent_s);
         Stop::Failed(format!(
             "a run takes {run_s:.1} s here, and the budget has ended before {candidates} \
@@ -472,7 +472,7 @@ impl Search<'_, '_> {
                 // Without a first block nothing is known.
                 let is_begun = rung == 0 || self.affords(able.len());
                 let stage = Purpose::Rung(rung + 1);
-                if !is_begun || !self.contest.block(&able, self.level_per_s, &stage)? {
+                if !is_begun || !self.blocks.block(&able, self.level_per_s, &stage)? {
                     self.budget_ended = true;
                     break;
                 }
@@ -487,14 +487,14 @@ impl Search<'_, '_> {
 
     /// The best of a field, and the base.
     fn finalists(&self, field: &[usize], count: usize) -> Result<Vec<usize>, Stop> {
-        let mut best = self.contest.ranking(field, 1);
+        let mut best = self.blocks.ranking(field, 1);
         best.truncate(count);
         if best.is_empty() {
-            let why = self.contest.standings().iter().find_map(|standing| standing.out.clone());
+            let why = self.blocks.standings().iter().find_map(|standing| standing.out.clone());
             let why = why.unwrap_or_default();
             return Err(Stop::Failed(format!("every configuration is out, the first: {why}")));
         }
-        if !best.contains(&0) && self.contest.standings()[0].out.is_none() {
+        if !best.contains(&0) && self.blocks.standings()[0].out.is_none() {
             best.push(0);
         }
         Ok(best)
@@ -503,7 +503,7 @@ impl Search<'_, '_> {
     /// Blocks until the leader is better than, or tied with, each of the others. Only these blocks
     /// count: the earlier ones are what the finalists were chosen by.
     fn race(&mut self, finalists: &[usize], stage: &Purpose) -> Result<Race, Stop> {
-        let from = self.contest.blocks() + 1;
+        let from = self.blocks.blocks() + 1;
         let mut racing = self.able(finalists);
         let mut beaten: Vec<usize> = Vec::new();
         // The true best is lost only if one of the others is found better than it.
@@ -519,7 +519,7 @@ impl Search<'_, '_> {
             }
             let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
             self.expect(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
-            if !self.contest.block(&racing, self.level_per_s, stage)? {
+            if !self.blocks.block(&racing, self.level_per_s, stage)? {
                 self.budget_ended = true;
                 break;
             }
@@ -546,7 +546,7 @@ impl Search<'_, '_> {
             return Err(self.too_short(racing.len()));
         }
         let winner = self.leader(&racing, from)?;
-        let others = self.contest.ranking(&racing, from).into_iter().chain(beaten);
+        let others = self.blocks.ranking(&racing, from).into_iter().chain(beaten);
         let others = others.filter(|&other| other != winner);
         let rivals = others.map(|other| self.rival(winner, other, from, confidence)).collect();
         Ok(Race { winner, rivals, from, confidence })
@@ -554,19 +554,19 @@ impl Search<'_, '_> {
 
     /// Whether a block of any candidates came to its end.
     fn is_anything_known(&self) -> bool {
-        self.contest
+        self.blocks
             .standings()
             .iter()
             .any(|standing| standing.out.is_some() || !standing.estimates_per_s.is_empty())
     }
 
     fn leader(&self, racing: &[usize], from: u32) -> Result<usize, Stop> {
-        let first = self.contest.ranking(racing, from).first().copied();
+        let first = self.blocks.ranking(racing, from).first().copied();
         first.ok_or_else(|| Stop::Failed("every configuration that raced is out".into()))
     }
 
     fn rival(&self, winner: usize, candidate: usize, from: u32, confidence: f64) -> Rival {
-        let ratio = self.contest.ratio(winner, candidate, from, confidence);
+        let ratio = self.blocks.ratio(winner, candidate, from, confidence);
         Rival { candidate, ratio, verdict: verdict(ratio, self.plan.margin) }
     }
 
@@ -578,7 +578,7 @@ impl Search<'_, '_> {
         for round in 1..=ROUNDS_MAX {
             let before = race.winner;
             let Some(next) = self.challenge(before, more, round)? else { return Ok((race, gain)) };
-            if !self.contest.is_fair(before) {
+            if !self.blocks.is_fair(before) {
                 more = Some(next.winner);
                 (race, gain) = match self.is_any_left(&race) {
                     true => self.without_winner(race)?,
@@ -633,13 +633,13 @@ impl Search<'_, '_> {
             return Ok(None);
         }
         field.push(winner);
-        field.extend(neighbours.into_iter().map(|neighbour| self.contest.add(neighbour)));
-        let from = self.contest.blocks() + 1;
-        if !self.contest.block(&field, self.level_per_s, &Purpose::Neighbours(round))? {
+        field.extend(neighbours.into_iter().map(|neighbour| self.blocks.add(neighbour)));
+        let from = self.blocks.blocks() + 1;
+        if !self.blocks.block(&field, self.level_per_s, &Purpose::Neighbours(round))? {
             self.budget_ended = true;
             return Ok(None);
         }
-        let mut challengers = self.contest.ranking(&field, from);
+        let mut challengers = self.blocks.ranking(&field, from);
         challengers.retain(|&one| one != winner);
         challengers.truncate(2);
         if challengers.is_empty() {
@@ -651,21 +651,21 @@ impl Search<'_, '_> {
 
     /// The neighbours of a candidate that are no candidates yet.
     fn unknown_neighbours(&self, of: usize) -> Vec<Candidate> {
-        let known = self.contest.candidates();
+        let known = self.blocks.candidates();
         let mut neighbours = self.plan.grid.neighbours(&known[of]);
         neighbours.retain(|neighbour| known.iter().all(|one| one.knobs != neighbour.knobs));
         neighbours
     }
 
     fn able(&self, field: &[usize]) -> Vec<usize> {
-        let standings = self.contest.standings();
+        let standings = self.blocks.standings();
         field.iter().copied().filter(|&one| standings[one].out.is_none()).collect()
     }
 
     /// Whether there is time for so many limits, and for the last one.
     fn affords(&self, limits: usize) -> bool {
         let runs = (limits as f64) * RUNS_PER_LIMIT + RUNS_KEPT_FOR_LAST;
-        let needed = self.contest.spent_s() + runs * self.run_s();
+        let needed = self.blocks.spent_s() + runs * self.run_s();
         self.plan.budget_s.is_none_or(|budget| needed <= budget)
     }
 
@@ -675,20 +675,20 @@ impl Search<'_, '_> {
         let mut looked: Option<(Found, bool)> = None;
         self.expect(RUNS_OF_ENDS / 2.0);
         let (last_look, is_confirmed) = loop {
-            if !self.contest.is_fair(race.winner) {
+            if !self.blocks.is_fair(race.winner) {
                 (race, gain) = self.without_winner(race)?;
                 looked = None;
-            } else if let Some(seen) = looked {
-                break seen;
+            } else if let Some(last_look) = looked {
+                break last_look;
             } else {
-                let seen = self.contest.confirm(race.winner, lead)?;
-                self.budget_ended |= !seen.1;
-                looked = Some(seen);
+                let last_look = self.blocks.confirm(race.winner, lead)?;
+                self.budget_ended |= !last_look.1;
+                looked = Some(last_look);
             }
         };
         Ok(Tuned {
-            candidates: self.contest.candidates().to_vec(),
-            standings: self.contest.standings().to_vec(),
+            candidates: self.blocks.candidates().to_vec(),
+            standings: self.blocks.standings().to_vec(),
             winner: race.winner,
             gain: (race.winner != 0).then_some(gain.ratio),
             certainty: Certainty {
@@ -699,14 +699,14 @@ impl Search<'_, '_> {
             rivals: race.rivals,
             last_look,
             is_confirmed,
-            runs: self.contest.runs(),
+            runs: self.blocks.runs(),
             budget_ended: self.budget_ended,
             rounds_ended: self.rounds_ended,
         })
     }
 
     fn is_any_left(&self, race: &Race) -> bool {
-        let standings = self.contest.standings();
+        let standings = self.blocks.standings();
         race.rivals.iter().any(|rival| standings[rival.candidate].out.is_none())
     }
 
@@ -714,7 +714,7 @@ impl Search<'_, '_> {
     /// It fails if all finalists are out.
     fn without_winner(&self, race: Race) -> Result<(Race, Gain), Stop> {
         let Race { rivals, from, confidence, .. } = race;
-        let standings = self.contest.standings();
+        let standings = self.blocks.standings();
         let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
         let mut left: Vec<Rival> = rivals.into_iter().filter(is_able).collect();
         // The nearer to the winner, the better. Those that were beaten early have fewer blocks than
@@ -725,7 +725,7 @@ impl Search<'_, '_> {
         let winner = places.next().ok_or_else(all_out)?;
         let rivals = places.map(|other| self.rival(winner, other, from, confidence)).collect();
         // Only what was raced for: the blocks before are those by which it was chosen.
-        let ratio = self.contest.ratio(winner, 0, from, confidence);
+        let ratio = self.blocks.ratio(winner, 0, from, confidence);
         Ok((Race { winner, rivals, from, confidence }, Gain { ratio, confidence }))
     }
 }

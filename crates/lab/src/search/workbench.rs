@@ -1,13 +1,13 @@
-//! Measures in truth: starts a peer under a candidate's knobs, warms it up, loads it, stops it.
+//! Measures in truth: starts a server under a candidate's knobs, warms it up, loads it, stops it.
 //!
 //! Each run has a server of its own, so that none inherits what another has left behind.
 
 use super::{Asked, Candidate, Live, Measured, Stop, unable};
 use crate::install::Installed;
-use crate::peer::Setting;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
-use crate::trial::{Bench, Target, Trial, Unmade};
+use crate::server_description::Setting;
+use crate::trial::{Bench, RunFailure, Target, Trial};
 use crate::warm_up::Readying;
 use crate::workload::Workload;
 
@@ -35,7 +35,7 @@ pub struct Workbench<'a> {
 
 impl Workbench<'_> {
     /// A failure of the server is an answer; one of ours is not.
-    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Unmade> {
+    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, RunFailure> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
         let target = Target::of(&server);
@@ -74,8 +74,8 @@ impl Live for Workbench<'_> {
             Ok(measured) => Ok(measured),
             // Whoever wants it to end may have ended the server, too.
             Err(_) if (self.is_interrupted)() => Err(Stop::Interrupted),
-            Err(Unmade::Void(why)) => Ok(Measured { void: vec![why], ..Measured::default() }),
-            Err(Unmade::Surroundings(why)) => Err(Stop::Unable(unable(&why))),
+            Err(RunFailure::Void(why)) => Ok(Measured { void: vec![why], ..Measured::default() }),
+            Err(RunFailure::Surroundings(why)) => Err(Stop::Unable(unable(&why))),
         }
     }
 }
@@ -88,11 +88,11 @@ pub fn setting_of(candidate: &Candidate) -> Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Place;
     use crate::install::Surroundings;
-    use crate::peer::Peer;
     use crate::record::{Described, Purpose};
+    use crate::server_description::ServerDescription;
     use crate::template::Values;
+    use crate::testbed::Place;
     use crate::workload::Tools;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
@@ -101,8 +101,9 @@ mod tests {
     /// held against one configuration after the other.
     #[test]
     fn a_scratch_directory_that_is_gone_is_no_fault_of_a_configuration() {
-        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        let peer = Peer::read(&peers.join("floor.toml")).expect("it is shipped");
+        let descriptions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+        let description =
+            ServerDescription::read(&descriptions.join("floor.toml")).expect("it is shipped");
         let scratch = PathBuf::from("/dev/null/scratch");
         let (program, there) = (std::env::temp_dir(), std::env::temp_dir());
         let tools = Tools { program, scratch: scratch.clone() };
@@ -129,7 +130,7 @@ mod tests {
             place: Place::default(),
             affinity: Default::default(),
         };
-        let knobs = peer.knob_values(&peer.settings[0]);
+        let knobs = description.knob_values(&description.settings[0]);
         let mut workbench = Workbench {
             bench: &Bench {
                 tools,
@@ -138,7 +139,7 @@ mod tests {
                 interference_bound: 1.0,
             },
             workload: &workload,
-            installed: &Installed { peer, version: "1".into() },
+            installed: &Installed { description, version: "1".into() },
             launch,
             window_s: 0.1,
             latency_target_us: None,

@@ -1,16 +1,16 @@
 //! The ceiling of the path between clients and servers, which no server can be above: how many
 //! bytes a second, and how many requests, a server gets through that does the least any can, on all
-//! the CPUs of the domain.
+//! the CPUs of the testbed.
 //!
-//! It is of the path, not of files: the domain's bounds on memory and on the disk do not hold for
+//! It is of the path, not of files: the testbed's bounds on memory and on the disk do not hold for
 //! it, because the floor answers from memory.
 
 use super::definition::Definition;
 use super::run::{STAGING_S, WARM_UPS_RECKONED};
-use super::stage::{Cell, Entrant, Stage};
-use crate::domain::{Accessed, Domain};
+use super::stage::{Cell, Participant, Stage};
 use crate::record::{Ceiling, Figures, Offered};
 use crate::search::unable;
+use crate::testbed::{Accessed, Testbed};
 use crate::void::in_words;
 use crate::warm_up::run_s;
 use crate::workload::{WorkloadSpec, connections};
@@ -43,26 +43,26 @@ const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 /// the mean, one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
-/// Measures the ceiling of a domain with the floor, or says why it is not known; `ends` is asked
+/// Measures the ceiling of a testbed with the floor, or says why it is not known; `ends` is asked
 /// before each run whether it shall be left.
 ///
 /// # Errors
 /// What of the machine is not as it was before.
 pub(super) fn ceiling(
     stage: &Stage<'_>,
-    floor: &Entrant,
-    domain: usize,
+    floor: &Participant,
+    testbed: usize,
     ends: &mut dyn FnMut() -> bool,
 ) -> Result<Result<Ceiling, String>, String> {
     let mut left = Ok(());
-    let found = measure(stage, floor, domain, ends, &mut left);
+    let found = measure(stage, floor, testbed, ends, &mut left);
     left.map(|()| found).map_err(|why| unable(&why))
 }
 
 fn measure(
     stage: &Stage<'_>,
-    floor: &Entrant,
-    domain: usize,
+    floor: &Participant,
+    testbed: usize,
     ends: &mut dyn FnMut() -> bool,
     left: &mut Result<(), String>,
 ) -> Result<Ceiling, String> {
@@ -77,15 +77,15 @@ fn measure(
         definition: &definition,
         bench: stage.bench,
         surroundings: stage.surroundings,
-        entrants: vec![floor.clone()],
+        participants: vec![floor.clone()],
         workloads,
-        domains: vec![without_bounds(&stage.domains[domain])],
+        testbeds: vec![without_bounds(&stage.testbeds[testbed])],
         accessed,
         machine: stage.machine.clone(),
     };
-    let cpus = path.domains[0].server_cpus(&path.machine) as u64;
+    let cpus = path.testbeds[0].server_cpus(&path.machine) as u64;
     let mut of = |workload, clients, figure: fn(&Figures) -> f64| {
-        let cell = Cell { entrant: 0, workload, domain: 0 };
+        let cell = Cell { participant: 0, workload, testbed: 0 };
         let offered = Offered::Connections(clients);
         let mut runs = Vec::new();
         for seed in 0..WINDOWS {
@@ -104,7 +104,7 @@ fn measure(
         let why = || runs.iter().map(|run| in_words(&run.void)).find(|why| !why.is_empty());
         median(&figures).ok_or_else(|| why().unwrap_or_default())
     };
-    let generators = path.domains[0].generators() as u64;
+    let generators = path.testbeds[0].generators() as u64;
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(generators);
     let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {
@@ -115,7 +115,7 @@ fn measure(
     })
 }
 
-/// Seconds that measuring the ceiling of a domain is reckoned to take.
+/// Seconds that measuring the ceiling of a testbed is reckoned to take.
 pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
     // Requests, and bodies of one length: most paths are no slower.
     (2 * WINDOWS) as f64 * (STAGING_S + run_s(window_s(definition), WARM_UPS_RECKONED))
@@ -125,8 +125,8 @@ fn window_s(definition: &Definition) -> f64 {
     definition.window_s.clamp(WINDOW_S.0, WINDOW_S.1)
 }
 
-fn without_bounds(domain: &Domain) -> Domain {
-    Domain { memory: None, disk: None, ..domain.clone() }
+fn without_bounds(testbed: &Testbed) -> Testbed {
+    Testbed { memory: None, disk: None, ..testbed.clone() }
 }
 
 /// The most that `measure` finds for the lengths of bodies, of which it is told the index. Each
@@ -165,7 +165,7 @@ fn one_file(bytes: u64) -> WorkloadSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{DiskIo, Memory, Network, Throttle};
+    use crate::testbed::{DiskIo, Memory, Network, Throttle};
 
     /// What a window of half a second shows of a path with so many bytes a second: each client's
     /// bodies that came whole.
@@ -200,14 +200,14 @@ mod tests {
     fn the_path_has_neither_memory_nor_disk() {
         let memory = Memory { disk_io: Some(DiskIo::Heavy), ..Memory::default() };
         let network = Network { subnets: 2, sources: None, link: Default::default() };
-        let bounded = Domain {
+        let bounded = Testbed {
             cpus: Some(2),
             memory: Some(memory),
             disk: Some(Throttle { reads_per_s: Some(1), ..Throttle::default() }),
             network: Some(network),
-            ..Domain::default()
+            ..Testbed::default()
         };
-        let expected = Domain { cpus: Some(2), network: Some(network), ..Domain::default() };
+        let expected = Testbed { cpus: Some(2), network: Some(network), ..Testbed::default() };
         assert_eq!(without_bounds(&bounded), expected);
     }
 }

@@ -1,16 +1,16 @@
-//! The ceilings of a study's domains: which are not known yet, and whether there is time for them.
+//! The ceilings of a study's testbeds: which are not known yet, and whether there is time for them.
 //! How one is measured is `ceiling`'s.
 
 use super::ceiling::{ceiling, reckoned_ceiling_s};
 use super::run::reckoned_run_s;
-use super::stage::{Entrant, Stage};
-use crate::domain::Domain;
+use super::stage::{Participant, Stage};
 use crate::error::Error;
 use crate::install::Found;
 use crate::lab::Lab;
 use crate::record::{Ceiling, Folder};
 use crate::search::unable;
 use crate::server_spec::ServerSpec;
+use crate::testbed::Testbed;
 use crate::watch::Watch;
 
 /// What answers with the least that any server can do.
@@ -34,7 +34,7 @@ impl Budget {
 }
 
 impl Stage<'_> {
-    /// Measures the ceiling of each domain of which it is not `known` yet, where the floor is there
+    /// Measures the ceiling of each testbed of which it is not `known` yet, where the floor is there
     /// to find it and the budget, of which time is spent since `began_us`, holds it and a run.
     /// `say` hears which are not known, and why. Whoever interrupts it is asked again by the study
     /// itself.
@@ -50,7 +50,7 @@ impl Stage<'_> {
         watch: &mut impl Watch,
         mut say: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        let missing = without_ceiling(&self.domains, known);
+        let missing = without_ceiling(&self.testbeds, known);
         if missing.is_empty() {
             return Ok(());
         }
@@ -65,14 +65,14 @@ impl Stage<'_> {
             say(&format!("The path's ceiling is not known: {}; {}", one.reason, one.command))?;
         }
         for installed in installed {
-            let setting = floor.setting(&installed.peer).map_err(Error::Failed)?;
-            let floor = Entrant { installed, setting };
+            let setting = floor.setting(&installed.description).map_err(Error::Failed)?;
+            let floor = Participant { installed, setting };
             for &index in &missing {
                 if watch.is_interrupted() {
                     return Ok(());
                 }
                 if let Some(why) = self.measure_ceiling(&floor, index, folder, budget, watch)? {
-                    let name = &self.domains[index].name;
+                    let name = &self.testbeds[index].name;
                     say(&format!("{name}: its ceiling is not known: {why}"))?;
                 }
             }
@@ -84,7 +84,7 @@ impl Stage<'_> {
     /// interrupted.
     fn measure_ceiling(
         &self,
-        floor: &Entrant,
+        floor: &Participant,
         index: usize,
         folder: &Folder,
         budget: Budget,
@@ -99,7 +99,7 @@ impl Stage<'_> {
         let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
         match found {
             Ok(found) => {
-                let added = folder.add_ceiling(&self.domains[index].name, found);
+                let added = folder.add_ceiling(&self.testbeds[index].name, found);
                 added.map_err(|why| Error::Stopped(unable(&why)))?;
                 Ok(None)
             }
@@ -116,9 +116,9 @@ impl Stage<'_> {
 
 /// The indices of those whose ceiling nobody has measured: all, or, where a study was ended in
 /// between, the later ones.
-fn without_ceiling(domains: &[Domain], known: &[(String, Ceiling)]) -> Vec<usize> {
-    let is_known = |domain: &Domain| known.iter().any(|(name, _)| *name == domain.name);
-    (0..domains.len()).filter(|&index| !is_known(&domains[index])).collect()
+fn without_ceiling(testbeds: &[Testbed], known: &[(String, Ceiling)]) -> Vec<usize> {
+    let is_known = |testbed: &Testbed| known.iter().any(|(name, _)| *name == testbed.name);
+    (0..testbeds.len()).filter(|&index| !is_known(&testbeds[index])).collect()
 }
 
 #[cfg(test)]
@@ -127,10 +127,11 @@ mod tests {
 
     #[test]
     fn the_ceilings_that_are_missing_are_measured() {
-        let domains = ["a", "b", "c"].map(|name| Domain { name: name.into(), ..Domain::default() });
+        let testbeds =
+            ["a", "b", "c"].map(|name| Testbed { name: name.into(), ..Testbed::default() });
         let check = |known: &[&str], expected: &[usize]| {
             let known = known.iter().map(|&name| (name.to_owned(), Ceiling::default()));
-            assert_eq!(without_ceiling(&domains, &known.collect::<Vec<_>>()), expected);
+            assert_eq!(without_ceiling(&testbeds, &known.collect::<Vec<_>>()), expected);
         };
         check(&[], &[0, 1, 2]);
         check(&["a"], &[1, 2]);

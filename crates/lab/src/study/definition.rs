@@ -1,15 +1,16 @@
-//! An experiment as its file says it: servers, workloads, domains, how much is offered, how often.
+//! An experiment as its file says it: servers, workloads, testbeds, how much is offered, how often.
 //!
 //! Nothing is read or run here. The format is documented in `docs/study.md`.
 
 use super::budget;
 use super::sizes::sized;
-use crate::domain::Domain;
 use crate::error::Error;
+use crate::former_names::rename_in_experiment;
 use crate::observe::INTERFERENCE_MAX;
-use crate::peer::Peer;
 use crate::search::check_conditions;
+use crate::server_description::ServerDescription;
 use crate::server_spec::ServerSpec;
+use crate::testbed::Testbed;
 use crate::toml_error;
 use crate::trial::Bench;
 use crate::workload::WorkloadSpec;
@@ -24,10 +25,10 @@ const STEPS_MAX: u32 = 100;
 /// Rates that differ by less than their sixth decimal are one rate to any clock.
 const DIGITS_MAX: i32 = 6;
 
-/// The domain of an experiment that names none: the machine as it is.
+/// The testbed of an experiment that names none: the machine as it is.
 const HERE: &str = "here";
 
-/// So many clients that wait for their replies tell what a server can bear at most.
+/// So many clients that wait for their replies tell what a server can sustain at most.
 pub(super) const SATURATING_CLIENTS: u64 = 64;
 
 /// An experiment.
@@ -50,14 +51,14 @@ pub struct Definition {
     /// What is asked for.
     pub workloads: Vec<WorkloadSpec>,
     /// Where servers run; at least one.
-    pub domains: Vec<Domain>,
+    pub testbeds: Vec<Testbed>,
     /// How much is asked.
     pub offered: OfferedPlan,
     /// How often each point is measured.
     pub repetitions: u32,
     /// Seconds of a window.
     pub window_s: f64,
-    /// Under which conditions a rate counts as borne.
+    /// Under which conditions a rate counts as sustained.
     pub conditions: Conditions,
     /// Replies within so many microseconds are goodput.
     pub latency_target_us: Option<u64>,
@@ -78,6 +79,8 @@ pub struct Definition {
     pub seed: u64,
     /// The text that was read, with the size's changes in place.
     pub text: String,
+    /// Names in it that are others today, a line each.
+    pub notices: Vec<String>,
 }
 
 /// How much is asked of servers.
@@ -87,7 +90,7 @@ pub enum OfferedPlan {
     Rates(Vec<f64>),
     /// So many clients that wait for their replies, each of them.
     Connections(Vec<u64>),
-    /// As much as each server bears under the conditions: the maximum achievable throughput.
+    /// As much as each server sustains under the conditions: the maximum achievable throughput.
     Mat,
     /// The rates at which servers use so much of their processors, 0 to 1, each of them.
     Utilisations(Vec<f64>),
@@ -107,7 +110,7 @@ struct Written {
     floor: Option<String>,
     workloads: Vec<toml::Value>,
     #[serde(default)]
-    domains: Vec<toml::Value>,
+    testbeds: Vec<toml::Value>,
     offered: WrittenOffered,
     repetitions: u32,
     window: String,
@@ -143,33 +146,38 @@ impl Definition {
     /// # Errors
     /// What is wrong, in a line.
     pub fn parse(name: &str, text: &str, size: Option<&str>) -> Result<Self, String> {
-        let table = sized(text, size)?;
+        let mut table = toml_error::table(text)?;
+        let notices = rename_in_experiment(&mut table);
+        let table = sized(table, size)?;
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
         let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
         let mut definition = Self::of(written)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;
+        definition.notices = notices;
         definition.check()?;
         Ok(definition)
     }
 
-    /// Whether these peers can be set as it says, and no two servers are the same one.
+    /// Whether these servers can be set as it says, and no two servers are the same one.
     ///
     /// # Errors
     /// Which cannot, or are, in a line.
-    pub fn check_servers(&self, peers: &[Peer]) -> Result<(), String> {
+    pub fn check_servers(&self, descriptions: &[ServerDescription]) -> Result<(), String> {
         let mut known: Vec<(&str, String, &ServerSpec)> = Vec::new();
         for spec in &self.servers {
-            let named = |peer: &&Peer| Some(peer.name.as_str()) == spec.peer_name();
-            let Some(peer) = peers.iter().find(named) else { continue };
-            let setting = spec.setting(peer)?.name;
-            let same = known.iter().find(|(name, of, _)| *name == peer.name && *of == setting);
+            let named =
+                |description: &&ServerDescription| Some(description.name.as_str()) == spec.name();
+            let Some(description) = descriptions.iter().find(named) else { continue };
+            let setting = spec.setting(description)?.name;
+            let same =
+                known.iter().find(|(name, of, _)| *name == description.name && *of == setting);
             if let Some((_, _, first)) = same {
                 return Err(format!(
                     "servers: {spec} is {first} over again: leave one of them out"
                 ));
             }
-            known.push((&peer.name, setting, spec));
+            known.push((&description.name, setting, spec));
         }
         Ok(())
     }
@@ -200,10 +208,10 @@ impl Definition {
         }
     }
 
-    /// Searches the most that each server bears, in place of what the file offers.
+    /// Searches the most that each server sustains, in place of what the file offers.
     ///
     /// # Errors
-    /// When a domain has no room for that, in a line.
+    /// When a testbed has no room for that, in a line.
     pub fn search_limits(&mut self) -> Result<(), String> {
         self.offered = OfferedPlan::Mat;
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
@@ -241,11 +249,11 @@ impl Definition {
         let target = target.map(|typed| seconds("latency_target", typed)).transpose()?;
         let budget = written.budget.as_deref().map(|typed| seconds("budget", typed)).transpose()?;
         written.lag_bound.as_deref().map(|typed| seconds("lag_bound", typed)).transpose()?;
-        let domain = |(index, value)| table_of("domain", index, value);
-        let domains = written.domains.into_iter().enumerate().map(domain);
-        let mut domains = domains.collect::<Result<Vec<Domain>, _>>()?;
-        if domains.is_empty() {
-            domains.push(Domain { name: HERE.into(), ..Domain::default() });
+        let testbed = |(index, value)| table_of("testbed", index, value);
+        let testbeds = written.testbeds.into_iter().enumerate().map(testbed);
+        let mut testbeds = testbeds.collect::<Result<Vec<Testbed>, _>>()?;
+        if testbeds.is_empty() {
+            testbeds.push(Testbed { name: HERE.into(), ..Testbed::default() });
         }
         Ok(Self {
             name: String::new(),
@@ -261,7 +269,7 @@ impl Definition {
                 .enumerate()
                 .map(workload_of)
                 .collect::<Result<_, _>>()?,
-            domains,
+            testbeds,
             offered: written.offered.plan()?,
             repetitions: written.repetitions,
             window_s: seconds("window", &written.window)?,
@@ -281,6 +289,7 @@ impl Definition {
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),
             text: String::new(),
+            notices: Vec::new(),
         })
     }
 
@@ -300,11 +309,11 @@ impl Definition {
             _ => {}
         }
         self.workloads.iter().try_for_each(WorkloadSpec::check)?;
-        for domain in &self.domains {
-            domain.check().map_err(|why| format!("domain {}: {why}", domain.name))?;
+        for testbed in &self.testbeds {
+            testbed.check().map_err(|why| format!("testbed {}: {why}", testbed.name))?;
         }
         unique("workload", self.workloads.iter().map(|workload| workload.name.as_str()))?;
-        unique("domain", self.domains.iter().map(|domain| domain.name.as_str()))?;
+        unique("testbed", self.testbeds.iter().map(|testbed| testbed.name.as_str()))?;
         let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         unique("server", servers.iter().map(String::as_str))?;
         self.check_floor()?;
@@ -312,19 +321,19 @@ impl Definition {
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
     }
 
-    /// Whether there is a client for each place of a domain where there are to be clients.
+    /// Whether there is a client for each place of a testbed where there are to be clients.
     fn check_clients(&self) -> Result<(), String> {
         let fewest = match &self.offered {
             OfferedPlan::Rates(_) => return Ok(()),
             OfferedPlan::Connections(counts) => counts.iter().copied().min().unwrap_or(0),
             OfferedPlan::Mat | OfferedPlan::Utilisations(_) => SATURATING_CLIENTS,
         };
-        match self.domains.iter().find(|domain| domain.generators() as u64 > fewest) {
-            Some(domain) => Err(format!(
-                "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of domain \
+        match self.testbeds.iter().find(|testbed| testbed.generators() as u64 > fewest) {
+            Some(testbed) => Err(format!(
+                "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of testbed \
                  {}",
-                domain.generators(),
-                domain.name
+                testbed.generators(),
+                testbed.name
             )),
             None => Ok(()),
         }
@@ -332,7 +341,7 @@ impl Definition {
 
     fn check_floor(&self) -> Result<(), String> {
         let Some(floor) = &self.floor else { return Ok(()) };
-        let names: Vec<&str> = self.servers.iter().filter_map(ServerSpec::peer_name).collect();
+        let names: Vec<&str> = self.servers.iter().filter_map(ServerSpec::name).collect();
         match names.contains(&floor.as_str()) {
             true => Ok(()),
             false => Err(format!(
@@ -456,7 +465,7 @@ steps = 4
 name = "w"
 root = "/r"
 log_file = "/l"
-[[domains]]
+[[testbeds]]
 name = "one"
 cpus = 1
 [sizes.paper]
@@ -475,17 +484,18 @@ connections = [64, 1000]
 
     #[test]
     fn there_are_clients_for_each_place() {
-        let check = |offered: &str, domain: &str, expected: Result<(), &str>| {
-            let text = TEXT.replace(RANGE, offered).replace("cpus = 1", domain);
+        let check = |offered: &str, testbed: &str, expected: Result<(), &str>| {
+            let text = TEXT.replace(RANGE, offered).replace("cpus = 1", testbed);
             let found = parse(&text, None).map(drop);
-            assert_eq!(found, expected.map_err(str::to_owned), "{offered} {domain}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{offered} {testbed}");
         };
         let replicas = "cpus = 2\nreplicas = 2";
         check("connections = [2, 8]", replicas, Ok(()));
-        let why = "offered: 1 clients cannot be dealt to the 2 subnets or replicas of domain one";
+        let why = "offered: 1 clients cannot be dealt to the 2 subnets or replicas of testbed one";
         check("connections = [8, 1]", replicas, Err(why));
         check("rates = [1]", replicas, Ok(()));
-        let why = "offered: 64 clients cannot be dealt to the 65 subnets or replicas of domain one";
+        let why =
+            "offered: 64 clients cannot be dealt to the 65 subnets or replicas of testbed one";
         check("mat = true", "network = { subnets = 65 }", Err(why));
     }
 
@@ -497,10 +507,10 @@ connections = [64, 1000]
             assert!(why.starts_with(expected) && !why.contains('\n'), "{why}");
         };
         check("log_file = ", "log_fil = ", "workload w: unknown field `log_fil`, expected ");
-        check("cpus = 1", "cpu = 1", "domain one: unknown field `cpu`, expected ");
+        check("cpus = 1", "cpu = 1", "testbed one: unknown field `cpu`, expected ");
         let kernel = "kernel = { \"vm.swappiness\" = [1] }";
-        check("cpus = 1", kernel, "domain one: the value of a setting is a number");
-        check("name = \"one\"\ncpus = 1", "cpus = \"1\"", "domain number 1: invalid type: string");
+        check("cpus = 1", kernel, "testbed one: the value of a setting is a number");
+        check("name = \"one\"\ncpus = 1", "cpus = \"1\"", "testbed number 1: invalid type: string");
     }
 
     #[test]
@@ -509,7 +519,7 @@ connections = [64, 1000]
         let rates = vec![1000.0, 2000.0, 4000.0, 8000.0];
         assert_eq!(definition.offered, OfferedPlan::Rates(rates));
         assert_eq!((definition.window_s, definition.repetitions), (0.5, 3));
-        assert_eq!(definition.domains[0].cpus, Some(1));
+        assert_eq!(definition.testbeds[0].cpus, Some(1));
     }
 
     #[test]
@@ -527,12 +537,13 @@ connections = [64, 1000]
     /// Equal points would be one point, of which the second is never measured.
     #[test]
     fn servers_that_are_the_same_under_two_names_are_refused() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        let peers = ["nginx", "floor"]
-            .map(|name| Peer::read(&folder.join(format!("{name}.toml"))).expect("it is shipped"));
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+        let descriptions = ["nginx", "floor"].map(|name| {
+            ServerDescription::read(&folder.join(format!("{name}.toml"))).expect("it is shipped")
+        });
         let check = |servers: &str, expected: Result<(), &str>| {
             let text = TEXT.replace("\"nginx\", \"floor\"", servers);
-            let found = parse(&text, None).expect("it can be read").check_servers(&peers);
+            let found = parse(&text, None).expect("it can be read").check_servers(&descriptions);
             assert_eq!(found, expected.map_err(str::to_owned), "{servers}");
         };
         let twice = "servers: nginx/sendfile is nginx over again: leave one of them out";
@@ -543,7 +554,8 @@ connections = [64, 1000]
         check(r#""nginx", "nginx/buffers", "nginx,sendfile=off", "floor""#, Ok(()));
         let none = "nginx has no setting fast; it has sendfile, ";
         let text = TEXT.replace("\"nginx\"", "\"nginx/fast\"");
-        let why = parse(&text, None).expect("readable").check_servers(&peers).expect_err("none");
+        let why =
+            parse(&text, None).expect("readable").check_servers(&descriptions).expect_err("none");
         assert!(why.starts_with(none), "{why}");
     }
 
@@ -587,7 +599,7 @@ connections = [64, 1000]
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!((again.offered, again.lag_bound.as_deref()), (OfferedPlan::Mat, Some("60s")));
         assert_eq!(again.interference_bound, 0.2);
-        assert_eq!((again.repetitions, again.domains.len()), (3, 1), "the rest is as it was");
+        assert_eq!((again.repetitions, again.testbeds.len()), (3, 1), "the rest is as it was");
         assert_eq!(again.text, definition.text);
     }
 
@@ -621,7 +633,7 @@ connections = [64, 1000]
                 "floor: \"flor\" is none of the servers: name one of nginx, floor",
             ),
             ("root = \"/r\"", "", "workload w: say `files` or `root`"),
-            ("cpus = 1", "cpus = 0", "domain one: "),
+            ("cpus = 1", "cpus = 0", "testbed one: "),
             ("title = \"t\"", "title = ", "line 2: "),
         ];
         for (from, to, expected) in cases {

@@ -1,11 +1,11 @@
 //! What is written down of a study before its first run.
 
-use super::stage::{Entrant, Stage};
-use crate::domain::Domain;
+use super::stage::{Participant, Stage};
 use crate::environment::Environment;
 use crate::lab::Lab;
 use crate::record::{Described, Header, Kind, Offered, Planned, Server, Skipped};
 use crate::server::{Launch, configuration_text};
+use crate::testbed::Testbed;
 use std::collections::BTreeMap;
 
 impl Stage<'_> {
@@ -23,7 +23,7 @@ impl Stage<'_> {
             servers: self.servers(lab),
             skipped,
             workloads: self.workloads.iter().map(|workload| workload.described.clone()).collect(),
-            domains: self.domains.iter().map(|domain| self.described(domain)).collect(),
+            testbeds: self.testbeds.iter().map(|testbed| self.described(testbed)).collect(),
             planned: self.planned(),
             repetitions: definition.repetitions,
             confidence: definition.confidence,
@@ -38,8 +38,8 @@ impl Stage<'_> {
 
     /// The machine, and the versions of all who take part.
     pub fn environment(&self) -> Environment {
-        let versions = self.entrants.iter().map(|Entrant { installed, .. }| {
-            (installed.peer.name.clone(), installed.version.clone())
+        let versions = self.participants.iter().map(|Participant { installed, .. }| {
+            (installed.description.name.clone(), installed.version.clone())
         });
         Environment::record(versions.collect())
     }
@@ -49,36 +49,36 @@ impl Stage<'_> {
         self.cells().into_iter().map(|cell| point(cell).into()).collect()
     }
 
-    /// Who takes part, with the configuration of each setting in each domain in which it differs.
+    /// Who takes part, with the configuration of each setting in each testbed in which it differs.
     fn servers(&self, lab: &Lab) -> Vec<Server> {
         let mut servers: Vec<Server> = Vec::new();
-        for entrant in &self.entrants {
-            let peer = &entrant.installed.peer;
-            let index = servers.iter().position(|server| server.name == peer.name);
+        for participant in &self.participants {
+            let description = &participant.installed.description;
+            let index = servers.iter().position(|server| server.name == description.name);
             let index = index.unwrap_or_else(|| {
                 servers.push(Server {
-                    name: peer.name.clone(),
-                    description: peer.description.clone(),
-                    version: entrant.installed.version.clone(),
+                    name: description.name.clone(),
+                    description: description.description.clone(),
+                    version: participant.installed.version.clone(),
                     ..Server::default()
                 });
                 servers.len() - 1
             });
-            servers[index].configurations.extend(self.configurations(lab, entrant));
+            servers[index].configurations.extend(self.configurations(lab, participant));
         }
         servers
     }
 
-    /// The configuration of a setting, with the domain in its name where it is another than in the
+    /// The configuration of a setting, with the testbed in its name where it is another than in the
     /// one before.
-    fn configurations(&self, lab: &Lab, entrant: &Entrant) -> Vec<(String, String)> {
-        let Entrant { installed, setting } = entrant;
+    fn configurations(&self, lab: &Lab, participant: &Participant) -> Vec<(String, String)> {
+        let Participant { installed, setting } = participant;
         let mut configurations: Vec<(String, String)> = Vec::new();
-        for domain in &self.domains {
-            let copies = domain.replicas.unwrap_or(1).max(1);
+        for testbed in &self.testbeds {
+            let copies = testbed.replicas.unwrap_or(1).max(1);
             let launch = Launch {
-                workers: domain.server_cpus(&self.machine) / copies,
-                affinity: domain.affinity,
+                workers: testbed.server_cpus(&self.machine) / copies,
+                affinity: testbed.affinity,
                 ..lab.launch(&self.workloads[0])
             };
             let text = configuration_text(installed, setting, &launch);
@@ -87,17 +87,17 @@ impl Stage<'_> {
             }
             let name = match configurations.is_empty() {
                 true => setting.name.clone(),
-                false => format!("{} ({})", setting.name, domain.name),
+                false => format!("{} ({})", setting.name, testbed.name),
             };
             configurations.push((name, text));
         }
         configurations
     }
 
-    fn described(&self, domain: &Domain) -> Described {
-        let cpus = domain.server_cpus(&self.machine) as f64;
+    fn described(&self, testbed: &Testbed) -> Described {
+        let cpus = testbed.server_cpus(&self.machine) as f64;
         let mut numbers = BTreeMap::from([("cpus".into(), cpus)]);
-        numbers.extend(domain.client_cpus.map(|cpus| ("client_cpus".into(), cpus as f64)));
-        Described { name: domain.name.clone(), about: domain.about(), numbers }
+        numbers.extend(testbed.client_cpus.map(|cpus| ("client_cpus".into(), cpus as f64)));
+        Described { name: testbed.name.clone(), about: testbed.about(), numbers }
     }
 }

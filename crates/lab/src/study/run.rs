@@ -8,7 +8,9 @@ use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
 use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
-use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
+use crate::search::{
+    Asked, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
+};
 use crate::warm_up::run_s;
 use crate::watch::Watch;
 use crate::workload::Workload;
@@ -19,14 +21,14 @@ use statistics::Generator;
 /// the third shows.
 pub(super) const WARM_UPS_RECKONED: u32 = 3;
 
-/// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
+/// Seconds that a run of a study is reckoned to take beside what any run does: its testbed is made
 /// and undone, the page cache filled, and replies are awaited that come late.
 pub(super) const STAGING_S: f64 = 1.5;
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.02;
 
-/// What tells what a server can bear at most.
+/// What tells what a server can sustain at most.
 const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
 
 /// How a study ended.
@@ -175,7 +177,7 @@ impl<'a, W: Watch> Study<'a, W> {
         )
     }
 
-    /// The most that each cell bears, in blocks whose order is drawn; with a budget, after the
+    /// The most that each cell sustains, in blocks of randomised order; with a budget, after the
     /// first blocks, where the interval is widest.
     fn limits(&mut self) -> Result<End, String> {
         let cells = self.stage.cells();
@@ -198,13 +200,13 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(End::Complete)
     }
 
-    /// One limit: what it bears when 64 clients ask as fast as they are served is where to begin.
+    /// One limit: what it sustains when 64 clients ask as fast as they are served is where to begin.
     fn limit(&mut self, cell: Cell, block: u32) -> Result<(), Stop> {
         let purpose = Purpose::Limit { block };
         let definition = self.stage.definition;
         let point = self.stage.point(cell, Offered::default());
         let first = self.saturated(cell, block, &purpose)?;
-        let hunt = Hunt {
+        let search = LimitSearch {
             rules: rules(first.map_or(100.0, |rate| rate * 0.5), definition.confidence),
             conditions: definition.conditions.clone(),
             purpose,
@@ -214,7 +216,7 @@ impl<'a, W: Watch> Study<'a, W> {
         };
         let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
         let mut measure = Probe { study: self, cell };
-        let found = mat(&mut measure, &candidate, &hunt)?;
+        let found = mat(&mut measure, &candidate, &search)?;
         self.write_down(&point, &found).map_err(Stop::Failed)
     }
 
@@ -225,7 +227,7 @@ impl<'a, W: Watch> Study<'a, W> {
             server: point.server.clone(),
             setting: point.setting.clone(),
             workload: point.workload.clone(),
-            domain: point.domain.clone(),
+            testbed: point.testbed.clone(),
             conditions: found.conditions.clone(),
             held_per_s: found.held_per_s.unwrap_or(0.0),
             broke_per_s: found.broke_per_s,
@@ -233,7 +235,7 @@ impl<'a, W: Watch> Study<'a, W> {
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
-        let told = borne(&search);
+        let told = sustained(&search);
         self.folder.add_search(&search)?;
         self.searches.push(search);
         self.found += 1;
@@ -278,9 +280,9 @@ impl<'a, W: Watch> Study<'a, W> {
     /// The rate at which so much of the CPUs is used, or why there is none.
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
         let purpose = &Purpose::Utilisation(share);
-        let domain = &self.stage.domains[cell.domain];
-        let cpus = domain.server_cpus(&self.stage.machine) as f64;
-        let gauge = Gauge::of(Some(cpus), domain.client_cpus.map(|cpus| cpus as f64));
+        let testbed = &self.stage.testbeds[cell.testbed];
+        let cpus = testbed.server_cpus(&self.stage.machine) as f64;
+        let gauge = Gauge::of(Some(cpus), testbed.client_cpus.map(|cpus| cpus as f64));
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
@@ -366,7 +368,7 @@ impl<'a, W: Watch> Study<'a, W> {
         self.runs.iter().filter(move |run| {
             run.purpose == *purpose
                 && (&run.point.server, &run.point.setting) == (&point.server, &point.setting)
-                && (&run.point.workload, &run.point.domain) == (&point.workload, &point.domain)
+                && (&run.point.workload, &run.point.testbed) == (&point.workload, &point.testbed)
         })
     }
 
@@ -399,12 +401,12 @@ impl<'a, W: Watch> Study<'a, W> {
 
     fn report(&mut self, run: &Run, left_s: f64) {
         let what = describe(&run.point);
-        let seen = match (&run.figures, run.void.as_slice()) {
+        let observation = match (&run.figures, run.void.as_slice()) {
             (_, [why, ..]) => format!("void: {why}"),
             (Some(figures), []) => shown(figures) + &beside(run),
             (None, []) => "nothing".into(),
         };
-        self.watch.tell(&format!("{what}: {seen}; about {} remain", minutes(left_s)));
+        self.watch.tell(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
     }
 }
 
@@ -415,7 +417,7 @@ struct Probe<'s, 'a, W> {
 }
 
 impl<W: Watch> Measure for Probe<'_, '_, W> {
-    fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+    fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
         let run = self.study.ask(&Wanted {
             cell: self.cell,
             offered: Offered::RequestsPerS(asked.rate),
@@ -424,7 +426,7 @@ impl<W: Watch> Measure for Probe<'_, '_, W> {
             purpose: &asked.purpose,
             seed: asked.seed,
         })?;
-        Ok(Seen { figures: run.figures, void: run.void, took_s: run.took_s })
+        Ok(Observation { figures: run.figures, void: run.void, took_s: run.took_s })
     }
 }
 
@@ -453,7 +455,7 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
         OfferedPlan::Mat => repetitions * (7.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let ceilings = reckoned_ceiling_s(definition) * definition.domains.len() as f64;
+    let ceilings = reckoned_ceiling_s(definition) * definition.testbeds.len() as f64;
     let all = runs * cells as f64 * run_s + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
@@ -530,16 +532,16 @@ fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
 }
 
 /// What a search has found, in words.
-fn borne(search: &Search) -> String {
+fn sustained(search: &Search) -> String {
     match search.held_per_s {
-        held if held > 0.0 => format!("bears {held:.0} requests/s"),
+        held if held > 0.0 => format!("sustains {held:.0} requests/s"),
         _ => format!("held no rate: {}", search.reason()),
     }
 }
 
 fn is_of(search: &Search, point: &Point) -> bool {
     (&search.server, &search.setting) == (&point.server, &point.setting)
-        && (&search.workload, &search.domain) == (&point.workload, &point.domain)
+        && (&search.workload, &search.testbed) == (&point.workload, &point.testbed)
 }
 
 /// A point in a few words.
@@ -551,10 +553,10 @@ pub fn describe(point: &Point) -> String {
     of_cell(point) + &load
 }
 
-/// A point in a few words without what is offered: its server, setting, workload and domain.
+/// A point in a few words without what is offered: its server, setting, workload and testbed.
 fn of_cell(point: &Point) -> String {
-    let Point { server, setting, workload, domain, .. } = point;
-    format!("{server}/{setting}, {workload}, {domain}")
+    let Point { server, setting, workload, testbed, .. } = point;
+    format!("{server}/{setting}, {workload}, {testbed}")
 }
 
 /// What others did meanwhile, if it is worth a word.

@@ -1,6 +1,6 @@
 //! In which order the points of a study are measured, and which repetition is worth its time.
 //!
-//! A block is every point once, in an order that is drawn: so what changes slowly on the machine
+//! A block is every point once, in a randomised order: so what changes slowly on the machine
 //! meets all points alike, and two points of one block are a pair. Without a budget there are as
 //! many blocks as repetitions. With one, every point is measured at least [`FIRST_BLOCKS`] times,
 //! and then time goes to the points whose intervals are widest.

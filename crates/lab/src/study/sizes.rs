@@ -2,14 +2,12 @@
 //! it replace those above.
 
 use crate::server_spec::ServerSpec;
-use crate::toml_error::one_line;
 
-/// The text of an experiment as a table, in one of its sizes.
+/// An experiment's table in one of its sizes.
 ///
 /// # Errors
-/// When it is no TOML, or has no such size.
-pub(crate) fn sized(text: &str, size: Option<&str>) -> Result<toml::Table, String> {
-    let mut table: toml::Table = text.parse().map_err(|why| one_line(text, &why))?;
+/// When it has no such size.
+pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::Table, String> {
     let sizes = table.remove("sizes");
     if let Some(size) = size {
         let of_size = sizes.as_ref().and_then(|sizes| sizes.get(size)?.as_table());
@@ -30,7 +28,7 @@ fn is_floor_there(table: &toml::Table) -> bool {
     let Some(floor) = table.get("floor").and_then(toml::Value::as_str) else { return false };
     let servers = table.get("servers").and_then(toml::Value::as_array).into_iter().flatten();
     let mut specs = servers.filter_map(|server| server.as_str()?.parse::<ServerSpec>().ok());
-    specs.any(|spec| spec.peer_name() == Some(floor))
+    specs.any(|spec| spec.name() == Some(floor))
 }
 
 /// Puts `changes` in the place of what they name, table by table.

@@ -1,17 +1,17 @@
-//! One run of a study: the conditions of its domain are made, the server is started in them, warmed
+//! One run of a study: the conditions of its testbed are made, the server is started in them, warmed
 //! up, loaded and observed; and all of it is undone.
 //!
 //! A server is started anew for each run, so that none inherits what another run left behind: its
 //! caches, its memory, what it had not yet finished when it was overloaded.
 
 use super::definition::{Definition, OfferedPlan};
-use crate::domain::{Accessed, Affinity, DiskIo, Domain, Entered, Topology};
 use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
-use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
-use crate::trial::{Bench, LoadGenerator, Measured, Target, Trial, Unmade};
+use crate::server_description::{Setting, Workers};
+use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
+use crate::trial::{Bench, LoadGenerator, Measured, RunFailure, Target, Trial};
 use crate::void::Void;
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
@@ -23,22 +23,22 @@ const CLIENTS_TOO: &str = "counters, soft interrupts and busy CPUs of the server
 
 /// A server that takes part.
 #[derive(Clone, Debug)]
-pub struct Entrant {
+pub struct Participant {
     /// What it is.
     pub installed: Installed,
     /// How it is set.
     pub setting: Setting,
 }
 
-/// A server with a workload in a domain, by their indices.
+/// A server with a workload in a testbed, by their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Which [`Entrant`].
-    pub entrant: usize,
+    /// Which [`Participant`].
+    pub participant: usize,
     /// Which workload.
     pub workload: usize,
-    /// Which domain.
-    pub domain: usize,
+    /// Which testbed.
+    pub testbed: usize,
 }
 
 /// A run that was made.
@@ -62,30 +62,30 @@ pub struct Stage<'a> {
     /// Where servers that come as source lie.
     pub surroundings: &'a Surroundings,
     /// The servers that are there.
-    pub entrants: Vec<Entrant>,
+    pub participants: Vec<Participant>,
     /// The workloads, ready.
     pub workloads: Vec<Workload>,
-    /// The domains; at least one.
-    pub domains: Vec<Domain>,
+    /// The testbeds; at least one.
+    pub testbeds: Vec<Testbed>,
     /// The files of each workload.
     pub accessed: Vec<Accessed>,
     /// The machine.
     pub machine: Topology,
 }
 
-impl Entrant {
-    /// Whether it can be run in this domain.
+impl Participant {
+    /// Whether it can be run in this testbed.
     ///
     /// # Errors
     /// Why not, in a line.
-    pub fn fits(&self, domain: &Domain) -> Result<(), String> {
-        if domain.network.is_some() && !self.installed.peer.takes_an_address() {
+    pub fn fits(&self, testbed: &Testbed) -> Result<(), String> {
+        if testbed.network.is_some() && !self.installed.description.takes_an_address() {
             return Err("it cannot be put into a network: its file says no {listen}".into());
         }
-        if domain.affinity != Affinity::Workers {
+        if testbed.affinity != Affinity::Workers {
             return Ok(());
         }
-        let bindable = Workers::bindable(self.installed.peer.start.workers.as_ref());
+        let bindable = Workers::bindable(self.installed.description.start.workers.as_ref());
         bindable
             .map(drop)
             .map_err(|why| format!("its workers cannot be bound to a CPU each: {why}"))
@@ -96,11 +96,16 @@ impl Stage<'_> {
     /// All cells in which something can be run, servers changing fastest.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for (domain, conditions) in self.domains.iter().enumerate() {
+        for (testbed, conditions) in self.testbeds.iter().enumerate() {
             for workload in 0..self.workloads.len() {
-                let fits = |&entrant: &usize| self.entrants[entrant].fits(conditions).is_ok();
-                let entrants = (0..self.entrants.len()).filter(fits);
-                cells.extend(entrants.map(|entrant| Cell { entrant, workload, domain }));
+                let fits =
+                    |&participant: &usize| self.participants[participant].fits(conditions).is_ok();
+                let participants = (0..self.participants.len()).filter(fits);
+                cells.extend(participants.map(|participant| Cell {
+                    participant,
+                    workload,
+                    testbed,
+                }));
             }
         }
         cells
@@ -108,13 +113,13 @@ impl Stage<'_> {
 
     /// What is measured there.
     pub fn point(&self, cell: Cell, offered: Offered) -> Point {
-        let Entrant { installed, setting } = &self.entrants[cell.entrant];
+        let Participant { installed, setting } = &self.participants[cell.participant];
         Point {
-            server: installed.peer.name.clone(),
+            server: installed.description.name.clone(),
             setting: setting.name.clone(),
-            knobs: installed.peer.knob_values(setting),
+            knobs: installed.description.knob_values(setting),
             workload: self.workloads[cell.workload].described.name.clone(),
-            domain: self.domains[cell.domain].name.clone(),
+            testbed: self.testbeds[cell.testbed].name.clone(),
             offered,
         }
     }
@@ -126,8 +131,8 @@ impl Stage<'_> {
     /// there is no room for its files.
     pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> Result<Made, String> {
         let begun_us = os::clock::now();
-        let (domain, files) = (&self.domains[cell.domain], &self.accessed[cell.workload]);
-        let entered = domain.enter(&self.machine, files)?;
+        let (testbed, files) = (&self.testbeds[cell.testbed], &self.accessed[cell.workload]);
+        let entered = testbed.enter(&self.machine, files)?;
         let (tools, workload) = (&self.bench.tools, &self.workloads[cell.workload]);
         let measured = self.measure_in(&entered, cell, offered, seed);
         let measured = measured.map_err(|why| why.unless_gone(tools, workload));
@@ -153,10 +158,10 @@ impl Stage<'_> {
                 };
                 Ok(Made { run, outcome_json: Some(measured.outcome_json), left })
             }
-            Err(Unmade::Void(why)) => {
+            Err(RunFailure::Void(why)) => {
                 Ok(Made { run: Run { void: vec![why], ..run }, outcome_json: None, left })
             }
-            Err(Unmade::Surroundings(why)) => {
+            Err(RunFailure::Surroundings(why)) => {
                 let more = left.err().map_or_else(String::new, |more| format!("; {more}"));
                 Err(why + &more)
             }
@@ -169,15 +174,15 @@ impl Stage<'_> {
         cell: Cell,
         offered: Offered,
         seed: u64,
-    ) -> Result<(Measured, f64), Unmade> {
+    ) -> Result<(Measured, f64), RunFailure> {
         let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
-        let domain = &self.domains[cell.domain];
+        let testbed = &self.testbeds[cell.testbed];
         // Before any server runs: one that has mapped a file keeps its pages in memory.
-        let settled = entered.settle(files).map_err(Unmade::Surroundings)?;
+        let settled = entered.settle(files).map_err(RunFailure::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
-            settled.judge(plan).map_err(|why| Unmade::Void(Void::Conditions(why)))?;
+            settled.judge(plan).map_err(|why| RunFailure::Void(Void::Conditions(why)))?;
         }
-        let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
+        let reads_nothing = testbed.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
         let servers = self.start(cell, entered)?;
         let bench = Bench { generators: generators(entered, &servers), ..self.bench.clone() };
@@ -194,16 +199,16 @@ impl Stage<'_> {
         };
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() {
-            reachable(entered, &servers).map_err(Unmade::no_load)?
+            reachable(entered, &servers).map_err(RunFailure::no_load)?
         } else {
             Vec::new()
         };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
-        let name = &self.entrants[cell.entrant].installed.peer.name;
-        let _ = bind_workers(domain, name, &servers); // they are warmed up where they will be
+        let name = &self.participants[cell.participant].installed.description.name;
+        let _ = bind_workers(testbed, name, &servers); // they are warmed up where they will be
         let warm_up = bench.make_ready(target, &trial, &readying)?;
         // By now all of them have been started.
-        let unbound = bind_workers(domain, name, &servers);
+        let unbound = bind_workers(testbed, name, &servers);
         let observer = Observer::new(Watched {
             groups: target.groups(),
             enclosure: Some(&entered.enclosure),
@@ -223,8 +228,8 @@ impl Stage<'_> {
         if entered.server_cpus().iter().any(|cpu| !entered.cpus.server.contains(cpu)) {
             measured.not_available.push(CLIENTS_TOO.into());
         }
-        measured.void.extend(judge_disk(domain, &measured));
-        let before_s = trial.before_window_s().map_err(Unmade::no_load)?;
+        measured.void.extend(judge_disk(testbed, &measured));
+        let before_s = trial.before_window_s().map_err(RunFailure::no_load)?;
         Ok((measured, warm_up.seconds + before_s))
     }
 
@@ -235,8 +240,8 @@ impl Stage<'_> {
     }
 
     /// Starts every copy of the server.
-    fn start(&self, cell: Cell, entered: &Entered) -> Result<Vec<RunningServer>, Unmade> {
-        let Entrant { installed, setting } = &self.entrants[cell.entrant];
+    fn start(&self, cell: Cell, entered: &Entered) -> Result<Vec<RunningServer>, RunFailure> {
+        let Participant { installed, setting } = &self.participants[cell.participant];
         let workload = &self.workloads[cell.workload];
         let copies = entered.servers.iter().map(|place| {
             let launch = Launch {
@@ -249,17 +254,17 @@ impl Stage<'_> {
                 ready_path: workload.ready_path.clone(),
                 workload: workload.values.clone(),
                 place: place.place.clone(),
-                affinity: self.domains[cell.domain].affinity,
+                affinity: self.testbeds[cell.testbed].affinity,
             };
-            RunningServer::start(installed, setting, &launch).map_err(Unmade::from)
+            RunningServer::start(installed, setting, &launch).map_err(RunFailure::from)
         });
         copies.collect()
     }
 }
 
-/// Binds the workers of each copy, where the domain says so; why not, if it cannot be done.
-fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Option<String> {
-    if domain.affinity != Affinity::Workers {
+/// Binds the workers of each copy, where the testbed says so; why not, if it cannot be done.
+fn bind_workers(testbed: &Testbed, name: &str, servers: &[RunningServer]) -> Option<String> {
+    if testbed.affinity != Affinity::Workers {
         return None;
     }
     let why = servers.iter().find_map(|server| server.bind_workers().err())?;
@@ -291,9 +296,9 @@ fn reachable<'a>(
     with_seat.collect()
 }
 
-/// Why a run is not what its domain says about the disk, if so.
-fn judge_disk(domain: &Domain, measured: &Measured) -> Option<Void> {
-    let disk_io = domain.memory.and_then(|memory| memory.disk_io)?;
+/// Why a run is not what its testbed says about the disk, if so.
+fn judge_disk(testbed: &Testbed, measured: &Measured) -> Option<Void> {
+    let disk_io = testbed.memory.and_then(|memory| memory.disk_io)?;
     let read = measured.observed.get("block_read_bytes").map(|&bytes| bytes as u64);
     disk_io.judge(read).err().map(Void::Conditions)
 }

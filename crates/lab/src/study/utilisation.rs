@@ -45,7 +45,7 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// The gauge of a domain with so many CPUs for the servers and for the clients.
+    /// The gauge of a testbed with so many CPUs for the servers and for the clients.
     pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
     }
@@ -80,7 +80,7 @@ pub(super) enum Step {
 }
 
 /// What comes after `runs`, all that were made to find the rate, in their order. `saturating` is
-/// the load that tells what the server bears at most.
+/// the load that tells what the server sustains at most.
 pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered) -> Step {
     let (first, guesses): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.point.offered == saturating);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     /// As it was measured where servers and clients share processors, in thousands of requests/s;
-    /// beyond the last the generator is late, and what it bore with clients that wait.
+    /// beyond the last the generator is late, and what it sustained with clients that wait.
     #[test]
     fn rates_are_found_on_shared_processors() {
         let check = |most: f64, curve: &[(f64, f64)], share: f64| {

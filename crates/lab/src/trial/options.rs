@@ -213,7 +213,7 @@ mod tests {
     }
 
     /// Else a window that is shorter than a session sees a part of the rate, and a server seems to
-    /// bear one that it was never asked for.
+    /// sustain one that it was never asked for.
     #[test]
     fn an_open_load_begins_before_its_window_by_what_sessions_pause() {
         let check = |load, offered, waits_for_sessions, expected: Option<&str>| {

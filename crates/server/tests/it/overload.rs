@@ -192,11 +192,18 @@ pub(crate) const SHORT_SILENCE: [&str; 3] =
 
 /// For a server with [`SHORT_SILENCE`].
 pub(crate) fn silence_ends_connections(server: &Server) {
-    let (mut silent, mut idle) = (connect(server), connect(server));
-    assert!(is_answered(&mut idle));
+    let mut silent = connect(server);
+    let (mut idle, late) = answered(server);
     assert_eq!(os::uninterrupted(|| silent.read(&mut [0; 16])).unwrap(), 0);
     assert_eq!(os::uninterrupted(|| idle.read(&mut [0; 16])).unwrap(), 0);
-    assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
+    assert_eq!(counter(server, |c| c.connections_expired.get()), 2 + late);
+}
+
+/// A connection that has had an answer, and how many expired before: on a busy machine this thread
+/// may get no CPU for as long as a head may take.
+fn answered(server: &Server) -> (TcpStream, u64) {
+    let mut attempts = (0..20).map(|late| (connect(server), late));
+    attempts.find_map(|(mut idle, late)| is_answered(&mut idle).then_some((idle, late))).unwrap()
 }
 
 /// For a server of [`site`].

@@ -12,7 +12,7 @@ use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::rounds::{order, progress};
 use crate::bench::stage::Stage;
 use lab::RunningServer;
-use lab::domain::Accessed;
+use lab::testbed::Accessed;
 use std::thread;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Foreign servers: Apache for kernel threads, nginx for events.
-const PEERS: &[&str] = &["nginx", "apache-event"];
+const OTHERS: &[&str] = &["nginx", "apache-event"];
 
 /// Engines that have helpers for the disk only if asked, as they take part in the cold row.
 const WITH_HELPERS: &[(&str, &str)] =
@@ -39,12 +39,12 @@ pub(super) struct Contestant {
 
 #[derive(Debug)]
 enum Kind {
-    /// An engine, with values for knobs of `peers/ropewalk.toml`.
+    /// An engine, with values for knobs of `servers/ropewalk.toml`.
     Engine {
         name: String,
         knobs: Values,
     },
-    Peer(Box<Installed>, Setting),
+    Described(Box<Installed>, Setting),
 }
 
 /// Everybody, and who is not there.
@@ -53,12 +53,12 @@ pub(super) struct Field {
     engines: Vec<Contestant>,
     helped: Vec<Contestant>,
     sharded: Vec<Contestant>,
-    peers: Vec<Contestant>,
+    descriptions: Vec<Contestant>,
     pub(super) missing: Vec<String>,
 }
 
 impl Field {
-    /// Asks the program for its engines, and looks for the peers.
+    /// Asks the program for its engines, and looks for the servers.
     pub(super) fn find(stage: &Stage<'_, Row>) -> Result<Self, String> {
         let names = engines(stage)?;
         let wanted = |name: &&String| stage.options.wants(name);
@@ -83,10 +83,11 @@ impl Field {
             },
         });
         let (sharded, helped) = (sharded.collect(), helped.collect());
-        let mut field = Self { engines, helped, sharded, peers: Vec::new(), missing: Vec::new() };
-        for name in PEERS.iter().filter(|name| stage.options.wants(name)) {
-            match stage.peer(name) {
-                Ok(installed) => field.peers.extend(settings(&installed)),
+        let mut field =
+            Self { engines, helped, sharded, descriptions: Vec::new(), missing: Vec::new() };
+        for name in OTHERS.iter().filter(|name| stage.options.wants(name)) {
+            match stage.description(name) {
+                Ok(installed) => field.descriptions.extend(settings(&installed)),
                 Err(why) => field.missing.push(format!("{name}: {why}")),
             }
         }
@@ -98,7 +99,9 @@ impl Field {
         match subject {
             Subject::Resting => self.sharded.iter().collect(),
             Subject::Cold => self.engines.iter().chain(&self.helped).collect(),
-            Subject::OneFile(_) | Subject::Zipf => self.engines.iter().chain(&self.peers).collect(),
+            Subject::OneFile(_) | Subject::Zipf => {
+                self.engines.iter().chain(&self.descriptions).collect()
+            }
         }
     }
 }
@@ -120,13 +123,13 @@ fn knobs(turned: &[(&str, &str)]) -> Values {
     turned.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A peer under each of its settings: the best of them is what counts.
+/// A server under each of its settings: the best of them is what counts.
 fn settings(installed: &Installed) -> Vec<Contestant> {
     let contestant = |setting: &Setting| Contestant {
-        label: format!("{}: {}", installed.peer.name, setting.name),
-        kind: Kind::Peer(Box::new(installed.clone()), setting.clone()),
+        label: format!("{}: {}", installed.description.name, setting.name),
+        kind: Kind::Described(Box::new(installed.clone()), setting.clone()),
     };
-    installed.peer.settings.iter().map(contestant).collect()
+    installed.description.settings.iter().map(contestant).collect()
 }
 
 impl Contestant {
@@ -147,8 +150,8 @@ impl Contestant {
                 }
                 stage.server_with(&knobs, memory_bytes_max)
             }
-            Kind::Peer(installed, setting) => {
-                stage.peer_server(installed, setting, memory_bytes_max)
+            Kind::Described(installed, setting) => {
+                stage.described_server(installed, setting, memory_bytes_max)
             }
         }
     }

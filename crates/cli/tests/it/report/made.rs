@@ -62,7 +62,7 @@ servers = ["floor"]
 workloads = ["zipf"]
 repetitions = 1
 window = "10s"
-domains = [{ name = "1 CPU", cpus = 1 }, { name = "2 CPU", cpus = 2 }, { name = "4 CPU", cpus = 4 }]
+testbeds = [{ name = "1 CPU", cpus = 1 }, { name = "2 CPU", cpus = 2 }, { name = "4 CPU", cpus = 4 }]
 offered = { mat = true }
 "#;
 
@@ -77,7 +77,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
     let numbers = |pairs: &[(&str, f64)]| {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
     };
-    let domain = |cpus: f64| Described {
+    let testbed = |cpus: f64| Described {
         name: format!("{cpus} CPU"),
         about: format!("cpus {cpus}"),
         numbers: numbers(&[("cpus", cpus)]),
@@ -108,7 +108,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
             about: "SPECweb99's files, Zipf with alpha 1".into(),
             numbers: numbers(&[("files", 24_480.0), ("mean_body_bytes", 14_000.0)]),
         }],
-        domains: vec![domain(1.0), domain(2.0), domain(4.0)],
+        testbeds: vec![testbed(1.0), testbed(2.0), testbed(4.0)],
         repetitions,
         confidence: 0.95,
         estimated_s: 3600.0,
@@ -124,7 +124,7 @@ impl Maker {
         Self { folder, noise: Noise(7), number: 0 }
     }
 
-    /// Two environments, ceilings for all domains.
+    /// Two environments, ceilings for all testbeds.
     pub(super) fn surroundings(&self) {
         for kernel in ["6.1.0", "6.1.1"] {
             let environment = serde_json::json!({
@@ -133,8 +133,8 @@ impl Maker {
             });
             self.folder.add_environment(&environment).unwrap();
         }
-        for (domain, requests_per_s) in [("1 CPU", 33_000.0), ("2 CPU", 60_000.0)] {
-            self.folder.add_ceiling(domain, Ceiling { bytes_per_s: 2e9, requests_per_s }).unwrap();
+        for (testbed, requests_per_s) in [("1 CPU", 33_000.0), ("2 CPU", 60_000.0)] {
+            self.folder.add_ceiling(testbed, Ceiling { bytes_per_s: 2e9, requests_per_s }).unwrap();
         }
     }
 
@@ -249,32 +249,32 @@ impl Maker {
     }
 }
 
-pub(super) fn point(server: &str, domain: &str, rate: f64) -> Point {
+pub(super) fn point(server: &str, testbed: &str, rate: f64) -> Point {
     Point {
         server: server.into(),
         setting: "default".into(),
         knobs: Values::new(),
         workload: "zipf".into(),
-        domain: domain.into(),
+        testbed: testbed.into(),
         offered: Offered::RequestsPerS(rate),
     }
 }
 
-/// Domains, and how much more a server can do in them.
+/// Testbeds, and how much more a server can do in them.
 pub(super) const DOMAINS: [(&str, f64); 3] = [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)];
 
 /// Curves of four servers, with all that can be missing.
-pub(super) fn study(path: &Path, blocks: u32, domains: &[(&str, f64)]) {
+pub(super) fn study(path: &Path, blocks: u32, testbeds: &[(&str, f64)]) {
     let mut maker = Maker::new(path, &header(Kind::Study, blocks));
     maker.surroundings();
-    for &(domain, factor) in domains {
+    for &(testbed, factor) in testbeds {
         for block in 0..blocks {
             for rate in [4_000.0, 8_000.0, 12_000.0, 16_000.0, 20_000.0, 24_000.0, 28_000.0] {
                 for server in SERVERS {
                     let server = Pretended { capacity: server.capacity * factor, ..server };
                     maker.run(
                         &server,
-                        point(server.name, domain, rate * factor),
+                        point(server.name, testbed, rate * factor),
                         block,
                         Purpose::Point,
                     );
@@ -365,7 +365,7 @@ pub(super) fn searched(path: &Path, blocks: u32) {
                 server: server.name.into(),
                 setting: "default".into(),
                 workload: "zipf".into(),
-                domain: "1 CPU".into(),
+                testbed: "1 CPU".into(),
                 conditions: "served=0.99 errors=0.001".into(),
                 held_per_s: held * 0.97,
                 broke_per_s: Some(held * 1.02),

@@ -171,7 +171,7 @@ fn lines_for_programs() {
     let scratch = Temporary::new();
     made::comparison(scratch.path(), 2);
     let runs = report(scratch.path(), "csv");
-    let heads = "number,server,setting,workload,domain,load,offered,block,attempt,purpose,void,";
+    let heads = "number,server,setting,workload,testbed,load,offered,block,attempt,purpose,void,";
     assert!(runs.starts_with(heads), "{runs}");
     assert_eq!(runs.lines().count(), 5);
     let points = report(scratch.path(), "csv-points");

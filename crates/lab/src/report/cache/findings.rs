@@ -28,7 +28,7 @@ pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     findings.extend(missing(opened, summary));
     findings.extend(findings::of_machines(opened));
     let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
-    findings.extend(damage.map(|text| Finding::new(Head::NotSeen, text)));
+    findings.extend(damage.map(|text| Finding::new(Head::NotObserved, text)));
     findings.sort_by_key(|finding| finding.head);
     findings
 }

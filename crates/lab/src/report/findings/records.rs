@@ -32,15 +32,15 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     skipped(findings, opened);
     not_available(findings, opened);
     for line in &opened.damage {
-        findings.add(Head::NotSeen, format!("The records are damaged: {line}."));
+        findings.add(Head::NotObserved, format!("The records are damaged: {line}."));
     }
     without_limit(findings, opened);
 }
 
-/// Domains of which the path's own limit is not known; all of them, if nobody looked for it.
+/// Testbeds of which the path's own limit is not known; all of them, if nobody looked for it.
 fn without_limit(findings: &mut Findings, opened: &Opened) {
-    let is_known = |domain: &str| opened.ceilings.iter().any(|(known, _)| known == domain);
-    let unknown = opened.header.domains.iter().map(|domain| &domain.name);
+    let is_known = |testbed: &str| opened.ceilings.iter().any(|(known, _)| known == testbed);
+    let unknown = opened.header.testbeds.iter().map(|testbed| &testbed.name);
     let unknown: Vec<String> = unknown.filter(|name| !is_known(name)).cloned().collect();
     let of_which = match opened.ceilings.is_empty() {
         true => String::new(),
@@ -49,7 +49,8 @@ fn without_limit(findings: &mut Findings, opened: &Opened) {
     };
     if !opened.runs.is_empty() {
         let text = "The path's own limit was not measured";
-        findings.add(Head::NotSeen, format!("{text}{of_which}: a figure may tell of the path."));
+        findings
+            .add(Head::NotObserved, format!("{text}{of_which}: a figure may tell of the path."));
     }
 }
 
@@ -64,13 +65,13 @@ fn unmeasured(findings: &mut Findings, opened: &Opened) {
     let known: Vec<Planned> = valid.map(|run| run.point.clone().into()).collect();
     let unknown = opened.header.planned.iter().filter(|planned| !known.contains(planned));
     let named = unknown.map(|planned| {
-        let Planned { server, setting, workload, domain } = planned;
-        format!("{server}/{setting} ({workload}, {domain})")
+        let Planned { server, setting, workload, testbed } = planned;
+        format!("{server}/{setting} ({workload}, {testbed})")
     });
     let named: Vec<String> = named.collect();
     if !named.is_empty() {
         let text = format!("Nothing was measured of {}.", listed_at_most(&named, LISTED_MAX));
-        findings.add(Head::NotSeen, text);
+        findings.add(Head::NotObserved, text);
     }
 }
 
@@ -234,18 +235,18 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
         if opened.runs.iter().any(|run| run.purpose == Purpose::Point && was_tried(&run.point)) {
             continue;
         }
-        let Point { workload, domain, .. } = &tried[0].point;
+        let Point { workload, testbed, .. } = &tried[0].point;
         let server = names.of_point(&tried[0].point);
-        let of_domain = |what| number_of(&opened.header.domains, domain, what);
-        let gauge = Gauge::of(of_domain("cpus"), of_domain("client_cpus"));
+        let of_testbed = |what| number_of(&opened.header.testbeds, testbed, what);
+        let gauge = Gauge::of(of_testbed("cpus"), of_testbed("client_cpus"));
         let nearest = nearest(&tried, share, gauge);
         let text = format!(
-            "{server} ({workload}, {domain}) was not measured at {:.0} % CPU, as was asked for: \
+            "{server} ({workload}, {testbed}) was not measured at {:.0} % CPU, as was asked for: \
              {}.",
             100.0 * share,
             nearest.unwrap_or_else(|| "no rate was tried in a run that counts".into())
         );
-        findings.add(Head::NotSeen, text);
+        findings.add(Head::NotObserved, text);
     }
 }
 
@@ -288,7 +289,7 @@ fn voided(findings: &mut Findings, opened: &Opened) {
         number::counted(opened.runs.len(), "run"),
         listed_at_most(&reasons, LISTED_MAX)
     );
-    findings.add(Head::NotSeen, text);
+    findings.add(Head::NotObserved, text);
     lost(findings, opened);
 }
 
@@ -352,9 +353,9 @@ impl<'o> Names<'o> {
 fn lost(findings: &mut Findings, opened: &Opened) {
     let names = Names::of(opened);
     let name = |run: &Run| {
-        let Point { workload, domain, .. } = &run.point;
+        let Point { workload, testbed, .. } = &run.point;
         let offered = number::plain(super::super::summary::offered(&run.point));
-        format!("{} at {offered} ({workload}, {domain})", names.of_point(&run.point))
+        format!("{} at {offered} ({workload}, {testbed})", names.of_point(&run.point))
     };
     let named = |is_void: bool| -> BTreeSet<(String, String)> {
         let runs = opened.runs.iter().filter(|run| run.void.is_empty() != is_void);
@@ -369,7 +370,7 @@ fn lost(findings: &mut Findings, opened: &Opened) {
     let lost: Vec<String> = lost.into_iter().collect();
     if !lost.is_empty() {
         let text = format!("No run counts of {}.", listed_at_most(&lost, LISTED_MAX));
-        findings.add(Head::NotSeen, text);
+        findings.add(Head::NotObserved, text);
     }
 }
 
@@ -409,7 +410,7 @@ fn skipped(findings: &mut Findings, opened: &Opened) {
             command => format!(" Mend it with `{command}`."),
         };
         let reason = skipped.reason.trim_end_matches('.');
-        findings.add(Head::NotSeen, format!("{} took no part: {reason}.{mend}", skipped.what));
+        findings.add(Head::NotObserved, format!("{} took no part: {reason}.{mend}", skipped.what));
     }
 }
 
@@ -421,6 +422,6 @@ fn not_available(findings: &mut Findings, opened: &Opened) {
         }
     }
     for line in lines {
-        findings.add(Head::NotSeen, format!("Not observed: {}.", line.trim_end_matches('.')));
+        findings.add(Head::NotObserved, format!("Not observed: {}.", line.trim_end_matches('.')));
     }
 }

@@ -15,7 +15,7 @@ fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
         point: Point {
             server: server.into(),
             workload: "w".into(),
-            domain: "d".into(),
+            testbed: "d".into(),
             offered: Offered::RequestsPerS(offered),
             ..Point::default()
         },
@@ -137,10 +137,10 @@ fn a_server_that_fails_requests_does_not_keep_up() {
 
 #[test]
 fn servers_of_which_nothing_is_known_are_named() {
-    let planned = |server: &str, domain: &str| Planned {
+    let planned = |server: &str, testbed: &str| Planned {
         server: server.into(),
         workload: "w".into(),
-        domain: domain.into(),
+        testbed: testbed.into(),
         ..Planned::default()
     };
     let planned = vec![planned("one", "d"), planned("one", "e"), planned("two", "d")];
@@ -153,12 +153,12 @@ fn servers_of_which_nothing_is_known_are_named() {
 }
 
 #[test]
-fn domains_without_a_ceiling_are_named() {
+fn testbeds_without_a_ceiling_are_named() {
     let named = |name: &str| Described { name: name.into(), ..Described::default() };
     let part = "The path's own limit was not measured in e: a figure may tell of the path.";
     let told = |names: &[&str]| {
-        let domains = names.iter().map(|name| named(name)).collect();
-        let said = said(Header { domains, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
+        let testbeds = names.iter().map(|name| named(name)).collect();
+        let said = said(Header { testbeds, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
         said.iter().any(|finding| finding.text == part)
     };
     assert!(told(&["d", "e"]) && !told(&["d"]));
@@ -218,7 +218,7 @@ fn a_setting_of_which_no_run_counts_is_named() {
     };
     check(
         &[of("a", &["late"]), of("b", &[])],
-        Head::NotSeen,
+        Head::NotObserved,
         "No run counts of one a at 100 (w, d).",
     );
 }
@@ -232,7 +232,7 @@ fn a_rate_that_was_found_and_not_measured_is_told() {
     for run in &mut measured {
         run.void = vec!["late".into()];
     }
-    check(&[found, measured], Head::NotSeen, "No run counts of one at 100 (w, d).");
+    check(&[found, measured], Head::NotObserved, "No run counts of one at 100 (w, d).");
 }
 
 /// A search of a server: what it held, what broke.
@@ -240,7 +240,7 @@ fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
     let purpose = Purpose::Limit { block: 0 };
     let mut runs = runs(server, held, &[held]);
     runs[0].purpose = purpose.clone();
-    let Point { server, workload, domain, .. } = runs[0].point.clone();
+    let Point { server, workload, testbed, .. } = runs[0].point.clone();
     let (held_per_s, broke_per_s) = (held, broke);
     let generator_bound = broke.is_none();
     let rest = Search::default();
@@ -248,7 +248,7 @@ fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
         purpose,
         server,
         workload,
-        domain,
+        testbed,
         held_per_s,
         broke_per_s,
         generator_bound,
@@ -387,10 +387,10 @@ fn utilisations_without_a_rate_are_told() {
     let tried = vec![begun, looked_for(500.0, 0.3), looked_for(700.0, 0.55)];
     let part = "one (w, d) was not measured at 80 % CPU, as was asked for: of the rates that were \
                 tried the nearest, 700 requests/s, takes 55 %.";
-    check(std::slice::from_ref(&tried), Head::NotSeen, part);
+    check(std::slice::from_ref(&tried), Head::NotObserved, part);
     let numbers = [("client_cpus".to_owned(), 0.0)].into();
     let shared = Described { name: "d".into(), numbers, ..Described::default() };
-    let header = Header { domains: vec![shared], ..Header::default() };
+    let header = Header { testbeds: vec![shared], ..Header::default() };
     let of_both = said(header, std::slice::from_ref(&tried));
     assert!(of_both.iter().any(|finding| finding.text.contains("takes 75 %.")), "{of_both:#?}");
     let named = [("a", &tried), ("b", &tried)].map(|(setting, runs)| {
@@ -398,10 +398,10 @@ fn utilisations_without_a_rate_are_told() {
         runs.iter_mut().for_each(|run| run.point.setting = setting.into());
         runs
     });
-    check(&named, Head::NotSeen, "one b (w, d) was not measured at 80 % CPU");
+    check(&named, Head::NotObserved, "one b (w, d) was not measured at 80 % CPU");
     let found = [tried, vec![looked_for(1000.0, 0.81)]];
     let part = "1,000 requests/s were found to take 81 %, and the study ended before";
-    check(&found, Head::NotSeen, part);
+    check(&found, Head::NotObserved, part);
     let measured = [found.concat(), runs("one", 1000.0, &[1000.0; 6])];
     let said = said(Header::default(), &measured);
     assert!(!said.iter().any(|finding| finding.text.contains("not measured")), "{said:#?}");
@@ -458,7 +458,7 @@ fn setting(name: &str, rates: &[f64]) -> (Vec<Run>, Vec<Search>) {
         setting: name.into(),
         server: "s".into(),
         workload: "w".into(),
-        domain: "d".into(),
+        testbed: "d".into(),
         held_per_s: *rate,
         broke_per_s: Some(rate * 1.02),
         ..Search::default()
@@ -501,7 +501,7 @@ fn a_winner_that_was_not_driven_to_its_limit_is_said_to_be_none() {
     }
     let settings = vec![(runs, searches), setting("low", &[50.0; 6])];
     let told = crowned(settings, None);
-    assert!(told.contains("(k = bound): ≥ 100 requests/s. It may bear more"), "{told}");
+    assert!(told.contains("(k = bound): ≥ 100 requests/s. It may sustain more"), "{told}");
     let (runs, mut searches) = setting("open", &[99.0; 6]);
     searches.iter_mut().for_each(|search| search.generator_bound = true);
     let told = crowned(vec![setting("good", &[100.0; 6]), (runs, searches)], None);

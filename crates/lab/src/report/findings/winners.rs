@@ -60,7 +60,7 @@ fn crowned((best, peak): (&Series, &Peak), (settings, is_decided): (usize, bool)
         best.name,
         if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") },
         peak.shown(),
-        if peak.found.is_lower_bound() { " It may bear more than was seen." } else { "" }
+        if peak.found.is_lower_bound() { " It may sustain more than was seen." } else { "" }
     )
 }
 
@@ -120,7 +120,7 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     if !open.is_empty() {
         let open = listed_at_most(&open, LISTED_MAX);
         text.push_str(&format!(
-            " Whether it is better than {open} is not decided: one of them may bear more than was \
+            " Whether it is better than {open} is not decided: one of them may sustain more than was \
              seen."
         ));
     }

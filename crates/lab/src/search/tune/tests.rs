@@ -2,7 +2,7 @@
 
 use super::super::grid::Dimension;
 use super::super::simulated::{QUEUE_PER_S, Queue, Simulated, World};
-use super::super::{Asked, Candidate, Measure, Seen, Stop};
+use super::super::{Asked, Candidate, Measure, Observation, Stop};
 use super::*;
 use load::find_limit::Conditions;
 
@@ -26,11 +26,11 @@ fn plan(method: Method, candidates: usize, seed: u64) -> Plan {
 fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
     let mut watch = |_: &super::super::Progress<'_>| ();
     let settings = (0.04, plan.seed);
-    let mut contest = Contest::new(measure, &mut watch, Conditions::default(), settings);
-    tune(&mut contest, plan)
+    let mut blocks = Blocks::new(measure, &mut watch, Conditions::default(), settings);
+    tune(&mut blocks, plan)
 }
 
-/// What the winner is said to bear is what it bears, however long sessions are.
+/// What the winner is said to sustain is what it sustains, however long sessions are.
 #[test]
 fn what_a_queue_is_said_to_bear_is_its_capacity() {
     for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
@@ -38,7 +38,7 @@ fn what_a_queue_is_said_to_bear_is_its_capacity() {
             let plan = plan(Method::Grid, 2, seed);
             let tuned = run(&mut Queue { length, window_s }, &plan).expect("it ends");
             let found = &tuned.last_look;
-            let per_s = found.held_per_s.expect("it bears something");
+            let per_s = found.held_per_s.expect("it sustains something");
             assert!((per_s / QUEUE_PER_S - 1.0).abs() <= 0.02, "{length} {seed}: {found:?}");
         }
     }
@@ -151,14 +151,14 @@ fn challenged_of(noise: f64, seeds: u64) -> Challenged {
         let plan = sampled(seed, 900.0);
         let noise = Simulated::new(World::noisy(vec![1.0], noise), seed);
         let tuned = run(&mut Surface { noise, costs }, &plan).expect("it ends");
-        let bears = |one: usize| surface(&tuned.candidates[one], costs);
-        let best = bears(tuned.winner);
+        let sustains = |one: usize| surface(&tuned.candidates[one], costs);
+        let best = sustains(tuned.winner);
         all.right += u64::from(best > 999.9);
         all.wrong += u64::from(
             tuned
                 .rivals
                 .iter()
-                .any(|rival| rival.verdict == Verdict::Higher && bears(rival.candidate) > best),
+                .any(|rival| rival.verdict == Verdict::Higher && sustains(rival.candidate) > best),
         );
         all.races += tuned.certainty.races;
         all.runs += tuned.runs.made;
@@ -249,17 +249,17 @@ fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
 struct Unmasked(Surface, std::collections::BTreeSet<String>);
 
 impl Measure for Unmasked {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
-        let mut seen = self.0.measure(candidate, asked)?;
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+        let mut observation = self.0.measure(candidate, asked)?;
         if asked.purpose == Purpose::Race {
             self.1.insert(candidate.name.clone());
         }
         if asked.purpose == Purpose::Neighbours(1) && self.1.contains(&candidate.name) {
-            let figures = seen.figures.as_mut().expect("it starts");
+            let figures = observation.figures.as_mut().expect("it starts");
             // Too few to be told in one run.
             figures.served_by_kind.insert("class3_1".into(), (99, 0));
         }
-        Ok(seen)
+        Ok(observation)
     }
 }
 
@@ -279,11 +279,15 @@ fn a_winner_that_proves_unfair_when_challenged_is_replaced() {
         assert!(tuned.standings[tuned.winner].out.is_none(), "{seed}: {tuned:?}");
         challenged += u32::from(tuned.certainty.races > 1);
         // Those that raced with it, or better ones; never any neighbour that was there.
-        let bears = |one: usize| surface(&tuned.candidates[one], costs);
+        let sustains = |one: usize| surface(&tuned.candidates[one], costs);
         let known = |one: &usize| server.1.contains(&tuned.candidates[*one].name);
         let raced = (0..tuned.candidates.len()).filter(known).filter(|&one| one != out);
-        let next = raced.map(bears).fold(0.0, f64::max);
-        assert!(bears(tuned.winner) > 0.95 * next, "{seed}: {} of {next}", bears(tuned.winner));
+        let next = raced.map(sustains).fold(0.0, f64::max);
+        assert!(
+            sustains(tuned.winner) > 0.95 * next,
+            "{seed}: {} of {next}",
+            sustains(tuned.winner)
+        );
     }
     assert!(challenged >= 20, "{challenged} of 40");
 }
@@ -305,7 +309,7 @@ fn a_planted_unfair_winner_is_rejected() {
     }
 }
 
-/// All bear more than the generator can ask for: nobody is better, and why is said.
+/// All sustain more than the generator can ask for: nobody is better, and why is said.
 #[test]
 fn a_generator_that_is_saturated_crowns_nobody() {
     let world = World { generator: 400.0, noise: 0.02, ..World::quiet(planted(3).0) };
@@ -354,14 +358,14 @@ fn alike_is_not_called_better() {
 struct Deceiver(Simulated);
 
 impl Measure for Deceiver {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
-        let mut seen = self.0.measure(candidate, asked)?;
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+        let mut observation = self.0.measure(candidate, asked)?;
         if candidate.name.ends_with('2') && asked.purpose == Purpose::Confirmation {
-            let figures = seen.figures.as_mut().expect("it starts");
+            let figures = observation.figures.as_mut().expect("it starts");
             // Too few to be told in one run.
             figures.served_by_kind.insert("class3_1".into(), (60, 0));
         }
-        Ok(seen)
+        Ok(observation)
     }
 }
 
@@ -464,7 +468,7 @@ fn the_least_budget_is_enough_for_a_look_at_each() {
     }
 }
 
-/// What the winner bears is said of all but a few: time for that is kept.
+/// What the winner sustains is said of all but a few: time for that is kept.
 #[test]
 fn the_winner_is_confirmed_within_the_budget() {
     for (noise, most) in [(0.02, 3), (0.05, 12)] {
@@ -492,7 +496,7 @@ fn a_grid_that_does_not_fit_its_budget_is_not_begun() {
     assert_eq!(plan.needed_s(), 27.0 * 3.0 * 4.5 + 4.0 * 8.0 * 4.5 + 24.0);
 }
 
-/// The first that bears anything is looked for within the budget.
+/// The first that sustains anything is looked for within the budget.
 #[test]
 fn scouting_keeps_to_the_budget() {
     let nothing = World { broken: (0..300).collect(), ..World::quiet(vec![1.0; 300]) };
@@ -537,8 +541,8 @@ fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     };
     let mut server = Simulated::new(world, plan.seed);
     let settings = (0.04, plan.seed);
-    let mut contest = Contest::new(&mut server, &mut watch, Conditions::default(), settings);
-    tune(&mut contest, plan).expect("it ends");
+    let mut blocks = Blocks::new(&mut server, &mut watch, Conditions::default(), settings);
+    tune(&mut blocks, plan).expect("it ends");
     told
 }
 
@@ -598,7 +602,7 @@ struct Surface {
 }
 
 impl Measure for Surface {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
         self.noise.world.capacities = vec![surface(candidate, self.costs)];
         self.noise.measure(&Candidate::default(), asked)
     }

@@ -1,12 +1,12 @@
 //! Studies of servers that are formulas, and which limit is worth its time.
 
 use super::*;
-use crate::domain::{Domain, Topology};
 use crate::install::{Installed, Surroundings};
-use crate::peer::Peer;
 use crate::record::{Described, Header};
-use crate::study::Entrant;
+use crate::server_description::ServerDescription;
+use crate::study::Participant;
 use crate::template::Values;
+use crate::testbed::{Testbed, Topology};
 use crate::trial::Bench;
 use crate::workload::{Tools, Workload};
 use std::cell::Cell as Counter;
@@ -24,7 +24,7 @@ workloads = ["1KB"]
 mat = true
 "#;
 
-/// What each server bears, a little more or less by the seed of a run.
+/// What each server sustains, a little more or less by the seed of a run.
 const CAPACITIES: [f64; 2] = [1000.0, 3000.0];
 
 /// A watch that interrupts the study when the runs that it counts down are used up.
@@ -95,11 +95,12 @@ fn stage<'a>(
     bench: &'a Bench,
     surroundings: &'a Surroundings,
 ) -> Stage<'a> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-    let entrants = ["nginx", "floor"].map(|name| {
-        let peer = Peer::read(&folder.join(format!("{name}.toml"))).expect("it is shipped");
-        let setting = peer.settings[0].clone();
-        Entrant { installed: Installed { peer, version: "1".into() }, setting }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+    let participants = ["nginx", "floor"].map(|name| {
+        let description =
+            ServerDescription::read(&folder.join(format!("{name}.toml"))).expect("it is shipped");
+        let setting = description.settings[0].clone();
+        Participant { installed: Installed { description, version: "1".into() }, setting }
     });
     let workload = Workload {
         described: Described::default(),
@@ -116,9 +117,9 @@ fn stage<'a>(
         definition,
         bench,
         surroundings,
-        entrants: entrants.to_vec(),
+        participants: participants.to_vec(),
         workloads: vec![workload],
-        domains: vec![Domain::default()],
+        testbeds: vec![Testbed::default()],
         accessed: Vec::new(),
         machine: Topology::here(),
     }
@@ -128,7 +129,7 @@ fn stage<'a>(
 fn pretended(cell: Cell, offered: Offered, seed: u64, void_each: u64) -> Run {
     let drawn = Generator::new(seed).next_u64();
     let noise = 0.98 + 0.04 * (drawn as f64 / u64::MAX as f64);
-    let capacity = CAPACITIES[cell.entrant] * noise;
+    let capacity = CAPACITIES[cell.participant] * noise;
     let asked = offered.requests_per_s().unwrap_or(f64::INFINITY);
     let figures = Figures {
         throughput_per_s: asked.min(capacity),
@@ -331,9 +332,9 @@ fn limits_are_searched_where_the_interval_is_widest() {
 fn a_search_that_found_nothing_does_not_bear_0() {
     let found = |held_per_s, why: Option<&str>| {
         let broken = why.map(str::to_owned).into_iter().collect();
-        borne(&Search { held_per_s, broken, ..Search::default() })
+        sustained(&Search { held_per_s, broken, ..Search::default() })
     };
-    assert_eq!(found(1234.5, Some("p99=50ms: 60 ms")), "bears 1234 requests/s");
+    assert_eq!(found(1234.5, Some("p99=50ms: 60 ms")), "sustains 1234 requests/s");
     assert_eq!(found(0.0, Some("it ended:\nno such file")), "held no rate: it ended:");
     assert_eq!(found(0.0, None), "held no rate: every run was void");
 }

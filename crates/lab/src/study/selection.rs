@@ -2,57 +2,58 @@
 //! anything is measured, and not from runs that are all void.
 
 use super::definition::Definition;
-use super::stage::{Entrant, Stage};
-use crate::domain::{Accessed, Domain, Topology};
+use super::stage::{Participant, Stage};
 use crate::environment::{SettingsInside, settings_inside};
 use crate::error::Error;
 use crate::lab::Lab;
 use crate::record::{Absent, Offered, Skipped};
+use crate::testbed::{Accessed, Testbed, Topology};
 use crate::trial::{Bench, Trial};
 use crate::workload::Workload;
 
 /// The servers of a study that can run here, and all that takes no part.
 #[derive(Clone, Debug, Default)]
-pub struct Cast {
+pub struct Selection {
     /// The servers.
-    pub entrants: Vec<Entrant>,
-    /// The servers that cannot run here, and the domains that this machine cannot have, with the
+    pub participants: Vec<Participant>,
+    /// The servers that cannot run here, and the testbeds that this machine cannot have, with the
     /// reason.
     pub skipped: Vec<Skipped>,
 }
 
-impl Cast {
-    /// Looks for the servers of a definition. The domains that this machine cannot have are taken
+impl Selection {
+    /// Looks for the servers of a definition. The testbeds that this machine cannot have are taken
     /// out of it.
     ///
     /// # Errors
     /// When one cannot be set as it says, or two are the same.
     pub fn find(lab: &Lab, definition: &mut Definition) -> Result<Self, Error> {
-        definition.check_servers(&lab.peers).map_err(Error::Asked)?;
-        let mut cast = Self::default();
+        definition.check_servers(&lab.descriptions).map_err(Error::Asked)?;
+        let mut selection = Self::default();
         for spec in &definition.servers {
             let mut found = lab.look(spec)?;
-            cast.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
+            selection.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
                 what: Absent::Server { server: spec.to_string() },
                 reason: one.reason,
                 command: one.command,
             }));
             for installed in found.installed {
-                let setting = spec.setting(&installed.peer).map_err(Error::Asked)?;
-                cast.entrants.push(Entrant { installed, setting });
+                let setting = spec.setting(&installed.description).map_err(Error::Asked)?;
+                selection.participants.push(Participant { installed, setting });
             }
         }
         let machine = Topology::here();
-        let fits = |domain: &Domain| domain.fits(&machine);
-        cast.skipped.extend(skip_domains(&mut definition.domains, fits));
-        cast.skipped.extend(unfit(&cast.entrants, &definition.domains));
-        Ok(cast)
+        let fits = |testbed: &Testbed| testbed.fits(&machine);
+        selection.skipped.extend(skip_testbeds(&mut definition.testbeds, fits));
+        selection.skipped.extend(unfit(&selection.participants, &definition.testbeds));
+        Ok(selection)
     }
 
-    /// How many there are of servers with a workload in a domain.
+    /// How many there are of servers with a workload in a testbed.
     pub fn cells(&self, definition: &Definition) -> usize {
-        let in_domain = |domain| self.entrants.iter().filter(|it| it.fits(domain).is_ok()).count();
-        definition.domains.iter().map(in_domain).sum::<usize>() * definition.workloads.len()
+        let in_testbed =
+            |testbed| self.participants.iter().filter(|it| it.fits(testbed).is_ok()).count();
+        definition.testbeds.iter().map(in_testbed).sum::<usize>() * definition.workloads.len()
     }
 
     /// Makes the workloads, and with them everything that runs are made with.
@@ -60,7 +61,7 @@ impl Cast {
     /// # Errors
     /// When nothing can be run, a workload cannot be made, or its options cannot be had.
     pub fn stage<'a>(&self, lab: &'a Lab, definition: &'a Definition) -> Result<Stage<'a>, Error> {
-        check_domains(&definition.domains)?;
+        check_testbeds(&definition.testbeds)?;
         if self.cells(definition) == 0 {
             return Err(Error::Failed("none of the servers can run here".into()));
         }
@@ -75,9 +76,9 @@ impl Cast {
             definition,
             bench: &lab.bench,
             surroundings: &lab.surroundings,
-            entrants: self.entrants.clone(),
+            participants: self.participants.clone(),
             workloads,
-            domains: definition.domains.clone(),
+            testbeds: definition.testbeds.clone(),
             accessed,
             machine: Topology::here(),
         })
@@ -85,24 +86,24 @@ impl Cast {
 }
 
 impl Stage<'_> {
-    /// Takes out the domains that cannot be had with the files of each workload: they; and what the
+    /// Takes out the testbeds that cannot be had with the files of each workload: they; and what the
     /// settings of the kernel are inside of the others.
     ///
     /// # Errors
     /// What of the machine is not as it was before.
-    pub fn try_domains(&mut self) -> Result<(Vec<Skipped>, SettingsInside), Error> {
+    pub fn try_testbeds(&mut self) -> Result<(Vec<Skipped>, SettingsInside), Error> {
         let mut inside = SettingsInside::new();
         let mut left = Ok(());
-        let Self { domains, workloads, accessed, machine, .. } = self;
-        let skipped = skip_domains(domains, |domain| {
+        let Self { testbeds, workloads, accessed, machine, .. } = self;
+        let skipped = skip_testbeds(testbeds, |testbed| {
             for (workload, files) in workloads.iter().zip(accessed.iter()) {
                 let name = &workload.described.name;
                 let entered =
-                    domain.enter(machine, files).map_err(|why| match workloads.len() {
+                    testbed.enter(machine, files).map_err(|why| match workloads.len() {
                         1 => why,
                         _ => format!("with workload {name}: {why}"),
                     })?;
-                inside.entry(domain.name.clone()).or_insert_with(|| settings_inside(&entered));
+                inside.entry(testbed.name.clone()).or_insert_with(|| settings_inside(&entered));
                 left = entered.leave().and(left.clone());
             }
             Ok(())
@@ -115,23 +116,23 @@ impl Stage<'_> {
 ///
 /// # Errors
 /// When there is none.
-pub fn check_domains(domains: &[Domain]) -> Result<(), Error> {
-    match domains.is_empty() {
-        true => Err(Error::Failed("none of the domains can be had here".into())),
+pub fn check_testbeds(testbeds: &[Testbed]) -> Result<(), Error> {
+    match testbeds.is_empty() {
+        true => Err(Error::Failed("none of the testbeds can be had here".into())),
         false => Ok(()),
     }
 }
 
-/// Takes out the domains that cannot be had here: they.
-fn skip_domains(
-    domains: &mut Vec<Domain>,
-    mut can_be_had: impl FnMut(&Domain) -> Result<(), String>,
+/// Takes out the testbeds that cannot be had here: they.
+fn skip_testbeds(
+    testbeds: &mut Vec<Testbed>,
+    mut can_be_had: impl FnMut(&Testbed) -> Result<(), String>,
 ) -> Vec<Skipped> {
     let mut skipped = Vec::new();
-    domains.retain(|domain| match can_be_had(domain) {
+    testbeds.retain(|testbed| match can_be_had(testbed) {
         Ok(()) => true,
         Err(reason) => {
-            let what = Absent::Domain { domain: domain.name.clone() };
+            let what = Absent::Testbed { testbed: testbed.name.clone() };
             skipped.push(Skipped { what, reason, command: String::new() });
             false
         }
@@ -139,14 +140,15 @@ fn skip_domains(
     skipped
 }
 
-/// The servers that take no part in a domain, although both are here.
-fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
+/// The servers that take no part in a testbed, although both are here.
+fn unfit(participants: &[Participant], testbeds: &[Testbed]) -> Vec<Skipped> {
     let mut skipped: Vec<Skipped> = Vec::new();
-    for domain in domains {
-        for entrant in entrants {
-            let Err(reason) = entrant.fits(domain) else { continue };
-            let (server, domain) = (entrant.installed.peer.name.clone(), domain.name.clone());
-            let what = Absent::ServerIn { server, domain };
+    for testbed in testbeds {
+        for participant in participants {
+            let Err(reason) = participant.fits(testbed) else { continue };
+            let (server, testbed) =
+                (participant.installed.description.name.clone(), testbed.name.clone());
+            let what = Absent::ServerIn { server, testbed };
             // It is the same with each of its settings.
             if skipped.last().is_none_or(|last| last.what != what) {
                 skipped.push(Skipped { what, reason, command: String::new() });
@@ -158,7 +160,7 @@ fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
 
 /// Whether a workload's `load` can be told to generators: else every run would be void.
 fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
-    let generators = definition.domains.iter().map(Domain::generators).max().unwrap_or(1);
+    let generators = definition.testbeds.iter().map(Testbed::generators).max().unwrap_or(1);
     let trial = Trial {
         workload,
         offered: match definition.is_open() {
@@ -178,7 +180,7 @@ fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Re
 /// The files that a workload asks for; all must be known where memory is bounded.
 fn accessed_by(workload: &Workload, definition: &Definition) -> Result<Accessed, Error> {
     let files = Accessed::of_requests(&workload.root, workload.popularity());
-    let bounds_memory = definition.domains.iter().any(|domain| domain.memory.is_some());
+    let bounds_memory = definition.testbeds.iter().any(|testbed| testbed.memory.is_some());
     if files.missing() > 0 && bounds_memory {
         return Err(Error::Failed(format!(
             "workload {}: {} of the paths that its log asks for are no files, and so it is not \

@@ -25,7 +25,7 @@ const FIRST: [u8; 2] = [10, 77];
 const SUBNETS_MAX: usize = 250;
 const SOURCES_MAX: usize = 250;
 
-/// The network of a domain.
+/// The network of a testbed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {

@@ -1,4 +1,4 @@
-// The file server of the fasthttp library with as little around it as possible: a peer in
+// The file server of the fasthttp library with as little around it as possible: a server under test in
 // Ropewalk's benchmarks. No access log, no compression, no directory listing.
 package main
 

@@ -1,9 +1,9 @@
-//! Domains as they are written, entered and left, by kill -9 too.
+//! Testbeds as they are written, entered and left, by kill -9 too.
 
 use super::*;
 use crate::binding::tests::allowed;
 use crate::needs;
-use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values, Workers};
+use crate::{Installed, Launch, RunningServer, ServerDescription, Surroundings, Values, Workers};
 use os::accounting::threads;
 use std::fs;
 use std::path::Path;
@@ -26,20 +26,20 @@ const FULL: &str = r#"
 
 #[test]
 fn a_table_is_read_and_written_back() {
-    let domain = Domain::parse(FULL).expect("it makes sense");
-    assert_eq!(domain.affinity, Affinity::Workers);
+    let testbed = Testbed::parse(FULL).expect("it makes sense");
+    assert_eq!(testbed.affinity, Affinity::Workers);
     assert_eq!(
-        domain.network.map(|network| (network.subnets, network.sources)),
+        testbed.network.map(|network| (network.subnets, network.sources)),
         Some((2, Some(3)))
     );
-    let text = serde_json::to_string(&domain).expect("it has names and numbers only");
-    assert_eq!(serde_json::from_str::<Domain>(&text).expect("it was just written"), domain);
-    assert_eq!(Domain::parse(""), Ok(Domain::default()));
+    let text = serde_json::to_string(&testbed).expect("it has names and numbers only");
+    assert_eq!(serde_json::from_str::<Testbed>(&text).expect("it was just written"), testbed);
+    assert_eq!(Testbed::parse(""), Ok(Testbed::default()));
 }
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let why = Domain::parse(text).expect_err("it is wrong");
+    let why = Testbed::parse(text).expect_err("it is wrong");
     assert!(why.contains(expected) && !why.contains('\n'), "{why}");
 }
 
@@ -72,8 +72,8 @@ fn machine() -> Topology {
 
 #[test]
 fn copies_share_the_cpus() {
-    let domain = Domain { cpus: Some(4), replicas: Some(2), ..Domain::default() };
-    let entered = domain.enter(&machine(), &Accessed::default()).expect("nothing needs root");
+    let testbed = Testbed { cpus: Some(4), replicas: Some(2), ..Testbed::default() };
+    let entered = testbed.enter(&machine(), &Accessed::default()).expect("nothing needs root");
     let sets: Vec<&[usize]> = entered.servers.iter().map(|server| &server.cpus[..]).collect();
     assert_eq!(sets, [[0, 1], [2, 3]]);
     assert_eq!(entered.clients.len(), 2);
@@ -85,9 +85,9 @@ fn copies_share_the_cpus() {
 
 #[test]
 fn a_server_without_affinity_may_run_where_its_clients_do_and_nowhere_else() {
-    let domain = Domain { cpus: Some(2), client_cpus: Some(1), ..Domain::default() };
-    let domain = Domain { affinity: Affinity::None, ..domain };
-    let entered = domain.enter(&machine(), &Accessed::default()).expect("nothing needs root");
+    let testbed = Testbed { cpus: Some(2), client_cpus: Some(1), ..Testbed::default() };
+    let testbed = Testbed { affinity: Affinity::None, ..testbed };
+    let entered = testbed.enter(&machine(), &Accessed::default()).expect("nothing needs root");
     assert_eq!((&entered.servers[0].cpus[..], entered.servers[0].workers), (&[0, 1, 2][..], 2));
     assert_eq!((&entered.cpus.server[..], entered.server_cpus()), (&[0, 1][..], vec![0, 1, 2]));
 }
@@ -101,13 +101,13 @@ fn cpus_are_dealt_and_shared_when_they_are_few() {
 
 /// Everything at once, and all of it gone afterwards.
 #[test]
-fn a_domain_is_entered_and_left() {
+fn a_testbed_is_entered_and_left() {
     if !needs::memory_can_be_bounded() || !needs::networks_can_be_made() {
         return;
     }
-    let (files, _folder) = Accessed::example("domain", 10, 64 << 10);
-    let domain = Domain::parse(FULL).expect("it makes sense");
-    let entered = domain.enter(&machine(), &files).expect("root may do all of it");
+    let (files, _folder) = Accessed::example("testbed", 10, 64 << 10);
+    let testbed = Testbed::parse(FULL).expect("it makes sense");
+    let entered = testbed.enter(&machine(), &files).expect("root may do all of it");
     assert_eq!(entered.plan.map(|plan| plan.cache_bytes), Some(4 * (64 << 10)));
     let settled = entered.settle(&files).expect("the files are there").expect("there is a plan");
     assert_eq!(settled.resident_bytes, 4 * (64 << 10));
@@ -125,7 +125,7 @@ fn a_domain_is_entered_and_left() {
     assert!(left.iter().all(|path| !path.exists()), "{left:?}");
 }
 
-/// All files and folders that are there while a domain is entered.
+/// All files and folders that are there while a testbed is entered.
 fn places(entered: &Entered) -> Vec<PathBuf> {
     let place = &entered.servers[0].place;
     let groups = place.enclosing.separate.iter().chain(&place.enclosing.unified).cloned();
@@ -135,7 +135,7 @@ fn places(entered: &Entered) -> Vec<PathBuf> {
 /// The variable that makes the next test do something: the file in which it says what it has made.
 const VICTIM: &str = "ROPEWALK_LAB_VICTIM";
 
-/// Not a test by itself: it enters a domain and waits to be killed by the one below.
+/// Not a test by itself: it enters a testbed and waits to be killed by the one below.
 #[test]
 fn victim() {
     let Some(file) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
@@ -143,8 +143,8 @@ fn victim() {
     let setting = [("vm.dirty_ratio", "5".to_owned())];
     let _settings = Settings::set(&root, &root.join("lock"), &setting).expect("it is there");
     let (files, _folder) = Accessed::example("victim", 2, 4096);
-    let domain = Domain::parse(FULL).expect("it makes sense");
-    let entered = domain.enter(&machine(), &files).expect("root may do all of it");
+    let testbed = Testbed::parse(FULL).expect("it makes sense");
+    let entered = testbed.enter(&machine(), &files).expect("root may do all of it");
     let places = places(&entered);
     let text: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
     let part = file.with_extension("part");
@@ -164,7 +164,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
+fn nothing_is_left_of_a_testbed_whose_owner_is_killed() {
     if !needs::memory_can_be_bounded() || !needs::networks_can_be_made() {
         return;
     }
@@ -178,7 +178,7 @@ fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
     let ratio = settings.0.join("vm/dirty_ratio");
     let program = std::env::current_exe().expect("it runs");
     let mut victim = Command::new(program)
-        .args(["--exact", "domain::tests::victim"])
+        .args(["--exact", "testbed::tests::victim"])
         .env(VICTIM, &file)
         .stdout(Stdio::null())
         .spawn()
@@ -203,10 +203,10 @@ fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
     }
 }
 
-/// Every shipped peer that is there, in a network with two subnets and in groups that count its
-/// memory: clients of both subnets are served, and the memory is charged to the domain.
+/// Every shipped server that is there, in a network with two subnets and in groups that count its
+/// memory: clients of both subnets are served, and the memory is charged to the testbed.
 #[test]
-fn peers_serve_in_a_domain() {
+fn servers_serve_in_a_testbed() {
     if !needs::memory_can_be_bounded()
         || !needs::networks_can_be_made()
         || !has(&NGINX)
@@ -215,10 +215,10 @@ fn peers_serve_in_a_domain() {
         return;
     }
     let (files, folder) = Accessed::example("served", 3, 100_000);
-    let domain = Domain::parse("memory = { disk_io = \"none\" }\nnetwork = { subnets = 2 }");
-    let entered = domain.expect("it makes sense").enter(&machine(), &files).expect("root may");
+    let testbed = Testbed::parse("memory = { disk_io = \"none\" }\nnetwork = { subnets = 2 }");
+    let entered = testbed.expect("it makes sense").enter(&machine(), &files).expect("root may");
     entered.settle(&files).expect("the files are there");
-    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+    let descriptions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
     let launch = Launch {
         surroundings: Surroundings::find(false),
         root: folder.0.clone(),
@@ -231,15 +231,17 @@ fn peers_serve_in_a_domain() {
         place: entered.servers[0].place.clone(),
         affinity: Affinity::default(),
     };
-    let shipped = Peer::read_all(&peers).expect("all are right");
-    let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());
+    let shipped = ServerDescription::read_all(&descriptions).expect("all are right");
+    let there = shipped
+        .into_iter()
+        .filter_map(|description| description.install(&launch.surroundings).ok());
     // The floor is told its files by a list, which there is none of here.
-    let mut there: Vec<Installed> = there.filter(|it| it.peer.name != "floor").collect();
+    let mut there: Vec<Installed> = there.filter(|it| it.description.name != "floor").collect();
     // The time that one takes to start is no matter here, and other tests take it the CPUs.
-    there.iter_mut().for_each(|it| it.peer.ready.within_ms *= 5);
-    assert!(there.iter().any(|it| it.peer.name == "nginx"), "it is found");
+    there.iter_mut().for_each(|it| it.description.ready.within_ms *= 5);
+    assert!(there.iter().any(|it| it.description.name == "nginx"), "it is found");
     for installed in there {
-        let (name, setting) = (&installed.peer.name, &installed.peer.settings[0]);
+        let (name, setting) = (&installed.description.name, &installed.description.settings[0]);
         let server = RunningServer::start(&installed, setting, &launch);
         let server = server.unwrap_or_else(|why| panic!("{name}: {why}"));
         for client in &entered.clients {
@@ -249,7 +251,7 @@ fn peers_serve_in_a_domain() {
             let said = crate::process::output(&command, None);
             assert_eq!(said.map(|body| body.len()), Ok(100_000), "{name}: {command:?}");
         }
-        let workers = installed.peer.start.workers.clone();
+        let workers = installed.description.start.workers.clone();
         if matches!(workers, Some(Workers::Processes | Workers::Threads)) {
             assert_eq!(server.bind_workers(), Ok(()), "{name}");
             let all: Vec<u32> = server.group().processes().into_iter().flat_map(threads).collect();
@@ -271,7 +273,7 @@ fn peers_serve_in_a_domain() {
 #[test]
 fn the_cpus_of_whole_units_are_counted() {
     let machine = machine();
-    let count = |text: &str| Domain::parse(text).expect("it makes sense").server_cpus(&machine);
+    let count = |text: &str| Testbed::parse(text).expect("it makes sense").server_cpus(&machine);
     assert_eq!(count(""), 1);
     assert_eq!(count("cpus = 4096"), 4096, "what is wanted, where it cannot be had");
     assert_eq!(count("policy = \"socket\"\nclient_cpus = 0\nthreads = true"), 8);

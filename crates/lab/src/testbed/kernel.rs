@@ -1,6 +1,6 @@
-//! Settings of the kernel (sysctl) for the time of a domain, and as they were afterwards.
+//! Settings of the kernel (sysctl) for the time of a testbed, and as they were afterwards.
 //!
-//! With a network of its own a domain has them in its namespaces, as far as namespaces have them,
+//! With a network of its own a testbed has them in its namespaces, as far as namespaces have them,
 //! and nobody else notices. The others are the whole machine's: they are put back, also when this
 //! process is killed, and only one process at a time may change any.
 
@@ -276,11 +276,11 @@ fn guard(lock: &FileLock, before: &[(PathBuf, String)]) -> io::Result<Guard> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::domain::accessed::Removed;
+    use crate::testbed::accessed::Removed;
     use testkit::{Victim, comes_true, ignores_hangup};
 
     /// A folder that stands for `/proc/sys`, with two settings in it.
-    pub(in crate::domain) fn example(name: &str) -> Removed {
+    pub(in crate::testbed) fn example(name: &str) -> Removed {
         let here = std::env::current_exe().expect("it runs");
         let root = here.with_extension(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(root.join("vm")).expect("the target directory is writable");
@@ -396,7 +396,7 @@ pub(super) mod tests {
     fn nobody_changes_settings_that_are_not_put_back_yet() {
         let folder = example("guarded");
         let (root, lock) = (&folder.0, folder.0.join("lock"));
-        let mut victim = Victim::start("domain::kernel::tests::setting_victim", VICTIM, root);
+        let mut victim = Victim::start("testbed::kernel::tests::setting_victim", VICTIM, root);
         let guard = victim.said().next().and_then(|word| word.parse().ok()).expect("a number");
         let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
         assert!(comes_true(|| ignores_hangup(guard)));

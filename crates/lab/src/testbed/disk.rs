@@ -187,7 +187,7 @@ fn source_of<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::enclosure::Enclosure;
+    use crate::testbed::enclosure::Enclosure;
 
     #[test]
     fn numbers_are_unpacked() {

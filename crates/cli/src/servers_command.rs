@@ -1,30 +1,32 @@
-//! `ropewalk peers`: which servers the lab can compare, which of them are here, and what can be
+//! `ropewalk servers`: which servers the lab can compare, which of them are here, and what can be
 //! turned on them.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use command::{Failure, print};
-use lab::{Found, Installed, Knob, Peer, Setting, Skipped, Surroundings};
+use lab::{Found, Installed, Knob, ServerDescription, Setting, Skipped, Surroundings};
 use serde_json::{Value, json};
 
-pub(crate) const PEERS_HELP: &str = "\
+use crate::lab_options::say_notices;
+
+pub(crate) const SERVERS_HELP: &str = "\
 With names, their settings and knobs are listed too, each knob with the values that a tuner tries.
-A server of your own is one file: see peers/README.md.
+A server of your own is one file: see servers/README.md.
 
 Examples:
-  ropewalk peers
-  ropewalk peers nginx ropewalk:staged
-  ropewalk peers --peers my-servers --json";
+  ropewalk servers
+  ropewalk servers nginx ropewalk:staged
+  ropewalk servers --servers my-servers --json";
 
 #[derive(Args)]
-pub(crate) struct PeersArguments {
+pub(crate) struct ServersArguments {
     /// Only these; all, if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// A folder with files that describe servers of your own
-    #[arg(long, value_name = "DIR")]
-    peers: Option<PathBuf>,
+    #[arg(long, alias = "peers", value_name = "DIR")]
+    servers: Option<PathBuf>,
     /// First build those that come as source
     #[arg(long)]
     build: bool,
@@ -33,13 +35,17 @@ pub(crate) struct PeersArguments {
     json: bool,
 }
 
-pub(crate) fn execute(arguments: &PeersArguments) -> Result<(), Failure> {
+pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     let program = std::env::current_exe()
         .map_err(|why| Failure::Operation(format!("cannot tell where this program is: {why}")))?;
-    let peers = lab::catalogue(&program, arguments.peers.as_deref()).map_err(Failure::Usage)?;
+    let descriptions =
+        lab::catalogue(&program, arguments.servers.as_deref()).map_err(Failure::Usage)?;
+    descriptions.iter().for_each(say_notices);
     let surroundings = Surroundings::find(arguments.build);
-    let found = Found::look(&peers, &arguments.names, &surroundings).map_err(Failure::Usage)?;
-    let lines: Vec<Line<'_>> = peers.iter().filter_map(|peer| Line::of(peer, &found)).collect();
+    let found =
+        Found::look(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
+    let lines: Vec<Line<'_>> =
+        descriptions.iter().filter_map(|description| Line::of(description, &found)).collect();
     if arguments.json {
         let objects: Vec<Value> = lines.iter().map(Line::json).collect();
         return print(&format!("{:#}\n", Value::from(objects)));
@@ -48,22 +54,23 @@ pub(crate) fn execute(arguments: &PeersArguments) -> Result<(), Failure> {
     print(&lines.iter().map(|line| line.paragraph(is_detailed)).collect::<Vec<_>>().join("\n"))
 }
 
-/// A peer that was looked for.
+/// A server that was looked for.
 struct Line<'f> {
-    peer: &'f Peer,
+    description: &'f ServerDescription,
     state: Result<&'f Installed, &'f Skipped>,
 }
 
 impl<'f> Line<'f> {
-    fn of(peer: &'f Peer, found: &'f Found) -> Option<Self> {
-        let installed = found.installed.iter().find(|there| there.peer.name == peer.name);
-        let skipped = || found.skipped.iter().find(|skipped| skipped.name == peer.name);
+    fn of(description: &'f ServerDescription, found: &'f Found) -> Option<Self> {
+        let installed =
+            found.installed.iter().find(|there| there.description.name == description.name);
+        let skipped = || found.skipped.iter().find(|skipped| skipped.name == description.name);
         let state = installed.map_or_else(|| skipped().map(Err), |there| Some(Ok(there)))?;
-        Some(Self { peer, state })
+        Some(Self { description, state })
     }
 
     fn paragraph(&self, is_detailed: bool) -> String {
-        let Peer { name, description, notes, .. } = self.peer;
+        let ServerDescription { name, description, notes, .. } = self.description;
         let head = match self.state {
             Ok(Installed { version, .. }) => format!("{name} {version}\n  {description}\n"),
             Err(Skipped { reason, command, .. }) => {
@@ -74,13 +81,13 @@ impl<'f> Line<'f> {
         if !is_detailed {
             return head;
         }
-        let settings = self.peer.settings.iter().map(setting_line);
-        let knobs = self.peer.knobs.iter().map(|(name, knob)| knob_line(name, knob));
+        let settings = self.description.settings.iter().map(setting_line);
+        let knobs = self.description.knobs.iter().map(|(name, knob)| knob_line(name, knob));
         head + &notes.chain(settings).chain(knobs).collect::<String>()
     }
 
     fn json(&self) -> Value {
-        let peer = self.peer;
+        let description = self.description;
         let setting =
             |one: &Setting| json!({ "name": one.name, "about": one.about, "knobs": one.knobs });
         let knob = |(name, knob): (&String, &Knob)| {
@@ -92,11 +99,11 @@ impl<'f> Line<'f> {
             })
         };
         let mut object = json!({
-            "name": peer.name,
-            "description": peer.description,
-            "notes": peer.notes,
-            "settings": peer.settings.iter().map(setting).collect::<Vec<_>>(),
-            "knobs": peer.knobs.iter().map(knob).collect::<Vec<_>>(),
+            "name": description.name,
+            "description": description.description,
+            "notes": description.notes,
+            "settings": description.settings.iter().map(setting).collect::<Vec<_>>(),
+            "knobs": description.knobs.iter().map(knob).collect::<Vec<_>>(),
         });
         match self.state {
             Ok(there) => object["version"] = json!(there.version),

@@ -5,22 +5,22 @@ use crate::error::Error;
 use crate::http;
 use crate::install::Installed;
 use crate::lab::Lab;
-use crate::peer::Setting;
 use crate::server::{RunningServer, configuration_text};
+use crate::server_description::Setting;
 use crate::server_spec::ServerSpec;
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
 /// A server that was typed, and is there.
 #[derive(Debug)]
-pub enum Entrant {
+pub enum Candidate {
     /// A server that runs already, at this address.
     Running(SocketAddr),
     /// A server that is started for the comparison.
     ToStart(Box<(Installed, Setting)>),
 }
 
-impl Entrant {
+impl Candidate {
     /// Looks whether it is there.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Entrant {
                 Ok(_) => Ok(Self::Running(*address)),
                 Err(why) => Err(Error::Failed(format!("{spec} does not answer: {why}"))),
             },
-            ServerSpec::Peer { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
+            ServerSpec::ByName { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
         }
     }
 
@@ -49,10 +49,10 @@ impl Entrant {
             .map_err(|why| Error::Failed(format!("{spec}: {}", in_one_line(&why.to_string()))))?;
         let configuration = configuration_text(&installed, &setting, &launch);
         Ok(Side {
-            server: installed.peer.name.clone(),
+            server: installed.description.name.clone(),
             setting: setting.name,
             version: installed.version,
-            description: installed.peer.description,
+            description: installed.description.description,
             configuration,
             instance: Instance::Started(Box::new(server)),
         })

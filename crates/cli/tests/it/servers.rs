@@ -1,4 +1,4 @@
-//! The peers that are shipped, each once: it starts, serves what is there, and stops without
+//! The servers that are shipped, each once: it starts, serves what is there, and stops without
 //! leaving a process behind; under bounds too.
 //!
 //! How well they conform is not asked here: `differential.rs` compares that.
@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-use lab::domain::{Affinity, Place};
 use lab::http::{self, Connection};
-use lab::{Found, Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
+use lab::testbed::{Affinity, Place};
+use lab::{
+    Found, Installed, Launch, RunningServer, ServerDescription, StartError, Surroundings, Values,
+};
 use os::affinity::allowed_cpus_of;
 use serde_json::Value;
 use testkit::{NEEDS_ROOT, Temporary, wait_until};
@@ -32,18 +34,19 @@ const INDEX: (&str, &str) = ("folder/index.html", "the index of a folder");
 /// Debian lacks the first, which takes minutes to build, and what the second is built from.
 const NOT_IN_DEBIAN: [&str; 2] = ["static-web-server", "gofasthttp"];
 
-/// The variable that names peers that must be there although Debian lacks them.
-const MUST_BE_THERE: &str = "ROPEWALK_TEST_PEERS";
+/// The variable that names servers that must be there although Debian lacks them.
+const MUST_BE_THERE: &str = "ROPEWALK_TEST_SERVERS";
 
 /// Starting is mostly waiting.
 const THREADS: usize = 4;
 
 #[test]
-fn every_peer_serves_what_is_there_and_stops() {
+fn every_server_serves_what_is_there_and_stops() {
     let stage = Stage::set();
     // Ropewalk and its engines have a test of their own.
-    let peers: Vec<Peer> = shipped().into_iter().filter(|peer| peer.name != "ropewalk").collect();
-    let found = Found::look(&peers, &[], &Surroundings::find(true)).unwrap();
+    let descriptions: Vec<ServerDescription> =
+        shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
+    let found = Found::look(&descriptions, &[], &Surroundings::find(true)).unwrap();
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
         assert!(wanted.split(',').all(|name| name != absent.name), "{absent:?}");
@@ -59,24 +62,29 @@ fn every_peer_serves_what_is_there_and_stops() {
 }
 
 #[test]
-fn every_engine_is_a_peer() {
+fn every_engine_is_a_server() {
     let (status, said, _) = run(&["engines", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     let said = said.as_array().unwrap();
     let named: Vec<&str> = said.iter().map(|engine| engine["name"].as_str().unwrap()).collect();
     let known: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
     assert_eq!((status, named), (0, known.clone()));
-    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
-    let ours: Vec<Peer> =
-        peers.into_iter().filter(|peer| peer.name.starts_with("ropewalk")).collect();
+    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let ours: Vec<ServerDescription> = descriptions
+        .into_iter()
+        .filter(|description| description.name.starts_with("ropewalk"))
+        .collect();
     let expected = known.iter().map(|name| format!("ropewalk:{name}"));
     let expected: Vec<String> = std::iter::once("ropewalk".to_owned()).chain(expected).collect();
-    assert_eq!(ours.iter().map(|peer| peer.name.clone()).collect::<Vec<_>>(), expected);
-    for (peer, spec) in ours[1..].iter().zip(engines::ENGINES) {
+    assert_eq!(
+        ours.iter().map(|description| description.name.clone()).collect::<Vec<_>>(),
+        expected
+    );
+    for (description, spec) in ours[1..].iter().zip(engines::ENGINES) {
         for knob in spec.knobs {
-            let turned = &peer.knobs[&format!("engine.knobs.{}", knob.name)];
+            let turned = &description.knobs[&format!("engine.knobs.{}", knob.name)];
             let grid = turned.grid();
-            assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", peer.name);
+            assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", description.name);
         }
     }
     let found = Found::look(&ours, &[], &Surroundings::find(false)).unwrap();
@@ -89,32 +97,38 @@ fn every_engine_is_a_peer() {
 }
 
 #[test]
-fn peers_are_listed_with_what_is_missing() {
+fn servers_are_listed_with_what_is_missing() {
     let own = Temporary::new();
     own.file("example.toml", EXAMPLE);
     let folder = own.path().display().to_string();
-    let (status, out, error) = run(&["peers", "--peers", &folder, "--json"]);
+    let (status, out, error) = run(&["servers", "--servers", &folder, "--json"]);
     assert_eq!((status, error.as_str()), (0, ""));
-    let peers: Value = serde_json::from_str(&out).unwrap();
-    let peers = peers.as_array().unwrap();
-    assert!(peers.len() > 12 + engines::ENGINES.len(), "{out}");
-    for peer in peers {
-        let is_known = peer["version"].is_string();
-        let helps = peer["skipped"]["command"].as_str().is_some_and(|command| command.len() > 5);
-        assert!(is_known != helps, "{peer}");
-        let grids = peer["knobs"].as_array().unwrap().iter().map(|knob| &knob["grid"]);
-        assert!(grids.into_iter().all(|grid| !grid.as_array().unwrap().is_empty()), "{peer}");
+    let (status, same, notice) = run(&["peers", "--peers", &folder, "--json"]);
+    assert_eq!((status, same, notice.lines().count()), (0, out.clone(), 2), "{notice}");
+    let descriptions: Value = serde_json::from_str(&out).unwrap();
+    let descriptions = descriptions.as_array().unwrap();
+    assert!(descriptions.len() > 12 + engines::ENGINES.len(), "{out}");
+    for description in descriptions {
+        let is_known = description["version"].is_string();
+        let helps =
+            description["skipped"]["command"].as_str().is_some_and(|command| command.len() > 5);
+        assert!(is_known != helps, "{description}");
+        let grids = description["knobs"].as_array().unwrap().iter().map(|knob| &knob["grid"]);
+        assert!(
+            grids.into_iter().all(|grid| !grid.as_array().unwrap().is_empty()),
+            "{description}"
+        );
     }
-    let (status, out, _) = run(&["peers", "example", "--peers", &folder]);
+    let (status, out, _) = run(&["servers", "example", "--servers", &folder]);
     assert_eq!(status, 0);
     assert!(out.starts_with("example: not here: /nonexistent/example: No such file"), "{out}");
     assert!(out.contains("\n  what helps: make example\n"), "{out}");
     assert!(out.ends_with("\n    threads = \"{workers}\"  (1, 2, 3)  threads\n"), "{out}");
     own.file("broken.toml", EXAMPLE);
-    let (status, _, error) = run(&["peers", "--peers", &folder]);
+    let (status, _, error) = run(&["servers", "--servers", &folder]);
     let expected = "broken.toml: it is named \"example\": so must the file be\n";
     assert!(status == 2 && error.ends_with(expected), "{error}");
-    let (status, _, error) = run(&["peers", "ngnix"]);
+    let (status, _, error) = run(&["servers", "ngnix"]);
     let expected = "ropewalk: there is no server \"ngnix\", but apache-event, ";
     assert!(status == 2 && error.starts_with(expected), "{error}");
 }
@@ -135,7 +149,7 @@ const EXAMPLE: &str = r#"
 fn a_server_keeps_to_its_processors_and_its_memory() {
     const BYTES_MAX: u64 = 300 << 20;
     let stage = Stage::set();
-    let nginx = shipped().into_iter().find(|peer| peer.name == "nginx").unwrap();
+    let nginx = shipped().into_iter().find(|description| description.name == "nginx").unwrap();
     let Ok(installed) = nginx.install(&Surroundings::find(false)) else {
         return skip("bounds of a server", &format!("nginx is not there: {}", nginx.package));
     };
@@ -170,11 +184,12 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
     }
 }
 
-/// Peers as they lie in the repository, with time to start beside other tests.
-fn shipped() -> Vec<Peer> {
-    let mut peers = Peer::read_all(&Path::new(REPOSITORY).join("peers")).unwrap();
-    peers.iter_mut().for_each(|peer| peer.ready.within_ms *= 5);
-    peers
+/// Servers as they lie in the repository, with time to start beside other tests.
+fn shipped() -> Vec<ServerDescription> {
+    let mut descriptions =
+        ServerDescription::read_all(&Path::new(REPOSITORY).join("servers")).unwrap();
+    descriptions.iter_mut().for_each(|description| description.ready.within_ms *= 5);
+    descriptions
 }
 
 /// Files to serve, and where servers may work.
@@ -219,8 +234,8 @@ impl Stage {
         }
     }
 
-    fn try_all(&self, peers: &[Installed]) {
-        let waiting = Mutex::new(peers.iter());
+    fn try_all(&self, descriptions: &[Installed]) {
+        let waiting = Mutex::new(descriptions.iter());
         let failures = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -229,7 +244,7 @@ impl Stage {
                         let next = waiting.lock().unwrap().next();
                         let Some(installed) = next else { return };
                         if let Err(why) = self.try_one(installed) {
-                            let name = &installed.peer.name;
+                            let name = &installed.description.name;
                             failures.lock().unwrap().push(format!("{name}: {why}"));
                         }
                     }
@@ -241,11 +256,12 @@ impl Stage {
     }
 
     fn try_one(&self, installed: &Installed) -> Result<(), String> {
-        let server = RunningServer::start(installed, &installed.peer.settings[0], &self.launch())?;
+        let server =
+            RunningServer::start(installed, &installed.description.settings[0], &self.launch())?;
         for connection in [Connection::KeepAlive, Connection::Close] {
             self.compare(&server, connection)?;
         }
-        if installed.peer.name != "floor" {
+        if installed.description.name != "floor" {
             for path in ["/folder/", "/folder/index.html"] {
                 let index = http::connect(server.address())
                     .and_then(|mut stream| http::get(&mut stream, path, Connection::Close));

@@ -1,16 +1,18 @@
-//! A web server as a file describes it. The format is documented in `peers/README.md`.
+//! A web server as a file describes it. The format is documented in `servers/README.md`.
 //!
 //! Reading and checking only: nothing is looked for or started here.
 
+use crate::former_names::rename_in_description;
 use crate::knob::Knob;
 use crate::template::{self, Values};
 use crate::toml_error::one_line;
+use command::renamed;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Placeholders that every launch fills in; a peer's knobs come on top.
+/// Placeholders that every launch fills in; a server's knobs come on top.
 pub(crate) const PLACES: [&str; 12] = [
     "listen",
     "port",
@@ -19,7 +21,7 @@ pub(crate) const PLACES: [&str; 12] = [
     "workers",
     "pins",
     "repository",
-    "peers_dir",
+    "servers_dir",
     "target_dir",
     "path_list",
     "head_file",
@@ -29,7 +31,7 @@ pub(crate) const PLACES: [&str; 12] = [
 /// One web server: how to find, configure, start and stop it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Peer {
+pub struct ServerDescription {
     /// What reports call it; the file's name without `.toml`.
     pub name: String,
     /// Its architecture in a line.
@@ -60,6 +62,12 @@ pub struct Peer {
     /// The folder its file lies in; none if it came with this program.
     #[serde(skip)]
     pub folder: Option<PathBuf>,
+    /// Knobs that it had before, by their names.
+    #[serde(skip)]
+    pub former_knobs: BTreeMap<String, FormerKnob>,
+    /// Names in its file that are others today, a line each.
+    #[serde(skip)]
+    pub notices: Vec<String>,
     /// Why it cannot run on this machine although it is installed, where that is known.
     #[serde(skip)]
     pub obstacle: Option<String>,
@@ -112,6 +120,16 @@ pub struct Setting {
     /// The knobs that differ from their defaults.
     #[serde(default)]
     pub knobs: Values,
+}
+
+/// What has become of a knob that there was before.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FormerKnob {
+    /// The knob has this name now.
+    Called(String),
+    /// The knob has gone, for this reason.
+    Gone(String),
 }
 
 /// A file written before the start.
@@ -196,25 +214,28 @@ fn stop_within_ms() -> u64 {
     2000
 }
 
-impl Peer {
-    /// Reads one peer. Its file is named like it.
+impl ServerDescription {
+    /// Reads one server. Its file is named like it.
     ///
     /// # Errors
     /// One line: the file cannot be read, or says something that makes no sense.
     pub fn read(path: &Path) -> Result<Self, String> {
         let explain = |why: String| format!("{}: {why}", path.display());
         let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;
-        let peer = Self::parse(&text).map_err(explain)?;
-        if path.file_stem().is_none_or(|stem| *stem != *peer.name) {
-            return Err(explain(format!("it is named {:?}: so must the file be", peer.name)));
+        let description = Self::parse(&text).map_err(explain)?;
+        if path.file_stem().is_none_or(|stem| *stem != *description.name) {
+            return Err(explain(format!(
+                "it is named {:?}: so must the file be",
+                description.name
+            )));
         }
-        Ok(Self { folder: path.parent().map(Path::to_owned), ..peer })
+        Ok(Self { folder: path.parent().map(Path::to_owned), ..description })
     }
 
-    /// Reads all peers of a folder, in the order of their names.
+    /// Reads all servers of a folder, in the order of their names.
     ///
     /// # Errors
-    /// As [`Peer::read`], or when the folder cannot be listed.
+    /// As [`ServerDescription::read`], or when the folder cannot be listed.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>, String> {
         let listed = fs::read_dir(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         let mut paths: Vec<_> = listed
@@ -225,14 +246,15 @@ impl Peer {
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// Reads the text of a peer's file and checks it.
+    /// Reads the text of a server's file and checks it.
     ///
     /// # Errors
     /// One line: what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let peer: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
-        peer.check()?;
-        Ok(peer)
+        let (text, notices) = rename_in_description(text);
+        let description: Self = toml::from_str(&text).map_err(|why| one_line(&text, &why))?;
+        description.check()?;
+        Ok(Self { notices, ..description })
     }
 
     /// The knobs' values under `setting`.
@@ -240,6 +262,29 @@ impl Peer {
         let defaults = self.knobs.iter().map(|(name, knob)| (name.clone(), knob.default.clone()));
         let chosen = setting.knobs.iter().map(|(name, value)| (name.clone(), value.clone()));
         defaults.chain(chosen).collect()
+    }
+
+    /// Knobs as they were typed, under their names of today. A knob that has gone makes no
+    /// difference any more, and is left out.
+    pub fn knobs_of_today(&self, typed: &Values) -> Values {
+        let of_today = |(name, value): (&String, &String)| {
+            let name = match self.former_knobs.get(name) {
+                Some(FormerKnob::Called(now)) => now,
+                Some(FormerKnob::Gone(_)) => return None,
+                None => name,
+            };
+            Some((name.clone(), value.clone()))
+        };
+        typed.iter().filter_map(of_today).collect()
+    }
+
+    /// What has become of knobs that were typed, a line for each that is another today.
+    pub fn knob_notices(&self, typed: &Values) -> Vec<String> {
+        let notice = |name: &String| match self.former_knobs.get(name)? {
+            FormerKnob::Called(now) => Some(renamed(name, now)),
+            FormerKnob::Gone(why) => Some(format!("{name} makes no difference any more: {why}")),
+        };
+        typed.keys().filter_map(notice).collect()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -364,7 +409,7 @@ mod tests {
     #[track_caller]
     fn check(from: &str, to: &str, expected: &str) {
         assert!(SMALL.contains(from), "{from:?} is not in the example");
-        let why = Peer::parse(&SMALL.replace(from, to)).expect_err("it is wrong");
+        let why = ServerDescription::parse(&SMALL.replace(from, to)).expect_err("it is wrong");
         assert!(why.contains(expected) && !why.contains('\n'), "{why}");
     }
 
@@ -419,7 +464,7 @@ mod tests {
         let of = |said: &str| {
             let command = "command = [\"small\", \"{port}\", \"{mode}\"]";
             let text = SMALL.replace(command, &format!("{command}{said}"));
-            let start = Peer::parse(&text).expect("it is right").start;
+            let start = ServerDescription::parse(&text).expect("it is right").start;
             Workers::bindable(start.workers.as_ref()).cloned()
         };
         assert_eq!(of(", workers = \"threads\""), Ok(Workers::Threads));
@@ -429,30 +474,33 @@ mod tests {
 
     #[test]
     fn a_setting_overrides_the_defaults() {
-        let peer = Peer::parse(SMALL).expect("it is right");
-        assert_eq!(peer.knob_values(&peer.settings[0])["mode"], "x");
-        assert_eq!(peer.knob_values(&peer.settings[1])["mode"], "y");
+        let description = ServerDescription::parse(SMALL).expect("it is right");
+        assert_eq!(description.knob_values(&description.settings[0])["mode"], "x");
+        assert_eq!(description.knob_values(&description.settings[1])["mode"], "y");
     }
 
-    /// What `peers/README.md` gives as an example can be copied.
+    /// What `servers/README.md` gives as an example can be copied.
     #[test]
-    fn the_documented_peer_is_read() {
-        let text = include_str!("../../../peers/README.md");
+    fn the_documented_description_is_read() {
+        let text = include_str!("../../../servers/README.md");
         let example = text.split("```").find_map(|block| block.strip_prefix("toml\n"));
-        let peer = Peer::parse(example.expect("there is one")).expect("it is right");
-        let grid = |knob: &str| peer.knobs[knob].grid().join(" ");
+        let description =
+            ServerDescription::parse(example.expect("there is one")).expect("it is right");
+        let grid = |knob: &str| description.knobs[knob].grid().join(" ");
         assert_eq!(grid("processes"), "1 2 4 8 16 32 64");
         assert_eq!(grid("cached_files"), "0 1000 2000 3000 4000 5000");
     }
 
-    /// The peers that are shipped are right.
+    /// The servers that are shipped are right.
     #[test]
-    fn the_shipped_peers_are_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        let peers = Peer::read_all(&folder).expect("all are right");
-        assert!(peers.len() >= 9, "{}", peers.len());
-        assert!(peers.iter().all(|peer| peer.folder.as_ref() == Some(&folder)));
-        let silent = peers.iter().find(|peer| peer.start.workers.is_none());
+    fn the_shipped_descriptions_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
+        let descriptions = ServerDescription::read_all(&folder).expect("all are right");
+        assert!(descriptions.len() >= 9, "{}", descriptions.len());
+        assert!(
+            descriptions.iter().all(|description| description.folder.as_ref() == Some(&folder))
+        );
+        let silent = descriptions.iter().find(|description| description.start.workers.is_none());
         assert!(silent.is_none(), "{silent:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Control groups around all servers of a domain: what bounds their memory and their disk, what
+//! Control groups around all servers of a testbed: what bounds their memory and their disk, what
 //! page cache is charged to, and where the kernel counts what they do together.
 //!
 //! Where the hierarchies are separate (version 1) there is a folder in each of those that are

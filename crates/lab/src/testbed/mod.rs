@@ -1,7 +1,7 @@
-//! Domains: the conditions under which servers are compared.
+//! Testbeds: the conditions under which servers are compared.
 //!
-//! A [`Domain`] says them, as a table of a study's file: which CPUs, how much memory, how fast a
-//! disk, which network, which settings of the kernel. [`Domain::enter`] makes them so, and the
+//! A [`Testbed`] says them, as a table of a study's file: which CPUs, how much memory, how fast a
+//! disk, which network, which settings of the kernel. [`Testbed::enter`] makes them so, and the
 //! [`Entered`] that it returns says where servers and clients are to be started, and undoes
 //! everything when it is dropped, or when this process is killed. It starts neither.
 
@@ -45,7 +45,7 @@ pub enum Affinity {
 /// The conditions of a run. What is not given is as the machine is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Domain {
+pub struct Testbed {
     /// What reports call it.
     pub name: String,
     /// How many CPUs the servers get together; 1, or one whole unit of the policy, if not given.
@@ -148,15 +148,15 @@ pub struct Entered {
     settings: Vec<Settings>,
 }
 
-impl Domain {
+impl Testbed {
     /// Reads the text of a table and checks it.
     ///
     /// # Errors
     /// What is wrong with it, in a line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let domain: Self = toml::from_str(text).map_err(|why| why.message().to_owned())?;
-        domain.check()?;
-        Ok(domain)
+        let testbed: Self = toml::from_str(text).map_err(|why| why.message().to_owned())?;
+        testbed.check()?;
+        Ok(testbed)
     }
 
     /// Whether it makes sense on any machine.

@@ -52,7 +52,7 @@ impl DiskIo {
     }
 }
 
-/// What the memory of a domain is. One of the three ways to say it.
+/// What the memory of a testbed is. One of the three ways to say it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {

@@ -5,7 +5,7 @@
 //! block are pairs, and two candidates are compared by their ratios. Who takes part in which
 //! block, and when there are enough of them, is decided in `tune`.
 
-use super::mat::{Climb, Found, Hunt};
+use super::mat::{Climb, Found, LimitSearch};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
 use crate::record::{Figures, Purpose, fare_alike};
 use crate::void::{Void, generator_gave_out};
@@ -88,7 +88,7 @@ pub struct Progress<'a> {
 const LAST_GAP: f64 = 0.02;
 
 /// The candidates, and what is known of each.
-pub struct Contest<'m> {
+pub struct Blocks<'m> {
     measure: &'m mut dyn Measure,
     watch: &'m mut dyn FnMut(&Progress<'_>),
     /// What must hold.
@@ -125,7 +125,7 @@ enum Step {
     NoTime,
 }
 
-impl<'m> Contest<'m> {
+impl<'m> Blocks<'m> {
     /// Without candidates.
     pub fn new(
         measure: &'m mut dyn Measure,
@@ -241,7 +241,7 @@ impl<'m> Contest<'m> {
         Ok(is_whole.then_some(found))
     }
 
-    /// Decides with confidence which rate a candidate bears, from where it is expected; and whether
+    /// Decides with confidence which rate a candidate sustains, from where it is expected; and whether
     /// the budget lasted until then.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl<'m> Contest<'m> {
         ranked
     }
 
-    /// By what factor `a` bears more than `b`, with that confidence however often one looks, from
+    /// By what factor `a` sustains more than `b`, with that confidence however often one looks, from
     /// the blocks from `from_block` on.
     pub fn ratio(&self, a: usize, b: usize, from_block: u32, confidence: f64) -> Interval {
         let logs = self.log_ratios(a, b, from_block);
@@ -340,12 +340,12 @@ impl<'m> Contest<'m> {
         if !self.has_time() {
             return Ok(Step::NoTime);
         }
-        let seen = self.measure.measure(&self.candidates[candidate], &asked)?;
-        let judged = climb.learn(asked.rate, &seen);
-        self.runs.count(judged, &seen.void);
-        self.spent_s += seen.took_s;
+        let observation = self.measure.measure(&self.candidates[candidate], &asked)?;
+        let judged = climb.learn(asked.rate, &observation);
+        self.runs.count(judged, &observation.void);
+        self.spent_s += observation.took_s;
         self.standings[candidate].runs += 1;
-        if let (Judged::Held, Some(figures)) = (judged, &seen.figures) {
+        if let (Judged::Held, Some(figures)) = (judged, &observation.figures) {
             self.standings[candidate].pool(figures);
         }
         let (best, left_s) = (self.best(), self.left_s());
@@ -420,7 +420,13 @@ impl<'m> Contest<'m> {
 
     fn climb(&self, rules: Rules, stage: &Purpose, seed: u64) -> Climb {
         let conditions = self.conditions.clone();
-        Climb::new(Hunt { rules, conditions, purpose: stage.clone(), block: self.blocks, seed })
+        Climb::new(LimitSearch {
+            rules,
+            conditions,
+            purpose: stage.clone(),
+            block: self.blocks,
+            seed,
+        })
     }
 
     /// Begins a little below the level, by a random part of the gap: where all candidates were
@@ -478,48 +484,48 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Seen};
+    use super::super::{Asked, Observation};
     use super::*;
 
-    /// The first bears 1,000 requests a second in even blocks and none in odd ones, the second
+    /// The first sustains 1,000 requests a second in even blocks and none in odd ones, the second
     /// nothing after the first block, all others 900.
     struct Moody;
 
     impl Measure for Moody {
-        fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
-            let bears = match (candidate.name.as_str(), asked.block) {
+        fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+            let sustains = match (candidate.name.as_str(), asked.block) {
                 ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
                 ("moody", _) => 1000.0,
                 ("broken", block) if block > 1 => 0.0,
                 _ => 900.0,
             };
-            let served_share = f64::min(bears / asked.rate, 1.0);
+            let served_share = f64::min(sustains / asked.rate, 1.0);
             let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
-            Ok(Seen { figures: Some(figures), ..Seen::default() })
+            Ok(Observation { figures: Some(figures), ..Observation::default() })
         }
     }
 
-    fn with<T>(names: &[&str], blocks: u32, look: impl FnOnce(&Contest<'_>) -> T) -> T {
+    fn with<T>(names: &[&str], count: u32, look: impl FnOnce(&Blocks<'_>) -> T) -> T {
         let (mut measure, mut watch) = (Moody, |_: &Progress<'_>| ());
-        let mut contest = Contest::new(&mut measure, &mut watch, Conditions::default(), (0.04, 1));
+        let mut blocks = Blocks::new(&mut measure, &mut watch, Conditions::default(), (0.04, 1));
         let field: Vec<usize> = names
             .iter()
-            .map(|&name| contest.add(Candidate { name: name.into(), ..Candidate::default() }))
+            .map(|&name| blocks.add(Candidate { name: name.into(), ..Candidate::default() }))
             .collect();
-        for _ in 0..blocks {
+        for _ in 0..count {
             assert!(
-                contest.block(&field, 900.0, &Purpose::Race).expect("it ends"),
+                blocks.block(&field, 900.0, &Purpose::Race).expect("it ends"),
                 "there is no budget"
             );
         }
-        look(&contest)
+        look(&blocks)
     }
 
     #[test]
     fn blocks_in_which_nothing_held_count_against_a_candidate() {
-        with(&["moody", "calm"], 21, |contest| {
-            assert_eq!(contest.ranking(&[0, 1], 2), [1, 0]);
-            let ratio = contest.ratio(1, 0, 2, 0.95);
+        with(&["moody", "calm"], 21, |blocks| {
+            assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
+            let ratio = blocks.ratio(1, 0, 2, 0.95);
             assert!(ratio.low > 1.0, "{ratio:?}");
         });
     }
@@ -527,18 +533,18 @@ mod tests {
     /// Candidates are not ranked in the order in which they were named.
     #[test]
     fn who_holds_nothing_any_more_is_last() {
-        with(&["broken", "calm"], 3, |contest| {
-            assert_eq!(contest.ranking(&[0, 1], 2), [1, 0]);
-            let logs = contest.log_ratios(1, 0, 2);
+        with(&["broken", "calm"], 3, |blocks| {
+            assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
+            let logs = blocks.log_ratios(1, 0, 2);
             assert!(logs.len() == 2 && logs.iter().all(|&log| log > 1.0), "{logs:?}");
-            assert!(contest.standings[0].level_per_s().is_some_and(|level| level > 800.0));
+            assert!(blocks.standings[0].level_per_s().is_some_and(|level| level > 800.0));
         });
     }
 
     #[test]
     fn of_two_that_hold_nothing_the_ratio_is_not_known() {
-        with(&["broken", "broken"], 3, |contest| {
-            assert!(contest.log_ratios(0, 1, 2).is_empty());
+        with(&["broken", "broken"], 3, |blocks| {
+            assert!(blocks.log_ratios(0, 1, 2).is_empty());
         });
     }
 

@@ -1,4 +1,4 @@
-// The file server of Go's standard library with as little around it as possible: a peer in
+// The file server of Go's standard library with as little around it as possible: a server under test in
 // Ropewalk's benchmarks. No access log, no compression; connections are bounded, because without a
 // bound it accepts more than it can serve.
 package main
