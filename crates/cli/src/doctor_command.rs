@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use command::{Failure, print};
-use lab::doctor::{self, Finding, Section, Tally, Verdict};
+use doctor::{Finding, Section, Tally, Verdict};
 
 /// Who says so, of what the server asks.
 const SOURCE: &str = "Ropewalk itself: tried, not read";
 
 /// Status 1 if anything is wrong.
 pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
-    let mut findings = doctor::examine_for(directory);
+    let mut findings = lab::doctor::examine(directory);
     findings.extend(server::doctor::examine(directory).into_iter().map(of_server));
     print(&if is_json { doctor::json(&findings) } else { doctor::show(&findings) })?;
     match Tally::of(&findings).wrong {
@@ -53,7 +53,8 @@ mod tests {
 
     fn table(section: Section) -> String {
         let heading = row(["subject", "good", "what it costs", "what mends it", "source"]);
-        let of_lab = doctor::checks().into_iter().filter(|check| check.section == section);
+        let all = lab::doctor::measuring().into_iter().chain(doctor::serving());
+        let of_lab = all.filter(|check| check.section == section);
         let of_lab = of_lab
             .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
         let of_server = server::doctor::CHECKS.iter().filter(|_| section == Section::Serving);
@@ -70,14 +71,16 @@ mod tests {
             assert!(DOCS.contains(&table), "docs/doctor.md should have:\n{table}");
         }
         let rows = DOCS.lines().filter(|line| line.starts_with("| ")).count();
-        let checks = doctor::checks().len() + server::doctor::CHECKS.len();
+        let checks =
+            lab::doctor::measuring().len() + doctor::serving().len() + server::doctor::CHECKS.len();
         assert_eq!(rows, checks + 2, "two tables with a heading each, and no other rows");
     }
 
     #[test]
     fn no_subject_is_in_both_lists() {
         for check in server::doctor::CHECKS {
-            assert!(doctor::checks().iter().all(|other| other.subject != check.subject));
+            let mut read = lab::doctor::measuring().into_iter().chain(doctor::serving());
+            assert!(read.all(|other| other.subject != check.subject));
         }
     }
 

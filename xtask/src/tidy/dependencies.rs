@@ -40,6 +40,7 @@ const TABLE: &[Allowed] = &[
         ..allowed("server", &["engines", "file-cache", "http1", "os", "session", "site"])
     },
     allowed("command", &["os"]),
+    allowed("doctor", &["command", "os"]),
     allowed("fileset", &["os", "workload"]),
     allowed("load", &["command", "http1", "os", "statistics", "workload"]),
     allowed(
@@ -47,6 +48,7 @@ const TABLE: &[Allowed] = &[
         &[
             "coherence",
             "command",
+            "doctor",
             "engines",
             "fileset",
             "lab",
@@ -64,7 +66,17 @@ const TABLE: &[Allowed] = &[
     // is measured by itself, beside alternatives.
     allowed(
         "lab",
-        &["command", "file-cache", "load", "os", "page", "statistics", "system", "workload"],
+        &[
+            "command",
+            "doctor",
+            "file-cache",
+            "load",
+            "os",
+            "page",
+            "statistics",
+            "system",
+            "workload",
+        ],
     ),
     // Its tests simulate what they have recorded, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("tracer", &["memory-trace", "os"]) },

@@ -1,23 +1,13 @@
-//! What our control groups, and those around them, keep from us: processors and their time, memory,
-//! the disk, threads; and whether a group of our own can be had to bound a server. Both versions.
+//! Control groups: what part of the machine we are given, and whether groups for servers can be made.
 
-use std::collections::BTreeMap;
-
-use super::finding::Section::{Measuring, Serving};
-use super::machine::{Machine, STATUS};
-use super::rule::{Check, Look, Rule};
+use ::doctor::Section::Measuring;
+use ::doctor::{Check, Look, Machine, Rule, STATUS};
 use os::affinity::cpu_list;
 
 const OWN: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mounts";
-const MEMORY: &str = "/proc/meminfo";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const NODES: &str = "/sys/devices/system/node/has_memory";
-
-/// So many threads must the groups' `pids.max` allow: as many as the other limits on threads.
-const THREADS_ENOUGH: u64 = 65_536;
-
-const MEBIBYTE: f64 = (1 << 20) as f64;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -43,38 +33,6 @@ pub(super) const CHECKS: &[Check] = &[
         rule: Rule::Of(&[OWN, ONLINE, NODES], cpu_set),
     },
     Check {
-        section: Serving,
-        subject: "memory limit",
-        source: "kernel: admin-guide/cgroup-v2 (memory.max, memory.high); Radhakrishnan 2019, 3.1",
-        good: "none below the machine's memory",
-        cost: "pages of the files served count as well: what does not fit is read from the disk \
-               again, and `cache.bytes_max` must stay well below it",
-        mend: "start it without one, or with more: docker run --memory, MemoryMax= and MemoryHigh= \
-               (systemctl set-property UNIT MemoryMax= MemoryHigh=)",
-        rule: Rule::Of(&[OWN, MEMORY], memory_limit),
-    },
-    Check {
-        section: Serving,
-        subject: "disk limit",
-        source: "kernel: admin-guide/cgroup-v2 (io.max), admin-guide/cgroup-v1/blkio-controller",
-        good: "none",
-        cost: "however fast the disk is, what is not in memory comes no faster than this, and logs \
-               are written no faster",
-        mend: "start it without one: no docker run --device-read-bps and its like, no \
-               IOReadBandwidthMax= and its like (systemctl set-property UNIT IOReadBandwidthMax=)",
-        rule: Rule::Of(&[OWN], disk_limit),
-    },
-    Check {
-        section: Serving,
-        subject: "thread limit",
-        source: "kernel: admin-guide/cgroup-v2 (pids.max)",
-        good: "none below 65536",
-        cost: "a thread for each connection ends there",
-        mend: "start it with more: docker run --pids-limit, TasksMax= (systemctl set-property UNIT \
-               TasksMax=infinity)",
-        rule: Rule::Of(&[OWN], thread_limit),
-    },
-    Check {
         section: Measuring,
         subject: "memory controller",
         source: "Radhakrishnan 2019, 3.1 (memory set by the experiment)",
@@ -85,11 +43,6 @@ pub(super) const CHECKS: &[Check] = &[
         rule: Rule::Of(&[MOUNTS, STATUS], memory_controller),
     },
 ];
-
-/// The lowest of the limits, which are in force together.
-fn lowest(limits: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    limits.flatten().min_by(f64::total_cmp)
-}
 
 /// How many CPUs' worth of time a group of version 2 has, from its `cpu.max`; none: no bound.
 pub(crate) fn cpu_max(text: &str) -> Option<f64> {
@@ -112,7 +65,8 @@ fn cpu_quota(machine: &Machine) -> Look {
         let period = machine.number(&format!("{folder}/cpu.cfs_period_us"))?;
         cfs_quota(quota.parse().ok()?, period as f64)
     });
-    match lowest(unified.chain(separate)) {
+    // All of them are in force together.
+    match unified.chain(separate).flatten().min_by(f64::total_cmp) {
         None => Look::fine("none"),
         Some(cpus) => Look::wrong(format!("{cpus:.2} CPUs' worth of time")),
     }
@@ -143,92 +97,6 @@ fn part(machine: &Machine, files: [&str; 2], what: &str, all: &str) -> Option<St
     let narrowest = sets.min_by_key(|set| cpu_list(set).len())?;
     let is_part = cpu_list(narrowest).len() < cpu_list(all).len();
     is_part.then(|| format!("{what} {narrowest} of {all}"))
-}
-
-fn memory_limit(machine: &Machine) -> Look {
-    if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
-    }
-    let total = machine.text(MEMORY).and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
-    });
-    let Some(total) = total else { return Look::unreadable(MEMORY) };
-    let lowest_of = |names: &[&str]| {
-        let limits = names.iter().flat_map(|name| machine.of_groups(name));
-        lowest(limits.map(|(_, text)| text.parse::<f64>().ok())).filter(|limit| *limit < total)
-    };
-    let mebibytes = |bytes: f64| bytes / MEBIBYTE;
-    let shown =
-        |limit| format!("{:.0} MiB of the machine's {:.0}", mebibytes(limit), mebibytes(total));
-    let max = lowest_of(&["memory.max", "memory.limit_in_bytes"]);
-    let high = lowest_of(&["memory.high"]).filter(|high| max.is_none_or(|max| *high < max));
-    match high.or(max) {
-        None => Look::fine("none"),
-        Some(limit) if high.is_some() => {
-            Look::wrong(format!("{}; who takes more is slowed down (memory.high)", shown(limit)))
-        }
-        Some(limit) => Look::wrong(shown(limit)),
-    }
-}
-
-/// What may be bounded of a disk: how `io.max` calls it, the file of version 1, and what it is.
-const DISK_BOUNDS: [(&str, &str, &str); 4] = [
-    ("rbps", "blkio.throttle.read_bps_device", "MiB read"),
-    ("riops", "blkio.throttle.read_iops_device", "reads"),
-    ("wbps", "blkio.throttle.write_bps_device", "MiB written"),
-    ("wiops", "blkio.throttle.write_iops_device", "writes"),
-];
-
-fn disk_limit(machine: &Machine) -> Look {
-    if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
-    }
-    let mut lowest = BTreeMap::new();
-    for (disk, what, bound) in disk_bounds(machine) {
-        let kept = lowest.entry((disk, what)).or_insert(bound);
-        *kept = bound.min(*kept);
-    }
-    let shown = |((disk, what), bound): ((&str, &str), u64)| match what.starts_with("MiB") {
-        true => format!("disk {disk}: {:.1} {what} a second", bound as f64 / MEBIBYTE),
-        false => format!("disk {disk}: {bound} {what} a second"),
-    };
-    match lowest.is_empty() {
-        true => Look::fine("none"),
-        false => Look::wrong(lowest.into_iter().map(shown).collect::<Vec<_>>().join("; ")),
-    }
-}
-
-/// All bounds that are in force: the disk's numbers, what is bounded, and by how much.
-fn disk_bounds(machine: &Machine) -> Vec<(&str, &str, u64)> {
-    let mut bounds = Vec::new();
-    for (key, file, what) in DISK_BOUNDS {
-        let unified = machine.of_groups("io.max").flat_map(|(_, text)| text.lines());
-        bounds.extend(unified.filter_map(|line| {
-            let mut words = line.split(' ');
-            let disk = words.next()?;
-            let value = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
-            Some((disk, what, value.parse().ok()?))
-        }));
-        // Version 1 treats groups within one another as if they stood side by side: ours counts.
-        let own = machine.of_groups(file).max_by_key(|(folder, _)| folder.len());
-        bounds.extend(own.into_iter().flat_map(|(_, text)| text.lines()).filter_map(|line| {
-            let (disk, value) = line.split_once(' ')?;
-            Some((disk, what, value.parse().ok()?))
-        }));
-    }
-    bounds
-}
-
-fn thread_limit(machine: &Machine) -> Look {
-    if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
-    }
-    let limits = machine.of_groups("pids.max").map(|(_, text)| text.parse::<f64>().ok());
-    match lowest(limits) {
-        None => Look::fine("none"),
-        Some(limit) => Look::fine_if(limit >= THREADS_ENOUGH as f64, format!("{limit:.0}")),
-    }
 }
 
 /// As `testbed/enclosure.rs` makes groups: at the top of a hierarchy, whose mount must let it, and
@@ -301,11 +169,12 @@ fn hierarchies<'m>(mounts: &'m str, kind: &str) -> impl Iterator<Item = Mount<'m
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Fine, Unreadable, Wrong};
-    use super::super::rule::tests::check;
+    use super::super::tests::check;
     use super::*;
+    use ::doctor::Verdict::{Fine, Unreadable, Wrong};
 
     const UNIFIED: (&str, &str) = (OWN, "0::/a\n");
+
     const SEPARATE: (&str, &str) = (OWN, "2:cpu:/a\n");
 
     #[test]
@@ -328,33 +197,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_limited_only_below_what_there_is() {
-        let memory = (MEMORY, "MemTotal:       8388608 kB\nMemFree: 1 kB\n");
-        check("memory limit", &[UNIFIED, memory, ("/g/a/memory.max", "max\n")], Fine);
-        let none = ("/g/memory.limit_in_bytes", "9223372036854771712\n");
-        check("memory limit", &[SEPARATE, memory, none], Fine);
-        let look =
-            check("memory limit", &[UNIFIED, memory, ("/g/memory.max", "1073741824")], Wrong);
-        assert_eq!(look.found, "1024 MiB of the machine's 8192");
-        check("memory limit", &[UNIFIED], Unreadable);
-    }
-
-    #[test]
-    fn memory_may_be_held_back_before_it_is_refused() {
-        let memory = (MEMORY, "MemTotal:       8388608 kB\n");
-        let of = |max, high, verdict| {
-            let files = [UNIFIED, memory, ("/g/a/memory.max", max), ("/g/memory.high", high)];
-            check("memory limit", &files, verdict).found
-        };
-        let slowed = "1024 MiB of the machine's 8192; who takes more is slowed down (memory.high)";
-        of("max\n", "max\n", Fine);
-        of("max\n", "17179869184\n", Fine);
-        assert_eq!(of("max\n", "1073741824\n", Wrong), slowed);
-        assert_eq!(of("2147483648\n", "1073741824\n", Wrong), slowed);
-        assert_eq!(of("1073741824\n", "2147483648\n", Wrong), "1024 MiB of the machine's 8192");
-    }
-
-    #[test]
     fn cpus_and_memory_nodes_may_be_a_part_of_all() {
         let (cpus, nodes) = ((ONLINE, "0-15\n"), (NODES, "0-1\n"));
         let of = |file, set, verdict| {
@@ -370,46 +212,6 @@ mod tests {
         check("CPU set", &[SEPARATE, cpus], Fine);
         check("CPU set", &[UNIFIED], Unreadable);
         check("CPU set", &[cpus], Unreadable);
-    }
-
-    #[test]
-    fn disks_are_bounded_by_all_groups_of_version_2() {
-        let of = |text, verdict| {
-            let outer = ("/g/io.max", "8:0 rbps=max wbps=max riops=50 wiops=max\n");
-            check("disk limit", &[UNIFIED, outer, ("/g/a/io.max", text)], verdict).found
-        };
-        assert_eq!(of("", Wrong), "disk 8:0: 50 reads a second");
-        let two = "8:0 rbps=1572864 wbps=max riops=100 wiops=7\n8:16 rbps=max wbps=1048576\n";
-        assert_eq!(
-            of(two, Wrong),
-            "disk 8:0: 1.5 MiB read a second; disk 8:0: 50 reads a second; disk 8:0: 7 writes a \
-             second; disk 8:16: 1.0 MiB written a second"
-        );
-        check("disk limit", &[UNIFIED, ("/g/io.max", "8:0 rbps=max wbps=max\n")], Fine);
-        check("disk limit", &[UNIFIED], Fine);
-        check("disk limit", &[], Unreadable);
-    }
-
-    #[test]
-    fn disks_are_bounded_by_our_own_group_of_version_1() {
-        let reads = ("/g/a/blkio.throttle.read_bps_device", "8:0 1048576\n");
-        let look = check("disk limit", &[SEPARATE, reads], Wrong);
-        assert_eq!(look.found, "disk 8:0: 1.0 MiB read a second");
-        let own = ("/g/a/b/blkio.throttle.read_bps_device", "");
-        check("disk limit", &[SEPARATE, reads, own], Fine);
-        let writes = ("/g/a/blkio.throttle.write_iops_device", "8:0 9\n");
-        assert_eq!(
-            check("disk limit", &[SEPARATE, writes], Wrong).found,
-            "disk 8:0: 9 writes a second"
-        );
-    }
-
-    #[test]
-    fn threads_are_limited_by_groups_too() {
-        check("thread limit", &[UNIFIED, ("/g/a/pids.max", "max\n")], Fine);
-        check("thread limit", &[UNIFIED, ("/g/a/pids.max", "100000\n")], Fine);
-        check("thread limit", &[UNIFIED, ("/g/a/pids.max", "4915\n")], Wrong);
-        check("thread limit", &[], Unreadable);
     }
 
     #[test]
@@ -434,6 +236,7 @@ mod tests {
     }
 
     const CONTROLLERS: &str = "/sys/fs/cgroup/cgroup.controllers";
+
     const HANDED_ON: &str = "/sys/fs/cgroup/cgroup.subtree_control";
 
     /// As most containers have it.

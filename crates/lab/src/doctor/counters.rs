@@ -1,12 +1,16 @@
 //! Hardware counters: whether the machine has them, and whether we may read them, which is tried.
 
-use super::finding::Section::Measuring;
-use super::finding::Verdict;
-use super::machine::{Machine, STATUS};
-use super::rule::{Check, Look, Rule};
+use std::io;
+
+use ::doctor::Section::Measuring;
+use ::doctor::{Check, Look, Machine, Rule, STATUS, Verdict};
+use system::counters::{Counter, Event};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const UNITS: &str = "/sys/bus/event_source/devices/*/type";
+
+/// What is tried, beside what the files promise.
+const CYCLES: &str = "cycles of a processor";
 
 /// What lets others than root count.
 const ALLOW: &str = "sysctl -w kernel.perf_event_paranoid=0";
@@ -34,6 +38,20 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
+/// The machine with the knowledge whether the cycles of one of our processors can be counted. A
+/// container may refuse that though the files promise it.
+pub(super) fn tried(machine: Machine) -> Machine {
+    match count_cycles() {
+        Ok(()) => machine,
+        Err(why) => machine.with_failure(CYCLES, why.to_string()),
+    }
+}
+
+fn count_cycles() -> io::Result<()> {
+    let cpu = os::affinity::allowed_cpus().first().copied().unwrap_or(0);
+    Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
+}
+
 fn units(machine: &Machine) -> Look {
     let names: Vec<&str> =
         machine.all(UNITS).filter_map(|(path, _)| path.rsplit('/').nth(1)).collect();
@@ -44,7 +62,7 @@ fn units(machine: &Machine) -> Look {
     match (names.is_empty(), of_cores.is_empty()) {
         (true, _) => Look::unreadable(UNITS),
         (false, true) => Look::wrong(format!("none, only {}", names.join(", "))),
-        (false, false) => match &machine.no_cycles {
+        (false, false) => match machine.failure(CYCLES) {
             Some(why) => Look {
                 mend: (paranoid(machine).verdict == Verdict::Wrong).then(|| ALLOW.into()),
                 ..Look::wrong(format!("{}, but not for us: {why}", of_cores.join(", ")))
@@ -65,7 +83,7 @@ fn paranoid(machine: &Machine) -> Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::tests::check;
+    use super::super::tests::check;
     use super::Verdict::{Fine, Unreadable, Wrong};
     use super::*;
 
@@ -76,13 +94,13 @@ mod tests {
         check("hardware counters", &[software, cpu], Fine);
         assert_eq!(check("hardware counters", &[software], Wrong).found, "none, only software");
         check("hardware counters", &[], Unreadable);
-        let mut refused = Machine::of(&[cpu]);
-        refused.no_cycles = Some("Operation not permitted".into());
+        let refuse =
+            |machine: Machine| machine.with_failure(CYCLES, "Operation not permitted".into());
+        let refused = refuse(Machine::with_files(&[cpu]));
         assert_eq!(units(&refused).found, "cpu, but not for us: Operation not permitted");
         assert_eq!(units(&refused).mend, None, "whoever runs the machine hides them");
         let user = (STATUS, "Uid:\t1000\t1000\t1000\t1000\n");
-        let forbidden =
-            Machine { no_cycles: refused.no_cycles, ..Machine::of(&[cpu, user, (PARANOID, "2")]) };
+        let forbidden = refuse(Machine::with_files(&[cpu, user, (PARANOID, "2")]));
         assert_eq!(units(&forbidden).mend.as_deref(), Some(ALLOW));
     }
 

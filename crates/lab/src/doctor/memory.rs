@@ -1,11 +1,8 @@
-//! What the kernel does with memory behind a server's back. Not limits on it: see
-//! `control_groups.rs`.
+//! What the kernel does with memory behind a server's back, in the middle of a run.
 
-use super::finding::Section::{Measuring, Serving};
-use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use ::doctor::Section::Measuring;
+use ::doctor::{Check, Look, Machine, Rule};
 
-const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const SWAPS: &str = "/proc/swaps";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const NODES: &str = "/sys/devices/system/node/online";
@@ -13,19 +10,8 @@ const RANDOMISE: &str = "/proc/sys/kernel/randomize_va_space";
 const DAMON_STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/*/state";
 const DAMON_ACTION: &str = "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/action";
 const DAMON_RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
-const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        section: Serving,
-        subject: "huge pages",
-        source: "kernel: admin-guide/mm/transhuge",
-        good: "madvise or never",
-        cost: "stacks and small caches grow to 2 MiB each where a page would do, and the kernel \
-               copies memory together while requests wait",
-        mend: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-        rule: Rule::Of(&[HUGE_PAGES], huge_pages),
-    },
     Check {
         section: Measuring,
         subject: "swap",
@@ -66,26 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
         mend: "nothing to mend",
         rule: Rule::Of(&[RANDOMISE], randomisation),
     },
-    Check {
-        section: Serving,
-        subject: "overcommit_memory",
-        source: "kernel: mm/overcommit-accounting",
-        good: "0 or 1",
-        cost: "each thread's stack counts in full: a thread for each connection runs out of memory \
-               that nobody uses (8 MiB each)",
-        mend: "sysctl -w vm.overcommit_memory=0",
-        rule: Rule::AtMost(OVERCOMMIT, 1),
-    },
 ];
-
-fn huge_pages(machine: &Machine) -> Look {
-    let Some(text) = machine.text(HUGE_PAGES) else { return Look::unreadable(HUGE_PAGES) };
-    // All choices, the one in force in brackets.
-    match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
-        None => Look::unreadable(HUGE_PAGES),
-        Some((chosen, _)) => Look::fine_if(chosen != "always", chosen),
-    }
-}
 
 fn swap(machine: &Machine) -> Look {
     let Some(text) = machine.text(SWAPS) else { return Look::unreadable(SWAPS) };
@@ -129,21 +96,9 @@ fn randomisation(machine: &Machine) -> Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Fine, Obsolete, Unreadable, Wrong};
-    use super::super::rule::tests::{check, check_setting};
+    use super::super::tests::check;
     use super::*;
-
-    #[test]
-    fn settings() {
-        check_setting("overcommit_memory", OVERCOMMIT, "0\n", "2\n");
-    }
-
-    #[test]
-    fn the_choice_in_force_is_in_brackets() {
-        check("huge pages", &[(HUGE_PAGES, "always [madvise] never\n")], Fine);
-        check("huge pages", &[(HUGE_PAGES, "[always] madvise never\n")], Wrong);
-        check("huge pages", &[(HUGE_PAGES, "always\n")], Unreadable);
-    }
+    use ::doctor::Verdict::{Fine, Obsolete, Unreadable, Wrong};
 
     #[test]
     fn swap_is_a_table_with_a_heading() {

@@ -1,34 +1,24 @@
-//! `ropewalk doctor`: what a machine must be before it measures or serves, and what it is.
-//!
-//! A [`Check`] says what is good, what it costs where it is not, and the command that mends it; it
-//! looks at a [`Machine`], which was read once, and at nothing else. One file per theme. It reports
-//! and changes nothing. What only a server can find out about itself is asked in the `server`
-//! crate, and printed with these.
+//! What a testbed must be before it measures: the checks of the crate `doctor`, and those that only
+//! numbers need that are to be trusted, repeated and compared. One file per theme.
 
 mod control_groups;
 mod counters;
-mod files;
-mod finding;
 mod interfaces;
-mod interrupts;
-mod machine;
 mod memory;
 mod network;
 mod processors;
 mod queues;
-mod rule;
 mod threads;
 
 use std::path::Path;
 
-pub(crate) use control_groups::{cfs_quota, cpu_max};
-pub use finding::{Finding, Section, Tally, Verdict, json, show};
-pub use machine::Machine;
-pub use rule::Check;
+use ::doctor::{Check, Finding, Machine};
 
-/// All checks, theme by theme.
+pub(crate) use control_groups::{cfs_quota, cpu_max};
+
+/// The checks of a testbed, theme by theme.
 #[must_use]
-pub fn checks() -> Vec<&'static Check> {
+pub fn measuring() -> Vec<&'static Check> {
     let themes = [
         processors::CHECKS,
         interfaces::CHECKS,
@@ -38,35 +28,32 @@ pub fn checks() -> Vec<&'static Check> {
         threads::CHECKS,
         control_groups::CHECKS,
         counters::CHECKS,
-        files::CHECKS,
     ];
     themes.into_iter().flatten().collect()
-}
-
-/// Looks at everything on this machine; files are served from the current directory. It takes a few
-/// milliseconds.
-#[must_use]
-pub fn examine() -> Vec<Finding> {
-    examine_for(Path::new("."))
 }
 
 /// Looks at everything on this machine; files are served from `directory`. It takes a few
 /// milliseconds.
 #[must_use]
-pub fn examine_for(directory: &Path) -> Vec<Finding> {
-    examine_machine(&Machine::read(directory))
-}
-
-/// What all checks say of a machine that has been read.
-#[must_use]
-pub fn examine_machine(machine: &Machine) -> Vec<Finding> {
-    checks().into_iter().map(|check| check.examine(machine)).collect()
+pub fn examine(directory: &Path) -> Vec<Finding> {
+    let checks = [measuring(), ::doctor::serving()].concat();
+    ::doctor::examine(&checks, &counters::tried(Machine::read(directory, &checks)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use ::doctor::{Look, Section, Verdict, expect};
+
+    #[track_caller]
+    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Look {
+        expect::look(&measuring(), subject, &Machine::with_files(files), verdict)
+    }
+
+    #[track_caller]
+    pub(super) fn check_setting(subject: &str, path: &str, good: &str, bad: &str) {
+        expect::setting(&measuring(), subject, path, good, bad);
+    }
 
     /// Genevès 2012, Table I, as printed.
     const TABLE_I: &str = "\
@@ -93,47 +80,30 @@ mod tests {
     #[test]
     fn every_row_of_table_i_is_checked() {
         for row in TABLE_I.lines() {
-            let count = checks().iter().filter(|check| check.source.contains(row)).count();
+            let all = measuring().into_iter().chain(::doctor::serving());
+            let count = all.filter(|check| check.source.contains(row)).count();
             assert_eq!(count, 1, "{row}");
         }
     }
 
     #[test]
-    fn subjects_differ_and_texts_are_whole() {
-        let all = checks();
-        let subjects: BTreeSet<&str> = all.iter().map(|check| check.subject).collect();
-        assert_eq!(subjects.len(), all.len());
-        for check in all {
-            for text in [check.subject, check.source, check.good, check.cost, check.mend] {
-                assert!(
-                    !text.is_empty() && !text.contains(['\n', '|']),
-                    "{}: {text:?}",
-                    check.subject
-                );
-            }
-        }
+    fn the_list_is_whole() {
+        expect::whole_list(&[measuring(), ::doctor::serving()].concat());
+        assert!(measuring().iter().all(|check| check.section == Section::Measuring));
     }
 
-    /// Whatever a machine does not tell is said to be unreadable, and nothing panics.
+    /// What a machine does not tell is said to be unreadable.
     #[test]
     fn a_machine_that_tells_nothing() {
-        let findings = examine_machine(&Machine::of(&[]));
-        assert_eq!(findings.len(), checks().len());
-        for finding in &findings {
-            assert_ne!(finding.verdict, Verdict::Wrong, "{finding:?}");
-        }
-        let tally = Tally::of(&findings);
-        assert!(tally.unreadable > 20, "{tally:?}");
+        let findings = ::doctor::examine(&measuring(), &Machine::default());
+        let is_unreadable = |finding: &&Finding| finding.verdict == Verdict::Unreadable;
+        assert!(findings.iter().filter(is_unreadable).count() > 10, "{findings:?}");
     }
 
     #[test]
     fn this_machine_is_read() {
-        let findings = examine();
-        let found = |subject: &str| {
-            findings.iter().find(|finding| finding.subject == subject).expect("a finding").clone()
-        };
-        assert_ne!(found("somaxconn").verdict, Verdict::Unreadable);
-        assert_ne!(found("swap").verdict, Verdict::Unreadable);
-        assert_ne!(found("file system").verdict, Verdict::Unreadable);
+        let findings = examine(Path::new("."));
+        let swap = findings.iter().find(|finding| finding.subject == "swap");
+        assert_ne!(swap.expect("it is checked").verdict, Verdict::Unreadable);
     }
 }

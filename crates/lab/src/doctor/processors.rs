@@ -1,9 +1,8 @@
 //! What bends or blurs measurements of processors: frequencies, shared cores, a host that takes
 //! time, other programs. Not how many processors we may use: see `control_groups.rs`.
 
-use super::finding::Section::Measuring;
-use super::machine::{Machine, STATUS};
-use super::rule::{Check, Look, Rule};
+use ::doctor::Section::Measuring;
+use ::doctor::{Check, Look, Machine, Rule, STATUS};
 use os::affinity::cpu_list;
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
@@ -259,9 +258,9 @@ fn load(machine: &Machine) -> Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Fine, Unreadable, Wrong};
-    use super::super::rule::tests::check;
+    use super::super::tests::check;
     use super::*;
+    use ::doctor::Verdict::{Fine, Unreadable, Wrong};
 
     #[test]
     fn every_cpu_must_have_the_governor() {

@@ -1,16 +1,14 @@
 //! The files of `/proc` and `/sys` that the checks look at, read once. It judges nothing.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use system::counters::{Counter, Event};
-
-use super::checks;
 use super::interrupts::{self, Interface};
+use super::rule::Check;
 
 /// What the kernel says of this process: who runs it, and on which CPUs it may.
-pub(super) const STATUS: &str = "/proc/self/status";
+pub const STATUS: &str = "/proc/self/status";
 
 /// What a machine says of itself.
 #[derive(Debug, Clone, Default)]
@@ -20,77 +18,79 @@ pub struct Machine {
     pub(super) interfaces: Vec<Interface>,
     /// The directory that files are served from, without links.
     pub(super) directory: PathBuf,
-    /// Why the cycles of a processor cannot be counted, if they cannot: it was tried.
-    pub(super) no_cycles: Option<String>,
+    /// Why what was tried beside reading cannot be done, by what it is.
+    pub(super) failures: BTreeMap<&'static str, String>,
 }
 
 impl Machine {
-    /// Reads this machine; files are served from `directory`.
+    /// Reads what `checks` look at on this machine; files are served from `directory`.
     #[must_use]
-    pub fn read(directory: &Path) -> Self {
-        let patterns = checks().into_iter().flat_map(|check| check.reads().iter().copied());
+    pub fn read(directory: &Path, checks: &[&Check]) -> Self {
+        let patterns = checks.iter().flat_map(|check| check.reads().iter().copied());
         let paths = patterns.flat_map(expand).chain(group_files());
         let read = |path: String| fs::read_to_string(&path).ok().map(|text| (path, text));
         Self {
             files: paths.filter_map(read).collect(),
             interfaces: interrupts::interfaces(),
             directory: fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()),
-            no_cycles: count_cycles().err().map(|why| why.to_string()),
+            failures: BTreeMap::new(),
         }
     }
 
     /// A machine that has these files and no others.
-    #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+    #[must_use]
+    pub fn with_files(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
         Self { files: files.collect(), ..Self::default() }
     }
 
+    /// The machine with the knowledge that something was tried and cannot be done, and why.
+    #[must_use]
+    pub fn with_failure(mut self, tried: &'static str, why: String) -> Self {
+        self.failures.insert(tried, why);
+        self
+    }
+
+    /// Why what was tried cannot be done; none if it can, or was not tried.
+    pub fn failure(&self, tried: &str) -> Option<&str> {
+        self.failures.get(tried).map(String::as_str)
+    }
+
     /// What is in a file, without the white space around it. An empty one tells nothing.
-    pub(super) fn text(&self, path: &str) -> Option<&str> {
+    pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(|text| text.trim()).filter(|text| !text.is_empty())
     }
 
     /// The number that a file holds.
-    pub(super) fn number(&self, path: &str) -> Option<u64> {
+    pub fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
     /// What [`STATUS`] says under this name.
-    pub(super) fn status(&self, name: &str) -> Option<&str> {
+    pub fn status(&self, name: &str) -> Option<&str> {
         let mut lines = self.text(STATUS)?.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 
     /// Whether root is who runs this, as far as the machine tells.
-    pub(super) fn is_root(&self) -> bool {
+    pub fn is_root(&self) -> bool {
         // Real, effective, saved, file system.
         self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
     }
 
     /// The path and contents of all files that fit, in order.
-    pub(super) fn all<'m>(&'m self, pattern: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
+    pub fn all<'m>(&'m self, pattern: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
         let files = self.files.iter().filter(move |(path, _)| fits(pattern, path));
         files.map(|(path, text)| (path.as_str(), text.trim()))
     }
 
     /// The limits called `name` of the control groups we are in, the outer ones included.
-    pub(super) fn of_groups<'m>(
-        &'m self,
-        name: &'m str,
-    ) -> impl Iterator<Item = (&'m str, &'m str)> {
+    pub fn of_groups<'m>(&'m self, name: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
         self.files.iter().filter_map(move |(path, text)| {
             let folder = path.strip_suffix(name)?.strip_suffix('/')?;
             Some((folder, text.trim()))
         })
     }
-}
-
-/// Opens a counter of cycles on a processor of ours. A container may refuse that though the files
-/// promise it.
-fn count_cycles() -> io::Result<()> {
-    let cpu = os::affinity::allowed_cpus().first().copied().unwrap_or(0);
-    Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
 /// The limits of control groups, and what groups made in one would have; of both versions.
@@ -187,16 +187,17 @@ mod tests {
     #[test]
     fn the_status_is_found_by_its_whole_name() {
         let status = "Name:\tx\nUid:\t1000\t0\t1000\t1000\nCpus_allowed:\t3\n";
-        let machine = Machine::of(&[(STATUS, status)]);
+        let machine = Machine::with_files(&[(STATUS, status)]);
         assert_eq!(machine.status("Cpus_allowed"), Some("3"));
         assert_eq!(machine.status("Cpus"), None);
         assert!(machine.is_root(), "the effective one counts");
-        assert!(!Machine::of(&[]).is_root());
+        assert!(!Machine::with_files(&[]).is_root());
     }
 
     #[test]
     fn limits_are_found_with_their_groups() {
-        let machine = Machine::of(&[("/g/cpu.max", "max 100000\n"), ("/g/xcpu.max", "1 1")]);
+        let machine =
+            Machine::with_files(&[("/g/cpu.max", "max 100000\n"), ("/g/xcpu.max", "1 1")]);
         assert_eq!(machine.of_groups("cpu.max").collect::<Vec<_>>(), [("/g", "max 100000")]);
     }
 }

@@ -132,7 +132,7 @@ fn rings(machine: &Machine) -> Look {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Verdict::{self, Fine, Unreadable, Wrong};
-    use super::super::rule::tests::{check, check_machine};
+    use super::super::tests::{check, check_machine};
     use super::*;
 
     const TABLE: &str = "\
@@ -145,7 +145,7 @@ mod tests {
         35 30 0:32 / /srv/image ro - erofs /dev/vdd ro\n";
 
     fn at(directory: &str) -> Machine {
-        Machine { directory: directory.into(), ..Machine::of(&[(MOUNTS, TABLE)]) }
+        Machine { directory: directory.into(), ..Machine::with_files(&[(MOUNTS, TABLE)]) }
     }
 
     #[track_caller]

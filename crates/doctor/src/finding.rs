@@ -113,10 +113,12 @@ pub fn show(findings: &[Finding]) -> String {
     for (section, heading) in
         [(Section::Measuring, "For measuring"), (Section::Serving, "For serving")]
     {
-        text += &format!("{heading}\n");
-        for finding in findings.iter().filter(|finding| finding.section == section) {
-            show_one(&mut text, finding);
+        let of_section = || findings.iter().filter(|finding| finding.section == section);
+        if of_section().next().is_none() {
+            continue;
         }
+        text += &format!("{heading}\n");
+        of_section().for_each(|finding| show_one(&mut text, finding));
         text.push('\n');
     }
     let Tally { fine, wrong, obsolete, unreadable } = Tally::of(findings);

@@ -1,0 +1,50 @@
+//! What tests of checks expect, in each crate that has checks.
+
+use std::collections::BTreeSet;
+
+use super::{Check, Look, Machine, Verdict, examine};
+
+/// The look of the check called `subject` at a machine, whose verdict must be this.
+///
+/// # Panics
+/// When there is no such check, or the verdict is another.
+#[track_caller]
+pub fn look(checks: &[&Check], subject: &str, machine: &Machine, verdict: Verdict) -> Look {
+    let check = checks.iter().find(|check| check.subject == subject).expect("such a check");
+    let look = check.look(machine);
+    assert_eq!(look.verdict, verdict, "{subject}: {look:?}");
+    look
+}
+
+/// A good value and a bad one of a setting that is one number, or several.
+///
+/// # Panics
+/// When one of them has another verdict.
+#[track_caller]
+pub fn setting(checks: &[&Check], subject: &str, path: &str, good: &str, bad: &str) {
+    let check = |files: &[(&str, &str)], verdict| {
+        look(checks, subject, &Machine::with_files(files), verdict);
+    };
+    check(&[(path, good)], Verdict::Fine);
+    check(&[(path, bad)], Verdict::Wrong);
+    check(&[(path, "")], Verdict::Unreadable);
+    check(&[], Verdict::Unreadable);
+}
+
+/// Subjects differ, texts are whole and fit into a table, and nothing is wrong with a machine that
+/// tells nothing.
+///
+/// # Panics
+/// When it is otherwise.
+pub fn whole_list(checks: &[&Check]) {
+    let subjects: BTreeSet<&str> = checks.iter().map(|check| check.subject).collect();
+    assert_eq!(subjects.len(), checks.len());
+    for check in checks {
+        for text in [check.subject, check.source, check.good, check.cost, check.mend] {
+            assert!(!text.is_empty() && !text.contains(['\n', '|']), "{}: {text:?}", check.subject);
+        }
+    }
+    for finding in examine(checks, &Machine::default()) {
+        assert_ne!(finding.verdict, Verdict::Wrong, "{finding:?}");
+    }
+}

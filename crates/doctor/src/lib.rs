@@ -1,0 +1,82 @@
+//! What a machine must be before it serves or measures, and what it is.
+//!
+//! A [`Check`] says what is good, what it costs where it is not, and the command that mends it; it
+//! looks at a [`Machine`], which was read once, and at nothing else. It reports and changes nothing.
+//! The checks here, one file per theme, are of settings that limit any server, one under test
+//! included; what only a testbed needs is checked by the lab, and what a server tries by the server.
+
+#![forbid(unsafe_code)]
+
+mod control_groups;
+pub mod expect;
+mod files;
+mod finding;
+mod interfaces;
+mod interrupts;
+mod machine;
+mod memory;
+mod network;
+mod queues;
+mod rule;
+mod threads;
+
+pub use finding::{Finding, Section, Tally, Verdict, json, show};
+pub use machine::{Machine, STATUS};
+pub use rule::{Check, Look, Rule};
+pub use threads::{LIMITS, hard_limit};
+
+/// The checks of what limits any server, theme by theme.
+#[must_use]
+pub fn serving() -> Vec<&'static Check> {
+    let themes = [
+        interfaces::CHECKS,
+        queues::CHECKS,
+        network::CHECKS,
+        memory::CHECKS,
+        threads::CHECKS,
+        control_groups::CHECKS,
+        files::CHECKS,
+    ];
+    themes.into_iter().flatten().collect()
+}
+
+/// What the checks say of a machine that has been read.
+#[must_use]
+pub fn examine(checks: &[&Check], machine: &Machine) -> Vec<Finding> {
+    checks.iter().map(|check| check.examine(machine)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Look {
+        check_machine(subject, &Machine::with_files(files), verdict)
+    }
+
+    #[track_caller]
+    pub(super) fn check_machine(subject: &str, machine: &Machine, verdict: Verdict) -> Look {
+        expect::look(&serving(), subject, machine, verdict)
+    }
+
+    #[track_caller]
+    pub(super) fn check_setting(subject: &str, path: &str, good: &str, bad: &str) {
+        expect::setting(&serving(), subject, path, good, bad);
+    }
+
+    #[test]
+    fn the_list_is_whole() {
+        expect::whole_list(&serving());
+        assert!(serving().iter().all(|check| check.section == Section::Serving));
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let findings = examine(&serving(), &Machine::read(".".as_ref(), &serving()));
+        for subject in ["somaxconn", "file system"] {
+            let found = findings.iter().find(|finding| finding.subject == subject);
+            assert_ne!(found.expect("it is checked").verdict, Verdict::Unreadable, "{subject}");
+        }
+    }
+}
