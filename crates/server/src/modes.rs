@@ -1,12 +1,12 @@
-//! Listener and sendfile modes: whether an engine can have what is asked for, what that comes to,
-//! and the same in words. Pure.
+//! Listener and sendfile modes: whether an engine supports what is configured, which mode results,
+//! and both in words. Pure.
 
 use engines::{EngineSpec, SendfileMode, Wakeups};
 
 use crate::config::{ListenerMode, SendfileChoice, Settings};
 use crate::layout::{Layout, Part};
 
-/// Listener modes that this engine on this machine cannot have.
+/// Refuses listener modes that this engine on this machine cannot have.
 pub(crate) fn check_listeners(layout: &Layout, settings: &Settings) -> Result<(), String> {
     let mode = settings.socket.listeners;
     if layout.processes.is_some_and(|processes| processes.own_ports) && mode != ListenerMode::Auto {
@@ -29,8 +29,8 @@ pub(crate) fn check_listeners(layout: &Layout, settings: &Settings) -> Result<()
     }
 }
 
-/// How files are sent, if the engine can afford it. Where nobody would fetch what is not in memory,
-/// nobody asks whether it is.
+/// Returns how files are sent, if the engine supports it. Where no thread or process would fetch
+/// what is not in memory, the kernel is not asked whether it is.
 pub(crate) fn sendfile(
     choice: SendfileChoice,
     spec: &EngineSpec,
@@ -47,11 +47,12 @@ pub(crate) fn sendfile(
     }
 }
 
-/// What an operator is told whose engine cannot send files so.
+/// The error for an engine that cannot send files in this mode.
 fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
     let (word, why) = match mode {
         SendfileMode::NonBlocking => ("nonblocking", "it has a thread or more for each connection"),
-        // A call that waits for a client is not ended by a signal that another has to note.
+        // A blocking call that waits for a client does not return for a signal that another handler
+        // has to process.
         SendfileMode::Blocking if spec.family == "processes" => {
             ("blocking", "while a send waits for a slow reader, its process hears no order to stop")
         }
@@ -67,7 +68,7 @@ fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
     format!("{} cannot send files by {word:?} ({why}): {others}", spec.name)
 }
 
-/// What is asked for and makes no difference in this engine with these knobs, a line each.
+/// The settings that make no difference in this engine with these knobs, a line each.
 pub(crate) fn without_effect(
     settings: &Settings,
     spec: &EngineSpec,
@@ -95,7 +96,7 @@ pub(crate) fn without_effect(
     listeners.into_iter().chain(sendfile).collect()
 }
 
-/// Whose listeners there are. `are_inherited`: all workers share those that were passed on.
+/// Describes the listeners. `are_inherited`: all workers share those that were passed on.
 pub(crate) fn describe_listeners(
     mode: ListenerMode,
     layout: &Layout,
@@ -114,7 +115,7 @@ pub(crate) fn describe_listeners(
     format!("{said}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
 }
 
-/// What is said of something that an operator has set.
+/// The suffix for a choice that the operator has set.
 pub(crate) fn as_configured(is_set: bool) -> &'static str {
     if is_set { " (as configured)" } else { "" }
 }
@@ -125,8 +126,8 @@ mod tests {
     use super::*;
     use crate::partitions::Partition;
 
-    /// What these modes come to in an engine on two CPUs: how files are sent, whether an arrival
-    /// wakes one, and what is said of it.
+    /// The result of these modes in an engine on two CPUs: how files are sent, whether an arrival
+    /// wakes one waiter, and what is reported as without effect.
     fn of(
         engine: &str,
         knobs: &[(&str, &str)],
@@ -150,7 +151,8 @@ mod tests {
         Ok((mode, layout.wakes_one(), without_effect(&settings, spec, &layout)))
     }
 
-    /// Whether `shared` and `exclusive` are what they say, or one is the other and that is said.
+    /// Checks that `shared` and `exclusive` do what they say, or that a mode without effect is
+    /// reported.
     #[test]
     fn a_listener_mode_is_had_or_is_said_to_make_no_difference() {
         let check = |engine, knobs: &[_], mode, wakes_one, is_without_effect| {

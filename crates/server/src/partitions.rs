@@ -1,4 +1,4 @@
-//! Which CPUs serve, in which groups. Pure: the machine is an argument.
+//! Which CPUs serve, and how they are grouped. Pure: the machine is an argument.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use crate::config::{Division, PartitionSettings, Pin, cpus};
 use crate::topology::Topology;
 
-/// What this process may use of the machine.
+/// The part of the machine that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// The CPUs its threads may run on.
     pub(crate) cpus: Vec<usize>,
     /// How many CPUs' worth of time it gets: fewer than `cpus` where a container has a quota.
     pub(crate) parallelism: usize,
-    /// Descriptors it may have open.
+    /// Descriptors that it may have open.
     pub(crate) descriptors_max: u64,
     /// Which of the CPUs are close to each other.
     pub(crate) topology: Topology,
 }
 
 impl Machine {
-    /// Looks at the machine, and raises the descriptor limit as far as it goes.
+    /// Inspects the machine, and raises the descriptor limit as far as possible.
     pub(crate) fn this() -> Self {
         /// The descriptor limit that a process gets on nearly every system unless it is set.
         const DESCRIPTORS_USUAL: u64 = 1024;
@@ -53,7 +53,7 @@ impl FromStr for Machine {
         Ok(Self {
             parallelism: parallelism.parse().map_err(|_| wrong())?,
             descriptors_max: descriptors.parse().map_err(|_| wrong())?,
-            // What is close to what does not change.
+            // The topology does not change, so it is read anew.
             topology: Topology::this(&cpus),
             cpus,
         })
@@ -81,8 +81,8 @@ pub(crate) fn divide(
     if !settings.cpus.is_empty() {
         return settings.cpus.iter().map(|list| named(list, pin, machine)).collect();
     }
-    // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
-    // containers of a machine on the same ones.
+    // Under a quota the process does not have the CPUs to itself. Pinning to the first few of them
+    // would put all containers of a machine on the same ones.
     let pin = pin && machine.parallelism >= machine.cpus.len();
     let groups = match settings.by {
         Division::Count => return by_count(settings.count as usize, pin, machine),
@@ -148,7 +148,7 @@ mod tests {
         PartitionSettings { by, ..settings(1, &[], true) }
     }
 
-    /// `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
+    /// Formats partitions: `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
     fn show(partitions: &[Partition]) -> String {
         let show = |p: &Partition| format!("{}*{}", cpus::show(&p.cpus), p.width);
         partitions.iter().map(show).collect::<Vec<_>>().join(" ")

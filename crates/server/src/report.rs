@@ -1,9 +1,9 @@
-//! What a server says about itself: lines on standard error, which nobody ever waits for.
+//! Reports of a server about itself: lines on standard error, which no thread ever waits for.
 //!
 //! While a server runs ([`begin`]), a thread writes them; a worker process hands its own to the
-//! supervisor ([`by_supervisor`]). Lines that there is no room for, because nobody reads standard
-//! error, are counted, and the number is told as soon as there is room. Before that and in other
-//! commands they are written on the spot.
+//! supervisor ([`by_supervisor`]). Lines without room, because standard error is not read, are
+//! counted, and the number is reported as soon as there is room. Before that, and in other
+//! commands, lines are written by the thread that reports them.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -29,23 +29,23 @@ enum Way {
     Nowhere,
 }
 
-/// Something that takes lines or refuses them, and never waits.
+/// A receiver that takes lines or refuses them, and never waits.
 struct HandOver {
     take: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Lines refused that nobody was told of yet.
+    /// The number of refused lines that has not been reported yet.
     untold: AtomicU64,
 }
 
-/// The thread that writes what is reported, until [`Reporter::end`] or until this is dropped, as by
-/// a panic of the thread that has it.
+/// The thread that writes reports, until [`Reporter::end`], or until this is dropped, as by a panic
+/// of the thread that holds it.
 pub(crate) struct Reporter(Option<LineWriter>);
 
-/// An error of which everything has been said.
+/// An error that has been reported completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported;
 
-/// One line about the server itself, on standard error. That it is closed or full is no reason to
-/// stop serving: while a server runs nobody waits for it.
+/// Reports one line about the server itself, on standard error. A closed or full standard error is
+/// no reason to stop serving: while a server runs, no thread waits for it.
 pub fn report(message: &str) {
     let way = way().clone();
     match way {
@@ -57,14 +57,14 @@ pub fn report(message: &str) {
     }
 }
 
-/// Starts a thread that from now on writes what is reported.
+/// Starts a thread that writes reports from now on.
 ///
 /// # Errors
 /// There is no thread or no descriptor to be had.
 pub(crate) fn begin() -> io::Result<Reporter> {
-    /// More than anybody reads at once; a line is some hundred bytes.
+    /// More than a reader can be behind by; a line is some hundred bytes.
     const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 256, buffers_max: 256 };
-    // Trouble with standard error cannot be told on standard error.
+    // Trouble with standard error cannot be reported on standard error.
     let purpose = Purpose { thread: "standard-error", what: "standard error", tell: |_| () };
     let reopen = || Err("it cannot be opened anew".into());
     let writer = LineWriter::start(purpose, LIMITS, Output::standard(&io::stderr())?, reopen)?;
@@ -74,15 +74,15 @@ pub(crate) fn begin() -> io::Result<Reporter> {
     Ok(Reporter(Some(writer)))
 }
 
-/// Hands what is reported from now on to the supervisor.
+/// Hands reports to the supervisor from now on.
 pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
     hand_on(move |message| uplink.report(message).is_ok());
     panic::set_hook(Box::new(report_panic));
 }
 
 impl Reporter {
-    /// Writes what is left, if that is done while there is patience. If not, nothing is reported
-    /// any more.
+    /// Writes what is left, if that is done while there is patience. If not, later reports are
+    /// discarded.
     pub(crate) fn end(mut self, patience: &mut Patience<'_>) {
         self.close(patience);
     }
@@ -118,7 +118,8 @@ fn hand_on(take: impl Fn(&str) -> bool + Send + Sync + 'static) {
     *way() = Way::HandedOn(Arc::new(hand_over));
 }
 
-/// A bug met by one connection ends that connection: to print it must not hold up the others.
+/// Reports a panic through the reporter: a bug met by one connection ends that connection, and
+/// printing it must not delay the others.
 fn report_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
@@ -150,7 +151,7 @@ mod tests {
         struct Slow(mpsc::Sender<Vec<u8>>);
         impl Write for Slow {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                thread::sleep(Duration::from_millis(50)); // as when its thread gets no CPU
+                thread::sleep(Duration::from_millis(50)); // as if its thread got no CPU
                 self.0.send(bytes.to_vec()).map_err(io::Error::other).map(|()| bytes.len())
             }
             fn flush(&mut self) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! Which CPUs are close to each other: those that share a cache, a socket, a memory node. As the
-//! kernel tells it in `/sys`; where it does not, all CPUs are one group.
+//! Which CPUs are close to each other: CPUs that share a cache, a socket, a memory node, as the
+//! kernel reports it in `/sys`. Where it reports nothing, all CPUs are one group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +24,8 @@ impl Topology {
         Self::read(Path::new("/sys/devices/system"), allowed)
     }
 
-    /// The topology that the folder `system`, laid out like `/sys/devices/system`, tells of the
-    /// CPUs `allowed`.
+    /// Reads the topology of the CPUs `allowed` from the folder `system`, laid out like
+    /// `/sys/devices/system`.
     fn read(system: &Path, allowed: &[usize]) -> Self {
         let cpu = |cpu: usize| system.join(format!("cpu/cpu{cpu}"));
         Self {
@@ -36,7 +36,7 @@ impl Topology {
     }
 }
 
-/// CPUs with the same answer belong together; groups are in the order of their first CPUs.
+/// Groups CPUs with the same key; groups are in the order of their first CPUs.
 fn group(allowed: &[usize], of: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Option<String>, Vec<usize>> = BTreeMap::new();
     for &cpu in allowed {
@@ -61,7 +61,7 @@ fn nodes(folder: &Path, allowed: &[usize]) -> Vec<Vec<usize>> {
     let members = lists.filter_map(|list| cpus::parse(&list).ok());
     let ours = members.map(|list| list.into_iter().filter(|cpu| allowed.contains(cpu)).collect());
     let groups = sorted(ours.filter(|group: &Vec<usize>| !group.is_empty()));
-    // A machine that does not tell, or tells of some only, is one node.
+    // If the kernel reports no nodes, or only some of them, all CPUs are one node.
     if groups.concat().len() == allowed.len() { groups } else { vec![allowed.to_vec()] }
 }
 

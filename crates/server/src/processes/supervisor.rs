@@ -1,8 +1,9 @@
-//! The supervisor: an engine whose workers are processes. It passes on what the engine is told,
-//! and replaces those that die.
+//! The supervisor: an engine whose workers are processes. It passes on the orders that the engine
+//! gets, and replaces processes that die.
 //!
-//! It holds the listeners of all processes open, so that connections that wait at one whose process
-//! has died are served by the next. It gives up when the process of one place dies again and again.
+//! It holds the listeners of all processes open, so that connections that wait at a listener whose
+//! process has died are served by the next process. It gives up when the process of one place dies
+//! again and again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,16 +23,17 @@ use crate::line_writer::{Queue, count_lines};
 use crate::report;
 use crate::start_error::StartError;
 
-/// How long a worker process may take until it serves.
+/// How long a worker process may take to be ready.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long processes may take to end after they were told to close all connections.
+/// How long processes may take to end after the order to close all connections.
 const ABORT_PATIENCE_US: u64 = 5_000_000;
 
-/// The key of the wake-up call among those of places.
+/// The event key of the wake-up call, which no place has.
 const WAKE_KEY: u64 = u64::MAX;
 
-/// The keys of what places send to be written: above those of places.
+/// The first event key of the sockets on which places send log lines and reports, above the keys of
+/// places.
 const DOWNLINK_KEYS: u64 = 1 << 32;
 
 /// An engine in worker processes.
@@ -44,12 +46,12 @@ fn not_serving(number: usize, why: String) -> StartError {
     StartError::WorkerProcess { number, why }
 }
 
-/// What the supervisor's thread is told, and what it tells.
+/// State that the supervisor's thread shares with the engine: orders, and what is reported back.
 struct Told {
     orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
-    /// The processes of all places that have one.
+    /// The process ids of all places that have a process.
     pids: Mutex<Vec<u32>>,
 }
 
@@ -58,7 +60,7 @@ impl Supervisor {
     /// log are handed over to `log`.
     ///
     /// # Errors
-    /// Which cannot be started, or why one does not serve. None is left then.
+    /// Which process cannot be started, or why it does not serve. No process is left then.
     pub(crate) fn start(
         worker_command: WorkerCommand,
         ledger: Ledger,
@@ -90,7 +92,7 @@ impl Supervisor {
         Ok(Self { told, thread })
     }
 
-    /// The processes there are now.
+    /// The ids of the current processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.told.lock_pids().clone()
     }
@@ -102,7 +104,7 @@ impl Engine for Supervisor {
         self.told.wake.notify();
     }
 
-    /// Each worker process does so by itself.
+    /// Does nothing: each worker process does its own housekeeping.
     fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
@@ -134,10 +136,11 @@ impl Told {
     }
 }
 
-/// A place with the process that is there now.
+/// A place with its current process.
 struct Place {
     listeners: Vec<OwnedFd>,
-    /// What its processes send to be written, and the end by which they do.
+    /// The socket from which log lines and reports of its processes are read, and the end that the
+    /// processes inherit.
     downlink: Downlink,
     uplink: OwnedFd,
     process: Option<Process>,
@@ -163,7 +166,7 @@ struct Keeper {
     epoll: Epoll,
     is_stopping: bool,
     is_draining: bool,
-    /// Until when processes may take that were told to close everything.
+    /// Until when processes may take to end after the order to close everything.
     abort_until: Option<u64>,
 }
 
@@ -184,7 +187,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Starts the process of a place, or says what it lacks.
+    /// Starts the process of a place; the error says what failed.
     fn start_one(&mut self, index: usize) -> Result<(), String> {
         let failed = |why: io::Error| format!("it cannot be started: {why}");
         let place = &mut self.places[index];
@@ -205,13 +208,13 @@ impl Keeper {
         *self.told.lock_pids() = processes.map(Process::pid).collect();
     }
 
-    /// Ends what has been started in vain.
+    /// Kills all processes after a start that failed.
     fn end_all(&mut self) {
         let processes = self.places.iter_mut().filter_map(|place| place.process.take());
         processes.for_each(Process::kill_and_wait);
     }
 
-    /// Looks after the processes until all of them have ended.
+    /// Supervises the processes until all of them have ended.
     fn run(mut self) {
         let mut events = EventBuffer::with_capacity(64);
         while self.places.iter().any(|place| place.process.is_some()) {
@@ -232,12 +235,13 @@ impl Keeper {
         self.pass_all_on();
     }
 
-    /// Passes on what processes have said last.
+    /// Passes on the last messages of all places.
     fn pass_all_on(&mut self) {
         (0..self.places.len()).for_each(|index| self.pass_on(index));
     }
 
-    /// Passes on what the processes of a place have sent to be written. Nobody waits here.
+    /// Passes on the log lines and reports that the processes of a place have sent. This does not
+    /// block.
     fn pass_on(&mut self, index: usize) {
         let Some(place) = self.places.get_mut(index) else { return };
         while let Some(message) = place.downlink.next() {
@@ -247,12 +251,13 @@ impl Keeper {
                     self.lines.extend_from_slice(lines);
                     log.hand_over(&mut self.lines, count_lines(lines));
                 }
-                (Message::AccessLines(_), None) => {} // nobody writes any without a log
+                (Message::AccessLines(_), None) => {} // without a log there are no lines
             }
         }
     }
 
-    /// A process whose socket has closed is about to end. One that forked may end without.
+    /// The time until processes are checked again. A process whose socket has closed is about to
+    /// end, so that is soon. A process that has forked others may end before its socket closes.
     fn timeout_ms(&self) -> u32 {
         const USUALLY: u32 = 250;
         const SOON: u32 = 2;
@@ -265,15 +270,16 @@ impl Keeper {
         let Some(process) = place else { return };
         process.listen();
         if process.is_silent {
-            let _ = self.epoll.remove(process.control.as_fd()); // it is in the set
+            let _ = self.epoll.remove(process.control.as_fd()); // it cannot fail: it is in the set
         }
     }
 
-    /// Passes on what was told.
+    /// Passes on new orders.
     fn obey(&mut self) {
         if !self.is_stopping && self.told.orders.is_given(Order::StopAccepting) {
             self.is_stopping = true;
-            // The last to close a listener resets who waits at it: the processes take them first.
+            // When the last descriptor of a listener closes, the kernel resets the connections that
+            // wait at it: the processes accept those first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
             self.tell_all(Order::StopAccepting);
         }
@@ -298,7 +304,7 @@ impl Keeper {
         self.places.iter_mut().filter_map(|place| place.process.as_mut())
     }
 
-    /// Notices the end of a place's process, and replaces it if it was not meant to end.
+    /// Notices the end of a place's process, and replaces it unless it was ordered to end.
     fn look_after(&mut self, index: usize) {
         let place = &mut self.places[index];
         let Some(status) = place.process.as_mut().and_then(Process::ended) else { return };
@@ -327,7 +333,7 @@ impl Keeper {
         }
     }
 
-    /// What is left to say of one that was to end.
+    /// Reports the end of a process that was ordered to end.
     fn note_end(&self, name: &str, process: &Process, status: ExitStatus) {
         if let Some(complaint) = process.complaint() {
             self.fail(format!("{name}: {complaint}"));
@@ -337,6 +343,6 @@ impl Keeper {
     }
 
     fn fail(&self, why: String) {
-        let _ = self.told.failure.set(why); // the first is the one to tell
+        let _ = self.told.failure.set(why); // the first failure is the one to report
     }
 }
