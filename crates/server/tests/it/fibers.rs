@@ -1,5 +1,5 @@
-//! The engine of fibers with its knobs turned: what holds for every engine holds however fibers are
-//! scheduled, and each knob shows.
+//! The engine of fibers with its knobs set: the tests of every engine hold however fibers are
+//! scheduled, and each knob has an effect.
 
 use server::Server;
 use testkit::side_by_side;
@@ -11,7 +11,7 @@ use crate::overload::{
 };
 
 /// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
-/// needed; kernel threads that may block; and all that together.
+/// needed; kernel threads that may block; and several of these together.
 const VARIANTS: &[&[&str]] = &[
     &["threads_per_cluster=2", "acceptors=2"],
     &["spawn_on_demand=0", "prespawned=32"],

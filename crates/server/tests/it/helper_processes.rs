@@ -1,4 +1,4 @@
-//! Helper processes of a loop: killed at any time, they cost nobody a request.
+//! Helper processes of a loop: when they are killed at any time, no request is lost.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::knobs::every_case_holds;
 use crate::processes::children;
 use crate::serving::{site, start};
 
-/// The answer to a request on a connection of its own.
+/// Sends a request on a connection of its own and returns the response.
 fn ask(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -32,7 +32,8 @@ fn every_case_holds_with_helper_processes() {
 #[test]
 fn killed_helpers_cost_nobody_a_request() {
     let directory = site();
-    // Every request asks a helper, and the loop is a child of ours whose children are helpers.
+    // Every request needs a helper. The loop is a child of the test process, and its children are
+    // helpers.
     let set = [
         "engine.name=event-loop-helpers",
         "engine.knobs.kind=processes",
@@ -62,7 +63,8 @@ fn killed_helpers_cost_nobody_a_request() {
                 Command::new("sh").args(["-c", &kill]).status().unwrap();
                 wait_until(|| !children(worker).contains(&pid));
             }
-            // Nobody's request may meet two of them: that is answered with 503.
+            // A request that loses two helpers is answered with 503: wait until none can meet both
+            // kills.
             let now = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
             let before = now();
             wait_until(|| {

@@ -1,5 +1,5 @@
-//! The engine of tasks with its knobs turned: what holds for every engine holds whoever resumes
-//! them and wherever their jobs run.
+//! The engine of tasks with its knobs set: the tests of every engine hold whichever thread resumes
+//! a task and wherever jobs run.
 
 use server::Server;
 use testkit::side_by_side;
@@ -7,8 +7,7 @@ use testkit::side_by_side;
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{misbehave, who_rests_longest_makes_room};
 
-/// Threads that take tasks from each other; jobs on the spot; both, and a look at the sockets after
-/// each task.
+/// Threads that take tasks from each other; jobs on the threads of the loops; and both.
 const VARIANTS: &[&[&str]] = &[
     &["stealing=1", "workers=2"],
     &["blocking_threads=0"],

@@ -1,4 +1,4 @@
-//! Direct descriptors of `rings`: what of a server takes descriptors of the process, counted.
+//! Direct descriptors of `rings`: how many descriptors of the process a server takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ fn a_direct_connection_takes_a_descriptor_when_a_file_is_sent_and_not_before() {
         for (path, body, ends) in [("small", 1, taken[0]), ("large", LARGE, taken[1])] {
             clients.iter_mut().for_each(|client| ask(client, path, body));
             let open = os::limits::open_descriptors() - before;
-            // The listener and what else a server needs are few.
+            // The listener and the other descriptors of a server are few.
             let expected = ends * CLIENTS..(ends + 1) * CLIENTS;
             assert!(expected.contains(&open), "direct={direct}: {open} after {path}");
         }
