@@ -6,7 +6,7 @@ use std::fs::File;
 use super::*;
 use crate::host::{HostSettings, Site};
 
-/// A root with one file, `f`, that may be unreadable. Counts what is looked at.
+/// A root with one file, `f`, that may be unreadable. Counts lookups.
 struct OneFile {
     is_readable: Cell<bool>,
     looks: Cell<usize>,
@@ -22,7 +22,8 @@ impl OneFile {
         }
     }
 
-    /// A change of mode changes the status-change time of the file and nothing else.
+    /// Returns the status of a path. A change of mode changes the status-change time of the file
+    /// and nothing else.
     fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
         self.looks.set(self.looks.get() + 1);
         let changed_ns = i128::from(self.is_readable.get());
@@ -107,7 +108,7 @@ fn what_may_not_be_opened_is_forbidden_with_and_without_a_slash() {
     assert_eq!(files.refused.take(), [], "what is not there is not refused");
 }
 
-/// A root with a directory, `d`, that may not be read, and maybe its index.
+/// A root with a directory, `d`, that may not be read, and optionally its index.
 struct Closed {
     index: Result<Kind, fn() -> Unopened>,
     refused: RefCell<Vec<Vec<u8>>>,
@@ -172,7 +173,7 @@ fn a_directory_that_may_not_be_read_has_an_index() {
     }
 }
 
-/// One file of that length and those times, of which nobody knows the hash.
+/// One file with a given length and given times, whose hash is not known.
 struct Dated(Identity);
 
 impl Files for Dated {
@@ -203,7 +204,8 @@ impl Files for Dated {
     }
 }
 
-/// As long as it is to come the date is told in its place, and by no date a client is current.
+/// As long as the modification time is in the future, the date is sent in its place, and no date
+/// makes a client's copy current.
 #[test]
 fn a_time_that_is_to_come_is_told_when_it_has_come() {
     const COMES_S: i64 = 1_700_000_000;
@@ -253,23 +255,23 @@ fn a_tag_is_what_can_be_vouched_for() {
     let check = |len, modified_ns, changed_ns, expected: String| {
         assert_eq!(tag(len, modified_ns, changed_ns), expected, "{len} {modified_ns} {changed_ns}");
     };
-    // What is in memory, whatever its times are.
+    // A file in memory is hashed, whatever its times are.
     check(10, LONG_AGO, LONG_AGO, hash(10));
     check(10, 499_162_500 * S, LONG_AGO, hash(10));
-    // Written here, then renamed; a minute later its mode was changed.
+    // A file that was written here, then renamed; a minute later its mode was changed.
     check(11, LONG_AGO, LONG_AGO, change(11, LONG_AGO));
     check(11, LONG_AGO, LONG_AGO + 60 * S, change(11, LONG_AGO + 60 * S));
     check(11, LONG_AGO, LONG_AGO + 61 * S, hashed());
     check(2000, LONG_AGO, LONG_AGO, change(2000, LONG_AGO));
-    // Times that were set, to the past, to the future, to a second; a clock of seconds.
+    // Times that were set: to the past, to the future, to a second; a clock of seconds.
     check(11, LONG_AGO - 3600 * S, LONG_AGO, hashed());
     check(11, LONG_AGO + 1, LONG_AGO, hashed());
     check(11, LONG_AGO - 1, LONG_AGO, hashed());
     check(11, LONG_AGO - 1, LONG_AGO - 1, hashed());
-    // Changed just now: another change would have the same time.
+    // A file that was changed just now: another change could have the same time.
     check(11, NOW_NS - 2 * S + 1, NOW_NS - 2 * S + 1, hashed());
     check(11, NOW_NS - 2 * S - 1, NOW_NS - 2 * S - 1, change(11, NOW_NS - 2 * S - 1));
-    // Too much to be read for it.
+    // A file that is too large to be hashed.
     check(1001, 499_162_500 * S, LONG_AGO, format!("W/{}", change(1001, LONG_AGO)));
     check(1001, NOW_NS - 1, NOW_NS - 1, format!("W/{}", change(1001, NOW_NS - 1)));
 }

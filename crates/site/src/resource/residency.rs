@@ -1,26 +1,28 @@
-//! What of an open file was seen to be in memory a moment ago: a note for whoever must not wait for
-//! the disk, shared by all who send the file. It only spares questions: to forget is always right,
-//! and what it says may have ceased to be true. It does not ask the system.
+//! Which parts of an open file were seen in memory a moment ago: notes for threads that must not
+//! wait for the disk, shared by all connections that send the file. They only save system calls:
+//! forgetting a note is always right, and a note may be out of date. This module makes no system
+//! calls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Files are looked at in pieces of this size, each from its start on.
+/// The size of a block; notes are made of blocks, each from its start on.
 pub const BLOCK_BYTES: u64 = 256 << 10;
 
-/// How long it counts. What has just been used is what the kernel evicts last: in this time a disk
-/// does not fill a memory of usual size.
+/// How long a note counts. The kernel evicts last what has just been used: in this time a disk does
+/// not fill a memory of usual size.
 const MOMENT_US: u64 = 250_000;
 
-/// How long nobody asks again: who is asked for that often is asked about a hundred times a second.
+/// How long the kernel is not asked again: a file that is requested very often is asked about a
+/// hundred times a second.
 const INSTANT_MS: u32 = 10;
 
-/// Blocks noted at a time: all of a file of 2 MiB. Of a longer one a later block takes the place of
+/// The number of blocks with notes: all of a file of 2 MiB. In a longer file a later block replaces
 /// an earlier one.
 const SLOTS: usize = 8;
 
-/// A note is one word, so that it is read and written whole: which block it is about, how many
-/// bytes from its start on, and when, in milliseconds. Each is cut off to its bits: in a file of
-/// more than 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
+/// A note is one word, so that it is read and written whole: its block, how many bytes from the
+/// start of the block, and when, in milliseconds. Each is cut off to its bits: in a file of more
+/// than 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
 const BLOCK_BITS: u32 = 20;
 const LEN_BITS: u32 = 19;
 const TIME_BITS: u32 = 25;
@@ -32,13 +34,13 @@ const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
 #[derive(Debug, Default)]
 pub struct Residency {
     seen: [AtomicU64; SLOTS],
-    /// When a byte of the block in that slot was last asked about and was there, in milliseconds.
+    /// When the kernel last confirmed a byte of the block in that slot, in milliseconds.
     asked: [AtomicU32; SLOTS],
 }
 
 impl Residency {
     /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`.
-    /// It is kept only if they are the first of their block.
+    /// The note is kept only if they are the first of their block.
     pub fn note(&self, offset: u64, len: u64, now_us: u64) {
         if offset.is_multiple_of(BLOCK_BYTES) && len > 0 {
             let block = offset / BLOCK_BYTES;
@@ -49,8 +51,8 @@ impl Residency {
         }
     }
 
-    /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`, the first
-    /// ones without a gap.
+    /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`: the first
+    /// ones, up to the first gap.
     #[must_use]
     pub fn known(&self, offset: u64, len: u64, now_us: u64) -> u64 {
         let end = offset.saturating_add(len);
@@ -69,15 +71,15 @@ impl Residency {
         at - offset
     }
 
-    /// Notes that the bytes at `offsets` were asked about and are there.
+    /// Notes that the kernel has confirmed the bytes at `offsets`.
     pub fn confirm(&self, offsets: [u64; 2], now_us: u64) {
         for offset in offsets {
             self.asked[place(offset / BLOCK_BYTES)].store(instant(now_us), Ordering::Relaxed);
         }
     }
 
-    /// Whether the blocks of both `offsets` were asked about so short a time ago that there is no
-    /// need to again. It says something only of what is [`known`](Self::known).
+    /// Whether the blocks of both `offsets` were confirmed so short a time ago that the kernel need
+    /// not be asked again. This only applies to bytes that are [`known`](Self::known).
     #[must_use]
     pub fn is_certain(&self, offsets: [u64; 2], now_us: u64) -> bool {
         offsets.iter().all(|offset| {
@@ -104,7 +106,7 @@ fn place(block: u64) -> usize {
     (block % SLOTS as u64) as usize
 }
 
-/// A moment in milliseconds, cut off to its lowest 32 bits: it wraps around after 49 days.
+/// A time in milliseconds, cut off to its lowest 32 bits: it wraps around after 49 days.
 fn instant(now_us: u64) -> u32 {
     (now_us / 1000) as u32
 }

@@ -1,4 +1,4 @@
-//! What is encoded comes back, and no bytes do harm.
+//! Encoded entries are decoded unchanged, and no bytes do harm.
 
 use std::fs::File;
 
@@ -81,7 +81,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Calls whatever could be upset by an entry that is not as entries are.
+/// Calls every method that an invalid entry could break.
 fn use_up(entry: &Entry) {
     let mut out = Vec::new();
     let _ = (entry.is_settled(), entry.cost());
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Bytes that are nearly right get further than those that are not.
+    /// Bytes that are nearly right get further than random ones.
     #[test]
     fn nearly_right_bytes_do_no_harm(
         entry in entry(),
