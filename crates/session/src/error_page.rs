@@ -1,7 +1,8 @@
-//! What a request that fails is answered with: the host's own page for that status, or one of ours.
+//! Answers to requests that fail: the host's own page for the status, or a built-in one.
 //!
-//! A page is looked up as any path is, and its job may have to run first; what is told besides the
-//! page is kept meanwhile. A page that cannot be had is no second failure: then ours is sent.
+//! A page is looked up like any path, and its job may have to run first; the other facts of the
+//! answer are kept meanwhile. A page that is not available is no second failure: the built-in page
+//! is sent instead.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use crate::response::{Asked, Failed, Framing, Prepared, Response};
 use crate::worker::Worker;
 
 impl Response<'_> {
-    /// Answers bytes that are no request, or a request that will never be complete, and closes.
-    /// What it would have asked for is not known: the host that has what no host claims answers.
+    /// Answers bytes that are no request, or a request that will never be complete, and closes. The
+    /// requested host is not known, so the default host answers.
     pub(crate) fn refuse(
         &mut self,
         w: &mut Worker,
@@ -37,12 +38,12 @@ impl Response<'_> {
         self.fail(w, failed, Failure { reason, ..Failure::of(status) })
     }
 
-    /// Answers with an error that its status says all about.
+    /// Answers with an error whose status says enough.
     pub(crate) fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
         self.fail(w, asked.into(), Failure::of(status))
     }
 
-    /// Answers with an error, dressed by the host's own page if it has one.
+    /// Answers with an error, with the host's own page if there is one.
     pub(crate) fn fail(
         &mut self,
         w: &mut Worker,
@@ -65,8 +66,8 @@ impl Response<'_> {
         self.ask(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
     }
 
-    /// A job has failed for a reason that passes: no other one is begun for the page of that, which
-    /// would fail as well. One that is in the cache may be as old as it is.
+    /// Answers with 503 after a job has failed temporarily. No other job is begun for the page of
+    /// that status, because it would fail as well. A page in the cache is used, however old it is.
     pub(crate) fn unavailable(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
         let failure = Failure::of(503);
         let (site, now) = (Arc::clone(&w.site), w.now());
@@ -78,7 +79,7 @@ impl Response<'_> {
         }
     }
 
-    /// The job for the page of an error has run.
+    /// Continues when the job for the page of an error has run.
     pub(crate) fn page_resolved(
         &mut self,
         w: &mut Worker,
@@ -114,7 +115,8 @@ impl Response<'_> {
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
-        // What cannot be read has not said what it accepts: it gets the page as it is.
+        // Without a readable head it is unknown what the client accepts: it gets the page without
+        // coding.
         let coding = match failed.head {
             Some(head) => {
                 negotiate::choose(head.values(FieldName::AcceptEncoding), file.available())
@@ -139,7 +141,7 @@ impl Response<'_> {
         Prepared::Bytes
     }
 
-    /// An error with a page of our own.
+    /// Answers with an error and a built-in page.
     pub(crate) fn plain_error(
         &mut self,
         w: &Worker,

@@ -1,4 +1,5 @@
-//! Limits: every bound on what one client can make the server hold or wait for, with its reason.
+//! Limits: every bound on what one client can make the server hold or wait for, and the reason for
+//! it.
 
 use http1::HeadLimits;
 
@@ -29,11 +30,12 @@ pub struct Limits {
     pub linger_ms: u64,
 }
 
-/// Progress that renews a write deadline. Less in `write_ms` (30 s) is under 550 bytes a second:
-/// slower than any modem, and so an attack.
+/// Progress that renews a write deadline. Less than this in `write_ms` (30 s) is under 550 bytes a
+/// second: slower than any modem, and so an attack.
 pub const WRITE_PROGRESS_BYTES_MIN: u64 = 16 * 1024;
 
-/// Bytes dropped while waiting for the client's close; a client that sends more is cut off.
+/// The number of bytes dropped while waiting for the client's close; a client that sends more is
+/// cut off.
 pub const LINGER_BYTES_MAX: u64 = 1 << 20;
 
 impl Default for Limits {

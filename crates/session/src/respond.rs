@@ -1,7 +1,7 @@
-//! What a request is answered with: from a head and a cache entry to bytes that are ready to send.
+//! Answers to requests: from a head and a cache entry to bytes that are ready to send.
 //!
-//! Nothing here knows the state of a connection: what a call has come to is told as [`Prepared`],
-//! and whoever drives the exchange does what follows from it.
+//! Nothing here knows the state of a connection: each call returns its result as [`Prepared`], and
+//! the driver of the exchange acts on that.
 
 use std::sync::Arc;
 
@@ -47,8 +47,7 @@ impl Response<'_> {
             _ if head.expectation == Expectation::Unknown => self.error(w, asked, 417),
             Method::Get | Method::Head => self.target(w, asked),
             Method::Options => self.options(w, asked),
-            // Nobody knows whether what follows is a request: after CONNECT it may be what was
-            // meant for a tunnel.
+            // What follows may be no request: after CONNECT it may be meant for a tunnel.
             Method::Unknown | Method::Connect => {
                 *self.after = After::Linger;
                 self.error(w, asked, if head.method == Method::Connect { 405 } else { 501 })
@@ -57,7 +56,7 @@ impl Response<'_> {
         }
     }
 
-    /// Goes on with a request whose job has run.
+    /// Continues a request whose job has run.
     pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) -> Prepared {
         if let Done::Unfinished(job) = done {
             self.exchange.job = Some(job);
@@ -105,7 +104,7 @@ impl Response<'_> {
         }
     }
 
-    /// GET or HEAD of a path.
+    /// Answers GET or HEAD of a path.
     #[inline]
     fn target(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
         let Target::Path { path, .. } = asked.head.target else {
@@ -221,7 +220,8 @@ impl Response<'_> {
         }
     }
 
-    /// Nothing there: the application's page for navigations, if there is one.
+    /// Answers for a path that does not exist: with the application's page for navigations, if
+    /// there is one.
     fn missing(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
         let site = Arc::clone(&w.site);
         match site.host(asked.host).spa_fallback() {
@@ -281,7 +281,7 @@ impl Response<'_> {
         Prepared::Job
     }
 
-    /// Bytes of a listing have come.
+    /// Handles the next bytes of a listing.
     fn listed(&mut self, w: &mut Worker, asked: Asked<'_>, outcome: ListOutcome) -> Prepared {
         let exchange = &mut *self.exchange;
         let Then::List(listing) = &mut exchange.then else {
@@ -289,7 +289,7 @@ impl Response<'_> {
         };
         let (bytes, cursor) = match outcome {
             Ok(listed) => listed,
-            // Nothing is sent yet: there is still time for an honest status.
+            // Nothing has been sent yet, so the status can still be an error.
             Err(_) if exchange.draft.body_bytes == 0 => {
                 exchange.out.clear();
                 exchange.then = Then::Finish;
@@ -325,8 +325,8 @@ fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
 }
 
 /// Whether a browser is going to show the answer as a page: only then may an application's page
-/// stand in for a path that does not exist. A missing script answered with a page breaks the site
-/// in ways that are hard to find.
+/// replace a path that does not exist. A missing script answered with a page breaks the site in
+/// ways that are hard to find.
 fn is_navigation(head: &Head<'_>) -> bool {
     let Target::Path { path, .. } = head.target else { return false };
     if path::extension(path).is_some() {
@@ -338,7 +338,7 @@ fn is_navigation(head: &Head<'_>) -> bool {
     accept::names(head.values(FieldName::Accept), "text/html")
 }
 
-/// HTML unless the client wants JSON more.
+/// The format of a listing: HTML unless the client prefers JSON.
 fn list_format(head: &Head<'_>) -> ListFormat {
     let weight = |media_type| accept::weight(head.values(FieldName::Accept), media_type);
     if weight("application/json") > weight("text/html") {

@@ -198,7 +198,7 @@ fn a_second_server_on_the_port_is_one_clear_line() {
 #[test]
 fn an_address_of_another_machine_is_one_clear_line() {
     let directory = site();
-    let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737: for documentation
+    let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737
     let error = Server::start(&config).err().unwrap().to_string();
     assert_eq!(error, "cannot listen on 192.0.2.1:8080: this machine has no such address");
 }

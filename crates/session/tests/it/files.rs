@@ -70,8 +70,8 @@ fn a_listing_comes_in_chunks() {
     assert!(text(&pair).contains("\r\n0\r\n\r\nHTTP/1.1 200"), "{}", text(&pair));
 }
 
-/// Here only one may be under way. Its place is free again when all is listed, and also when its
-/// connection is closed in the middle.
+/// Only one listing at a time is allowed here. Its place is free again when it is complete, and
+/// also when its connection is closed in the middle.
 #[test]
 fn a_listing_too_many_is_told_to_try_again() {
     let mut pair = pair();

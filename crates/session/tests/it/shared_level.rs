@@ -1,4 +1,4 @@
-//! A level of the cache beyond the worker's process: what one worker has found out, others know.
+//! A level of the cache beyond the worker's process: entries of one worker are available to others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,11 +9,11 @@ use crate::memory::{MemoryFiles, Pair};
 
 const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// The shelf of entries that all reach, and whose hashes all must agree on.
+/// Entries that all workers share, by hashes on which all must agree.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<HashMap<u64, Kept>>>);
 
-/// A key, an entry as it was encoded, and what is known of it.
+/// A key, an encoded entry, and its stamp.
 type Kept = (Vec<u8>, Vec<u8>, Stamp);
 
 impl SharedLevel for Shelf {
@@ -42,7 +42,7 @@ impl SharedLevel for Shelf {
     }
 }
 
-/// Two workers with the same files, as if of two processes.
+/// Two workers with the same files, as if in two processes.
 fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     let shelf = Shelf::default();
     let mut pairs = [(); 2].map(|()| {
@@ -59,7 +59,7 @@ fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     (pairs, shelf)
 }
 
-/// Asks, and says what the body was and how many jobs it took.
+/// Sends a request. Returns the body and the number of jobs it took.
 fn ask(pair: &mut Pair) -> (String, u64) {
     pair.received.clear();
     let before = pair.counters.cache_misses.get();
