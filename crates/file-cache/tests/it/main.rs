@@ -1,4 +1,5 @@
-//! The cache from outside: one suite for every policy, a model, the first level, and sharing.
+//! The cache through its public interface: one suite for every policy, a model, the first level,
+//! and sharing.
 
 mod first_level;
 mod model;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use file_cache::{Budget, Cache, Cost, PolicyKind, Slot};
 
-/// A budget of which only the number of entries matters.
+/// A budget that limits only the number of entries.
 fn entries(entries: usize) -> Budget {
     Budget { bytes: usize::MAX, descriptors: usize::MAX, entries }
 }

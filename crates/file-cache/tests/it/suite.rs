@@ -1,4 +1,5 @@
-//! What every policy must do, instantiated for each of them. What they do differently is `order`.
+//! What every policy must do, instantiated for each of them. Their differences are tested in
+//! `order`.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::{cache, cost, entries, look, put, remove};
 
 macro_rules! suite {
     ($($module:ident: $kind:ident,)*) => {
-        /// The policies of the suite, to be compared with the policies that there are.
+        /// The policies of the suite, to be compared with all existing policies.
         const INSTANTIATED: &[PolicyKind] = &[$(PolicyKind::$kind),*];
         $(mod $module {
             use file_cache::PolicyKind::$kind as KIND;
@@ -117,7 +118,7 @@ fn replaces_in_place_and_marks_the_old_version(kind: PolicyKind) {
     assert_eq!((old.is_evicted(), new.is_evicted(), cache.evictions()), (true, false, 1));
     assert_eq!((*old.value(), look(&cache, "/a"), look(&cache, "/b")), (1, Some(3), Some(2)));
     assert_eq!(cache.usage(), Usage { bytes: 30, descriptors: 0, entries: 2 });
-    // The new version is of the other kind, or needs room that only others can give.
+    // The new version is of the other kind, or needs room that only other entries can make.
     put(&cache, "/a", 4, cost(20, 2));
     assert_eq!(cache.usage(), Usage { bytes: 30, descriptors: 2, entries: 2 });
     put(&cache, "/a", 5, cost(95, 2));
@@ -162,7 +163,7 @@ fn does_not_keep_what_is_larger_than_the_budget(kind: PolicyKind) {
     }
     assert_eq!(look(&cache, "/small"), Some(1), "nobody was evicted in vain");
     assert!(!put(&cache, "/exact", 3, cost(100, 2)).is_evicted());
-    // A version that is too large still ends the one before.
+    // A version that is too large still removes the one before.
     assert!(put(&cache, "/exact", 4, cost(101, 2)).is_evicted());
     assert_eq!((look(&cache, "/exact"), cache.usage()), (None, Usage::default()));
 }
@@ -193,7 +194,7 @@ fn tells_keys_of_equal_hash_apart(kind: PolicyKind) {
     });
     assert_eq!(found.count(), 50);
     assert!(cache.get(42, b"other").is_none());
-    // Taken out of the middle, the front and the back of the one chain.
+    // Keys are removed from the middle, the front and the back of the one chain.
     let present: Vec<u32> = (0..200).filter(|&n| cache.get(42, &key(n)).is_some()).collect();
     for &n in present.iter().step_by(3) {
         assert!(cache.remove(42, &key(n)));
@@ -228,7 +229,7 @@ fn a_used_entry_outlives_an_unused_one(kind: PolicyKind) {
     for n in 0..10 {
         put(&cache, &n.to_string(), n, cost(1, 0));
     }
-    // Twice, because S3-FIFO thinks little of a single use.
+    // Twice, because a single use is not enough for S3-FIFO.
     assert_eq!((look(&cache, "0"), look(&cache, "0")), (Some(0), Some(0)));
     for n in 10..18 {
         put(&cache, &n.to_string(), n, cost(1, 0));
