@@ -1,9 +1,9 @@
-//! Bodies to skip: a table of chunked ones, and a naive model under random cuts.
+//! Bodies to skip: a table of chunked bodies, and a naive model under random cuts.
 
 use http1::{BodyError, BodyFraming, BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
 use proptest::prelude::*;
 
-/// How many bytes a chunked body takes; `None` if it goes on behind `input`.
+/// How many bytes a chunked body takes; `None` if it is longer than `input`.
 type Outcome = Result<Option<usize>, BodyError>;
 
 fn skip(framing: BodyFraming, pieces: &[&[u8]]) -> Outcome {
@@ -163,8 +163,8 @@ fn a_skipper_is_small() {
     assert!(size_of::<BodySkipper>() <= 32);
 }
 
-/// The length of a chunked body that is read whole at once, with the library's number parser; the
-/// model that the skipper is compared with.
+/// The length of a chunked body that is parsed at once, with the library's number parser; the model
+/// that the skipper is compared with.
 fn model(body: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
