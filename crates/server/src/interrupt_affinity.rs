@@ -60,7 +60,7 @@ impl InterruptAffinity {
         }
         for (name, cpus) in interfaces {
             if name == "lo" {
-                set.lines.push("lo has none: whoever sends receives".into());
+                set.lines.push("lo has none: each CPU receives what it sends".into());
                 continue;
             }
             let cpus: Vec<usize> = cpus.iter().copied().collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_gets_the_cpus_of_those_who_listen_there() {
+    fn an_interface_gets_the_cpus_of_its_listeners() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let known =
             [("lo", "127.0.0.1"), ("eth0", "10.0.0.1"), ("eth0", "fe80::1"), ("eth1", "10.0.1.1")];
@@ -229,7 +229,7 @@ mod tests {
                  or directory (os error 2)",
                 "interrupts: eth0: net/eth0/queues/rx-0/rps_cpus is 3, was 0",
                 "interrupts: eth0: net/eth0/queues/rx-1/rps_cpus is 3, was 4",
-                "interrupts: lo has none: whoever sends receives",
+                "interrupts: lo has none: each CPU receives what it sends",
             ]
         );
         fs::write(root.path().join(files[2]), "8\n").unwrap(); // written by another program

@@ -56,8 +56,8 @@ fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
         SendfileMode::Blocking if spec.family == "processes" => {
             ("blocking", "while a send waits for a slow reader, its process hears no order to stop")
         }
-        SendfileMode::Blocking => ("blocking", "a slow reader would delay everybody"),
-        SendfileMode::Probe => ("probe", "nobody there would fetch what is not in memory"),
+        SendfileMode::Blocking => ("blocking", "a slow reader would delay all connections"),
+        SendfileMode::Probe => ("probe", "it has no helper to fetch what is not in memory"),
     };
     let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
     let able: Vec<&str> = able.map(|spec| spec.name).collect();
@@ -78,19 +78,19 @@ pub(crate) fn without_effect(
     let listeners = match (settings.socket.listeners, layout.wakeups()) {
         (ListenerMode::Shared, Wakeups::One) => Some(format!(
             "socket.listeners = \"shared\" is as \"exclusive\" in {name}: there an arrival always \
-             wakes one of those who wait"
+             wakes one of the waiting workers"
         )),
         (ListenerMode::Exclusive, Wakeups::All) => Some(format!(
             "socket.listeners = \"exclusive\" is as \"shared\" in {name} with these knobs: there \
-             an arrival always wakes all who wait"
+             an arrival always wakes all waiting workers"
         )),
         _ => None,
     };
     let asks = settings.socket.sendfile == SendfileChoice::Mode(SendfileMode::Probe);
     let sendfile = (asks && !layout.fetches()).then(|| {
         format!(
-            "socket.sendfile = \"probe\" is as \"nonblocking\" in {name} with these knobs: nobody \
-             would fetch what is not in memory"
+            "socket.sendfile = \"probe\" is as \"nonblocking\" in {name} with these knobs: no \
+             helper would fetch what is not in memory"
         )
     });
     listeners.into_iter().chain(sendfile).collect()
@@ -154,7 +154,7 @@ mod tests {
     /// Checks that `shared` and `exclusive` do what they say, or that a mode without effect is
     /// reported.
     #[test]
-    fn a_listener_mode_is_had_or_is_said_to_make_no_difference() {
+    fn a_listener_mode_has_its_effect_or_is_reported_to_make_no_difference() {
         let check = |engine, knobs: &[_], mode, wakes_one, is_without_effect| {
             let (_, wakes, said) = of(engine, knobs, mode, SendfileChoice::Auto).unwrap();
             assert_eq!(wakes, wakes_one, "{engine} {knobs:?} {mode:?}");
@@ -188,13 +188,13 @@ mod tests {
             said,
             [
                 "socket.listeners = \"shared\" is as \"exclusive\" in rings: there an arrival always \
-              wakes one of those who wait"
+              wakes one of the waiting workers"
             ]
         );
     }
 
     #[test]
-    fn a_probe_has_somebody_to_fetch_or_is_said_to_make_no_difference() {
+    fn a_probe_has_a_helper_or_is_reported_to_make_no_difference() {
         use SendfileMode::{NonBlocking, Probe};
         let check = |engine, knob, many, choice, expected, is_without_effect| {
             let knobs = [(knob, if many { "2" } else { "0" })];
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_send_files_so_says_why() {
+    fn an_engine_that_cannot_send_files_in_a_mode_says_why() {
         let check = |engine, mode, why: &str| {
             let choice = SendfileChoice::Mode(mode);
             let said = of(engine, &[], ListenerMode::Auto, choice).unwrap_err();
             assert!(said.contains(&format!("({why}")), "{said}");
         };
-        check("event-loop", SendfileMode::Blocking, "a slow reader would delay everybody");
+        check("event-loop", SendfileMode::Blocking, "a slow reader would delay all connections");
         check("processes", SendfileMode::Blocking, "while a send waits for a slow reader, its ");
-        check("event-loop", SendfileMode::Probe, "nobody there would fetch");
+        check("event-loop", SendfileMode::Probe, "it has no helper to fetch");
     }
 }

@@ -103,7 +103,7 @@ impl Drop for Reporter {
 impl HandOver {
     fn say(&self, message: &str) {
         let untold = self.untold.swap(0, Ordering::Relaxed);
-        let lost = format!("{untold} messages were lost: nobody has read standard error");
+        let lost = format!("{untold} messages were lost: standard error was not read");
         if untold > 0 && !(self.take)(&lost) {
             self.untold.fetch_add(untold, Ordering::Relaxed);
         }
@@ -192,7 +192,7 @@ mod tests {
         HAS_ROOM.store(true, Ordering::Relaxed);
         hand_over.say("fourth");
         hand_over.say("fifth");
-        let lost = "2 messages were lost: nobody has read standard error";
+        let lost = "2 messages were lost: standard error was not read";
         assert_eq!(*said.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
     }
 }

@@ -143,7 +143,7 @@ impl Server {
             sum(|c| &c.bodies_cut_short),
         ));
         lines.push(format!(
-            "{} jobs handed out, {} sends left to those who may wait for the disk",
+            "{} jobs handed out, {} sends that would have waited for the disk",
             sum(|c| &c.jobs_handed_out),
             sum(|c| &c.cold_sends),
         ));

@@ -94,7 +94,7 @@ mod tests {
         assert!(!ghost.take(hash(2), 100));
         assert!(ghost.take(hash(1), 100));
         assert!(!ghost.take(hash(1), 100));
-        assert!(!Ghost::new().take(hash(0), 100), "an empty place is nobody's");
+        assert!(!Ghost::new().take(hash(0), 100), "an empty place matches no hash");
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn an_evicted_slot_is_not_returned() {
     let mut levels = Levels::new(PolicyKind::Lru, 256, 3);
     let hits: Vec<_> = (0..5).map(|key| levels.insert(key)).collect();
     assert_eq!([0, 1, 2, 3, 4].map(|key| levels.has(key)), [false, false, true, true, true]);
-    assert!(hits[0].is_evicted(), "those who hold it still can use it");
+    assert!(hits[0].is_evicted(), "references to it stay valid");
     let refused = levels.second.insert(9, b"late", 9, cost(0, 0), 0);
     levels.second.remove(9, b"late");
     levels.first.insert(refused);

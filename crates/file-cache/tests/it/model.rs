@@ -114,7 +114,7 @@ impl Model {
         let evicted = self.slots.iter().filter(|slot| slot.is_evicted()).count();
         assert_eq!(self.cache.evictions(), evicted as u64);
         drop((self.cache, self.first));
-        assert!(self.slots.iter().all(|slot| Arc::strong_count(slot) == 1), "nobody leaks a slot");
+        assert!(self.slots.iter().all(|slot| Arc::strong_count(slot) == 1), "no slot is leaked");
     }
 }
 

@@ -55,8 +55,8 @@ macro_rules! suite {
                 super::a_used_entry_outlives_an_unused_one(KIND);
             }
             #[test]
-            fn a_look_through_finds_what_nobody_asks_for() {
-                super::a_look_through_finds_what_nobody_asks_for(KIND);
+            fn a_pass_finds_entries_without_requests() {
+                super::a_pass_finds_entries_without_requests(KIND);
             }
             #[test]
             fn drops_values_with_the_cache() {
@@ -161,7 +161,7 @@ fn does_not_keep_what_is_larger_than_the_budget(kind: PolicyKind) {
         assert_eq!(*slot.value(), 2, "the caller can still answer with it");
         assert_eq!((look(&cache, key), cache.evictions()), (None, before + 1));
     }
-    assert_eq!(look(&cache, "/small"), Some(1), "nobody was evicted in vain");
+    assert_eq!(look(&cache, "/small"), Some(1), "no entry was evicted without need");
     assert!(!put(&cache, "/exact", 3, cost(100, 2)).is_evicted());
     // A version that is too large still removes the one before.
     assert!(put(&cache, "/exact", 4, cost(101, 2)).is_evicted());
@@ -238,7 +238,7 @@ fn a_used_entry_outlives_an_unused_one(kind: PolicyKind) {
     assert_eq!(look(&cache, "1"), None);
 }
 
-fn a_look_through_finds_what_nobody_asks_for(kind: PolicyKind) {
+fn a_pass_finds_entries_without_requests(kind: PolicyKind) {
     const FILES: usize = 500;
     const PARTS: usize = 3;
     let cache = Cache::new(kind, entries(10_000), 4);

@@ -227,7 +227,7 @@ fn a_directory_is_no_log() {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_no_log() {
+fn a_fifo_without_a_reader_is_no_log() {
     let directory = Temporary::new();
     let path = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -89,7 +89,7 @@ fn a_writer_that_hangs_is_not_waited_for_and_what_it_has_is_counted() {
 
 /// The output is a pipe of the kernel's that is full and has no reader.
 #[test]
-fn a_pipe_that_nobody_reads_is_not_waited_for() {
+fn a_pipe_without_a_reader_is_not_waited_for() {
     let (reader, pipe) = io::pipe().unwrap();
     let output = Output::standard(&pipe).unwrap();
     drop(pipe);
@@ -139,7 +139,7 @@ fn a_full_disk_costs_its_lines() {
 }
 
 #[test]
-fn a_writer_that_panics_holds_up_nobody() {
+fn a_writer_that_panics_delays_no_caller() {
     struct Broken;
     impl Write for Broken {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

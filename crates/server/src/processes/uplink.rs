@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_supervisor_that_does_not_listen() {
+    fn sending_does_not_wait_for_a_supervisor_that_does_not_receive() {
         let (_down, theirs) = pair().unwrap();
         let up = Uplink::new(theirs);
         let refused = (0..10_000).find_map(|_| up.send_access_lines(&[b'\n'; 4096]).err());

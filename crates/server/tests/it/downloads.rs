@@ -61,7 +61,7 @@ fn downloads_from_a_file_system_in_memory_come_whole_with_every_engine() {
 }
 
 #[test]
-fn they_do_wherever_what_may_block_is_done() {
+fn downloads_from_a_file_system_in_memory_come_whole_wherever_calls_may_block() {
     let variants: &[(&str, &[&str])] = &[
         ("fibers", &["blocking_threads=2"]),
         ("fibers", &["blocking_threads=2", "threads_per_cluster=2"]),

@@ -76,7 +76,7 @@ fn jobs_and_cold_sends_are_counted_wherever_they_are_handed_out() {
                 false => println!("{engine}: the file system keeps the large file in memory"),
             }
             let line = format!(
-                "{jobs} jobs handed out, {cold_sends} sends left to those who may wait for the disk"
+                "{jobs} jobs handed out, {cold_sends} sends that would have waited for the disk"
             );
             assert!(server.status().contains(&line), "{engine}: {:?}", server.status());
         });

@@ -30,7 +30,7 @@ fn every_case_holds_with_helper_processes() {
 }
 
 #[test]
-fn killed_helpers_cost_nobody_a_request() {
+fn killed_helpers_lose_no_request() {
     let directory = site();
     // Every request needs a helper. The loop is a child of the test process, and its children are
     // helpers.

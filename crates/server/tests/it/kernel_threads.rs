@@ -72,7 +72,7 @@ fn deadlines_are_kept_by_threads_that_wait_with_poll() {
 
 /// In the worker model, a thread for a new connection is taken from a connection that rests.
 #[test]
-fn a_thread_with_a_resting_connection_yields_to_who_waits() {
+fn a_thread_with_a_resting_connection_yields_to_a_waiting_one() {
     for more in [&[][..], &[NONBLOCKING]] {
         with_knobs("thread-pool", &["park_idle=0", "threads=2", "yield_ms=1"], more, |server| {
             let mut resting: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();

@@ -177,7 +177,7 @@ fn interrupts_follow_cpus_and_addresses_that_are_named() {
         check(&format!("partitions.cpus=[\"{first}\", \"{second}\"]"), own);
     }
     let server = start(&directory, &[set, &format!("partitions.cpus=[\"{}\"]", cpus[0])]);
-    assert_eq!(server.interrupts(), ["interrupts: lo has none: whoever sends receives"]);
+    assert_eq!(server.interrupts(), ["interrupts: lo has none: each CPU receives what it sends"]);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 

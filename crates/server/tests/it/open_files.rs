@@ -82,7 +82,7 @@ fn serve_until_closed(server: &mut Server, path: &Path) {
 }
 
 #[test]
-fn a_file_that_has_gone_is_closed_though_nobody_asks_for_it() {
+fn a_deleted_file_is_closed_without_a_request_for_it() {
     for_every_engine(&["cache.descriptors_idle_ms=never"], |directory, server| {
         let path = directory.path().join("site/once.bin");
         assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
@@ -93,7 +93,7 @@ fn a_file_that_has_gone_is_closed_though_nobody_asks_for_it() {
 }
 
 #[test]
-fn a_file_that_nobody_asks_for_is_closed_and_opened_again() {
+fn a_file_without_requests_is_closed_and_opened_again() {
     let settings = ["cache.descriptors_idle_ms=1000", "cache.revalidate_ms=never"];
     for_every_engine(&settings, |directory, server| {
         for _ in 0..2 {

@@ -75,16 +75,16 @@ fn a_full_house_closes_the_connection_that_has_rested_longest() {
 }
 
 #[test]
-fn so_it_does_when_connections_may_rest_for_hours() {
+fn a_full_house_closes_it_when_connections_may_rest_for_hours() {
     full_house("timeouts.idle_ms=36000000");
 }
 
 fn full_house(idle: &str) {
-    with(&["limits.connections_max=4", idle], who_rests_longest_makes_room);
+    with(&["limits.connections_max=4", idle], longest_resting_connection_makes_room);
 }
 
 /// Checks a server that serves four connections at a time.
-pub(crate) fn who_rests_longest_makes_room(server: &Server) {
+pub(crate) fn longest_resting_connection_makes_room(server: &Server) {
     let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
     for stream in &mut streams {
         assert!(is_answered(stream));
@@ -127,7 +127,7 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
 }
 
 #[test]
-fn who_has_asked_is_answered_before_it_makes_room() {
+fn a_client_with_a_request_is_answered_before_it_makes_room() {
     with(&["limits.connections_max=2"], |server| {
         let mut busy: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
         for stream in &mut busy {
@@ -248,7 +248,7 @@ pub(crate) fn limits_hold(set: &[&str]) {
         (&[], downloads_under_way_finish),
         (&SHORT_SILENCE, silence_ends_connections),
         (&[SHORT_WRITES], stalled_reader),
-        (&of_one, who_rests_longest_makes_room),
+        (&of_one, longest_resting_connection_makes_room),
     ];
     let has_processes = set.iter().any(|set| set.starts_with("engine.processes="));
     let count = if has_processes { tests.len() - 1 } else { tests.len() };

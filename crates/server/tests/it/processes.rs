@@ -84,7 +84,7 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
 /// to the end of the queue, and the other process gets new connections, up to its own mark at
 /// least.
 #[test]
-fn a_process_beyond_its_mark_leaves_who_comes_to_the_other() {
+fn a_process_beyond_its_mark_leaves_new_connections_to_the_other() {
     const CLIENTS: u64 = 60;
     const EACH_MAX: u64 = 64;
     const EIGHTHS: u64 = 2;
@@ -183,7 +183,7 @@ fn descendants(pid: u32) -> Vec<u32> {
 /// The supervisor holds the listener, so that connections that wait at it are served by the next
 /// process.
 #[test]
-fn who_waits_at_the_listener_of_a_killed_process_is_served() {
+fn connections_at_the_listener_of_a_killed_process_are_served() {
     let directory = site();
     let server = start(&directory, &["engine.name=event-loop-copies", "engine.processes=1"]);
     let pid = server.worker_processes()[0];

@@ -220,7 +220,7 @@ fn load(
             }
             Err(why) => {
                 let kind = why.kind();
-                assert!(kind != io::ErrorKind::WouldBlock, "nobody answers: {why}");
+                assert!(kind != io::ErrorKind::WouldBlock, "no answer: {why}");
                 lost.fetch_add(1, Ordering::Relaxed);
                 stream = connect();
             }
@@ -243,7 +243,7 @@ fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
 
 /// The worker processes end with their parent process, and both are replaced.
 #[test]
-fn whoever_looks_after_them_may_be_killed_too() {
+fn the_parent_of_the_processes_may_be_killed_too() {
     with(&[], |_, server| {
         for _ in 0..3 {
             let before = processes(server);
@@ -322,7 +322,7 @@ fn each_response_of_each_process_is_a_line() {
 }
 
 #[test]
-fn nobody_is_left_when_the_server_has_stopped() {
+fn no_process_is_left_when_the_server_has_stopped() {
     if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
         return;
     }

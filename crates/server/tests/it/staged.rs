@@ -72,7 +72,7 @@ fn responses_under_way_finish_wherever_they_are() {
 }
 
 #[test]
-fn the_status_says_what_went_through_each_queue_and_who_takes_it() {
+fn the_status_shows_what_went_through_each_queue_and_which_threads_take_it() {
     let check = |settings: &[&str], expected: &[(&str, u64)]| {
         with_each(&[settings], |server| {
             (0..5).for_each(|_| drop(get(server, "/")));
@@ -134,7 +134,7 @@ fn batches_become_smaller_while_that_costs_nothing() {
 }
 
 #[test]
-fn late_responses_lower_the_rate_of_accepting_and_who_comes_waits() {
+fn late_responses_lower_the_rate_of_accepting_and_new_connections_wait() {
     let settings = ["engine.knobs.response_target_ms=1", "engine.knobs.admission_period_ms=20"];
     with_each(&[&settings], |server| {
         // Until at most one token a second is added.

@@ -68,7 +68,7 @@ fn the_last_answer_says_that_it_is_the_last() {
 }
 
 #[test]
-fn so_it_does_where_threads_wait_otherwise() {
+fn the_last_answer_says_so_where_threads_wait_otherwise() {
     let variants: &[(&str, &[&str])] = &[
         ("thread-pool", &["engine.knobs.park_idle=0"]),
         ("thread-pool", &["socket.sendfile=nonblocking"]),

@@ -93,7 +93,7 @@ impl Client {
         let mut progress = Progress::default();
         while !bytes.is_empty() {
             let Some(wanted) = self.wanted.front() else {
-                return Err(format!("{} bytes that nobody asked for", bytes.len()));
+                return Err(format!("{} bytes without a request", bytes.len()));
             };
             let at = match self.body {
                 Some(at) => at,

@@ -88,7 +88,7 @@ const ENDS: [usize; 2] = [100_000, 1];
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_stalled_disk_delays_only_whom_the_architecture_says() {
+fn a_stalled_disk_delays_only_the_requests_that_the_architecture_says() {
     let _alone = crate::alone();
     let engines = crate::under_test::engines();
     let is_wanted = |name: &str| engines.iter().any(|spec| spec.name == name);

@@ -192,7 +192,7 @@ impl Files for Dated {
     }
 
     fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
-        unreachable!("that is the business of whoever hashes")
+        unreachable!("files are not hashed here")
     }
 
     fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
