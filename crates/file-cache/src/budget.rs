@@ -86,7 +86,7 @@ impl Usage {
         }
     }
 
-    pub(crate) fn of(self, resource: Resource) -> usize {
+    pub(crate) fn amount(self, resource: Resource) -> usize {
         match resource {
             Resource::Bytes => self.bytes,
             Resource::Descriptors => self.descriptors,

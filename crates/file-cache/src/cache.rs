@@ -29,7 +29,7 @@ pub struct Cache<V> {
     departures: AtomicU64,
 }
 
-/// How far a pass through all entries has come ([`Cache::look_through`]).
+/// How far a pass through all entries has come ([`Cache::scan_part`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Round {
     shard: usize,
@@ -138,7 +138,7 @@ impl<V: Send + Sync> Cache<V> {
     /// each call, and removes those for which `leaves` returns true. `leaves` is called without a
     /// lock. `round` is the place where the last call ended; after the last place the next call
     /// begins at the first one.
-    pub fn look_through(
+    pub fn scan_part(
         &self,
         round: &mut Round,
         part: usize,
@@ -155,7 +155,7 @@ impl<V: Send + Sync> Cache<V> {
                 let count = left.min(NODES_MAX).min(places.saturating_sub(round.place));
                 (shard.with_descriptors(round.place, count), count, places)
             };
-            slots.into_iter().filter(|slot| leaves(slot)).for_each(|slot| self.take_out(&slot));
+            slots.into_iter().filter(|slot| leaves(slot)).for_each(|slot| self.remove_slot(&slot));
             round.place += count;
             left -= count;
             if round.place >= places {
@@ -168,7 +168,7 @@ impl<V: Send + Sync> Cache<V> {
         }
     }
 
-    fn take_out(&self, slot: &Arc<Slot<V>>) {
+    fn remove_slot(&self, slot: &Arc<Slot<V>>) {
         let mut departures = Departures::new();
         self.write(slot.hash()).remove_slot(slot, &mut departures);
         self.note_departures(departures.len());

@@ -20,7 +20,7 @@
 //! whether an entry is still current: it stores the time of the last check in [`Slot::validated`],
 //! and replaces an entry that has changed by [`Cache::insert`].
 //!
-//! Entries with descriptors should be checked now and then ([`Cache::look_through`]): a file that
+//! Entries with descriptors should be checked now and then ([`Cache::scan_part`]): a file that
 //! is no longer requested need not stay open.
 //!
 //! An entry that leaves the cache, for whatever reason, is marked ([`Slot::is_evicted`]) and lives

@@ -75,7 +75,7 @@ impl<V> Shard<V> {
     pub(crate) fn get_moving(&mut self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
         let id = self.index.find(&self.nodes, hash, key)?;
         let slot = Arc::clone(self.nodes.slot(id));
-        slot.wake();
+        slot.note_request();
         self.lanes[lane_of(slot.cost())].policy.touch(&mut self.nodes, id);
         Some(slot)
     }
@@ -160,7 +160,7 @@ impl<V> Shard<V> {
     /// Evicts one entry from the lane that holds more of the scarce resource, so that neither lane
     /// can starve the other.
     fn make_room(&mut self, resource: Resource, out: &mut Departures<V>) {
-        let [plain, with] = [PLAIN, WITH_DESCRIPTORS].map(|l| self.lanes[l].usage.of(resource));
+        let [plain, with] = [PLAIN, WITH_DESCRIPTORS].map(|l| self.lanes[l].usage.amount(resource));
         let lane = if with > plain { WITH_DESCRIPTORS } else { PLAIN };
         let victim = self.lanes[lane].policy.victim(&mut self.nodes);
         let id = victim.expect("a lane that holds some of a resource has an entry");

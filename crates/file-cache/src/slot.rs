@@ -85,9 +85,9 @@ impl<V> Slot<V> {
         self.hash == hash && self.key.bytes() == key
     }
 
-    /// Counts a check of the entry ([`crate::Cache::look_through`]). Returns the number of checks
+    /// Counts a check of the entry ([`crate::Cache::scan_part`]). Returns the number of checks
     /// since the entry was last requested.
-    pub fn rest(&self) -> u16 {
+    pub fn count_check(&self) -> u16 {
         let rests = self.rests.load(Ordering::Relaxed).saturating_add(1);
         self.rests.store(rests, Ordering::Relaxed);
         rests
@@ -100,12 +100,12 @@ impl<V> Slot<V> {
         if uses < USES_MAX {
             self.uses.store(uses + 1, Ordering::Relaxed);
         }
-        self.wake();
+        self.note_request();
     }
 
-    /// Notes that the entry was requested. This writes only after a check ([`Slot::rest`]), so that
+    /// Notes that the entry was requested. This writes only after a check ([`Slot::count_check`]), so that
     /// nearly every hit leaves the cache line unchanged.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn note_request(&self) {
         if self.rests.load(Ordering::Relaxed) != 0 {
             self.rests.store(0, Ordering::Relaxed);
         }

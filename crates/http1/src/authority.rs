@@ -32,7 +32,7 @@ impl<'b> Authority<'b> {
     }
 
     /// Whether both name the same host, whatever the port.
-    pub(crate) fn is_of_host(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_host(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
     }
 }

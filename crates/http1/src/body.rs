@@ -136,7 +136,7 @@ impl BodySkipper {
     /// # Panics
     ///
     /// If they are more than [`Self::data_ahead`].
-    pub fn pass(&mut self, bytes: u64) {
+    pub fn advance(&mut self, bytes: u64) {
         assert!(bytes <= self.data_ahead());
         match &mut self.state {
             State::Length(left) | State::Data(left) if *left > bytes => *left -= bytes,

@@ -34,7 +34,7 @@ pub struct DateTime {
 impl DateTime {
     /// The date and time in UTC of a number of seconds since 1970. A time outside of the years 1 to
     /// 9999 becomes the nearest one inside.
-    pub fn of(unix_seconds: i64) -> Self {
+    pub fn from_unix_seconds(unix_seconds: i64) -> Self {
         let seconds = unix_seconds.clamp(FIRST, LAST);
         let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
         let seconds = seconds.rem_euclid(DAY_SECONDS);
@@ -47,7 +47,7 @@ impl DateTime {
 /// 9999, for which the format has no room, becomes the nearest one inside.
 pub fn format_date(unix_seconds: i64) -> [u8; 29] {
     let days = unix_seconds.clamp(FIRST, LAST).div_euclid(DAY_SECONDS);
-    let date = DateTime::of(unix_seconds);
+    let date = DateTime::from_unix_seconds(unix_seconds);
     let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
     text[0..3].copy_from_slice(WEEKDAYS[days.rem_euclid(7) as usize]);
     text[8..11].copy_from_slice(MONTHS[date.month as usize - 1].as_bytes());
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn dates() {
         let check = |unix_seconds: i64, expected| {
-            let m = DateTime::of(unix_seconds);
+            let m = DateTime::from_unix_seconds(unix_seconds);
             assert_eq!((m.year, m.month, m.day, m.hour, m.minute, m.second), expected);
         };
         check(0, (1970, 1, 1, 0, 0, 0));

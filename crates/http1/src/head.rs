@@ -259,7 +259,7 @@ fn host<'b>(
     match &line.origin {
         None => Ok(Some(value)),
         Some(origin) if line.version == Version::Http10 => Ok(Some(origin.bytes)),
-        Some(origin) if origin.authority.is_of_host(&authority) => Ok(Some(origin.bytes)),
+        Some(origin) if origin.authority.has_same_host(&authority) => Ok(Some(origin.bytes)),
         Some(_) => Err(HeadError::HostDisagrees),
     }
 }

@@ -89,7 +89,7 @@ pub fn parse_response_head(
     };
     let status = response.code.ok_or(ResponseError::Syntax)?;
     let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let framing = Framing::of(response.headers)?;
+    let framing = Framing::parse(response.headers)?;
     let body = framing.body(status, to_head)?;
     let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
     let keep_alive = asked && body != ResponseBody::UntilClose;
@@ -113,7 +113,7 @@ struct Framing {
 }
 
 impl Framing {
-    fn of(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
+    fn parse(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
         let mut framing = Self::default();
         for field in fields {
             // The length of the name distinguishes these three fields from most others.

@@ -68,9 +68,9 @@ impl Facts {
             cpus: machine.parallelism.min(machine.cpus.len()),
             nodes: machine.topology.nodes.len(),
             wanted: (!is_left_open).then_some((divided.len(), widest)),
-            site: SiteSize::of(roots.clone()),
+            site: SiteSize::measure(roots.clone()),
             memory_bytes: os::memory::usable_memory_bytes().unwrap_or(u64::MAX),
-            can_probe: roots.clone().all(doctor::tells_what_is_in_memory),
+            can_probe: roots.clone().all(doctor::supports_nowait_reads),
             sendfile: match settings.socket.sendfile {
                 SendfileChoice::Auto => None,
                 SendfileChoice::Mode(mode) => Some(mode),

@@ -164,7 +164,7 @@ fn openat2(is_available: bool) -> Finding {
 /// Checks whether the file system of the root can report that a read would have to wait for the
 /// disk.
 fn nowait_reads(root: &Path) -> Finding {
-    match ask_nowait(root) {
+    match try_nowait_read(root) {
         None => unreadable(&NOWAIT_READS, format!("not tried: no readable file in {root:?}")),
         Some(Ok(NowaitRead::Unsupported)) => {
             finding(&NOWAIT_READS, false, "not supported by this file system")
@@ -176,12 +176,12 @@ fn nowait_reads(root: &Path) -> Finding {
 
 /// Whether the file system of `root` reports whether files are in memory. Without a file to try,
 /// yes.
-pub(crate) fn tells_what_is_in_memory(root: &Path) -> bool {
-    matches!(ask_nowait(root), None | Some(Ok(NowaitRead::Read(_) | NowaitRead::WouldBlock)))
+pub(crate) fn supports_nowait_reads(root: &Path) -> bool {
+    matches!(try_nowait_read(root), None | Some(Ok(NowaitRead::Read(_) | NowaitRead::WouldBlock)))
 }
 
 /// Tries a read that must not wait on some file in the root; none if there is no file.
-fn ask_nowait(root: &Path) -> Option<std::io::Result<NowaitRead>> {
+fn try_nowait_read(root: &Path) -> Option<std::io::Result<NowaitRead>> {
     let file = some_file(root)?;
     Some(os::files::read_at_nowait(file.as_fd(), &mut [0; 1], 0))
 }

@@ -37,7 +37,7 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
             Some(Now::Called(name)) => *name,
             Some(Now::Gone(_)) => continue,
         };
-        turn(spec, &mut knobs, knob, setting)
+        set_knob(spec, &mut knobs, knob, setting)
             .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;
     }
     Ok(EngineChoice { spec, knobs, notices })
@@ -55,7 +55,7 @@ fn notice(former: &FormerKnob) -> String {
 }
 
 /// Sets one knob. The error for a name that is nearly right suggests the right one.
-fn turn(
+fn set_knob(
     spec: &EngineSpec,
     knobs: &mut KnobValues,
     name: &str,

@@ -24,14 +24,14 @@ const LINES_PER_S_MAX: u64 = 10;
 pub(crate) struct Budget(&'static [AtomicU64]);
 
 /// A function that reports to operators; none if they have turned that off.
-pub(crate) fn teller(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
+pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
     match logging {
         ErrorLogging::Off => None,
-        ErrorLogging::StandardError => Some(Arc::new(move |trouble| tell(budget, trouble))),
+        ErrorLogging::StandardError => Some(Arc::new(move |trouble| log_trouble(budget, trouble))),
     }
 }
 
-fn tell(budget: Budget, trouble: &Trouble<'_>) {
+fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
     const NS_PER_S: u64 = 1_000_000_000;
     if let Some(left_out) = budget.take(os::clock::now_ns() / NS_PER_S) {
         report(&line(trouble, left_out));
@@ -62,11 +62,11 @@ impl Budget {
     /// Creates a budget for a server that is one process, in cells of its own.
     pub(crate) fn new() -> io::Result<Self> {
         let file = os::shared_memory::create_cells(Self::CELLS)?;
-        os::shared_memory::map_cells(file.as_fd()).map(Self::at)
+        os::shared_memory::map_cells(file.as_fd()).map(Self::in_cells)
     }
 
     /// Creates a budget in the given cells, which were all 0 at the beginning.
-    pub(crate) fn at(cells: &'static [AtomicU64]) -> Self {
+    pub(crate) fn in_cells(cells: &'static [AtomicU64]) -> Self {
         Self(cells)
     }
 

@@ -41,7 +41,7 @@ impl InterruptAffinity {
                 Self::set_below(net, proc, &cpus_of_interfaces(&known, places))
             }
             Err(why) => {
-                let line = format!("which interface has which address is not told: {why}");
+                let line = format!("the addresses of interfaces cannot be read: {why}");
                 Self { changes: Vec::new(), lines: vec![line] }
             }
         }

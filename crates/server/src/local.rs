@@ -42,7 +42,7 @@ pub(crate) struct Local {
     open_files: Caretaker,
     runner: Arc<Runner>,
     /// The number of evictions when workers were last woken because of them.
-    evictions_told: u64,
+    evictions_reported: u64,
 }
 
 impl Local {
@@ -62,9 +62,9 @@ impl Local {
         let settings = &config.settings;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
-            .telling(error_log::teller(settings.log.errors, logs.errors))
+            .telling(error_log::trouble_logger(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
-            .with_moment_us(Revalidation::of(&settings.cache).moment_us);
+            .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
             None => runner,
@@ -97,7 +97,7 @@ impl Local {
         let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        Ok(Self { engine, counters, caches, open_files, runner, evictions_told: 0 })
+        Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
     }
 
     /// Takes the notices since the last call: failures that were repaired, and files with problems.
@@ -113,7 +113,7 @@ impl Local {
     pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.look_after();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
-        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+        if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
             self.engine.do_housekeeping();
         }
     }
@@ -214,7 +214,7 @@ impl Assembly<'_> {
             listings: Arc::clone(&ready.listings),
             cache,
             first_level_slots_max: self.first_level_slots_max(),
-            revalidate_us: Revalidation::of(settings).interval_us,
+            revalidate_us: Revalidation::from_settings(settings).interval_us,
             log: self.log.clone(),
             counters: Arc::clone(&self.counters),
         }
@@ -260,7 +260,7 @@ struct Revalidation {
 }
 
 impl Revalidation {
-    fn of(settings: &CacheSettings) -> Self {
+    fn from_settings(settings: &CacheSettings) -> Self {
         let Some(ms) = settings.revalidate_ms else {
             return Self { interval_us: u64::MAX, moment_us: 0 };
         };

@@ -104,7 +104,7 @@ pub(crate) fn describe_listeners(
 ) -> String {
     let (sets, workers) = (layout.sets.len(), layout.workers());
     let woken = if layout.wakes_one() { "an arrival wakes one" } else { "an arrival wakes all" };
-    let said = match (are_inherited, sets) {
+    let description = match (are_inherited, sets) {
         (true, _) => format!("the listener that was passed on, for all: {woken}"),
         (false, 1) if workers == 1 => "one listener".into(),
         (false, 1) => format!("one listener for {workers} workers: {woken}"),
@@ -112,7 +112,7 @@ pub(crate) fn describe_listeners(
         (false, sets) => format!("{sets} listeners for {workers} workers: {woken}"),
     };
     let by_cpu = if mode == ListenerMode::ReusePortCpu { ", dealt by CPU" } else { "" };
-    format!("{said}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
+    format!("{description}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
 }
 
 /// The suffix for a choice that the operator has set.
@@ -128,7 +128,7 @@ mod tests {
 
     /// The result of these modes in an engine on two CPUs: how files are sent, whether an arrival
     /// wakes one waiter, and what is reported as without effect.
-    fn of(
+    fn resolve(
         engine: &str,
         knobs: &[(&str, &str)],
         listeners: ListenerMode,
@@ -156,12 +156,12 @@ mod tests {
     #[test]
     fn a_listener_mode_has_its_effect_or_is_reported_to_make_no_difference() {
         let check = |engine, knobs: &[_], mode, wakes_one, is_without_effect| {
-            let (_, wakes, said) = of(engine, knobs, mode, SendfileChoice::Auto).unwrap();
+            let (_, wakes, reported) = resolve(engine, knobs, mode, SendfileChoice::Auto).unwrap();
             assert_eq!(wakes, wakes_one, "{engine} {knobs:?} {mode:?}");
             assert_eq!(
-                !said.is_empty(),
+                !reported.is_empty(),
                 is_without_effect,
-                "{engine} {knobs:?} {mode:?}: {said:?}"
+                "{engine} {knobs:?} {mode:?}: {reported:?}"
             );
         };
         use ListenerMode::{Exclusive, Shared};
@@ -183,9 +183,9 @@ mod tests {
             }
             check(engine, &[("events", "epoll-level")], Exclusive, true, false);
         }
-        let (_, _, said) = of("rings", &[], Shared, SendfileChoice::Auto).unwrap();
+        let (_, _, reported) = resolve("rings", &[], Shared, SendfileChoice::Auto).unwrap();
         assert_eq!(
-            said,
+            reported,
             [
                 "socket.listeners = \"shared\" is as \"exclusive\" in rings: there an arrival always \
               wakes one of the waiting workers"
@@ -198,9 +198,9 @@ mod tests {
         use SendfileMode::{NonBlocking, Probe};
         let check = |engine, knob, many, choice, expected, is_without_effect| {
             let knobs = [(knob, if many { "2" } else { "0" })];
-            let (mode, _, said) = of(engine, &knobs, ListenerMode::Auto, choice).unwrap();
+            let (mode, _, reported) = resolve(engine, &knobs, ListenerMode::Auto, choice).unwrap();
             assert_eq!(mode, expected, "{engine} {knobs:?}");
-            assert_eq!(!said.is_empty(), is_without_effect, "{engine} {knobs:?}: {said:?}");
+            assert_eq!(!reported.is_empty(), is_without_effect, "{engine} {knobs:?}: {reported:?}");
         };
         let probe = SendfileChoice::Mode(Probe);
         for engine in ["fibers", "tasks"] {
@@ -217,8 +217,8 @@ mod tests {
     fn an_engine_that_cannot_send_files_in_a_mode_says_why() {
         let check = |engine, mode, why: &str| {
             let choice = SendfileChoice::Mode(mode);
-            let said = of(engine, &[], ListenerMode::Auto, choice).unwrap_err();
-            assert!(said.contains(&format!("({why}")), "{said}");
+            let error = resolve(engine, &[], ListenerMode::Auto, choice).unwrap_err();
+            assert!(error.contains(&format!("({why}")), "{error}");
         };
         check("event-loop", SendfileMode::Blocking, "a slow reader would delay all connections");
         check("processes", SendfileMode::Blocking, "while a send waits for a slow reader, its ");

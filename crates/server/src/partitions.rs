@@ -85,7 +85,7 @@ pub(crate) fn divide(
     // would put all containers of a machine on the same ones.
     let pin = pin && machine.parallelism >= machine.cpus.len();
     let groups = match settings.by {
-        Division::Count => return by_count(settings.count as usize, pin, machine),
+        Division::Count => return divide_by_count(settings.count as usize, pin, machine),
         Division::Cache => &machine.topology.caches,
         Division::Socket => &machine.topology.sockets,
         Division::Node => &machine.topology.nodes,
@@ -101,7 +101,7 @@ pub(crate) fn divide(
     Ok(groups.iter().map(partition).collect())
 }
 
-fn by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
+fn divide_by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
     let available = machine.cpus.len();
     if count > available {
         let these = cpus::show(&machine.cpus);
@@ -144,7 +144,7 @@ mod tests {
         PartitionSettings { count, cpus, pin, ..PartitionSettings::default() }
     }
 
-    fn by(by: Division) -> PartitionSettings {
+    fn divided_by(by: Division) -> PartitionSettings {
         PartitionSettings { by, ..settings(1, &[], true) }
     }
 
@@ -166,10 +166,10 @@ mod tests {
         check(settings(1, &[], false), machine(4, 4), "*4");
         check(settings(1, &[], true), machine(64, 2), "*2");
         check(settings(3, &[], true), machine(64, 2), "*1 *1 *1");
-        check(by(Division::Cache), machine(4, 4), "0-1*2 2-3*2");
-        check(by(Division::Cache), machine(4, 2), "*1 *1");
-        check(by(Division::Socket), machine(4, 4), "0-3*4");
-        check(by(Division::Node), machine(4, 4), "0-3*4");
+        check(divided_by(Division::Cache), machine(4, 4), "0-1*2 2-3*2");
+        check(divided_by(Division::Cache), machine(4, 2), "*1 *1");
+        check(divided_by(Division::Socket), machine(4, 4), "0-3*4");
+        check(divided_by(Division::Node), machine(4, 4), "0-3*4");
         check(settings(1, &["0,2", "3"], true), machine(4, 4), "0,2*2 3*1");
         check(settings(1, &["0,2", "3"], false), machine(4, 4), "*2 *1");
     }
@@ -178,9 +178,9 @@ mod tests {
     fn a_machine_is_told_and_understood() {
         let topology = Topology::this(&[0, 2, 3]);
         let cpus = vec![0, 2, 3];
-        let told = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
-        assert_eq!(told.to_string(), "0,2-3/2/20000");
-        assert_eq!(told.to_string().parse(), Ok(told));
+        let written = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
+        assert_eq!(written.to_string(), "0,2-3/2/20000");
+        assert_eq!(written.to_string().parse(), Ok(written));
         assert!("0-1/2".parse::<Machine>().is_err());
     }
 

@@ -110,14 +110,14 @@ fn check_descriptor_limit(max: u64) -> Result<(), ConfigError> {
         "the descriptor limit is {max}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
          LimitNOFILE=)"
     );
-    Err(ConfigError::nowhere(ConfigFault::Unfit(why)))
+    Err(ConfigError::without_place(ConfigFault::Unfit(why)))
 }
 
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
 /// wrong.
 fn site(settings: &Settings) -> Result<Site, ConfigError> {
     let setting = |error: SiteError| ConfigFault::Setting(error.fault);
-    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::nowhere(setting(error)))
+    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::without_place(setting(error)))
 }
 
 /// Creates a second level of the cache, for `workers` workers. There are `caches` of them in the

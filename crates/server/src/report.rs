@@ -1,7 +1,7 @@
 //! Reports of a server about itself: lines on standard error, which no thread ever waits for.
 //!
 //! While a server runs ([`begin`]), a thread writes them; a worker process hands its own to the
-//! supervisor ([`by_supervisor`]). Lines without room, because standard error is not read, are
+//! supervisor ([`hand_to_supervisor`]). Lines without room, because standard error is not read, are
 //! counted, and the number is reported as soon as there is room. Before that, and in other
 //! commands, lines are written by the thread that reports them.
 
@@ -33,7 +33,7 @@ enum Way {
 struct HandOver {
     take: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The number of refused lines that has not been reported yet.
-    untold: AtomicU64,
+    unreported: AtomicU64,
 }
 
 /// The thread that writes reports, until [`Reporter::end`], or until this is dropped, as by a panic
@@ -50,9 +50,9 @@ pub fn report(message: &str) {
     let way = way().clone();
     match way {
         Way::OnTheSpot => {
-            let _ = io::stderr().write_all(line_of(message).as_bytes());
+            let _ = io::stderr().write_all(format_line(message).as_bytes());
         }
-        Way::HandedOn(hand_over) => hand_over.say(message),
+        Way::HandedOn(hand_over) => hand_over.send(message),
         Way::Nowhere => {}
     }
 }
@@ -65,17 +65,17 @@ pub(crate) fn begin() -> io::Result<Reporter> {
     /// More than a reader can be behind by; a line is some hundred bytes.
     const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 256, buffers_max: 256 };
     // Trouble with standard error cannot be reported on standard error.
-    let purpose = Purpose { thread: "standard-error", what: "standard error", tell: |_| () };
+    let purpose = Purpose { thread: "standard-error", what: "standard error", report: |_| () };
     let reopen = || Err("it cannot be opened anew".into());
     let writer = LineWriter::start(purpose, LIMITS, Output::standard(&io::stderr())?, reopen)?;
     let queue = Arc::clone(writer.queue());
-    hand_on(move |message| queue.hand_over(&mut line_of(message).into_bytes(), 1));
+    hand_on(move |message| queue.hand_over(&mut format_line(message).into_bytes(), 1));
     panic::set_hook(Box::new(report_panic));
     Ok(Reporter(Some(writer)))
 }
 
 /// Hands reports to the supervisor from now on.
-pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
+pub(crate) fn hand_to_supervisor(uplink: Arc<Uplink>) {
     hand_on(move |message| uplink.report(message).is_ok());
     panic::set_hook(Box::new(report_panic));
 }
@@ -101,20 +101,20 @@ impl Drop for Reporter {
 }
 
 impl HandOver {
-    fn say(&self, message: &str) {
-        let untold = self.untold.swap(0, Ordering::Relaxed);
-        let lost = format!("{untold} messages were lost: standard error was not read");
-        if untold > 0 && !(self.take)(&lost) {
-            self.untold.fetch_add(untold, Ordering::Relaxed);
+    fn send(&self, message: &str) {
+        let unreported = self.unreported.swap(0, Ordering::Relaxed);
+        let lost = format!("{unreported} messages were lost: standard error was not read");
+        if unreported > 0 && !(self.take)(&lost) {
+            self.unreported.fetch_add(unreported, Ordering::Relaxed);
         }
         if !(self.take)(message) {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+            self.unreported.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 fn hand_on(take: impl Fn(&str) -> bool + Send + Sync + 'static) {
-    let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
+    let hand_over = HandOver { take: Box::new(take), unreported: AtomicU64::new(0) };
     *way() = Way::HandedOn(Arc::new(hand_over));
 }
 
@@ -130,7 +130,7 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-fn line_of(message: &str) -> String {
+fn format_line(message: &str) -> String {
     format!("ropewalk: {message}\n")
 }
 
@@ -158,7 +158,7 @@ mod tests {
                 Ok(())
             }
         }
-        let purpose = Purpose { thread: "test", what: "the test's lines", tell: |_| () };
+        let purpose = Purpose { thread: "test", what: "the test's lines", report: |_| () };
         let limits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
         let (sender, written) = mpsc::channel();
         let writer = LineWriter::start(purpose, limits, Slow(sender), || Err("not here".into()));
@@ -173,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_no_room_for_is_counted_and_told() {
+    fn messages_without_room_are_counted_and_reported() {
         static HAS_ROOM: AtomicBool = AtomicBool::new(true);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let there = Arc::clone(&said);
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let there = Arc::clone(&messages);
         let take = move |line: &str| {
             let has_room = HAS_ROOM.load(Ordering::Relaxed);
             if has_room {
@@ -184,15 +184,15 @@ mod tests {
             }
             has_room
         };
-        let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
-        hand_over.say("first");
+        let hand_over = HandOver { take: Box::new(take), unreported: AtomicU64::new(0) };
+        hand_over.send("first");
         HAS_ROOM.store(false, Ordering::Relaxed);
-        hand_over.say("second");
-        hand_over.say("third");
+        hand_over.send("second");
+        hand_over.send("third");
         HAS_ROOM.store(true, Ordering::Relaxed);
-        hand_over.say("fourth");
-        hand_over.say("fifth");
+        hand_over.send("fourth");
+        hand_over.send("fifth");
         let lost = "2 messages were lost: standard error was not read";
-        assert_eq!(*said.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
+        assert_eq!(*messages.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
     }
 }

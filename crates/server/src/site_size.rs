@@ -22,7 +22,7 @@ const COUNTING_US_MAX: u64 = 200_000;
 impl SiteSize {
     /// Adds up the sizes of the regular files below these folders, for a limited time. Links are
     /// not followed.
-    pub(crate) fn of<'p>(roots: impl Iterator<Item = &'p Path>) -> Self {
+    pub(crate) fn measure<'p>(roots: impl Iterator<Item = &'p Path>) -> Self {
         let end = os::clock::now() + COUNTING_US_MAX;
         Self::count(roots, |_| os::clock::now() >= end)
     }
@@ -68,7 +68,7 @@ mod tests {
         folder.file("a", "12345");
         folder.file("b/c", "123");
         std::os::unix::fs::symlink("/", folder.path().join("everything")).unwrap();
-        let size = SiteSize::of([folder.path()].into_iter());
+        let size = SiteSize::measure([folder.path()].into_iter());
         assert_eq!(size, SiteSize { bytes: 8, entries: 4, is_complete: true });
     }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_empty() {
-        let size = SiteSize::of([Path::new("/nonexistent")].into_iter());
+        let size = SiteSize::measure([Path::new("/nonexistent")].into_iter());
         assert_eq!(size, SiteSize { bytes: 0, entries: 0, is_complete: true });
     }
 }

@@ -37,10 +37,10 @@ impl Topology {
 }
 
 /// Groups CPUs with the same key; groups are in the order of their first CPUs.
-fn group(allowed: &[usize], of: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
+fn group(allowed: &[usize], key: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Option<String>, Vec<usize>> = BTreeMap::new();
     for &cpu in allowed {
-        groups.entry(of(cpu)).or_default().push(cpu);
+        groups.entry(key(cpu)).or_default().push(cpu);
     }
     sorted(groups.into_values())
 }

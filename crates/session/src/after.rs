@@ -21,7 +21,7 @@ impl After {
     /// `arrived` are the bytes after the head that have arrived.
     #[inline]
     #[must_use]
-    pub fn of(
+    pub fn from_request(
         head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,

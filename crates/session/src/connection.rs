@@ -255,7 +255,7 @@ impl Connection {
             if exchange.draft.status != 0 {
                 w.record(&exchange, self.peer);
             }
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
         }
     }
 
@@ -317,7 +317,7 @@ impl Connection {
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
-        let (after, body) = After::of(head, arrived, is_last, &w.limits);
+        let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         self.after = after;
         let mut response = self.response(w);
         if body.is_some() {
@@ -426,11 +426,11 @@ impl Connection {
         let is_simple = skipper.is_none() && exchange.unread().is_empty();
         if self.after != After::KeepAlive {
             let after = if is_simple { self.after } else { After::Linger };
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
             return self.end(after);
         }
         if is_simple {
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
             return self.rest(w);
         }
         exchange.finish();
@@ -445,7 +445,7 @@ impl Connection {
     #[inline]
     fn rest(&mut self, w: &mut Worker) {
         if let Some(exchange) = self.exchange.take() {
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
         }
         self.state = State::Idle;
         self.deadline = w.now().plus_ms(w.limits.idle_ms);

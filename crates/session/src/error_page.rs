@@ -16,7 +16,7 @@ use crate::exchange::{Draft, Purpose};
 use crate::failure::Failure;
 use crate::job::{Done, Job};
 use crate::lookup::Lookup;
-use crate::response::{Asked, Failed, Framing, Prepared, Response};
+use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
 use crate::worker::Worker;
 
 impl Response<'_> {
@@ -34,20 +34,20 @@ impl Response<'_> {
         self.exchange.draft =
             Draft { started: w.now(), host: host.unwrap_or_default(), is_head, ..Draft::default() };
         *self.after = After::Linger;
-        let failed = Failed { bytes: &[], head: None, host };
-        self.fail(w, failed, Failure { reason, ..Failure::of(status) })
+        let failed = FailedRequest { bytes: &[], head: None, host };
+        self.fail(w, failed, Failure { reason, ..Failure::from_status(status) })
     }
 
     /// Answers with an error whose status says enough.
-    pub(crate) fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
-        self.fail(w, asked.into(), Failure::of(status))
+    pub(crate) fn error(&mut self, w: &mut Worker, request: Request<'_>, status: u16) -> Prepared {
+        self.fail(w, request.into(), Failure::from_status(status))
     }
 
     /// Answers with an error, with the host's own page if there is one.
     pub(crate) fn fail(
         &mut self,
         w: &mut Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
     ) -> Prepared {
         let site = Arc::clone(&w.site);
@@ -63,19 +63,19 @@ impl Response<'_> {
             Err(known) => known,
         };
         self.exchange.purpose = Purpose::ErrorPage(failure);
-        self.ask(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
+        self.prepare_job(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
     }
 
     /// Answers with 503 after a job has failed temporarily. No other job is begun for the page of
     /// that status, because it would fail as well. A page in the cache is used, however old it is.
-    pub(crate) fn unavailable(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
-        let failure = Failure::of(503);
+    pub(crate) fn unavailable(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
+        let failure = Failure::from_status(503);
         let (site, now) = (Arc::clone(&w.site), w.now());
-        let page = site.host(asked.host).error_page(failure.status);
-        match page.map(|page| w.cache.get(asked.host, page, now)) {
-            Some(Lookup::Fresh(hit)) => self.page_found(w, asked.into(), failure, &hit),
-            Some(Lookup::Due(slot)) => self.page_found(w, asked.into(), failure, &Hit::new(slot)),
-            _ => self.plain_error(w, asked.into(), failure),
+        let page = site.host(request.host).error_page(failure.status);
+        match page.map(|page| w.cache.get(request.host, page, now)) {
+            Some(Lookup::Fresh(hit)) => self.page_found(w, request.into(), failure, &hit),
+            Some(Lookup::Due(slot)) => self.page_found(w, request.into(), failure, &Hit::new(slot)),
+            _ => self.plain_error(w, request.into(), failure),
         }
     }
 
@@ -83,12 +83,12 @@ impl Response<'_> {
     pub(crate) fn page_resolved(
         &mut self,
         w: &mut Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         done: Done,
     ) -> Prepared {
         let host = failed.host.expect("only a host has pages");
-        match self.learn(w, host, done) {
+        match self.cache_result(w, host, done) {
             Some(hit) => self.page_found(w, failed, failure, &hit),
             None => self.plain_error(w, failed, failure),
         }
@@ -97,7 +97,7 @@ impl Response<'_> {
     fn page_found(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         hit: &Hit<Entry>,
     ) -> Prepared {
@@ -110,7 +110,7 @@ impl Response<'_> {
     fn error_page(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         hit: &Hit<Entry>,
         file: &FileResource,
@@ -145,7 +145,7 @@ impl Response<'_> {
     pub(crate) fn plain_error(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
     ) -> Prepared {
         let Failure { status, reason, .. } = failure;

@@ -16,7 +16,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(status: u16) -> Self {
+    pub(crate) fn from_status(status: u16) -> Self {
         let reason = if status == 503 { "Try again in a moment." } else { "" };
         Self { status, reason, file_len: None }
     }

@@ -32,29 +32,29 @@ impl Listings {
     /// Creates places for at most `max` listings at a time, within one process.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
-        Self::of(Places::Counted { taken: AtomicUsize::new(0), max })
+        Self::with_places(Places::Counted { taken: AtomicUsize::new(0), max })
     }
 
     /// Creates places for at most as many listings at a time as there are cells, which are 0 and
     /// may be in memory that processes share: for workers whose process is forked.
     #[must_use]
     pub fn shared(cells: &'static [AtomicU64]) -> Arc<Self> {
-        Self::of(Places::Held(cells))
+        Self::with_places(Places::Held(cells))
     }
 
-    fn of(places: Places) -> Arc<Self> {
+    fn with_places(places: Places) -> Arc<Self> {
         Arc::new(Self { places, workers: AtomicU64::new(0) })
     }
 
     /// Returns the number of one more worker.
-    pub(crate) fn enter(&self) -> u64 {
+    pub(crate) fn add_worker(&self) -> u64 {
         self.workers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Takes a place without a worker, unless all are taken.
     #[must_use]
-    pub fn begin_alone(self: &Arc<Self>) -> Option<ListingPermit> {
-        self.begin(self.enter())
+    pub fn begin_without_worker(self: &Arc<Self>) -> Option<ListingPermit> {
+        self.begin(self.add_worker())
     }
 
     /// Takes a place for a worker, unless all are taken.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_a_process_that_is_gone_had_taken_is_taken_back() {
         let listings = Listings::shared(cells(3));
-        let (first, second) = (listings.enter(), listings.enter());
+        let (first, second) = (listings.add_worker(), listings.add_worker());
         assert_ne!(first, second);
         let kept = listings.begin(second);
         for _ in 0..2 {

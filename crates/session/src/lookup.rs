@@ -114,7 +114,7 @@ impl EntryCache {
                 self.encoded.shrink_to(ENCODED_BYTES_KEPT);
             }
         }
-        self.keep(hash, entry, now)
+        self.insert_local(hash, entry, now)
     }
 
     /// Notes that an entry was found to be current, for all users of its levels.
@@ -126,7 +126,7 @@ impl EntryCache {
     }
 
     /// Puts an entry into the levels of this process, under the current key.
-    fn keep(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
+    fn insert_local(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
         let (bytes, descriptors) = entry.cost();
         let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
         let cost = file_cache::Cost { bytes, descriptors };
@@ -161,7 +161,7 @@ impl EntryCache {
         };
         let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {
             Ok(entry) => {
-                let hit = self.keep(hash, entry, Tick(stamp.validated));
+                let hit = self.insert_local(hash, entry, Tick(stamp.validated));
                 judge(hit, self.revalidate_us, now)
             }
             Err(Undecodable::NoFile) => Lookup::Encoded(self.encoded.as_slice().into()),

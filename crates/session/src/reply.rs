@@ -21,9 +21,9 @@ pub struct Reply {
 
 impl Reply {
     /// Begins the response to a request: `bytes` is its head, and `after` is what follows from it
-    /// for the connection ([`After::of`]).
+    /// for the connection ([`After::from_request`]).
     #[inline]
-    pub fn to(w: &mut Worker, bytes: &[u8], head: &Head<'_>, after: After) -> (Self, Prepared) {
+    pub fn begin(w: &mut Worker, bytes: &[u8], head: &Head<'_>, after: After) -> (Self, Prepared) {
         let mut reply = Self { exchange: w.take_exchange(), after };
         let prepared = reply.response().respond(w, bytes, head);
         (reply, prepared)
@@ -88,7 +88,7 @@ impl Reply {
         if self.exchange.draft.status != 0 {
             w.record(&self.exchange, peer);
         }
-        w.give_exchange(self.exchange);
+        w.return_exchange(self.exchange);
         self.after
     }
 

@@ -13,7 +13,7 @@ use crate::worker::Worker;
 
 /// A request as it was received and as it was parsed.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Request<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) head: &'a Head<'a>,
     pub(crate) host: usize,
@@ -27,7 +27,7 @@ pub(crate) enum Framing {
     /// By the last chunk.
     Chunked,
     /// Not at all: there is no content, or the close ends it.
-    Unsaid,
+    None,
 }
 
 /// The result of a call that prepares a response.
@@ -51,7 +51,7 @@ pub(crate) struct Response<'c> {
 
 /// A request that is not answered with a file, as far as it was parsed.
 #[derive(Clone, Copy)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct FailedRequest<'a> {
     /// Its head; empty if it could not be read.
     pub(crate) bytes: &'a [u8],
     pub(crate) head: Option<&'a Head<'a>>,
@@ -59,13 +59,13 @@ pub(crate) struct Failed<'a> {
     pub(crate) host: Option<usize>,
 }
 
-impl<'a> From<Asked<'a>> for Failed<'a> {
-    fn from(asked: Asked<'a>) -> Self {
-        Self { bytes: asked.bytes, head: Some(asked.head), host: Some(asked.host) }
+impl<'a> From<Request<'a>> for FailedRequest<'a> {
+    fn from(request: Request<'a>) -> Self {
+        Self { bytes: request.bytes, head: Some(request.head), host: Some(request.host) }
     }
 }
 
-impl Failed<'_> {
+impl FailedRequest<'_> {
     /// The canonical path that rules are matched against; the root if the request has none.
     pub(crate) fn path<'p>(&'p self, scratch: &'p mut Vec<u8>) -> &'p [u8] {
         match self.head.map(|head| head.target) {
@@ -77,7 +77,7 @@ impl Failed<'_> {
 
 impl Response<'_> {
     /// Prepares a job that resolves a path. The head is kept until the job has run.
-    pub(crate) fn ask(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
+    pub(crate) fn prepare_job(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
         w.counters.cache_misses.add(1);
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(head);
@@ -86,7 +86,12 @@ impl Response<'_> {
     }
 
     /// Caches the result of a job; none if the job failed temporarily.
-    pub(crate) fn learn(&self, w: &mut Worker, host: usize, done: Done) -> Option<Hit<Entry>> {
+    pub(crate) fn cache_result(
+        &self,
+        w: &mut Worker,
+        host: usize,
+        done: Done,
+    ) -> Option<Hit<Entry>> {
         let now = w.now();
         match done {
             Done::Current(slot) => {
@@ -102,7 +107,7 @@ impl Response<'_> {
     pub(crate) fn put_head<'f>(
         &mut self,
         w: &'f Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         status: u16,
         mut fields: FieldList<'f>,
         framing: Framing,
@@ -120,7 +125,7 @@ impl Response<'_> {
         match framing {
             Framing::Length(len) => head.field_number("Content-Length", len),
             Framing::Chunked => head.field("Transfer-Encoding", b"chunked"),
-            Framing::Unsaid => {}
+            Framing::None => {}
         }
         head.lines(connection);
         head.finish();

@@ -105,7 +105,7 @@ impl Worker {
         Self {
             site: parts.site,
             limits: parts.limits,
-            number: parts.listings.enter(),
+            number: parts.listings.add_worker(),
             listings: parts.listings,
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
             log: parts.log,
@@ -231,7 +231,7 @@ impl Worker {
 
     /// Takes an exchange back.
     #[inline]
-    pub(crate) fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
+    pub(crate) fn return_exchange(&mut self, mut exchange: Box<Exchange>) {
         if self.spare.len() < SPARE_MAX {
             exchange.reset();
             self.spare.push(exchange);

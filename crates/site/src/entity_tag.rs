@@ -40,7 +40,7 @@ pub struct ContentHash(pub u64);
 impl ContentHash {
     /// Hashes content that is in memory.
     #[must_use]
-    pub fn of(content: &[u8]) -> Self {
+    pub fn compute(content: &[u8]) -> Self {
         Self(xxhash_rust::xxh3::xxh3_64(content))
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         let widest = "W/\"ffffffffffffffff-ffffffffffffffff-zst\"";
         check(EntityTag::weak_from_change(&file(-1, u64::MAX), Coding::Zstd), widest);
         check(EntityTag::from_content(ContentHash(0xff), Coding::Identity), "\"00000000000000ff\"");
-        let empty = EntityTag::from_content(ContentHash::of(b""), Coding::Zstd);
+        let empty = EntityTag::from_content(ContentHash::compute(b""), Coding::Zstd);
         check(empty, "\"2d06800538d394c2-zst\""); // XXH3_64bits of nothing, as its authors publish it
         assert!(size_of::<EntityTag>() <= 48);
     }

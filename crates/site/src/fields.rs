@@ -70,7 +70,7 @@ impl<'a> FieldList<'a> {
         content: Content,
     ) {
         let is_for = |rule: &&HeaderRule| {
-            (rule.when == When::Always || status < 400) && is_told_with(&rule.name, content)
+            (rule.when == When::Always || status < 400) && is_sent_with(&rule.name, content)
         };
         for rule in rules.filter(is_for) {
             let known = self.fields.iter_mut().find(|f| f.name.eq_ignore_ascii_case(&rule.name));
@@ -189,7 +189,7 @@ const OF_FILE: &[&str] = &[
 
 /// Whether a response with such content has this field of a rule at all. Of the fields that
 /// describe the file a 304 only has its location (RFC 9110 §15.4.5).
-fn is_told_with(name: &str, content: Content) -> bool {
+fn is_sent_with(name: &str, content: Content) -> bool {
     match content {
         Content::File => true,
         Content::KnownFile if name.eq_ignore_ascii_case("Content-Location") => true,

@@ -57,7 +57,7 @@ impl Hashing {
     ///
     /// # Errors
     /// The error of a read.
-    pub fn go_on(&mut self, files: &dyn Files, buffer: &mut [u8]) -> io::Result<Option<Hashed>> {
+    pub fn advance(&mut self, files: &dyn Files, buffer: &mut [u8]) -> io::Result<Option<Hashed>> {
         let mut at = 0;
         while at < buffer.len() && self.len < self.identity.len {
             let count = files.read_at(&self.file, &mut buffer[at..], self.len)?;

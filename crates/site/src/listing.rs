@@ -139,7 +139,7 @@ fn html_item(item: &Item<'_>, out: &mut Vec<u8>) {
     }
     push(out, "</td><td>");
     if let Some(modified) = item.modified {
-        let DateTime { year, month, day, hour, minute, .. } = DateTime::of(modified);
+        let DateTime { year, month, day, hour, minute, .. } = DateTime::from_unix_seconds(modified);
         write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}").expect(APPENDS);
     }
     push(out, "</td></tr>\n");
@@ -168,7 +168,8 @@ fn json_item(item: &Item<'_>, out: &mut Vec<u8>) {
         write!(out, ",\"size\":{}", item.len).expect(APPENDS);
     }
     if let Some(modified) = item.modified {
-        let DateTime { year, month, day, hour, minute, second } = DateTime::of(modified);
+        let DateTime { year, month, day, hour, minute, second } =
+            DateTime::from_unix_seconds(modified);
         write!(out, ",\"modified\":\"{year:04}-{month:02}-{day:02}").expect(APPENDS);
         write!(out, "T{hour:02}:{minute:02}:{second:02}Z\"").expect(APPENDS);
     }

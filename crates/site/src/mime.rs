@@ -34,12 +34,12 @@ pub fn content_type(file_name: &[u8], overrides: &Overrides) -> Cow<'static, str
     };
     match overrides.0.get(&extension) {
         Some(own) => with_charset(Cow::Owned(own.to_string())),
-        None => with_charset(Cow::Borrowed(known(&extension))),
+        None => with_charset(Cow::Borrowed(find_type(&extension))),
     }
 }
 
 /// The type of a lower-case extension.
-fn known(extension: &[u8]) -> &'static str {
+fn find_type(extension: &[u8]) -> &'static str {
     let corrected = CORRECTIONS.iter().find(|(name, _)| name.as_bytes() == extension);
     match (corrected, std::str::from_utf8(extension)) {
         (Some((_, content_type)), _) => content_type,

@@ -111,7 +111,8 @@ pub fn choose<'v>(
         return available.iter().next();
     }
     let weights = Weights::parse(lines);
-    let acceptable = available.iter().filter_map(|coding| Some((weights.of(coding)?, coding)));
+    let acceptable =
+        available.iter().filter_map(|coding| Some((weights.acceptable(coding)?, coding)));
     acceptable.max().map(|(_, coding)| coding)
 }
 
@@ -137,7 +138,7 @@ impl Weights {
     }
 
     /// The weight of a coding, if it is acceptable.
-    fn of(&self, coding: Coding) -> Option<u16> {
+    fn acceptable(&self, coding: Coding) -> Option<u16> {
         match self.named[coding as usize].or(self.others) {
             None if coding == Coding::Identity => Some(0),
             weight => weight.filter(|&weight| weight > 0),
@@ -311,13 +312,13 @@ mod tests {
 
     /// The rules of section 12.5.3, one after the other.
     fn model(members: &[(&str, Option<u16>, String)], available: CodingSet) -> Option<Coding> {
-        let said = |name: &str| {
+        let stated = |name: &str| {
             let mut mentions = members.iter().filter(|member| member.0 == name);
             mentions.rfind(|member| member.1.is_some()).and_then(|member| member.1)
         };
         let mut best: Option<(u16, Coding)> = None;
         for coding in Coding::ALL {
-            let weight = said(coding.token()).or(said("*"));
+            let weight = stated(coding.token()).or(stated("*"));
             let is_acceptable = match weight {
                 Some(weight) => weight > 0,
                 None => coding == Coding::Identity,

@@ -84,7 +84,7 @@ pub fn is_hidden(path: &[u8]) -> bool {
 }
 
 /// Whether a request can lead to a file of that name: no path contains a control byte.
-pub fn can_be_asked_for(name: &[u8]) -> bool {
+pub fn is_requestable(name: &[u8]) -> bool {
     !name.iter().any(u8::is_ascii_control)
 }
 

@@ -339,7 +339,7 @@ mod tests {
     type Member = (Option<usize>, Option<usize>);
 
     /// The bytes of the file that a member requests.
-    fn bytes_asked(first: Option<usize>, last: Option<usize>, file: usize) -> Vec<bool> {
+    fn requested_bytes(first: Option<usize>, last: Option<usize>, file: usize) -> Vec<bool> {
         let is_in = |byte: usize| match (first, last) {
             (Some(first), Some(last)) => first <= byte && byte <= last,
             (Some(first), None) => first <= byte,
@@ -384,7 +384,7 @@ mod tests {
         if file == 0 && members.iter().any(is_suffix) {
             return "ignore".to_owned();
         }
-        let maps: Vec<_> = members.iter().map(|&(a, b)| bytes_asked(a, b, file)).collect();
+        let maps: Vec<_> = members.iter().map(|&(a, b)| requested_bytes(a, b, file)).collect();
         let in_order: Vec<_> = maps.iter().flat_map(|map| runs(map)).collect();
         let union: Vec<_> = (0..file).map(|byte| maps.iter().any(|map| map[byte])).collect();
         let joined = runs(&union);

@@ -72,14 +72,14 @@ pub trait Files {
 
     /// Notifies the implementation of a file that exists and is not served, and why. It must not
     /// block.
-    fn refused(&self, _path: &[u8], _why: Refusal) {}
+    fn report_refusal(&self, _path: &[u8], _why: Refusal) {}
 
     /// The result of hashing a file in this state, if that was done before.
     fn hashed(&self, identity: &Identity) -> Option<Hashed>;
 
     /// Notifies the implementation of a precompressed sibling that is not served, because it is
     /// older than its file.
-    fn left_out(&self, _sibling: &[u8]) {}
+    fn report_left_out(&self, _sibling: &[u8]) {}
 }
 
 /// An opened file or directory.
@@ -162,8 +162,14 @@ pub fn resolve(
     now_ns: i128,
     small_body_bytes_max: u64,
 ) -> Result<Entry, Unresolved> {
-    let mut lookup =
-        Lookup { host, files, small_body_bytes_max, now_ns, stamps: Vec::new(), has_told: false };
+    let mut lookup = Lookup {
+        host,
+        files,
+        small_body_bytes_max,
+        now_ns,
+        stamps: Vec::new(),
+        has_reported: false,
+    };
     let resource = lookup.resource(canonical)?;
     Ok(Entry { resource, stamps: lookup.stamps.into(), resolved_ns: now_ns })
 }
@@ -203,7 +209,7 @@ struct Lookup<'a> {
     now_ns: i128,
     stamps: Vec<FileStamp>,
     /// Whether a refusal has been reported: one reason is enough for a path.
-    has_told: bool,
+    has_reported: bool,
 }
 
 /// The result of one attempt to open a path.
@@ -260,7 +266,7 @@ impl Lookup<'_> {
             }
         }
         if is_closed {
-            self.tell(directory, Refusal::Permission);
+            self.refuse(directory, Refusal::Permission);
             return Ok(Resource::Forbidden);
         }
         Ok(if self.host.settings.listing { Resource::Directory } else { Resource::Missing })
@@ -318,7 +324,7 @@ impl Lookup<'_> {
             let Found::File(opened) = self.open(&sibling)? else { continue };
             match found.first() {
                 Some((Coding::Identity, file)) if self.is_outdated(&opened, file) => {
-                    self.files.left_out(&sibling);
+                    self.files.report_left_out(&sibling);
                 }
                 _ => found.push((coding, opened)),
             }
@@ -355,7 +361,7 @@ impl Lookup<'_> {
         let small = len <= self.small_body_bytes_max;
         let content = if small { self.read_unchanged(&file, &identity)? } else { None };
         let etag = match &content {
-            Some(content) => EntityTag::from_content(ContentHash::of(content), coding),
+            Some(content) => EntityTag::from_content(ContentHash::compute(content), coding),
             None => self.tag_of_open_file(&file, &identity, coding)?,
         };
         let body =
@@ -371,7 +377,7 @@ impl Lookup<'_> {
             len,
             etag,
             modified: is_dated.then_some(seconds),
-            is_to_come: identity.modified_ns > self.now_ns,
+            is_in_future: identity.modified_ns > self.now_ns,
             varies,
             body,
             source: self.source(&[relative, coding.suffix().as_bytes()].concat()),
@@ -427,7 +433,7 @@ impl Lookup<'_> {
                     Kind::Regular => Found::File(opened),
                     Kind::Directory => Found::Directory,
                     Kind::Other => {
-                        self.tell(relative, Refusal::NotRegular);
+                        self.refuse(relative, Refusal::NotRegular);
                         Found::Missing
                     }
                 })
@@ -450,7 +456,7 @@ impl Lookup<'_> {
             Unopened::Absent | Unopened::Nowhere => Ok(Found::Missing),
             Unopened::ClosedDirectory => Ok(Found::ClosedDirectory),
             Unopened::Refused(why) => {
-                self.tell(relative, why);
+                self.refuse(relative, why);
                 let is_forbidden = why == Refusal::Permission;
                 Ok(if is_forbidden { Found::Forbidden } else { Found::Missing })
             }
@@ -458,9 +464,9 @@ impl Lookup<'_> {
         }
     }
 
-    fn tell(&mut self, relative: &[u8], why: Refusal) {
-        if !std::mem::replace(&mut self.has_told, true) {
-            self.files.refused(relative, why);
+    fn refuse(&mut self, relative: &[u8], why: Refusal) {
+        if !std::mem::replace(&mut self.has_reported, true) {
+            self.files.report_refusal(relative, why);
         }
     }
 

@@ -301,7 +301,7 @@ pub(crate) struct Representation<'a> {
     /// The modification time in seconds since 1970; none if it carries no information.
     pub(crate) modified: Option<i64>,
     /// Whether the modification time is in the future.
-    pub(crate) is_to_come: bool,
+    pub(crate) is_in_future: bool,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
@@ -327,7 +327,7 @@ impl Variant {
         let mut head = Vec::with_capacity(384);
         start_head(&mut head, STATUS_OK);
         let modified_at = fields.offset_of("Last-Modified").map(|offset| head.len() + offset);
-        let modified_at = modified_at.filter(|_| of.is_to_come);
+        let modified_at = modified_at.filter(|_| of.is_in_future);
         fields.write(&mut head);
         let fields_end = head.len();
         head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", of.len).as_bytes());
@@ -362,7 +362,7 @@ impl Variant {
     pub fn write_ok(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
         let start = out.len();
         write_head(out, &self.head_ok, STATUS_OK.len(), date, connection);
-        if self.modified_at != 0 && self.is_to_come(date) {
+        if self.modified_at != 0 && self.is_in_future(date) {
             put_date(&mut out[start..], self.modified_at as usize, date);
         }
     }
@@ -378,7 +378,7 @@ impl Variant {
         let start = STATUS_OK.len() + DATE_LEN + 2;
         let fields = &self.head_ok[start..self.fields_end as usize];
         match (self.modified_at as usize).checked_sub(start) {
-            Some(at) if self.is_to_come(date) => {
+            Some(at) if self.is_in_future(date) => {
                 let mut fields = fields.to_vec();
                 put_date(&mut fields, at, date);
                 fields.into()
@@ -389,7 +389,7 @@ impl Variant {
 
     /// Whether the modification time is later than this date.
     #[cold]
-    fn is_to_come(&self, date: &[u8; DATE_LEN]) -> bool {
+    fn is_in_future(&self, date: &[u8; DATE_LEN]) -> bool {
         http1::parse_date(date) < self.modified
     }
 

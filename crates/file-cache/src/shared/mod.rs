@@ -21,7 +21,7 @@ use shard::{HEADER_CELLS, Shard, ShardLayout};
 pub trait Keeper {
     /// Runs `section` while it holds `lock` exclusively. The argument of `section` is whether the
     /// last holder died with the lock.
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
 }
 
 /// The sizes of a [`SharedCache`].
@@ -151,7 +151,7 @@ impl SharedCache {
     ) -> Option<T> {
         let shard = self.shard((hash >> 48) as usize & (self.layout.shards - 1));
         let mut outcome = None;
-        keeper.alone(shard.lock(), &mut |is_inherited| {
+        keeper.with_lock(shard.lock(), &mut |is_inherited| {
             if is_inherited {
                 shard.empty();
             }

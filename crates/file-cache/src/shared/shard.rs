@@ -130,7 +130,7 @@ impl Shard {
     pub(super) fn get(&self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> Outcome<Option<Label>> {
         let Some(index) = self.find(hash, key)? else { return Ok(None) };
         let record = self.record(index)?;
-        let shape = Shape::of(record);
+        let shape = Shape::read(record);
         if shape.value_len > self.layout.blocks * BLOCK_BYTES {
             return Err(Broken); // too long: do not allocate that much
         }
@@ -145,7 +145,7 @@ impl Shard {
             return Err(Broken);
         }
         if shape.mark != USED {
-            Shape { mark: USED, ..shape }.put(record);
+            Shape { mark: USED, ..shape }.write(record);
         }
         Ok(Some(label(record)))
     }
@@ -186,7 +186,7 @@ impl Shard {
         set(&record[VERSION], label.version);
         set(&record[VALIDATED], label.validated);
         let shape = Shape { key_len: key.len(), value_len: value.len(), mark: RESTED };
-        shape.put(record);
+        shape.write(record);
         let mut sum = Sum::new(record, &shape);
         let mut place = &record[FIRST_BLOCK];
         for chunk in key.chunks(BLOCK_BYTES).chain(value.chunks(BLOCK_BYTES)) {
@@ -211,7 +211,7 @@ impl Shard {
     }
 
     fn has_key(&self, record: Record, key: &[u8]) -> Outcome<bool> {
-        let shape = Shape::of(record);
+        let shape = Shape::read(record);
         if shape.key_len != key.len() {
             return Ok(false);
         }
@@ -254,9 +254,9 @@ impl Shard {
             let index = if hand < used { hand } else { 0 };
             set(&self.header[HAND], index + 1);
             let record = self.record(index)?;
-            let shape = Shape::of(record);
+            let shape = Shape::read(record);
             match shape.mark {
-                USED => Shape { mark: RESTED, ..shape }.put(record),
+                USED => Shape { mark: RESTED, ..shape }.write(record),
                 RESTED => {
                     self.count(EVICTIONS, 1);
                     return self.remove(index);
@@ -325,11 +325,11 @@ impl Shard {
     }
 
     fn record(&self, index: u64) -> Outcome<Record> {
-        part(self.records, index, RECORD_CELLS)
+        stretch(self.records, index, RECORD_CELLS)
     }
 
     fn block(&self, index: u64) -> Outcome<&'static [AtomicU64]> {
-        part(self.blocks, index, BLOCK_CELLS)
+        stretch(self.blocks, index, BLOCK_CELLS)
     }
 
     /// Adds to a number of the header. Returns its old value.
@@ -347,7 +347,7 @@ impl Shard {
 }
 
 impl Shape {
-    fn of(record: Record) -> Self {
+    fn read(record: Record) -> Self {
         let cell = get(&record[SHAPE]);
         Self {
             key_len: (cell >> 48) as usize,
@@ -356,7 +356,7 @@ impl Shape {
         }
     }
 
-    fn put(&self, record: Record) {
+    fn write(&self, record: Record) {
         let lens = (self.key_len as u64) << 48 | (self.value_len as u64) << 8;
         set(&record[SHAPE], lens | self.mark);
     }
@@ -427,7 +427,7 @@ fn label(record: Record) -> Label {
     Label { version: get(&record[VERSION]), validated: get(&record[VALIDATED]) }
 }
 
-fn part(cells: &'static [AtomicU64], index: u64, len: usize) -> Outcome<&'static [AtomicU64]> {
+fn stretch(cells: &'static [AtomicU64], index: u64, len: usize) -> Outcome<&'static [AtomicU64]> {
     let start =
         usize::try_from(index).ok().and_then(|index| index.checked_mul(len)).ok_or(Broken)?;
     cells.get(start..).and_then(|rest| rest.get(..len)).ok_or(Broken)

@@ -29,7 +29,7 @@ fn put(cache: &Cache<u32>, key: &str, value: u32, cost: Cost) -> Arc<Slot<u32>> 
     cache.insert(cache.hash(key.as_bytes()), key.as_bytes(), value, cost, 0)
 }
 
-fn look(cache: &Cache<u32>, key: &str) -> Option<u32> {
+fn lookup(cache: &Cache<u32>, key: &str) -> Option<u32> {
     let slot = cache.get(cache.hash(key.as_bytes()), key.as_bytes())?;
     assert!(!slot.is_evicted());
     Some(*slot.value())

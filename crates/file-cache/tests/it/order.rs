@@ -7,7 +7,7 @@ use file_cache::PolicyKind::{Clock, Lru, S3Fifo};
 use file_cache::{Cache, PolicyKind};
 use proptest::prelude::*;
 
-use crate::{cache, cost, entries, look, put};
+use crate::{cache, cost, entries, lookup, put};
 
 /// Requests each letter of `requests` in turn, inserts missing ones, and compares the content
 /// afterwards.
@@ -24,7 +24,7 @@ fn check(kind: PolicyKind, capacity: usize, requests: &str, expected: &str) {
 }
 
 fn request(cache: &Cache<u32>, key: &str) -> bool {
-    let hit = look(cache, key).is_some();
+    let hit = lookup(cache, key).is_some();
     if !hit {
         put(cache, key, 0, cost(1, 0));
     }
@@ -82,7 +82,7 @@ fn a_new_version_inherits_the_uses_of_the_old() {
         // One turn of the clock has used up the second chance; S3-FIFO has moved the entry to the
         // main queue.
         let expected = if kind == S3Fifo { Some(1) } else { None };
-        assert_eq!(look(&cache, "a"), expected, "{kind}");
+        assert_eq!(lookup(&cache, "a"), expected, "{kind}");
     }
 }
 
@@ -97,7 +97,7 @@ fn hot_hits_after_scan(kind: PolicyKind) -> usize {
     for n in 0..10_000 {
         request(&cache, &format!("/cold/{n}"));
     }
-    (0..50).filter(|n| look(&cache, &format!("/hot/{n}")).is_some()).count()
+    (0..50).filter(|n| lookup(&cache, &format!("/hot/{n}")).is_some()).count()
 }
 
 #[test]

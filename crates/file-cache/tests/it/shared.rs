@@ -20,7 +20,7 @@ struct Alone {
 }
 
 impl Keeper for Alone {
-    fn alone(&self, _: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, _: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         section(self.is_inherited.take());
     }
 }
@@ -235,7 +235,7 @@ fn a_revalidation_of_an_older_version_says_nothing_of_the_newer() {
 struct Threads(Vec<Mutex<()>>, usize);
 
 impl Keeper for Threads {
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let index = (std::ptr::from_ref(lock) as usize - self.1) / 8 % self.0.len();
         let _held = self.0[index].lock().unwrap_or_else(PoisonError::into_inner);
         section(false);

@@ -258,9 +258,9 @@ fn data_may_be_passed_unseen() {
     assert_eq!(body.data_ahead(), 0);
     assert_eq!(body.read(b"5\r\n").unwrap(), (3, &[][..]));
     assert_eq!(body.data_ahead(), 5);
-    body.pass(2);
+    body.advance(2);
     assert_eq!(body.data_ahead(), 3);
-    body.pass(3);
+    body.advance(3);
     assert_eq!(body.read(b"\r\n0\r\n\r\n").unwrap(), (7, &[][..]));
     assert!(body.is_done());
 }

@@ -45,7 +45,7 @@ pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 fn date_time(record: &Record<'_>) -> DateTime {
-    DateTime::of((record.unix_us / 1_000_000).cast_signed())
+    DateTime::from_unix_seconds((record.unix_us / 1_000_000).cast_signed())
 }
 
 /// Appends `bytes` with quotes, backslashes, control characters and everything beyond ASCII as

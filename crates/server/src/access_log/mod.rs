@@ -63,7 +63,7 @@ enum Way {
     Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
 }
 
-const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", tell: report };
+const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", report };
 
 impl Log {
     /// Opens the file and starts the writer, unless the log is off.
@@ -119,7 +119,7 @@ fn limits(settings: &LogSettings) -> QueueLimits {
 
 impl LogEnds {
     /// The log ends of a worker process; none if the log is off.
-    pub(crate) fn of_worker_process(
+    pub(crate) fn for_worker_process(
         settings: &LogSettings,
         uplink: &Arc<Uplink>,
         ledger: PlaceLedger,

@@ -115,16 +115,16 @@ fn rotation_loses_no_line() {
 
 /// Creates the log ends of a worker process and the supervisor's end of its uplink.
 fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
-    with_messages_of(MESSAGE_BYTES_MAX, ledger)
+    with_message_bytes(MESSAGE_BYTES_MAX, ledger)
 }
 
 /// Creates the log ends of a worker process and the supervisor's end of its uplink, where a message
 /// has room for `bytes` bytes of lines.
-fn with_messages_of(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+fn with_message_bytes(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
     let (ours, theirs) = os::passing::message_pair(bytes + 1).unwrap();
     let settings = settings(AccessForm::Combined);
     let uplink = Arc::new(Uplink::new(theirs));
-    (LogEnds::of_worker_process(&settings, &uplink, ledger).unwrap(), ours)
+    (LogEnds::for_worker_process(&settings, &uplink, ledger).unwrap(), ours)
 }
 
 /// Returns all lines that a supervisor has received so far.
@@ -155,7 +155,7 @@ fn where_messages_are_short_there_are_more_of_them() {
     const LINES: usize = 11;
     let (_file, ledger) = Ledger::create(1).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = with_messages_of(6_000, place);
+    let (ends, supervisor) = with_message_bytes(6_000, place);
     let mut worker = ends.worker();
     let (target, mut sent) = (vec![b'x'; 900], String::new());
     for _ in 0..ROUNDS {

@@ -106,11 +106,11 @@ pub enum ConfigFault {
 
 impl ConfigError {
     /// Creates an error whose place is not known.
-    pub(crate) fn nowhere(fault: ConfigFault) -> Self {
+    pub(crate) fn without_place(fault: ConfigFault) -> Self {
         Self { place: None, fault: Box::new(fault) }
     }
 
-    pub(super) fn at(place: Place, fault: ConfigFault) -> Self {
+    pub(super) fn at_place(place: Place, fault: ConfigFault) -> Self {
         Self { place: Some(place), fault: Box::new(fault) }
     }
 }

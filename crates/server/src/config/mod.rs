@@ -144,7 +144,7 @@ impl Config {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|why| {
             let place = Place { source: name.clone(), position: None };
-            ConfigError::at(place, ConfigFault::Unreadable(why))
+            ConfigError::at_place(place, ConfigFault::Unreadable(why))
         })?;
         self.read(&Source { text: &text, name, has_lines: true })?;
         self.resolve_paths(path.parent().unwrap_or(Path::new("")));
@@ -167,7 +167,7 @@ impl Config {
         let table = parse(source)?;
         let origins = &mut self.origins;
         let mut seen = |key: &str, value: &Value<'_>| {
-            note(origins, source, key, value);
+            record_place(origins, source, key, value);
         };
         read_table(table.get_ref(), "", schema::KEYS, &mut self.settings, &mut seen)
             .map_err(|fault| source.explain(fault))
@@ -210,7 +210,7 @@ impl Config {
         let flag = format!("--set {assignment}");
         let Some((key, value)) = assignment.split_once('=') else {
             let place = Place { source: flag, position: None };
-            return Err(ConfigError::at(place, ConfigFault::Assignment));
+            return Err(ConfigError::at_place(place, ConfigFault::Assignment));
         };
         let (key, value) = (key.trim(), value.trim());
         let is_toml = DeTable::parse(&format!("v = {value}")).is_ok();
@@ -239,7 +239,7 @@ impl Config {
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
             let origins = &mut self.origins;
             let mut seen = |key: &str, value: &Value<'_>| {
-                note(origins, &source, &host_key(index, key), value);
+                record_place(origins, &source, &host_key(index, key), value);
             };
             read_table(table.get_ref(), "", schema::HOST_KEYS, host, &mut seen).map_err(explain)?;
         }
@@ -254,7 +254,7 @@ impl Config {
             (Some(root), _) => root.clone(),
             (None, Some(config)) if hosts.is_empty() => {
                 let place = Place { source: config.display().to_string(), position: None };
-                return Err(ConfigError::at(place, ConfigFault::NothingToServe));
+                return Err(ConfigError::at_place(place, ConfigFault::NothingToServe));
             }
             (None, None) if hosts.is_empty() => ".".into(),
             (None, _) => return Ok(()),
@@ -264,7 +264,7 @@ impl Config {
             [host] => host.root = root,
             more => {
                 let fault = ConfigFault::RootOfSeveral { root, hosts: more.len() };
-                return Err(ConfigError::at(directory_place(), fault));
+                return Err(ConfigError::at_place(directory_place(), fault));
             }
         }
         if arguments.directory.is_some() {
@@ -289,13 +289,13 @@ fn directory_place() -> Place {
 
 /// Records the place of a key and of the parts of its value: addresses in a list, pages by status,
 /// hosts with keys of their own.
-fn note(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
+fn record_place(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
     origins.set(key, source.place(value.span.start));
     for (index, item) in value.list(Ok).into_iter().flatten().enumerate() {
-        note(origins, source, &item_key(key, index), &item);
+        record_place(origins, source, &item_key(key, index), &item);
     }
     for (name, item) in value.table().into_iter().flatten() {
-        note(origins, source, &join(key, name.get_ref()), &Value::new(item));
+        record_place(origins, source, &join(key, name.get_ref()), &Value::new(item));
     }
 }
 

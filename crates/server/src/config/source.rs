@@ -20,7 +20,7 @@ impl Source<'_> {
     }
 
     pub(super) fn explain(&self, fault: Fault) -> ConfigError {
-        ConfigError::at(self.place(fault.span.start), fault.fault)
+        ConfigError::at_place(self.place(fault.span.start), fault.fault)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Purpose {
     pub(crate) what: &'static str,
     /// Called with a line when trouble begins, and not for each line that is lost: a full disk must
     /// not fill the next one with complaints.
-    pub(crate) tell: fn(&str),
+    pub(crate) report: fn(&str),
 }
 
 /// How a writer was closed.
@@ -83,8 +83,8 @@ impl LineWriter {
             }
         }
         if self.thread.join().is_err() {
-            let Purpose { what, tell, .. } = self.queue.purpose();
-            tell(&format!("the writer of {what} panicked: lines are missing"));
+            let Purpose { what, report, .. } = self.queue.purpose();
+            report(&format!("the writer of {what} panicked: lines are missing"));
         }
         Closed { dropped: self.queue.dropped(), hangs: false }
     }
@@ -111,7 +111,7 @@ fn write_lines<W: Write>(queue: &Queue, mut output: W, reopen: impl Fn() -> Resu
                     output = new;
                     queue.begin_anew();
                 }
-                Err(why) => (queue.purpose().tell)(&format!("{why}; the old file stays in use")),
+                Err(why) => (queue.purpose().report)(&format!("{why}; the old file stays in use")),
             },
             Task::End => return,
         }

@@ -45,7 +45,7 @@ struct State {
     /// How many queued buffers are still to be written before the file is opened anew.
     reopen_after: Option<usize>,
     /// Whether the loss of lines has been reported.
-    has_told: bool,
+    has_reported: bool,
     is_closed: bool,
     /// Whether the wait for the writer was given up: the lines that it is writing are counted as
     /// dropped.
@@ -92,13 +92,13 @@ impl Queue {
             return true;
         }
         if state.full.len() >= self.limits.buffers_max || state.is_closed {
-            let is_first = !std::mem::replace(&mut state.has_told, true);
+            let is_first = !std::mem::replace(&mut state.has_reported, true);
             drop(state);
             buffer.clear();
             self.dropped.add_together(lines);
             if is_first {
                 let what = self.purpose.what;
-                (self.purpose.tell)(&format!("{what} cannot keep up: lines are dropped"));
+                (self.purpose.report)(&format!("{what} cannot keep up: lines are dropped"));
             }
             return false;
         }
@@ -118,7 +118,7 @@ impl Queue {
             && !state.is_abandoned
         {
             self.dropped.add_together(lines);
-            let is_first = !std::mem::replace(&mut state.has_told, true);
+            let is_first = !std::mem::replace(&mut state.has_reported, true);
             complaint = is_first.then(|| format!("cannot write {}: {why}", self.purpose.what));
         }
         if state.empty.len() < self.limits.buffers_max {
@@ -126,12 +126,12 @@ impl Queue {
             state.empty.push(buffer);
         }
         drop(state);
-        complaint.iter().for_each(|complaint| (self.purpose.tell)(complaint));
+        complaint.iter().for_each(|complaint| (self.purpose.report)(complaint));
     }
 
     /// Notes that the file was opened anew: the next loss of lines is reported again.
     pub(super) fn begin_anew(&self) {
-        self.lock().has_told = false;
+        self.lock().has_reported = false;
     }
 
     /// Reopens the file: lines queued before this call belong to the old file, all later ones to

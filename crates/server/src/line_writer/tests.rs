@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::*;
 
-const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", tell: |_| () };
+const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", report: |_| () };
 const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
 
 fn endless() -> Patience<'static> {

@@ -64,7 +64,7 @@ impl Ledger {
 
     /// The budget of the error log, which all places share.
     pub(crate) fn error_budget(self) -> Budget {
-        Budget::at(&self.0[..Budget::CELLS])
+        Budget::in_cells(&self.0[..Budget::CELLS])
     }
 
     /// The counters of all workers that have existed.

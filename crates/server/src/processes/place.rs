@@ -27,7 +27,7 @@ pub(crate) struct WorkerCommand {
 pub(super) struct Process {
     child: Child,
     pub(super) control: UnixStream,
-    said: Vec<u8>,
+    received: Vec<u8>,
     /// Whether it has closed its end of the socket.
     pub(super) is_silent: bool,
     /// When its end was noticed.
@@ -66,7 +66,7 @@ impl WorkerCommand {
         os::inheritance::pass_on(&mut command, passed);
         let child = command.spawn()?;
         ours.set_nonblocking(true)?;
-        Ok(Process { child, control: ours, said: Vec::new(), is_silent: false, ended_at: None })
+        Ok(Process { child, control: ours, received: Vec::new(), is_silent: false, ended_at: None })
     }
 }
 
@@ -82,15 +82,15 @@ impl Process {
             stream.set_read_timeout(Some(patience))
         };
         wait(&self.control).map_err(|why| why.to_string())?;
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         // `read` would fail if this process is stopped and continued meanwhile (signal(7)).
-        match (&mut self.control).take(1).read_to_end(&mut said) {
-            Ok(_) if said == [READY] => {
+        match (&mut self.control).take(1).read_to_end(&mut received) {
+            Ok(_) if received == [READY] => {
                 self.control.set_nonblocking(true).map_err(|why| why.to_string())
             }
             Ok(_) => {
-                self.said.append(&mut said);
-                let _ = self.control.read_to_end(&mut self.said); // on an error no reason is known
+                self.received.append(&mut received);
+                let _ = self.control.read_to_end(&mut self.received); // on an error no reason is known
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 Err(self.reason(status))
             }
@@ -98,18 +98,18 @@ impl Process {
         }
     }
 
-    pub(super) fn tell(&mut self, order: Order) {
+    pub(super) fn send(&mut self, order: Order) {
         // This fails only if the process has ended, which is noticed elsewhere.
         let _ = self.control.write(&[order.byte()]);
     }
 
     /// Reads what the process has sent.
-    pub(super) fn listen(&mut self) {
+    pub(super) fn receive(&mut self) {
         let mut buffer = [0; 256];
         loop {
             match self.control.read(&mut buffer) {
                 Ok(0) => return self.is_silent = true,
-                Ok(count) => self.said.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => return self.is_silent = true,
@@ -121,7 +121,7 @@ impl Process {
     /// in the same cells, and hold its end of the socket.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
-        self.listen();
+        self.receive();
         let now = os::clock::now();
         let ended_at = *self.ended_at.get_or_insert(now);
         (self.is_silent || now >= ended_at + DESCENDANTS_PATIENCE_US).then_some(status)
@@ -129,8 +129,8 @@ impl Process {
 
     /// The reason that the process sent before it ended.
     pub(super) fn complaint(&self) -> Option<String> {
-        let start = self.said.iter().position(|byte| *byte == FAILED)? + 1;
-        Some(String::from_utf8_lossy(&self.said[start..]).into_owned())
+        let start = self.received.iter().position(|byte| *byte == FAILED)? + 1;
+        Some(String::from_utf8_lossy(&self.received[start..]).into_owned())
     }
 
     /// Why the process ended: the reason that it sent, or its status.

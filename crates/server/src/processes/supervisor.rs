@@ -38,7 +38,7 @@ const DOWNLINK_KEYS: u64 = 1 << 32;
 
 /// An engine in worker processes.
 pub(crate) struct Supervisor {
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
@@ -47,7 +47,7 @@ fn not_serving(number: usize, why: String) -> StartError {
 }
 
 /// State that the supervisor's thread shares with the engine: orders, and what is reported back.
-struct Told {
+struct Shared {
     orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
@@ -68,7 +68,7 @@ impl Supervisor {
         listeners: Vec<Vec<OwnedFd>>,
     ) -> Result<Self, StartError> {
         let failed = StartError::system("supervise");
-        let told = Arc::new(Told::new().map_err(&failed)?);
+        let shared = Arc::new(Shared::new().map_err(&failed)?);
         let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
         let mut keeper = Keeper {
             worker_command,
@@ -76,7 +76,7 @@ impl Supervisor {
             log,
             lines: Vec::new(),
             places: places.map_err(&failed)?,
-            told: Arc::clone(&told),
+            shared: Arc::clone(&shared),
             epoll: Epoll::new().map_err(&failed)?,
             is_stopping: false,
             is_draining: false,
@@ -89,26 +89,26 @@ impl Supervisor {
         }
         let thread = thread::Builder::new().name("supervisor".into());
         let thread = thread.spawn(move || keeper.run()).map_err(&failed)?;
-        Ok(Self { told, thread })
+        Ok(Self { shared, thread })
     }
 
     /// The ids of the current processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        self.told.lock_pids().clone()
+        self.shared.lock_pids().clone()
     }
 }
 
 impl Engine for Supervisor {
     fn tell(&mut self, order: Order) {
-        self.told.orders.give(order);
-        self.told.wake.notify();
+        self.shared.orders.give(order);
+        self.shared.wake.notify();
     }
 
     /// Does nothing: each worker process does its own housekeeping.
     fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
-        self.told.failure.get().map(String::as_str)
+        self.shared.failure.get().map(String::as_str)
     }
 
     fn is_finished(&self) -> bool {
@@ -117,11 +117,11 @@ impl Engine for Supervisor {
 
     fn join(self: Box<Self>) -> io::Result<()> {
         self.thread.join().map_err(|_| io::Error::other("the supervisor panicked"))?;
-        self.told.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
+        self.shared.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
     }
 }
 
-impl Told {
+impl Shared {
     fn new() -> io::Result<Self> {
         Ok(Self {
             orders: Orders::default(),
@@ -162,7 +162,7 @@ struct Keeper {
     /// A buffer of lines on their way to the log.
     lines: Vec<u8>,
     places: Vec<Place>,
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     epoll: Epoll,
     is_stopping: bool,
     is_draining: bool,
@@ -173,7 +173,7 @@ struct Keeper {
 impl Keeper {
     fn start_all(&mut self) -> Result<(), StartError> {
         let failed = StartError::system("supervise");
-        self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
+        self.epoll.add(self.shared.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
         for index in 0..self.places.len() {
             let (downlink, key) = (&self.places[index].downlink, DOWNLINK_KEYS + index as u64);
             self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(&failed)?;
@@ -199,13 +199,13 @@ impl Keeper {
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);
-        self.note_pids();
+        self.publish_pids();
         watched
     }
 
-    fn note_pids(&self) {
+    fn publish_pids(&self) {
         let processes = self.places.iter().filter_map(|place| place.process.as_ref());
-        *self.told.lock_pids() = processes.map(Process::pid).collect();
+        *self.shared.lock_pids() = processes.map(Process::pid).collect();
     }
 
     /// Kills all processes after a start that failed.
@@ -219,18 +219,18 @@ impl Keeper {
         let mut events = EventBuffer::with_capacity(64);
         while self.places.iter().any(|place| place.process.is_some()) {
             if let Err(why) = self.epoll.wait(&mut events, Some(self.timeout_ms())) {
-                let _ = self.told.failure.set(format!("the supervisor cannot wait: {why}"));
+                let _ = self.shared.failure.set(format!("the supervisor cannot wait: {why}"));
                 return self.end_all();
             }
             for event in (0..events.len()).filter_map(|index| events.get(index)) {
                 match event.key {
-                    WAKE_KEY => self.told.wake.clear(),
+                    WAKE_KEY => self.shared.wake.clear(),
                     key if key >= DOWNLINK_KEYS => self.pass_on((key - DOWNLINK_KEYS) as usize),
-                    place => self.listen(place as usize),
+                    place => self.receive(place as usize),
                 }
             }
             self.obey();
-            (0..self.places.len()).for_each(|index| self.look_after(index));
+            (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
         }
         self.pass_all_on();
     }
@@ -265,10 +265,10 @@ impl Keeper {
         if processes().any(|process| process.is_silent) { SOON } else { USUALLY }
     }
 
-    fn listen(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let place = self.places.get_mut(index).and_then(|place| place.process.as_mut());
         let Some(process) = place else { return };
-        process.listen();
+        process.receive();
         if process.is_silent {
             let _ = self.epoll.remove(process.control.as_fd()); // it cannot fail: it is in the set
         }
@@ -276,28 +276,28 @@ impl Keeper {
 
     /// Passes on new orders.
     fn obey(&mut self) {
-        if !self.is_stopping && self.told.orders.is_given(Order::StopAccepting) {
+        if !self.is_stopping && self.shared.orders.is_given(Order::StopAccepting) {
             self.is_stopping = true;
             // When the last descriptor of a listener closes, the kernel resets the connections that
             // wait at it: the processes accept those first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
-            self.tell_all(Order::StopAccepting);
+            self.send_to_all(Order::StopAccepting);
         }
-        if !self.is_draining && self.told.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
             self.is_draining = true;
-            self.tell_all(Order::Drain);
+            self.send_to_all(Order::Drain);
         }
-        if self.abort_until.is_none() && self.told.orders.is_given(Order::Abort) {
+        if self.abort_until.is_none() && self.shared.orders.is_given(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
-            self.tell_all(Order::Abort);
+            self.send_to_all(Order::Abort);
         }
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
             self.processes().for_each(Process::kill);
         }
     }
 
-    fn tell_all(&mut self, order: Order) {
-        self.processes().for_each(|process| process.tell(order));
+    fn send_to_all(&mut self, order: Order) {
+        self.processes().for_each(|process| process.send(order));
     }
 
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
@@ -305,17 +305,17 @@ impl Keeper {
     }
 
     /// Notices the end of a place's process, and replaces it unless it was ordered to end.
-    fn look_after(&mut self, index: usize) {
+    fn replace_if_ended(&mut self, index: usize) {
         let place = &mut self.places[index];
         let Some(status) = place.process.as_mut().and_then(Process::ended) else { return };
         let Some(process) = place.process.take() else { return };
-        self.note_pids();
+        self.publish_pids();
         if let Some(ledger) = self.ledger.place(index) {
             ledger.settle(self.log.is_some());
         }
         let name = format!("worker process {index} (pid {})", process.pid());
         if self.is_stopping {
-            return self.note_end(&name, &process, status);
+            return self.report_end(&name, &process, status);
         }
         let reason = format!("{name}: {}", process.reason(status));
         let (deaths, now) = (&mut self.places[index].deaths, os::clock::now());
@@ -334,7 +334,7 @@ impl Keeper {
     }
 
     /// Reports the end of a process that was ordered to end.
-    fn note_end(&self, name: &str, process: &Process, status: ExitStatus) {
+    fn report_end(&self, name: &str, process: &Process, status: ExitStatus) {
         if let Some(complaint) = process.complaint() {
             self.fail(format!("{name}: {complaint}"));
         } else if !status.success() && self.abort_until.is_none() {
@@ -343,6 +343,6 @@ impl Keeper {
     }
 
     fn fail(&self, why: String) {
-        let _ = self.told.failure.set(why); // the first failure is the one to report
+        let _ = self.shared.failure.set(why); // the first failure is the one to report
     }
 }

@@ -33,8 +33,8 @@ pub fn run_worker(arguments: &[String]) -> Result<(), String> {
     if let Some((helper_process::NAME, more)) = split_first(arguments) {
         return helper_process::run(more).map_err(by_hand);
     }
-    let task = Task::take(arguments).map_err(by_hand)?;
-    report::by_supervisor(Arc::clone(&task.uplink));
+    let task = Task::parse(arguments).map_err(by_hand)?;
+    report::hand_to_supervisor(Arc::clone(&task.uplink));
     let own = WorkerProgram::started_with(arguments);
     let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
@@ -62,7 +62,7 @@ struct Task {
 }
 
 impl Task {
-    fn take(arguments: &[String]) -> Result<Self, String> {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
         let [place, machine, descriptors @ ..] = arguments else {
             return Err("too few arguments".into());
         };
@@ -105,7 +105,7 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
     let logs = Logs {
-        access: LogEnds::of_worker_process(&settings.log, &task.uplink, ledger),
+        access: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
@@ -165,7 +165,7 @@ impl Attendant {
             if !events.is_empty() {
                 self.obey();
             }
-            self.look_after();
+            self.do_periodic_work();
         }
         self.report_notices();
         self.local.engine.join().map_err(|why| why.to_string())
@@ -201,7 +201,7 @@ impl Attendant {
         }
     }
 
-    fn look_after(&mut self) {
+    fn do_periodic_work(&mut self) {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
             self.local.engine.tell(Order::Abort);
         }

@@ -146,7 +146,7 @@ fn a_new_sibling_is_noticed() {
 fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str) -> bool) {
     let mut last = String::new();
     for _ in 0..LOOKS {
-        last = ask(server, path, fields);
+        last = request(server, path, fields);
         if wanted(&last) {
             return;
         }
@@ -155,7 +155,7 @@ fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str
     panic!("{path} with {fields:?}: never as it should be; last response:\n{last}");
 }
 
-fn ask(server: &Server, path: &str, fields: &str) -> String {
+fn request(server: &Server, path: &str, fields: &str) -> String {
     let mut stream = connect(server);
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -204,7 +204,7 @@ fn other_bytes_have_another_tag(directory: &Temporary, server: &Server) {
         }
         // Requests of a browser, with and without compression.
         for fields in ["", "Accept-Encoding: gzip\r\n"] {
-            let first = ask(server, &path, fields);
+            let first = request(server, &path, fields);
             assert!(first.contains("1.0.1"), "{first}");
             let old = tag(&first).to_string();
             let changed = if fields.is_empty() { file.clone() } else { format!("{file}.gz") };
@@ -230,7 +230,7 @@ fn what_is_unchanged_keeps_its_tag() {
         let first = get(server, "/old.txt");
         let (tag, rest) = (tag(&first), "Range: bytes=5-\r\n");
         let check = |fields: &str, status: &str| {
-            let response = ask(server, "/old.txt", fields);
+            let response = request(server, "/old.txt", fields);
             assert!(response.starts_with(status), "{fields}{response}");
         };
         for _ in 0..2 {
@@ -246,7 +246,7 @@ fn what_is_unchanged_keeps_its_tag() {
 
 /// A precompressed sibling that is older than its file was made from an earlier version.
 #[test]
-fn a_sibling_older_than_its_file_is_left_out_and_told() {
+fn a_sibling_older_than_its_file_is_left_out_and_reported() {
     const S: u64 = 1_000_000_000;
     const THEN: u64 = 1_600_000_000 * S;
     crate::for_each_engine(|spec| {
@@ -256,12 +256,12 @@ fn a_sibling_older_than_its_file_is_left_out_and_told() {
         write_dated(&directory, "site/app.js.gz", b"packed", THEN + 40 * S);
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         let [old, new] = ["br", "gzip"].map(|coding| format!("Accept-Encoding: {coding}\r\n"));
-        assert!(ask(&server, "/app.js", &old).ends_with("whole"));
-        assert!(ask(&server, "/app.js", &new).ends_with("packed"));
+        assert!(request(&server, "/app.js", &old).ends_with("whole"));
+        assert!(request(&server, "/app.js", &new).ends_with("packed"));
         if server.worker_processes().is_empty() {
-            let told: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
-            let [told] = told.as_slice() else { panic!("{told:?}") };
-            assert!(told.starts_with("\"app.js.br\" is left out: "), "{told}");
+            let notices: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
+            let [notices] = notices.as_slice() else { panic!("{notices:?}") };
+            assert!(notices.starts_with("\"app.js.br\" is left out: "), "{notices}");
         }
         write_dated(&directory, "site/app.js.br", b"squeezed anew", THEN + 100 * S);
         wait_for_with(&server, "/app.js", &old, |response| response.ends_with("squeezed anew"));
@@ -278,7 +278,7 @@ fn a_sibling_as_old_as_may_be_is_sent() {
         write_dated(&directory, "site/app.js", b"whole", 1_600_000_100 * S);
         write_dated(&directory, "site/app.js.br", b"squeezed", 1_600_000_000 * S);
         let server = start(&directory, &[&format!("host.precompressed_lag_s_max={lag}")]);
-        let response = ask(&server, "/app.js", "Accept-Encoding: br\r\n");
+        let response = request(&server, "/app.js", "Accept-Encoding: br\r\n");
         assert!(response.ends_with(expected), "{lag}: {response}");
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
     }
@@ -302,19 +302,19 @@ fn leads_out(directory: &Temporary, server: &Server) {
     directory.file("site/deep/index.html", "first version");
     fs::create_dir(directory.path().join("site/deep/listed")).unwrap();
     let paths = ["/deep/er/b.txt", "/deep/er", "/deep/", "/deep/listed/"];
-    let look = |status: &str| {
+    let wait_for_status = |status: &str| {
         for path in paths {
             wait_for(server, path, |response| response.starts_with(status));
         }
     };
-    let ask_again = || paths.map(|path| get(server, path));
-    ask_again();
+    let request_again = || paths.map(|path| get(server, path));
+    request_again();
     thread::sleep(SETTLED);
-    ask_again(); // the timestamps of the entries count from here on
+    request_again(); // the timestamps of the entries count from here on
     let (inside, outside) = (directory.path().join("site/deep"), directory.path().join("outside"));
     fs::rename(&inside, &outside).unwrap();
     std::os::unix::fs::symlink(&outside, &inside).unwrap();
-    look("HTTP/1.1 404 ");
+    wait_for_status("HTTP/1.1 404 ");
     fs::remove_file(&inside).unwrap();
     fs::rename(&outside, &inside).unwrap();
     for path in paths {

@@ -55,7 +55,8 @@ fn with(engine: &str, set: &[&str], test: impl Fn(&Server, bool)) {
 }
 
 fn counted(server: &Server) -> (u64, u64) {
-    let sum = |of: fn(&session::Counters) -> u64| server.counters().iter().map(|c| of(c)).sum();
+    let sum =
+        |field: fn(&session::Counters) -> u64| server.counters().iter().map(|c| field(c)).sum();
     (sum(|counters| counters.jobs_handed_out.get()), sum(|counters| counters.cold_sends.get()))
 }
 

@@ -15,7 +15,7 @@ use crate::processes::children;
 use crate::serving::{site, start};
 
 /// Sends a request on a connection of its own and returns the response.
-fn ask(address: SocketAddr) -> String {
+fn request(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
@@ -51,7 +51,7 @@ fn killed_helpers_lose_no_request() {
         for count in &answered {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+                    assert!(request(address).ends_with("<h1>Rope</h1>"));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -72,7 +72,7 @@ fn killed_helpers_lose_no_request() {
             });
         }
     });
-    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+    assert!(request(address).ends_with("<h1>Rope</h1>"));
     assert_eq!(server.worker_processes(), [worker]);
     let after = children(worker);
     assert!(after.iter().all(|pid| !before.contains(pid)) || after.len() < 3, "{after:?}");

@@ -45,12 +45,14 @@ const AT_A_TIME: usize = 12;
 
 #[test]
 fn the_whole_suite_holds_in_every_listener_mode() {
-    let of = |mode: &&str| -> [Variant; 2] {
+    let variants_in = |mode: &&str| -> [Variant; 2] {
         let mode = format!("socket.listeners={mode}");
         let two = vec![mode.clone(), "engine.processes=2".into()];
         [("event-loop-per-core", vec![mode]), ("event-loop-shared-listener", two)]
     };
-    all_hold(&["shared", "exclusive", "reuseport"].iter().flat_map(of).collect::<Vec<_>>());
+    all_hold(
+        &["shared", "exclusive", "reuseport"].iter().flat_map(variants_in).collect::<Vec<_>>(),
+    );
 }
 
 /// Steering needs the CPUs from 0 on, which a container may not have.

@@ -64,9 +64,9 @@ pub(crate) fn is_answered(stream: &mut TcpStream) -> bool {
             .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
-pub(crate) fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
+pub(crate) fn counter(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
     // A connection may be counted up by one worker and down by another: only the sum is meaningful.
-    server.counters().iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
+    server.counters().iter().map(|counters| field(counters)).fold(0, u64::wrapping_add)
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn connections_that_want_the_same_buffer_all_get_their_turn() {
         let mut streams: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
         for _ in 0..5 {
             for stream in &mut streams {
-                ask(stream, 1);
+                send_requests(stream, 1);
             }
             for stream in &mut streams {
                 assert_eq!(answers(stream, 1), 1, "{multishot}");
@@ -87,7 +87,7 @@ fn requests_sent_far_ahead_are_all_answered() {
     let server = start(&directory, &TINY[..2]);
     let mut stream = connect(&server);
     let mut writer = stream.try_clone().unwrap();
-    let writing = thread::spawn(move || ask(&mut writer, REQUESTS));
+    let writing = thread::spawn(move || send_requests(&mut writer, REQUESTS));
     assert_eq!(answers(&mut stream, REQUESTS), REQUESTS);
     writing.join().unwrap();
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
@@ -102,7 +102,7 @@ fn requests_before_the_end_of_the_stream_are_all_answered() {
     let directory = site();
     let server = start(&directory, &TINY[..2]);
     let mut stream = connect(&server);
-    ask(&mut stream, 20);
+    send_requests(&mut stream, 20);
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(answers(&mut stream, usize::MAX), 20);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
@@ -118,7 +118,7 @@ fn connections_at_rest_hold_no_buffer() {
     let server = start(&directory, &TINY);
     let mut resting: Vec<TcpStream> = (0..100).map(|_| connect(&server)).collect();
     for stream in &mut resting {
-        ask(stream, 1);
+        send_requests(stream, 1);
         assert_eq!(answers(stream, 1), 1);
     }
     assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
@@ -156,7 +156,7 @@ fn until(mut holds: impl FnMut() -> bool) -> bool {
     })
 }
 
-fn ask(stream: &mut TcpStream, count: usize) {
+fn send_requests(stream: &mut TcpStream, count: usize) {
     stream.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(count)).unwrap();
 }
 

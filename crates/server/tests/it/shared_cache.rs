@@ -72,8 +72,8 @@ fn is_alive(pid: u32) -> bool {
     accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
-fn sum(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
-    server.counters().iter().map(|counters| of(counters)).sum()
+fn sum(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
+    server.counters().iter().map(|counters| field(counters)).sum()
 }
 
 #[test]
@@ -274,12 +274,12 @@ fn a_change_is_noticed_by_all_processes() {
             for (path, len) in [("/0.bin", 500), ("/3.bin", 200_000 + usize::from(version))] {
                 for stream in &mut streams {
                     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
-                    let mut look = || {
+                    let mut is_current = || {
                         stream.write_all(request.as_bytes()).unwrap();
                         read_body(stream).unwrap() == vec![version; len]
                     };
                     let is_noticed = (0..100).any(|_| {
-                        let is_new = look();
+                        let is_new = is_current();
                         if !is_new {
                             thread::sleep(Duration::from_millis(50));
                         }

@@ -64,7 +64,9 @@ pub(crate) fn stops_gracefully(set: &[&str]) {
 /// says that it is the last (RFC 9112 §9.6).
 #[test]
 fn the_last_answer_says_that_it_is_the_last() {
-    crate::for_each_engine(|spec| says_goodbye(&[&format!("engine.name={}", spec.name)]));
+    crate::for_each_engine(|spec| {
+        announces_the_last_answer(&[&format!("engine.name={}", spec.name)])
+    });
 }
 
 #[test]
@@ -78,11 +80,11 @@ fn the_last_answer_says_so_where_threads_wait_otherwise() {
     let is_under_test = |name: &str| crate::engines().iter().any(|spec| spec.name == name);
     let wanted: Vec<_> = variants.iter().filter(|(name, _)| is_under_test(name)).collect();
     testkit::side_by_side(&wanted, |(name, set)| {
-        says_goodbye(&[&[&*format!("engine.name={name}")], *set].concat());
+        announces_the_last_answer(&[&[&*format!("engine.name={name}")], *set].concat());
     });
 }
 
-fn says_goodbye(set: &[&str]) {
+fn announces_the_last_answer(set: &[&str]) {
     const HALVES: [&[u8]; 2] = [b"GET / HTTP/1.1\r\n", b"Host: h\r\n\r\n"];
     let directory = site();
     let server = start(&directory, set);

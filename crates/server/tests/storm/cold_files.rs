@@ -159,7 +159,7 @@ impl<'d> Round<'d> {
     fn new(disk: &'d StalledDisk, server: &'d Server, name: String, kind: Cold) -> Self {
         let address = server.addresses()[0];
         let mut hot = connect(address);
-        ask(&mut hot, "hot.bin");
+        send_request(&mut hot, "hot.bin");
         answer(&mut hot, "hot.bin", 5000);
         // The status of the file is in memory; its content is not.
         let path = disk.root().join("site").join(&name);
@@ -169,14 +169,14 @@ impl<'d> Round<'d> {
         }
         disk.gate().close();
         let mut cold = connect(address);
-        ask(&mut cold, &name);
+        send_request(&mut cold, &name);
         disk.gate().await_visitor(PATIENCE);
         Self { disk, server, hot, cold, name, size: kind.size }
     }
 
     fn hot_is_served(mut self) {
         for mut hot in [connect(self.server.addresses()[0]), self.hot] {
-            ask(&mut hot, "hot.bin");
+            send_request(&mut hot, "hot.bin");
             answer(&mut hot, "hot.bin", 5000);
         }
         self.disk.gate().open();
@@ -188,7 +188,7 @@ impl<'d> Round<'d> {
             self.server.counters().iter().map(|counters| counters.requests.get()).sum()
         };
         let before = requests();
-        ask(&mut self.hot, "hot.bin");
+        send_request(&mut self.hot, "hot.bin");
         // Time for an answer that must not come. How long it is does not affect whether one comes.
         thread::sleep(Duration::from_millis(100));
         self.hot.set_nonblocking(true).unwrap();
@@ -220,7 +220,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn ask(stream: &mut TcpStream, name: &str) {
+fn send_request(stream: &mut TcpStream, name: &str) {
     let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
 }

@@ -120,8 +120,8 @@ fn storm(
 /// Checks that the counters of the server agree with what the clients have seen.
 fn add_up(spec: &EngineSpec, counters: &[Arc<Counters>], tally: &Tally) {
     // A connection may be counted up by one worker and down by another: only the sum is meaningful.
-    let sum = |of: fn(&Counters) -> u64| {
-        counters.iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
+    let sum = |field: fn(&Counters) -> u64| {
+        counters.iter().map(|counters| field(counters)).fold(0, u64::wrapping_add)
     };
     let name = spec.name;
     assert_eq!(sum(|c| c.connections_open.get()), 0, "{name}: open");

@@ -151,7 +151,7 @@ impl Swarm {
                     client.is_connected = true;
                     self.tally.connected += 1;
                     if self.is_storming {
-                        self.ask(index);
+                        self.start_action(index);
                     }
                 }
                 Ok(None) => {}
@@ -177,7 +177,7 @@ impl Swarm {
     }
 
     /// Starts the next action of a client.
-    fn ask(&mut self, index: usize) {
+    fn start_action(&mut self, index: usize) {
         self.clients[index].received = 0;
         match self.random.below(100) {
             0..3 => return self.stammer(index),
@@ -311,7 +311,7 @@ impl Swarm {
         let client = &self.clients[index];
         match client.end {
             End::Reset(_) | End::Vanish(_) => self.abort(index),
-            End::Open if client.is_resting() && self.is_storming => self.ask(index),
+            End::Open if client.is_resting() && self.is_storming => self.start_action(index),
             End::Open | End::HalfClosed if client.socket.is_some() => self.receive(index),
             End::Open | End::HalfClosed => {}
         }

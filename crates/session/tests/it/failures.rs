@@ -146,7 +146,7 @@ fn a_job_that_fails_begins_no_other() {
 }
 
 #[test]
-fn a_body_that_is_broken_already_is_told_with_the_answer() {
+fn a_body_that_is_broken_already_is_reported_with_the_answer() {
     let head = b"GET /404 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut pair = pair();
     pair.send(&[&head[..], b"5\nhello\r\n"].concat());

@@ -66,7 +66,7 @@ impl MemoryFiles {
         });
     }
 
-    fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
+    fn status(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
         if let Some((content, modified_ns)) = self.files.get(path) {
             return Ok((Kind::Regular, identity_of_file(content.len(), *modified_ns)));
         }
@@ -87,7 +87,7 @@ fn identity_of_file(len: usize, ns: i128) -> Identity {
 
 impl Files for MemoryFiles {
     fn open(&self, path: &[u8], _: Symlinks) -> Result<Opened, Unopened> {
-        let (kind, identity) = self.look(path)?;
+        let (kind, identity) = self.status(path)?;
         let file = FileRef::new(self.null.try_clone()?.into());
         if kind == Kind::Regular {
             let handle = Arc::downgrade(&file);
@@ -101,7 +101,7 @@ impl Files for MemoryFiles {
     }
 
     fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
-        self.look(path).map(|(_, identity)| identity)
+        self.status(path).map(|(_, identity)| identity)
     }
 
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {
@@ -120,7 +120,7 @@ impl Files for MemoryFiles {
         let is_it =
             |(content, ns): &&(Vec<u8>, i128)| identity_of_file(content.len(), *ns) == *identity;
         let content = self.files.values().find(is_it).map(|(content, _)| content);
-        Some(content.map_or(Hashed::Changed, |content| Hashed::Hash(ContentHash::of(content))))
+        Some(content.map_or(Hashed::Changed, |content| Hashed::Hash(ContentHash::compute(content))))
     }
 }
 

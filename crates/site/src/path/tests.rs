@@ -64,7 +64,7 @@ fn names_that_no_path_leads_to() {
         (b"\x7f", false),
         (b"a\n", false),
     ] {
-        assert_eq!(can_be_asked_for(name), expected, "{name:?}");
+        assert_eq!(is_requestable(name), expected, "{name:?}");
         let path = [b"/", name].concat();
         let mut address = Vec::new();
         encode_for_location(&path, &mut address);

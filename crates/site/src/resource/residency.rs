@@ -41,7 +41,7 @@ pub struct Residency {
 impl Residency {
     /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`.
     /// The note is kept only if they are the first of their block.
-    pub fn note(&self, offset: u64, len: u64, now_us: u64) {
+    pub fn record(&self, offset: u64, len: u64, now_us: u64) {
         if offset.is_multiple_of(BLOCK_BYTES) && len > 0 {
             let block = offset / BLOCK_BYTES;
             let word = low(block, BLOCK_BITS) << (LEN_BITS + TIME_BITS)
@@ -54,12 +54,12 @@ impl Residency {
     /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`: the first
     /// ones, up to the first gap.
     #[must_use]
-    pub fn known(&self, offset: u64, len: u64, now_us: u64) -> u64 {
+    pub fn known_len(&self, offset: u64, len: u64, now_us: u64) -> u64 {
         let end = offset.saturating_add(len);
         let mut at = offset;
         while at < end {
             let start = at - at % BLOCK_BYTES;
-            let seen = start + self.seen(start / BLOCK_BYTES, now_us);
+            let seen = start + self.recorded_len(start / BLOCK_BYTES, now_us);
             if seen <= at {
                 break;
             }
@@ -79,7 +79,7 @@ impl Residency {
     }
 
     /// Whether the blocks of both `offsets` were confirmed so short a time ago that the kernel need
-    /// not be asked again. This only applies to bytes that are [`known`](Self::known).
+    /// not be asked again. This only applies to bytes that are [`known_len`](Self::known_len).
     #[must_use]
     pub fn is_certain(&self, offsets: [u64; 2], now_us: u64) -> bool {
         offsets.iter().all(|offset| {
@@ -89,7 +89,7 @@ impl Residency {
     }
 
     /// How many bytes of a block, from its start on, were seen a moment ago.
-    fn seen(&self, block: u64, now_us: u64) -> u64 {
+    fn recorded_len(&self, block: u64, now_us: u64) -> u64 {
         let word = self.slot(block).load(Ordering::Relaxed);
         let age_ms = low((now_us / 1000).wrapping_sub(word), TIME_BITS);
         let is_it = word >> (LEN_BITS + TIME_BITS) == low(block, BLOCK_BITS);
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn what_was_seen_is_known_for_a_moment() {
         let residency = Residency::default();
-        assert_eq!(residency.known(0, 50_000, NOW), 0);
-        residency.note(0, 50_000, NOW);
+        assert_eq!(residency.known_len(0, 50_000, NOW), 0);
+        residency.record(0, 50_000, NOW);
         let check = |offset, len, later_us, known| {
-            let found = residency.known(offset, len, NOW + later_us);
+            let found = residency.known_len(offset, len, NOW + later_us);
             assert_eq!(found, known, "{len} from {offset} after {later_us} µs");
         };
         check(0, 50_000, 0, 50_000);
@@ -156,24 +156,24 @@ mod tests {
     fn blocks_are_joined_as_far_as_there_is_no_gap() {
         let residency = Residency::default();
         for block in [0, 1, 3] {
-            residency.note(block * BLOCK_BYTES, BLOCK_BYTES, NOW);
+            residency.record(block * BLOCK_BYTES, BLOCK_BYTES, NOW);
         }
-        assert_eq!(residency.known(100 * KIB, 1 << 20, NOW), 412 * KIB);
-        assert_eq!(residency.known(0, 300 * KIB, NOW), 300 * KIB);
-        residency.note(2 * BLOCK_BYTES, 10 * KIB, NOW);
-        assert_eq!(residency.known(0, 1 << 20, NOW), 522 * KIB);
-        residency.note(2 * BLOCK_BYTES, BLOCK_BYTES, NOW);
-        assert_eq!(residency.known(0, 1 << 20, NOW), 1 << 20);
+        assert_eq!(residency.known_len(100 * KIB, 1 << 20, NOW), 412 * KIB);
+        assert_eq!(residency.known_len(0, 300 * KIB, NOW), 300 * KIB);
+        residency.record(2 * BLOCK_BYTES, 10 * KIB, NOW);
+        assert_eq!(residency.known_len(0, 1 << 20, NOW), 522 * KIB);
+        residency.record(2 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known_len(0, 1 << 20, NOW), 1 << 20);
     }
 
     #[test]
     fn only_the_start_of_a_block_is_noted_and_a_later_block_takes_the_place() {
         let residency = Residency::default();
-        residency.note(4096, 10_000, NOW);
-        assert_eq!(residency.known(4096, 10_000, NOW), 0);
-        residency.note(0, BLOCK_BYTES, NOW);
-        residency.note(SLOTS as u64 * BLOCK_BYTES, BLOCK_BYTES, NOW);
-        assert_eq!(residency.known(0, 1, NOW), 0);
-        assert_eq!(residency.known(SLOTS as u64 * BLOCK_BYTES, 1, NOW), 1);
+        residency.record(4096, 10_000, NOW);
+        assert_eq!(residency.known_len(4096, 10_000, NOW), 0);
+        residency.record(0, BLOCK_BYTES, NOW);
+        residency.record(SLOTS as u64 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known_len(0, 1, NOW), 0);
+        assert_eq!(residency.known_len(SLOTS as u64 * BLOCK_BYTES, 1, NOW), 1);
     }
 }

@@ -42,7 +42,7 @@ fn variant() -> impl Strategy<Value = Variant> {
     let coding = proptest::sample::select(&Coding::ALL[..]);
     let modified = (proptest::option::of(0_i64..4_000_000_000), any::<bool>());
     (coding, bytes(100), modified, any::<bool>(), 0_u16..3).prop_map(
-        |(coding, body, (modified, is_to_come), is_in_memory, source)| {
+        |(coding, body, (modified, is_in_future), is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
             let len = body.len() as u64;
             Variant::new(Representation {
@@ -50,9 +50,9 @@ fn variant() -> impl Strategy<Value = Variant> {
                 path: b"/a/page.html",
                 coding,
                 len,
-                etag: EntityTag::from_content(ContentHash::of(&body), coding),
+                etag: EntityTag::from_content(ContentHash::compute(&body), coding),
                 modified,
-                is_to_come,
+                is_in_future,
                 varies: coding != Coding::Identity,
                 body: if is_in_memory { Body::Memory(body) } else { Body::File(null()) },
                 source,
