@@ -271,7 +271,7 @@ mod tests {
 
     /// Each check is made once, in the order of the table, and has a result of one line.
     #[test]
-    fn everything_is_asked() {
+    fn every_check_is_made() {
         let all = examine(Path::new("/proc/self/no-such"));
         let asked: Vec<&str> = all.iter().map(|finding| finding.check.subject).collect();
         let expected: Vec<&str> = CHECKS.iter().map(|check| check.subject).collect();

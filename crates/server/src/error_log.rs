@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_lines_a_second_and_the_rest_is_counted() {
+    fn lines_per_second_are_limited_and_the_rest_is_counted() {
         let budget = Budget::new().unwrap();
         let take = |second, times: u64| -> Vec<Option<u64>> {
             (0..times).map(|_| budget.take(second)).collect()

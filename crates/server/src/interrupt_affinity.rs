@@ -56,7 +56,7 @@ impl InterruptAffinity {
     fn set_below(net: &Path, proc: &Path, interfaces: &BTreeMap<String, BTreeSet<usize>>) -> Self {
         let mut set = Self::default();
         if interfaces.is_empty() {
-            set.lines.push("no interface has an address that is listened at".into());
+            set.lines.push("no interface has an address that the server listens at".into());
         }
         for (name, cpus) in interfaces {
             if name == "lo" {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_told_and_put_back() {
+    fn written_settings_are_reported_and_put_back() {
         let root = Temporary::new();
         let line = "30: 9 0 PCI-MSI eth0-TxRx-0\n31: 9 0 PCI-MSI eth0-TxRx-1\n";
         root.file("proc/interrupts", line);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_divide_what_one_had() {
+    fn processes_divide_the_resources_of_one() {
         let check = |engine, processes, mode, expected: &str, exclusive| {
             let layout = lay_out(engine, &[0, 1, 2, 3], |settings| {
                 settings.engine.processes = processes;

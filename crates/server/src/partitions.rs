@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_told_and_understood() {
+    fn a_machine_is_formatted_and_parsed() {
         let topology = Topology::this(&[0, 2, 3]);
         let cpus = vec![0, 2, 3];
         let written = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hurry_ends_it_once_and_for_all() {
+    fn a_hurry_ends_patience_for_good() {
         let mut asked = 0;
         let mut patience = Patience::new(u64::MAX, || {
             asked += 1;
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_by_itself() {
+    fn patience_ends_by_itself() {
         let mut patience = Patience::none();
         assert!(patience.is_over());
         while !patience.is_over_for_last_words(0) {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_needs_a_privilege_is_told_of_and_no_other() {
+    fn a_port_that_needs_a_privilege_is_explained_and_no_other() {
         let check = |port: u16, expected: &str| {
             let address = SocketAddr::from(([127, 0, 0, 1], port));
             let why = io::ErrorKind::PermissionDenied.into();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_what_is_shared() {
+    fn groups_share_a_cache_a_socket_or_a_node() {
         let system = machine();
         let topology = Topology::read(system.path(), &[0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(topology.caches, [[0, 1], [2, 3], [4, 5], [6, 7]]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_does_not_tell_is_one_group() {
+    fn a_machine_that_reports_no_groups_is_one_group() {
         let empty = Temporary::new();
         let topology = Topology::read(empty.path(), &[0, 1]);
         assert_eq!((&topology.caches, &topology.nodes), (&vec![vec![0, 1]], &vec![vec![0, 1]]));

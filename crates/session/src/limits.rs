@@ -25,8 +25,8 @@ pub struct Limits {
     pub idle_ms: u64,
     /// How long a client may take to accept the next 16 KiB.
     pub write_ms: u64,
-    /// How long to wait for the client's close after ours, so that a reset does not destroy what it
-    /// has not read (RFC 9112 §9.6).
+    /// How long to wait for the client's close after the server's, so that a reset does not destroy
+    /// data that the client has not read (RFC 9112 §9.6).
     pub linger_ms: u64,
 }
 

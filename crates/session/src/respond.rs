@@ -80,7 +80,7 @@ impl Response<'_> {
                 let failed = FailedRequest { bytes: &[], head: None, host: Some(host) };
                 self.page_resolved(w, failed, failure, done)
             }
-            _ => unreachable!("what has no head asks for nothing but the page of its error"),
+            _ => unreachable!("without a head, the only job is for the page of the error"),
         };
         self.exchange.head = bytes;
         prepared

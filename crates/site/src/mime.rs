@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sites_are_made_of() {
+    fn common_types_of_sites() {
         check("index.html", "text/html; charset=utf-8");
         check("INDEX.HTM", "text/html; charset=utf-8");
         check("style.css", "text/css; charset=utf-8");

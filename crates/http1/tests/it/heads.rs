@@ -163,7 +163,7 @@ fn absolute_targets() {
 /// Whatever is wrong with the rest of a HEAD request, its answer has no content (RFC 9110, section
 /// 9.3.2).
 #[test]
-fn what_cannot_be_read_may_be_seen_to_be_head() {
+fn an_unreadable_request_may_be_recognised_as_head() {
     let check = |bytes: &[u8], expected| assert_eq!(begins_head_request(bytes), expected);
     check(b"HEAD / HTTP/1.1\r\n\r\n", true);
     check(b"HEAD ", true);

@@ -88,7 +88,9 @@ impl PlaceLedger {
     pub(crate) fn open(self) -> Counters {
         let index = self.0[MADE].fetch_add(1, Ordering::Relaxed) as usize;
         if index == WORKERS_MAX {
-            report(&format!("of more than {WORKERS_MAX} workers in a process, some do not count"));
+            report(&format!(
+                "a process has more than {WORKERS_MAX} workers: the rest is not counted"
+            ));
         }
         if index >= WORKERS_MAX {
             return Counters::default();

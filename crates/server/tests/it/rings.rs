@@ -128,7 +128,7 @@ fn connections_at_rest_hold_no_buffer() {
 /// A connection is closed for its client at once, even if the kernel has not yet ended its
 /// operations.
 #[test]
-fn what_is_closed_in_the_middle_of_operations_is_gone() {
+fn a_connection_closed_in_the_middle_of_operations_is_gone() {
     if !rings() {
         return;
     }

@@ -77,7 +77,7 @@ fn sum(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
 }
 
 #[test]
-fn what_one_process_has_found_out_all_know() {
+fn an_entry_of_one_process_is_known_to_all() {
     with(&["cache.revalidate_ms=3600000"], |_, server| {
         let busy = || server.counters().iter().filter(|c| c.requests.get() > 0).count();
         // Connections that stay open occupy one process after the other.

@@ -49,7 +49,7 @@ fn lingering_has_a_bound_in_bytes() {
 }
 
 #[test]
-fn the_last_request_of_a_connection_is_told_so() {
+fn the_answer_to_the_last_request_says_so() {
     let mut pair = pair_with(Limits { requests_per_connection_max: 2, ..Limits::default() });
     pair.send(&GET.repeat(3));
     assert_eq!(pair.statuses(), [200, 200]);

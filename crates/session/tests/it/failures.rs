@@ -69,7 +69,7 @@ fn the_page_of_a_head_that_took_too_long_has_time_of_its_own() {
 }
 
 #[test]
-fn what_would_have_been_head_gets_no_content() {
+fn an_incomplete_head_request_gets_no_content() {
     let mut pair = pair();
     pair.send(b"HEAD / HTTP/1.1\r\nHost: h");
     pair.advance(60_000);

@@ -75,7 +75,7 @@ fn found(body: &str, jobs: u64) -> (String, u64) {
 }
 
 #[test]
-fn what_one_has_resolved_the_other_sends() {
+fn an_entry_resolved_by_one_is_sent_by_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
     assert_eq!(request(&mut one), found("0123456789", 1));
     assert_eq!(request(&mut other), found("0123456789", 0));
@@ -84,7 +84,7 @@ fn what_one_has_resolved_the_other_sends() {
 }
 
 #[test]
-fn what_one_has_looked_at_again_is_fresh_for_the_other() {
+fn an_entry_checked_by_one_is_fresh_for_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
     assert_eq!(request(&mut one).1 + request(&mut other).1, 1);
     for pair in [&mut one, &mut other] {
@@ -99,7 +99,7 @@ fn what_one_has_looked_at_again_is_fresh_for_the_other() {
 }
 
 #[test]
-fn a_change_that_one_has_noticed_the_other_knows() {
+fn a_change_noticed_by_one_is_known_to_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
     assert_eq!(request(&mut one).1 + request(&mut other).1, 1);
     for pair in [&mut one, &mut other] {

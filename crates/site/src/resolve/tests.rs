@@ -235,7 +235,7 @@ fn a_time_in_the_future_is_sent_when_it_has_come() {
 }
 
 #[test]
-fn a_tag_is_what_can_be_vouched_for() {
+fn a_tag_promises_no_more_than_is_known() {
     const NOW_NS: i128 = 1_700_000_000_000_000_000;
     const S: i128 = 1_000_000_000;
     const LONG_AGO: i128 = NOW_NS - 1_000 * S + 1;

@@ -124,7 +124,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn what_was_seen_is_known_for_a_moment() {
+    fn a_block_seen_in_memory_is_known_for_a_moment() {
         let residency = Residency::default();
         assert_eq!(residency.known_len(0, 50_000, NOW), 0);
         residency.record(0, 50_000, NOW);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_about_is_certain_for_an_instant() {
+    fn a_confirmed_block_is_certain_for_an_instant() {
         let residency = Residency::default();
         let is_certain =
             |offsets, later_ms: u64| residency.is_certain(offsets, NOW + later_ms * 1000);
