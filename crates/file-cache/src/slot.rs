@@ -103,8 +103,8 @@ impl<V> Slot<V> {
         self.note_request();
     }
 
-    /// Notes that the entry was requested. This writes only after a check ([`Slot::count_check`]), so that
-    /// nearly every hit leaves the cache line unchanged.
+    /// Notes that the entry was requested. This writes only after a check
+    /// ([`Slot::count_check`]), so that nearly every hit leaves the cache line unchanged.
     pub(crate) fn note_request(&self) {
         if self.rests.load(Ordering::Relaxed) != 0 {
             self.rests.store(0, Ordering::Relaxed);

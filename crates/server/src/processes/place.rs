@@ -90,7 +90,7 @@ impl Process {
             }
             Ok(_) => {
                 self.received.append(&mut received);
-                let _ = self.control.read_to_end(&mut self.received); // on an error no reason is known
+                let _ = self.control.read_to_end(&mut self.received); // else without a reason
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 Err(self.reason(status))
             }
