@@ -247,7 +247,7 @@ impl Lookup<'_> {
     }
 
     /// Resolves a path with a final slash: its index file, or the directory itself if it may be
-    /// listed. Only for a listing it must be readable.
+    /// listed. It has to be readable only for a listing.
     fn directory(&mut self, directory: &[u8]) -> Looked<Resource> {
         let is_closed = match self.open(directory)? {
             Found::Directory => false,
