@@ -320,7 +320,7 @@ impl Runner {
         // are asked for at once.
         let mut buffer = std::mem::take(&mut *lock(&self.spare_buffer));
         buffer.resize(HASHED_BYTES, 0);
-        let outcome = hashing.go_on(files, &mut buffer);
+        let outcome = hashing.advance(files, &mut buffer);
         *lock(&self.spare_buffer) = buffer;
         outcome
     }
@@ -368,7 +368,7 @@ impl Runner {
             {
                 continue;
             }
-            if !path::can_be_asked_for(entry.name) {
+            if !path::is_requestable(entry.name) {
                 continue; // a link to it would lead to an error
             }
             let is_directory = match entry.kind {
@@ -574,7 +574,7 @@ impl Files for HostFiles<'_> {
         FileStatus::of(file.as_fd()).map(|status| identity(&status))
     }
 
-    fn refused(&self, path: &[u8], why: Refusal) {
+    fn report_refusal(&self, path: &[u8], why: Refusal) {
         self.tell(path, TroubleCause::Refused(why));
     }
 
@@ -585,7 +585,7 @@ impl Files for HostFiles<'_> {
         known.or_else(|| (self.hashed.len() >= HASHED_MAX).then_some(Hashed::Changed))
     }
 
-    fn left_out(&self, sibling: &[u8]) {
+    fn report_left_out(&self, sibling: &[u8]) {
         self.left_out.note(sibling);
     }
 }

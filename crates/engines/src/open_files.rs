@@ -104,12 +104,12 @@ impl OpenFiles {
     fn look(&mut self) {
         let rests_max = self.rests_max;
         let mut leaves = |slot: &Slot<Entry>| {
-            let rests = slot.rest();
+            let rests = slot.count_check();
             rests_max.is_some_and(|most| rests >= most) || has_gone(slot.value())
         };
         for (cache, round) in &mut self.caches {
             if cache.usage().descriptors > 0 {
-                cache.look_through(round, self.looks_per_round as usize, &mut leaves);
+                cache.scan_part(round, self.looks_per_round as usize, &mut leaves);
             }
         }
     }

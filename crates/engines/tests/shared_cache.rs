@@ -36,7 +36,7 @@ struct Memory {
 struct Hands(Owner, &'static AtomicU64);
 
 impl Keeper for Hands {
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let held = self.0.lock(lock);
         self.1.fetch_add(held.is_inherited().into(), Ordering::Relaxed);
         section(held.is_inherited());

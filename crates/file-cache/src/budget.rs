@@ -1,7 +1,7 @@
-//! What an entry costs, what the cache may hold, and what it holds now. It is arithmetic only:
-//! which entry has to go is the policies' business.
+//! The cost of an entry, the budget of a cache, and its usage. This is arithmetic only: the
+//! policies decide which entry is evicted.
 
-/// What one entry is charged with, by the caller's reckoning. The cache adds nothing to it.
+/// The cost of one entry, as the caller computes it. The cache adds nothing to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Memory in bytes: heads, body, key, whatever the caller wants bounded.
@@ -10,7 +10,7 @@ pub struct Cost {
     pub descriptors: usize,
 }
 
-/// What a cache may hold at most. Zero means none at all, `usize::MAX` means no limit.
+/// The most that a cache may hold. Zero means nothing at all, `usize::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Sum of [`Cost::bytes`].
@@ -21,7 +21,7 @@ pub struct Budget {
     pub entries: usize,
 }
 
-/// What a cache holds. It never exceeds the budget in any of the three.
+/// The current content of a cache. It never exceeds the budget in any of the three resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Sum of [`Cost::bytes`].
@@ -32,7 +32,7 @@ pub struct Usage {
     pub entries: usize,
 }
 
-/// One of the three things that can run out.
+/// One of the three resources that can run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     Bytes,
@@ -41,7 +41,7 @@ pub(crate) enum Resource {
 }
 
 impl Budget {
-    /// An even share for each of `shards`; the remainder of the division is given up.
+    /// Returns an even share for each of `shards`; the remainder of the division is unused.
     pub(crate) fn share(self, shards: usize) -> Self {
         let divide = |total: usize| if total == usize::MAX { total } else { total / shards };
         Self {
@@ -86,7 +86,7 @@ impl Usage {
         }
     }
 
-    pub(crate) fn of(self, resource: Resource) -> usize {
+    pub(crate) fn amount(self, resource: Resource) -> usize {
         match resource {
             Resource::Bytes => self.bytes,
             Resource::Descriptors => self.descriptors,

@@ -10,11 +10,11 @@ use crate::policy::PolicyKind;
 use crate::shard::{Departures, Offer, Shard};
 use crate::slot::Slot;
 
-/// A shard is not worth its lock, and by chance overfull, with a share smaller than these. A cache
-/// with a small budget has fewer shards than it was asked for, down to one.
+/// The least share of a shard: with a smaller one a shard is not worth its lock, and too often full
+/// by chance. A cache with a small budget has fewer shards than requested, down to one.
 const SHARE_MIN: Budget = Budget { bytes: 1 << 20, descriptors: 64, entries: 64 };
 
-/// More shards than this only spread the budget thinner.
+/// The largest number of shards: more of them only spread the budget thinner.
 const SHARDS_MAX: usize = 1 << 10;
 
 /// The shared level. All methods may be called from any thread at any time.
@@ -29,7 +29,7 @@ pub struct Cache<V> {
     departures: AtomicU64,
 }
 
-/// How far a look through all entries has come ([`Cache::look_through`]).
+/// How far a pass through all entries has come ([`Cache::scan_part`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Round {
     shard: usize,
@@ -42,15 +42,16 @@ pub struct Round {
 struct Line<V>(RwLock<Shard<V>>);
 
 impl<V: Send + Sync> Cache<V> {
-    /// An empty cache. The budget is for the whole cache and divided evenly among the shards, whose
-    /// number is rounded down to a power of two, and further until each has at least 1 MiB, 64
-    /// descriptors and 64 entries of whatever the budget has at all. So a budget of 8 descriptors
-    /// means one shard. An entry must fit into one shard's share.
+    /// Creates an empty cache. The budget is for the whole cache and divided evenly among the
+    /// shards. Their number is rounded down to a power of two, and further until each shard has at
+    /// least 1 MiB, 64 descriptors and 64 entries of every resource that the budget has at all. So
+    /// a budget of 8 descriptors means one shard. An entry must fit into one shard's share.
     pub fn new(kind: PolicyKind, budget: Budget, shards: usize) -> Self {
         Self::with_hasher(kind, budget, shards, RandomState::new())
     }
 
-    /// An empty cache of the same kind with another budget, whose hashes are those of this one.
+    /// Creates an empty cache of the same kind with another budget, whose hashes are those of this
+    /// one.
     #[must_use]
     pub fn emptied(&self, budget: Budget) -> Self {
         Self::with_hasher(self.kind, budget, self.shards(), self.hasher.clone())
@@ -68,26 +69,26 @@ impl<V: Send + Sync> Cache<V> {
         self.kind
     }
 
-    /// What it may hold at most.
+    /// The budget of the whole cache.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// SipHash of the key, seeded at random for each cache: nobody can choose file names that
-    /// collide.
+    /// SipHash of the key, seeded at random for each cache, so that file names that collide cannot
+    /// be chosen.
     pub fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.finish()
     }
 
-    /// The entry for `key`. Under LRU it takes the shard's exclusive lock, because the entry has to
-    /// be moved; under the other policies it takes the shared lock.
+    /// Returns the entry for `key`. Under LRU this takes the shard's exclusive lock, because the
+    /// entry has to be moved; under the other policies it takes the shared lock.
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
         if self.kind.moves_on_hit() {
             self.write(hash).get_moving(hash, key)
@@ -96,7 +97,7 @@ impl<V: Send + Sync> Cache<V> {
         }
     }
 
-    /// Puts an entry in, in place of an older one under the same key, and evicts others until the
+    /// Inserts an entry, replacing an older one under the same key, and evicts others until the
     /// budget allows it. An entry larger than the budget (of a shard) is returned but not kept: it
     /// is evicted from the start. `validated` is the caller's tick ([`Slot::validated`]).
     pub fn insert(
@@ -112,7 +113,7 @@ impl<V: Send + Sync> Cache<V> {
             let mut departures = Departures::new();
             let offer = self.write(hash).offer(&slot, &mut departures);
             self.note_departures(departures.len());
-            // Here the departures are dropped, and the lock is no longer held.
+            // The departures are dropped here, after the lock has been released.
             match offer {
                 Offer::Kept => return slot,
                 Offer::Again => {}
@@ -125,7 +126,7 @@ impl<V: Send + Sync> Cache<V> {
         }
     }
 
-    /// Takes the entry for `key` out and says whether there was one.
+    /// Removes the entry for `key`. Returns whether there was one.
     pub fn remove(&self, hash: u64, key: &[u8]) -> bool {
         let mut departures = Departures::new();
         let found = self.write(hash).remove(hash, key, &mut departures);
@@ -133,10 +134,11 @@ impl<V: Send + Sync> Cache<V> {
         found
     }
 
-    /// Looks at the entries with descriptors, a `part` of all places in the cache at a time, and
-    /// takes out those of which `leaves` says so. It is asked without a lock. `round` is where the
-    /// last call has ended; after the last place the next call begins at the first one.
-    pub fn look_through(
+    /// Passes through the entries with descriptors, one `part`-th of all places in the cache in
+    /// each call, and removes those for which `leaves` returns true. `leaves` is called without a
+    /// lock. `round` is the place where the last call ended; after the last place the next call
+    /// begins at the first one.
+    pub fn scan_part(
         &self,
         round: &mut Round,
         part: usize,
@@ -153,7 +155,7 @@ impl<V: Send + Sync> Cache<V> {
                 let count = left.min(NODES_MAX).min(places.saturating_sub(round.place));
                 (shard.with_descriptors(round.place, count), count, places)
             };
-            slots.into_iter().filter(|slot| leaves(slot)).for_each(|slot| self.take_out(&slot));
+            slots.into_iter().filter(|slot| leaves(slot)).for_each(|slot| self.remove_slot(&slot));
             round.place += count;
             left -= count;
             if round.place >= places {
@@ -166,26 +168,27 @@ impl<V: Send + Sync> Cache<V> {
         }
     }
 
-    fn take_out(&self, slot: &Arc<Slot<V>>) {
+    fn remove_slot(&self, slot: &Arc<Slot<V>>) {
         let mut departures = Departures::new();
         self.write(slot.hash()).remove_slot(slot, &mut departures);
         self.note_departures(departures.len());
     }
 
-    /// How many entries have left the cache so far: evicted, replaced, removed or refused. When it
-    /// has changed, a first level may hold entries that it should drop
+    /// The number of entries that have left the cache: evicted, replaced, removed or refused. When
+    /// it has changed, a first level may hold entries that it should drop
     /// ([`crate::FirstLevel::sweep`]).
     pub fn evictions(&self) -> u64 {
         self.departures.load(Ordering::Acquire)
     }
 
-    /// What the cache holds, summed over the shards one after the other.
+    /// The current content, summed over the shards one after the other.
     pub fn usage(&self) -> Usage {
         let usages = self.shards.iter().map(|line| read(line).usage());
         usages.fold(Usage::default(), Usage::plus)
     }
 
-    /// Counted after the entries were marked, so that a sweep that sees the count sees the marks.
+    /// Counts departures after their entries were marked, so that a sweep that sees the count sees
+    /// the marks.
     fn note_departures(&self, count: usize) {
         if count > 0 {
             self.departures.fetch_add(count as u64, Ordering::Release);
@@ -196,13 +199,13 @@ impl<V: Send + Sync> Cache<V> {
         read(self.line(hash))
     }
 
-    /// A poisoned lock is a bug in this crate, for no foreign code runs under it; the bug should
-    /// cost one request and not every later one.
+    /// Locks a shard for writing. A poisoned lock is a bug in this crate, because no foreign code
+    /// runs under it; the bug should cost one request and not every later one.
     fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Shard<V>> {
         self.line(hash).0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The high bits choose the shard, the low ones the bucket within.
+    /// The shard of a hash: the high bits choose the shard, the low ones the bucket within.
     fn line(&self, hash: u64) -> &Line<V> {
         let high = (hash >> 48) as usize;
         &self.shards[high & (self.shards.len() - 1)]

@@ -1,36 +1,36 @@
-//! The first level: one worker's own table of entries it has used. It has no lock, no policy and
-//! no budget; what it holds is in the second level or about to be swept out.
+//! The first level: one worker's own table of entries it has used. It has no lock, no policy and no
+//! budget; its entries are in the second level or about to be swept out.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::slot::Slot;
 
-/// An entry as a worker hands it to its connections. The outer count is the worker's own: to clone
-/// and drop it writes to no cache line that another worker uses.
+/// An entry as a worker passes it to its connections. The outer count belongs to the worker:
+/// cloning and dropping it writes to no cache line that another worker uses.
 pub type Hit<V> = Arc<Arc<Slot<V>>>;
 
-/// The ways of a set: as many as fill one cache line.
+/// The number of entries in a set: as many as fill one cache line.
 const WAYS: usize = 4;
 
-/// A worker that serves ten files needs no more table than this.
+/// The smallest initial size: a worker that serves ten files needs no larger table.
 const SLOTS_MIN: usize = 256;
 
-/// Conflicts are counted over a window of so many lookups for each slot. The table doubles as soon
-/// as one slot in [`CONFLICT_SHARE`] had to give way within a window.
+/// Conflicts are counted over a window of this many lookups for each slot. The table doubles as
+/// soon as one slot in [`CONFLICT_SHARE`] was replaced by a conflict within a window.
 const WINDOW: usize = 16;
 const CONFLICT_SHARE: usize = 4;
 
 /// A set-associative table from hash and key to [`Hit`].
 ///
-/// It starts with 256 slots of 16 bytes and doubles while entries push one another out often, up
-/// to the number given. Make it on the thread that uses it.
+/// It starts with 256 slots of 16 bytes and doubles while entries replace one another often, up to
+/// the given number. Create it on the thread that uses it.
 pub struct FirstLevel<V> {
     sets: Vec<Set<V>>,
     sets_max: usize,
     lookups: usize,
     conflicts: usize,
-    /// Which way gives way next, the same for all sets.
+    /// The way that is replaced next, for all sets.
     rotation: usize,
     evictions_seen: u64,
     sweep_next: usize,
@@ -40,7 +40,7 @@ pub struct FirstLevel<V> {
 #[repr(align(64))]
 struct Set<V>([Way<V>; WAYS]);
 
-/// The hash is repeated here so that a lookup follows no pointer in vain.
+/// One way of a set. The hash is repeated here so that a lookup follows no pointer in vain.
 struct Way<V> {
     hash: u64,
     hit: Option<Hit<V>>,
@@ -49,8 +49,8 @@ struct Way<V> {
 const _: () = assert!(size_of::<Set<u8>>() == 64);
 
 impl<V> FirstLevel<V> {
-    /// An empty table that may grow to `slots_max` slots, rounded down to a power of two and at
-    /// least to four.
+    /// Creates an empty table that may grow to `slots_max` slots, rounded down to a power of two,
+    /// and to at least four.
     pub fn new(slots_max: usize) -> Self {
         let sets_max = 1 << (slots_max / WAYS).max(1).ilog2();
         Self {
@@ -65,12 +65,12 @@ impl<V> FirstLevel<V> {
         }
     }
 
-    /// How many entries the table can hold at its present size.
+    /// The number of entries that the table has room for at its present size.
     pub fn slots(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// The entry for `key`, unless it is not here or has left the second level.
+    /// Returns the entry for `key`, unless it is not here or has left the second level.
     pub fn get(&mut self, hash: u64, key: &[u8]) -> Option<&Hit<V>> {
         self.count_lookup();
         let set = self.set_of(hash);
@@ -85,9 +85,9 @@ impl<V> FirstLevel<V> {
     }
 
     /// Keeps an entry that the second level has returned, in place of one of equal key or, if its
-    /// set is full, of any other. One that has already left the second level is not kept. It
-    /// allocates the outer `Arc`, unless it can take that of an entry which is in no connection's
-    /// hands and gives way.
+    /// set is full, of any other. An entry that has already left the second level is not kept. This
+    /// allocates the outer `Arc`, unless it can reuse that of a replaced entry that no connection
+    /// holds.
     pub fn insert(&mut self, slot: Arc<Slot<V>>) -> Hit<V> {
         if slot.is_evicted() {
             return Arc::new(slot);
@@ -104,7 +104,7 @@ impl<V> FirstLevel<V> {
         hit
     }
 
-    /// Forgets the entry for `key` and says whether there was one.
+    /// Removes the entry for `key`. Returns whether there was one.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
         let set = self.set_of(hash);
         let found = self.sets[set].find(hash, key);
@@ -115,9 +115,9 @@ impl<V> FirstLevel<V> {
     }
 
     /// Drops entries that have left the second level, whose count of them is `evictions_now`
-    /// ([`crate::Cache::evictions`]). It costs a comparison when nothing has left since the last
-    /// time; otherwise it looks at `slots` slots (a thousand take some 20 microseconds) and goes on
-    /// at the next call. It says whether it is done.
+    /// ([`crate::Cache::evictions`]). This costs a comparison when no entry has left since the last
+    /// time; otherwise it checks `slots` slots (a thousand take some 20 microseconds) and continues
+    /// at the next call. Returns whether all slots have been checked.
     pub fn sweep(&mut self, evictions_now: u64, slots: usize) -> bool {
         if self.evictions_seen != evictions_now {
             self.evictions_seen = evictions_now;
@@ -132,8 +132,8 @@ impl<V> FirstLevel<V> {
         self.sweep_left == 0
     }
 
-    /// A place in the set for the entry, and whether another has to give way: its own old place,
-    /// a free one, or the next in rotation.
+    /// Chooses a way in the set for the entry: its own old way, a free one, or the next in
+    /// rotation. Returns whether another entry is replaced.
     fn choose(&mut self, set: usize, slot: &Slot<V>) -> (usize, bool) {
         let set = &self.sets[set];
         let free = || set.0.iter().position(Way::is_free);
@@ -152,7 +152,7 @@ impl<V> FirstLevel<V> {
         }
     }
 
-    /// Says whether the table has grown because of it.
+    /// Counts a conflict. Returns whether the table has grown because of it.
     fn count_conflict(&mut self) -> bool {
         self.conflicts += 1;
         let grows =
@@ -163,7 +163,7 @@ impl<V> FirstLevel<V> {
         grows
     }
 
-    /// Every set divides into two, so that each entry finds a place.
+    /// Doubles the table. Every set divides into two, so that each entry finds a place.
     fn grow(&mut self) {
         let doubled = vacant(self.sets.len() * 2);
         let old = std::mem::replace(&mut self.sets, doubled);
@@ -177,7 +177,7 @@ impl<V> FirstLevel<V> {
     }
 
     fn set_of(&self, hash: u64) -> usize {
-        // Truncation is meant: only the low bits matter.
+        // The truncation is intended: only the low bits matter.
         hash as usize & (self.sets.len() - 1)
     }
 }
@@ -206,7 +206,7 @@ impl<V> Set<V> {
 }
 
 impl<V> Way<V> {
-    /// Whether it holds nothing, or nothing that is still worth holding.
+    /// Whether the way holds no entry, or an evicted one.
     fn is_free(&self) -> bool {
         self.hit.as_ref().is_none_or(|hit| hit.is_evicted())
     }
@@ -217,7 +217,7 @@ fn vacant<V>(sets: usize) -> Vec<Set<V>> {
     std::iter::repeat_with(set).take(sets).collect()
 }
 
-/// A `Hit` for `slot`, in the allocation of `old` if nobody else holds that.
+/// Makes a `Hit` for `slot`, in the allocation of `old` if there is no other reference to that.
 fn renew<V>(old: Option<Hit<V>>, slot: Arc<Slot<V>>) -> Hit<V> {
     let Some(mut hit) = old else { return Arc::new(slot) };
     match Arc::get_mut(&mut hit) {

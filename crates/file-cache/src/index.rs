@@ -29,7 +29,7 @@ impl Index {
         None
     }
 
-    /// Adds a node that is on no chain. The caller has seen that its key is not here yet.
+    /// Adds a node that is on no chain. The caller has checked that its key is not in the index.
     pub(crate) fn insert<V>(&mut self, nodes: &mut Slab<V>, id: NodeId) {
         self.len += 1;
         if self.len * 2 > self.buckets.len() {
@@ -38,7 +38,7 @@ impl Index {
         self.link(nodes, id);
     }
 
-    /// Takes a node off its chain.
+    /// Removes a node from its chain.
     pub(crate) fn remove<V>(&mut self, nodes: &mut Slab<V>, id: NodeId) {
         let after = std::mem::replace(&mut nodes.get_mut(id).chain, NIL);
         let bucket = self.bucket(nodes.get(id).hash);
@@ -72,9 +72,9 @@ impl Index {
         }
     }
 
-    /// The low bits: the high ones have already chosen the shard.
+    /// The bucket of a hash: its low bits, because the high ones have already chosen the shard.
     fn bucket(&self, hash: u64) -> usize {
-        // Truncation is meant: only the low bits matter.
+        // The truncation is intended: only the low bits matter.
         hash as usize & (self.buckets.len() - 1)
     }
 }

@@ -1,5 +1,5 @@
 //! A two-level cache of immutable entries with budgets of bytes, descriptors and entries. It holds
-//! what it is given under byte-string keys; it knows nothing of files, HTTP, time or threads.
+//! values under byte-string keys; it knows nothing of files, HTTP, time or threads.
 //!
 //! The **second level**, [`Cache`], is shared by the workers of a partition: shards with a lock
 //! each, an eviction [`PolicyKind`], and a [`Budget`] that is honoured after every operation. The
@@ -9,25 +9,25 @@
 //!
 //! The order of calls for one request:
 //!
-//! 1. `hash = cache.hash(key)`, once; everything below is given the hash.
-//! 2. `first.get(hash, key)`: nearly always the end of it.
+//! 1. `hash = cache.hash(key)`, once; all later calls take the hash.
+//! 2. `first.get(hash, key)`, which nearly always finds the entry.
 //! 3. `cache.get(hash, key)`, and on success `first.insert(slot)`.
 //! 4. On a miss, the caller makes the value and calls `cache.insert(..)`, then
 //!    `first.insert(slot)`.
 //!
-//! Once every so often, and a little at each insertion, a worker calls `first.sweep`, so that its
-//! own table does not keep evicted entries, and their descriptors, alive. Whether an entry is still
-//! true is the caller's question: [`Slot::validated`] is where it keeps the answer's age, and
-//! [`Cache::insert`] replaces what has changed.
+//! Now and then, and for a few slots at each insertion, a worker calls `first.sweep`, so that its
+//! own table does not keep evicted entries, and their descriptors, alive. The caller decides
+//! whether an entry is still current: it stores the time of the last check in [`Slot::validated`],
+//! and replaces an entry that has changed by [`Cache::insert`].
 //!
-//! Entries with descriptors are worth a look now and then ([`Cache::look_through`]): what nobody
-//! asks for need not be open.
+//! Entries with descriptors should be checked now and then ([`Cache::scan_part`]): a file that
+//! is no longer requested need not stay open.
 //!
 //! An entry that leaves the cache, for whatever reason, is marked ([`Slot::is_evicted`]) and lives
-//! on for those who still hold it. **Invariants:** no allocation on a hit; none on an insertion
-//! into a full cache but the entry's own; no value is dropped while a lock is held.
-
-//! [`shared`] is a level of another kind: bytes in memory that several processes share.
+//! as long as there are references to it. **Invariants:** no allocation on a hit; none on an
+//! insertion into a full cache but the entry's own; no value is dropped while a lock is held.
+//!
+//! [`shared`] is another kind of level: bytes in memory that several processes share.
 
 #![forbid(unsafe_code)]
 

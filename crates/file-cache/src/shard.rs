@@ -1,5 +1,6 @@
-//! One shard of the second level, what its lock protects: an index, the nodes, and two lanes with a
-//! policy each. It is where the budget is kept. It drops no value: what leaves is handed out.
+//! One shard of the second level: the data that its lock protects. These are an index, the nodes,
+//! and two lanes with a policy each. The shard enforces the budget. It drops no value: departed
+//! entries are returned to the caller.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::slab::{ENTRIES_MAX, NodeId, Slab};
 use crate::slot::Slot;
 
 /// Entries with descriptors and entries without are in two lanes, each with its own order. With one
-/// order for both, a shortage of descriptors would empty the cache of small entries, which hold
-/// none and are usually far more numerous, before it came to one that frees a descriptor.
+/// order for both, a shortage of descriptors would first evict many small entries, which hold none
+/// and are usually far more numerous, before one that frees a descriptor.
 struct Lane<V> {
     policy: Box<dyn Policy<V>>,
     usage: Usage,
@@ -20,17 +21,17 @@ struct Lane<V> {
 const PLAIN: usize = 0;
 const WITH_DESCRIPTORS: usize = 1;
 
-/// How many entries one turn under the lock may evict: it bounds the time the lock is held when one
-/// large entry displaces many small ones.
+/// The number of entries that one turn under the lock may evict: it bounds the time for which the
+/// lock is held when one large entry displaces many small ones.
 const DEPARTURES_MAX: usize = 8;
 
-/// Entries on their way out, to be dropped after the lock is released.
+/// Entries that have left, to be dropped after the lock is released.
 pub(crate) struct Departures<V> {
     slots: [Option<Arc<Slot<V>>>; DEPARTURES_MAX],
     len: usize,
 }
 
-/// What came of an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// The entry is in the cache.
@@ -63,18 +64,18 @@ impl<V> Shard<V> {
         self.lanes[PLAIN].usage.plus(self.lanes[WITH_DESCRIPTORS].usage)
     }
 
-    /// A hit under the shared lock: it is only counted.
+    /// Returns the entry for `key`. The hit is only counted, under the shared lock.
     pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
         let slot = self.nodes.slot(self.index.find(&self.nodes, hash, key)?);
         slot.touch();
         Some(Arc::clone(slot))
     }
 
-    /// A hit under the exclusive lock: the policy may change its order.
+    /// Returns the entry for `key`. The policy may change its order, under the exclusive lock.
     pub(crate) fn get_moving(&mut self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
         let id = self.index.find(&self.nodes, hash, key)?;
         let slot = Arc::clone(self.nodes.slot(id));
-        slot.wake();
+        slot.note_request();
         self.lanes[lane_of(slot.cost())].policy.touch(&mut self.nodes, id);
         Some(slot)
     }
@@ -109,7 +110,7 @@ impl<V> Shard<V> {
         found.is_some()
     }
 
-    /// Takes this very entry out, and not another one under its key.
+    /// Removes this entry, but not another one under its key.
     pub(crate) fn remove_slot(&mut self, slot: &Arc<Slot<V>>, out: &mut Departures<V>) {
         let found = self.index.find(&self.nodes, slot.hash(), slot.key());
         if let Some(id) = found.filter(|id| Arc::ptr_eq(self.nodes.slot(*id), slot)) {
@@ -118,19 +119,19 @@ impl<V> Shard<V> {
         debug_assert!(self.is_consistent());
     }
 
-    /// Nodes in use and free nodes.
+    /// The number of nodes in use and free nodes.
     pub(crate) fn places(&self) -> usize {
         self.nodes.places()
     }
 
-    /// The entries with descriptors in `count` nodes from one on.
+    /// Returns the entries with descriptors in `count` nodes from `start` on.
     pub(crate) fn with_descriptors(&self, start: usize, count: usize) -> Vec<Arc<Slot<V>>> {
         let slots = self.nodes.slots_from(start, count);
         slots.filter(|slot| lane_of(slot.cost()) == WITH_DESCRIPTORS).cloned().collect()
     }
 
     /// Puts a new version into the node of the old one, which keeps its place in the order, if that
-    /// takes no eviction: the policy might choose the very node.
+    /// takes no eviction: the policy might choose that node as the victim.
     fn replace(&mut self, id: NodeId, slot: &Arc<Slot<V>>, out: &mut Departures<V>) -> bool {
         let (old, new) = (self.nodes.slot(id).cost(), slot.cost());
         let lane = lane_of(new);
@@ -156,10 +157,10 @@ impl<V> Shard<V> {
         lane.policy.insert(&mut self.nodes, id);
     }
 
-    /// Evicts one entry from the lane that holds more of what is short, so that neither lane can
-    /// starve the other.
+    /// Evicts one entry from the lane that holds more of the scarce resource, so that neither lane
+    /// can starve the other.
     fn make_room(&mut self, resource: Resource, out: &mut Departures<V>) {
-        let [plain, with] = [PLAIN, WITH_DESCRIPTORS].map(|l| self.lanes[l].usage.of(resource));
+        let [plain, with] = [PLAIN, WITH_DESCRIPTORS].map(|l| self.lanes[l].usage.amount(resource));
         let lane = if with > plain { WITH_DESCRIPTORS } else { PLAIN };
         let victim = self.lanes[lane].policy.victim(&mut self.nodes);
         let id = victim.expect("a lane that holds some of a resource has an entry");
@@ -172,7 +173,7 @@ impl<V> Shard<V> {
         self.depart(id, out);
     }
 
-    /// Takes out a node that its policy has forgotten.
+    /// Removes a node that its policy has already removed.
     fn depart(&mut self, id: NodeId, out: &mut Departures<V>) {
         self.index.remove(&mut self.nodes, id);
         let slot = self.nodes.remove(id);
@@ -180,7 +181,8 @@ impl<V> Shard<V> {
         out.push(slot);
     }
 
-    /// Nodes in use = nodes that the policies know = entries charged for, and within the budget.
+    /// Whether the nodes in use are those that the policies know and those charged for, within the
+    /// budget.
     fn is_consistent(&self) -> bool {
         let usage = self.usage();
         usage.entries == self.nodes.len()

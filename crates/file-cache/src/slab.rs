@@ -1,6 +1,6 @@
-//! The nodes of one shard, in one vector, named by index. A node carries the links of its hash
-//! chain and of its policy's list beside the entry ("intrusive" lists: Radhakrishnan 2019,
-//! Appendix A.2), so that moving an entry allocates nothing and touches no second object.
+//! The nodes of one shard, in one vector, identified by index. A node carries the links of its hash
+//! chain and of its policy's list beside the entry ("intrusive" lists: Radhakrishnan 2019, Appendix
+//! A.2), so that moving an entry allocates nothing and touches no second object.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::slot::Slot;
 /// The index of a node in its slab.
 pub(crate) type NodeId = u32;
 
-/// No node: the end of a list or chain.
+/// The index that stands for no node: the end of a list or chain.
 pub(crate) const NIL: NodeId = NodeId::MAX;
 
-/// 32 bytes, two to a cache line.
+/// A node: 32 bytes, two to a cache line.
 pub(crate) struct Node<V> {
-    /// The slot's own hash again: a chain is walked and an index grown without touching slots.
+    /// A copy of the slot's hash: a chain is walked and an index grown without touching slots.
     pub(crate) hash: u64,
-    /// The entry; none in a node that is free.
+    /// The entry; none in a free node.
     slot: Option<Arc<Slot<V>>>,
     /// Next node of the same hash bucket.
     pub(crate) chain: NodeId,
@@ -28,7 +28,8 @@ pub(crate) struct Node<V> {
     pub(crate) list: u8,
 }
 
-/// Nodes in use and free nodes. It grows and is never shrunk: its size is bounded by the budget.
+/// Nodes in use and free nodes. The slab grows and never shrinks: its size is bounded by the
+/// budget.
 pub(crate) struct Slab<V> {
     nodes: Vec<Node<V>>,
     free: NodeId,
@@ -40,7 +41,7 @@ impl<V> Slab<V> {
         Self { nodes: Vec::new(), free: NIL, live: 0 }
     }
 
-    /// Nodes in use.
+    /// The number of nodes in use.
     pub(crate) fn len(&self) -> usize {
         self.live
     }
@@ -91,12 +92,12 @@ impl<V> Slab<V> {
         &mut self.nodes[id as usize]
     }
 
-    /// Nodes in use and free nodes.
+    /// The number of nodes in use and free nodes.
     pub(crate) fn places(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The entries in `count` nodes from one on, as far as there are so many and they are in use.
+    /// The entries in `count` nodes from `start` on, as far as these exist and are in use.
     pub(crate) fn slots_from(
         &self,
         start: usize,
@@ -112,7 +113,8 @@ impl<V> Slab<V> {
     }
 }
 
-/// Bucket numbers and node numbers are 32 bits wide; one less than all of them is [`NIL`].
+/// The largest number of entries. Bucket and node numbers are 32 bits wide; the greatest one is
+/// [`NIL`].
 pub(crate) const ENTRIES_MAX: usize = 1 << 31;
 
 const _: () = assert!(ENTRIES_MAX < NIL as usize);

@@ -1,18 +1,18 @@
-//! One cached entry and the marks that the two levels leave on it. Entries are immutable: whoever
-//! has a `Slot` may read it for as long as it likes, in the cache or out of it.
+//! One cached entry and the marks that the two levels set on it. Entries are immutable: a thread
+//! that has a `Slot` may read it at any time, whether it is in the cache or not.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use crate::budget::Cost;
 
-/// Hits beyond this many are not counted: S3-FIFO's counter has two bits (§4.1 of its paper),
-/// and a counter that has stopped at its limit is a cache line that nobody writes any more.
+/// The largest number of uses that is counted: S3-FIFO's counter has two bits (§4.1 of its paper),
+/// and a counter that has reached its limit is a cache line that is not written any more.
 pub(crate) const USES_MAX: u8 = 3;
 
-/// A key and its value as they were inserted, with what the cache needs to know about them.
+/// A key and its value as they were inserted, with the data that the cache needs about them.
 ///
 /// The fields that every lookup reads come first, so that they share a cache line with the
-/// reference counts in front of them whatever the size of `V`.
+/// reference counts in front of them, whatever the size of `V`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot<V> {
@@ -55,17 +55,17 @@ impl<V> Slot<V> {
         &self.value
     }
 
-    /// What the entry is charged with while it is in the cache.
+    /// The cost of the entry while it is in the cache.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// When the entry was last found to be true, in the caller's ticks.
+    /// When the entry was last found to be current, in the caller's ticks.
     pub fn validated(&self) -> u64 {
         self.validated.load(Ordering::Relaxed)
     }
 
-    /// Notes that the entry was found to be true at `tick`.
+    /// Notes that the entry was found to be current at `tick`.
     pub fn set_validated(&self, tick: u64) {
         self.validated.store(tick, Ordering::Relaxed);
     }
@@ -80,38 +80,38 @@ impl<V> Slot<V> {
         self.evicted.store(true, Ordering::Release);
     }
 
-    /// Whether this is the entry for `key`. The hash decides nearly always; the key makes it sure.
+    /// Whether this is the entry for `key`. The hash nearly always decides; the key makes certain.
     pub(crate) fn is_for(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && self.key.bytes() == key
     }
 
-    /// Counts a look at the entry ([`crate::Cache::look_through`]), and returns how many in a row
-    /// it is between which nobody has asked for it.
-    pub fn rest(&self) -> u16 {
+    /// Counts a check of the entry ([`crate::Cache::scan_part`]). Returns the number of checks
+    /// since the entry was last requested.
+    pub fn count_check(&self) -> u16 {
         let rests = self.rests.load(Ordering::Relaxed).saturating_add(1);
         self.rests.store(rests, Ordering::Relaxed);
         rests
     }
 
-    /// Counts a hit, for the policy to find when it looks for a victim. Two threads at once may
-    /// count one hit: a hint to a heuristic is not worth an atomic read-modify-write.
+    /// Counts a hit, for the policy when it chooses a victim. Two threads at once may count one
+    /// hit: a hint to a heuristic is not worth an atomic read-modify-write.
     pub(crate) fn touch(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < USES_MAX {
             self.uses.store(uses + 1, Ordering::Relaxed);
         }
-        self.wake();
+        self.note_request();
     }
 
-    /// Notes that somebody has asked for the entry. It is written only after a look, so that nearly
-    /// every hit leaves the cache line alone.
-    pub(crate) fn wake(&self) {
+    /// Notes that the entry was requested. This writes only after a check
+    /// ([`Slot::count_check`]), so that nearly every hit leaves the cache line unchanged.
+    pub(crate) fn note_request(&self) {
         if self.rests.load(Ordering::Relaxed) != 0 {
             self.rests.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Hits counted since the policy last looked, at most [`USES_MAX`].
+    /// Hits counted since the policy last checked, at most [`USES_MAX`].
     pub(crate) fn uses(&self) -> u8 {
         self.uses.load(Ordering::Relaxed)
     }
@@ -121,8 +121,8 @@ impl<V> Slot<V> {
     }
 }
 
-/// Keys up to this length lie in the slot itself: most paths do, and a lookup that goes no further
-/// than the slot saves a cache miss of the four or five that it costs in a large cold cache.
+/// Keys up to this length are in the slot itself: most paths are, and a lookup that reads no more
+/// than the slot saves one of the four or five cache misses that it costs in a large cold cache.
 const KEY_INLINE_BYTES: usize = 38;
 
 #[derive(Debug)]

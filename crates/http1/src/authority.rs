@@ -1,5 +1,5 @@
-//! Authorities: the value of `Host`, and the part of a target that names a host. Nothing here
-//! resolves or looks up a name.
+//! Authorities: the value of `Host`, and the part of a target that names a host. Names are not
+//! resolved here.
 
 use std::net::Ipv6Addr;
 
@@ -13,8 +13,8 @@ pub(crate) struct Authority<'b> {
 }
 
 impl<'b> Authority<'b> {
-    /// Reads `uri-host [ ":" port ]` (RFC 9110, section 7.2). User information, paths, spaces and
-    /// lists do not pass, nor does an empty host, which `http` URIs may not have (section 4.2.1).
+    /// Parses `uri-host [ ":" port ]` (RFC 9110, section 7.2). User information, paths, spaces and
+    /// lists are refused, and so is an empty host, which `http` URIs may not have (section 4.2.1).
     pub(crate) fn parse(bytes: &'b [u8]) -> Option<Self> {
         let host_len = host_len(bytes)?;
         let (host, rest) = bytes.split_at(host_len);
@@ -26,13 +26,13 @@ impl<'b> Authority<'b> {
         Some(Self { host, port })
     }
 
-    /// The port that is spelt out; `host:` has none (RFC 3986, section 3.2.3).
+    /// The explicit port; `host:` has none (RFC 3986, section 3.2.3).
     pub(crate) fn port(&self) -> Option<u16> {
         self.port
     }
 
     /// Whether both name the same host, whatever the port.
-    pub(crate) fn is_of_host(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_host(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
     }
 }
@@ -66,8 +66,8 @@ fn encoded_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of the address in brackets at the front of `bytes`, if it is valid: IPv6, or of a
-/// kind that is still to come.
+/// The length of the address in brackets at the front of `bytes`, if it is valid: an IPv6 address,
+/// or one of a future kind.
 fn bracketed_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr::memchr(b']', bytes)?;
     let address = str::from_utf8(&bytes[1..end]).ok()?;
@@ -75,8 +75,8 @@ fn bracketed_len(bytes: &[u8]) -> Option<usize> {
     is_valid.then_some(end + 1)
 }
 
-/// `IPvFuture` (RFC 3986, section 3.2.2): `v`, a version in hexadecimal, a dot, and what that
-/// version says.
+/// Whether an address is an `IPvFuture` (RFC 3986, section 3.2.2): `v`, a version in hexadecimal, a
+/// dot, and characters defined by that version.
 fn is_future_address(address: &str) -> bool {
     let rest = address.strip_prefix(['v', 'V']).unwrap_or_default();
     rest.split_once('.').is_some_and(|(version, address)| {
@@ -86,7 +86,7 @@ fn is_future_address(address: &str) -> bool {
     })
 }
 
-/// A port of at least one digit and at most 65535.
+/// Parses a port of at least one digit and at most 65535.
 fn port(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0_u16, |port, byte| {
         let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;

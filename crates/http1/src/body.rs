@@ -1,23 +1,23 @@
-//! Finding the end of a request body that nobody wants (RFC 9112, sections 6 and 7.1). The data is
-//! never looked at; the framing around it is checked to the letter, since a chunk that two
-//! implementations see end in different places is a smuggled request.
+//! Finding the end of a request body that is not needed (RFC 9112, sections 6 and 7.1). The data is
+//! never inspected; the framing around it is checked strictly, because a chunk whose end two
+//! implementations see in different places is a smuggled request.
 
 use crate::{
     BodyError, BodyFraming,
     bytes::{is_field_value, is_token},
 };
 
-/// The most bytes of extensions behind one chunk size. Nobody uses them for anything.
+/// The most bytes of extensions after one chunk size. No software is known to use them.
 pub const EXTENSION_BYTES_MAX: u16 = 256;
 /// The most bytes of a trailer, line ends included.
 pub const TRAILER_BYTES_MAX: u16 = 4096;
-/// More digits than this would not fit a `u64`.
+/// The most digits of a chunk size: more would not fit a `u64`.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Counts a body down to its end, wherever the reads cut it.
+/// Counts a body down to its end, wherever reads cut it.
 ///
-/// Call [`skip`](Self::skip) with what has arrived until [`is_done`](Self::is_done). After an error
-/// nothing more can be known about the connection.
+/// Call [`skip`](Self::skip) with the bytes that have arrived until [`is_done`](Self::is_done).
+/// After an error the connection has to be closed.
 #[derive(Debug, Clone)]
 pub struct BodySkipper {
     state: State,
@@ -28,7 +28,7 @@ enum State {
     Done,
     /// Plain bytes of a body with a length.
     Length(u64),
-    /// In the digits of a chunk size.
+    /// The digits of a chunk size.
     Size {
         size: u64,
         digits: u8,
@@ -38,11 +38,11 @@ enum State {
         bytes: u16,
         part: Extension,
     },
-    /// A carriage return has ended the line of the size.
+    /// The line end of a size, after its carriage return.
     SizeEnd(u64),
-    /// Bytes of a chunk that are still to come, at least one.
+    /// Bytes of a chunk that have not arrived, at least one.
     Data(u64),
-    /// The data is over; this is its line end.
+    /// The line end after the data of a chunk.
     DataCarriageReturn,
     DataLineFeed,
     Trailer {
@@ -51,7 +51,7 @@ enum State {
     },
 }
 
-/// Where in `;name=value` or `;name="value"` we are.
+/// The position in `;name=value` or `;name="value"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     BeforeSemicolon,
@@ -65,7 +65,7 @@ enum Extension {
     AfterQuoted,
 }
 
-/// Where in a line of the trailer we are.
+/// The position in a line of the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trailer {
     LineStart,
@@ -77,7 +77,7 @@ enum Trailer {
 }
 
 impl BodySkipper {
-    /// A body that has not begun.
+    /// Creates a skipper for a body that has not begun.
     pub fn new(framing: BodyFraming) -> Self {
         let state = match framing {
             BodyFraming::None | BodyFraming::Length(0) => State::Done,
@@ -92,11 +92,11 @@ impl BodySkipper {
         matches!(self.state, State::Done)
     }
 
-    /// Says how many of `bytes` belong to the body. Fewer than all of them only if it is over.
+    /// Returns how many of `bytes` belong to the body: fewer than all of them only if it is over.
     ///
     /// # Errors
     ///
-    /// The chunked coding is broken; the connection is to be closed.
+    /// The chunked coding is broken; the connection has to be closed.
     pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_done() {
@@ -105,13 +105,12 @@ impl BodySkipper {
         Ok(taken)
     }
 
-    /// Takes the data at the front of `bytes`, as much of it as is there: an empty slice where
-    /// framing stands, which is taken up to the next data. Returns how many bytes were taken and
-    /// which of them are data.
+    /// Takes the framing at the front of `bytes`, then the run of data after it, as far as both are
+    /// there. Returns how many bytes were taken and which of them are data, perhaps none.
     ///
     /// # Errors
     ///
-    /// The chunked coding is broken; the connection is to be closed.
+    /// The chunked coding is broken; the connection has to be closed.
     pub fn read<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, &'b [u8]), BodyError> {
         let mut framing = 0;
         while framing < bytes.len() && !self.is_done() && !self.is_in_data() {
@@ -124,7 +123,7 @@ impl BodySkipper {
         Ok((framing + data, &bytes[framing..framing + data]))
     }
 
-    /// How many bytes are data for sure, from here on.
+    /// The number of bytes from here on that are certainly data.
     pub fn data_ahead(&self) -> u64 {
         match self.state {
             State::Length(left) | State::Data(left) => left,
@@ -132,12 +131,12 @@ impl BodySkipper {
         }
     }
 
-    /// Takes `bytes` bytes of data that were received without being looked at.
+    /// Counts `bytes` bytes of data that were received without being inspected.
     ///
     /// # Panics
     ///
     /// If they are more than [`Self::data_ahead`].
-    pub fn pass(&mut self, bytes: u64) {
+    pub fn advance(&mut self, bytes: u64) {
         assert!(bytes <= self.data_ahead());
         match &mut self.state {
             State::Length(left) | State::Data(left) if *left > bytes => *left -= bytes,
@@ -179,7 +178,7 @@ fn count_down(left: u64, available: usize) -> (usize, u64) {
 }
 
 impl State {
-    /// The state after one byte of framing.
+    /// Returns the state after one byte of framing.
     fn after(self, byte: u8) -> Result<Self, BodyError> {
         match (self, byte) {
             (Self::Size { size, digits }, _) => after_size(size, digits, byte),
@@ -235,7 +234,7 @@ fn after_trailer(bytes: u16, part: Trailer, byte: u8) -> Result<State, BodyError
 }
 
 impl Extension {
-    /// The grammar of RFC 9112, section 7.1.1, a byte at a time.
+    /// Returns the position after `byte`, by the grammar of RFC 9112, section 7.1.1.
     fn after(self, byte: u8) -> Option<Self> {
         let space = byte == b' ' || byte == b'\t';
         match (self, byte) {
@@ -263,7 +262,8 @@ impl Extension {
 }
 
 impl Trailer {
-    /// A field line of RFC 9112, section 5, a byte at a time, without folding.
+    /// Returns the position after `byte`, by the grammar of field lines of RFC 9112, section 5,
+    /// without folding.
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::LineStart, b'\r') => Some(Self::LastLineFeed),

@@ -1,25 +1,26 @@
-//! Classes of bytes, as the grammars of RFC 9110 and RFC 3986 name them. No parsing here.
+//! Classes of bytes, as the grammars of RFC 9110 and RFC 3986 define them.
 
-/// May stand in a token (RFC 9110, section 5.6.2).
+/// The class of bytes of a token (RFC 9110, section 5.6.2).
 const TOKEN: u8 = 1;
-/// May stand in a registered name (RFC 3986, section 3.2.2), comma and percent sign excepted:
-/// a comma would let a joined list of hosts pass for one, and `%` is checked with its digits.
+/// The class of bytes of a registered name (RFC 3986, section 3.2.2), except comma and percent
+/// sign: with a comma a joined list of hosts would be taken for one, and `%` is checked with its
+/// digits.
 const NAME: u8 = 2;
 
 static CLASSES: [u8; 256] = classes();
 
-/// Whether `byte` may stand in a token, such as a method or a field name.
+/// Whether `byte` may occur in a token, such as a method or a field name.
 pub(crate) fn is_token(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & TOKEN != 0
 }
 
-/// Whether `byte` may stand in a host name or an IPv4 address.
+/// Whether `byte` may occur in a host name or an IPv4 address.
 pub(crate) fn is_host_name(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & NAME != 0
 }
 
-/// Whether `byte` may stand in a field value: visible, a space, a tab, or obs-text
-/// (RFC 9110, section 5.5).
+/// Whether `byte` may occur in a field value: visible, a space, a tab, or obs-text (RFC 9110,
+/// section 5.5).
 pub(crate) fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

@@ -1,6 +1,6 @@
 //! The dates of HTTP (RFC 9110, section 5.6.7), as seconds since 1970 in UTC, and the calendar
-//! behind them. What time it is now is not known here. Nor are time zones: logs of several machines
-//! are compared, and clocks that jump in spring spoil that.
+//! behind them. There is no clock here, and there are no time zones: logs of several machines are
+//! compared, and a change to summer time would make that difficult.
 
 use std::time::UNIX_EPOCH;
 
@@ -10,7 +10,7 @@ const FIRST: i64 = -62_135_596_800;
 /// The last second of the year 9999.
 const LAST: i64 = 253_402_300_799;
 
-/// The names of months, as logs and the dates of HTTP have them.
+/// The names of months, as in logs and in the dates of HTTP.
 pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -19,9 +19,9 @@ pub const MONTHS: [&str; 12] =
 pub struct DateTime {
     /// From 1 to 9999.
     pub year: i64,
-    /// From 1.
+    /// The month, from 1.
     pub month: i64,
-    /// Of the month, from 1.
+    /// The day of the month, from 1.
     pub day: i64,
     /// From 0 to 23.
     pub hour: i64,
@@ -32,9 +32,9 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    /// What a clock in UTC shows so many seconds after 1970 began. A time outside of the years 1 to
+    /// The date and time in UTC of a number of seconds since 1970. A time outside of the years 1 to
     /// 9999 becomes the nearest one inside.
-    pub fn of(unix_seconds: i64) -> Self {
+    pub fn from_unix_seconds(unix_seconds: i64) -> Self {
         let seconds = unix_seconds.clamp(FIRST, LAST);
         let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
         let seconds = seconds.rem_euclid(DAY_SECONDS);
@@ -43,11 +43,11 @@ impl DateTime {
     }
 }
 
-/// Writes a date as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. A time outside of the years 1 to
-/// 9999, which the format cannot hold, becomes the nearest one inside.
+/// Formats a date as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. A time outside of the years 1 to
+/// 9999, for which the format has no room, becomes the nearest one inside.
 pub fn format_date(unix_seconds: i64) -> [u8; 29] {
     let days = unix_seconds.clamp(FIRST, LAST).div_euclid(DAY_SECONDS);
-    let date = DateTime::of(unix_seconds);
+    let date = DateTime::from_unix_seconds(unix_seconds);
     let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
     text[0..3].copy_from_slice(WEEKDAYS[days.rem_euclid(7) as usize]);
     text[8..11].copy_from_slice(MONTHS[date.month as usize - 1].as_bytes());
@@ -59,19 +59,20 @@ pub fn format_date(unix_seconds: i64) -> [u8; 29] {
     text
 }
 
-/// Reads a date in any of the three forms that recipients have to accept: IMF-fixdate, RFC 850,
-/// asctime. `None` if it is none of them, is no real day, or lies before 1970.
+/// Parses a date in any of the three forms that recipients have to accept: IMF-fixdate, RFC 850,
+/// asctime. `None` if it has none of these forms, is no real day, or is before 1970.
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let time = httpdate::parse_http_date(str::from_utf8(text).ok()?).ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_secs()).ok()
 }
 
-/// 1970 began on a Thursday.
+/// The days of the week from 1970-01-01 on, which was a Thursday.
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
 
-/// Year, month and day of the month, all from 1. After Howard Hinnant, "chrono-Compatible Low-Level
-/// Date Algorithms": years begin in March, so that the leap day is the last of a year.
+/// The year, month and day of the month, all from 1, of a number of days since 1970. After Howard
+/// Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the leap
+/// day is the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     const ERA_DAYS: i64 = 146_097; // 400 years
     const EPOCH_DAYS: i64 = 719_468; // from 0000-03-01 to 1970-01-01
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn dates() {
         let check = |unix_seconds: i64, expected| {
-            let m = DateTime::of(unix_seconds);
+            let m = DateTime::from_unix_seconds(unix_seconds);
             assert_eq!((m.year, m.month, m.day, m.hour, m.minute, m.second), expected);
         };
         check(0, (1970, 1, 1, 0, 0, 0));

@@ -1,4 +1,4 @@
-//! Response heads as bytes. Which fields a response has is decided elsewhere.
+//! Response heads as bytes. The caller decides which fields a response has.
 
 use crate::bytes::{is_field_value, is_token};
 
@@ -32,8 +32,8 @@ impl<'v> HeadWriter<'v> {
     ///
     /// # Panics
     ///
-    /// If the name is no token or the value has a control byte. That is a bug in the caller, and
-    /// one that would let a client write parts of the response, so it is looked for in releases.
+    /// If the name is no token or the value has a control byte. That is a bug in the caller which
+    /// would let a client write parts of the response, so it is checked in releases, too.
     pub fn field(&mut self, name: &str, value: &[u8]) {
         assert!(!name.is_empty() && name.bytes().all(is_token), "field name {name:?}");
         let clean = value.iter().fold(true, |clean, &byte| clean & is_field_value(byte));
@@ -53,7 +53,7 @@ impl<'v> HeadWriter<'v> {
         self.out.extend_from_slice(rendered);
     }
 
-    /// Where fields that were brought together elsewhere are appended, as whole lines.
+    /// The buffer to which the caller appends whole field lines.
     pub fn rest(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -71,8 +71,8 @@ impl<'v> HeadWriter<'v> {
     }
 }
 
-/// The phrase that goes with a status, for people; empty for a status without one
-/// (RFC 9110, section 15; RFC 6585; RFC 7725).
+/// The reason phrase of a status, for people; empty for a status without one (RFC 9110, section 15;
+/// RFC 6585; RFC 7725).
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -1,5 +1,5 @@
-//! Why a message cannot be read. Every error here is the peer's fault, and after each of them the
-//! connection has to be closed, because the place where the next message begins is not known.
+//! Why a message cannot be read. Every error here is the peer's mistake, and after each of them the
+//! connection has to be closed, because the start of the next message is not known.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// The status that the peer deserves: 400, 414, 431, 501 or 505.
+    /// The status of the answer: 400, 414, 431, 501 or 505.
     pub fn status(self) -> u16 {
         match self {
             Self::TransferCoding => 501,
@@ -63,7 +63,7 @@ impl HeadError {
         }
     }
 
-    /// What is wrong, in words for a log.
+    /// The reason, in words for a log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::BareLineFeed => "line feed without carriage return",
@@ -118,7 +118,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// The status that the peer deserves: 400 or 431.
+    /// The status of the answer: 400 or 431.
     pub fn status(self) -> u16 {
         match self {
             Self::TrailerTooLong => 431,
@@ -126,7 +126,7 @@ impl BodyError {
         }
     }
 
-    /// What is wrong, in words for a log.
+    /// The reason, in words for a log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::ChunkSize => "invalid chunk size",

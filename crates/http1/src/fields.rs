@@ -1,6 +1,6 @@
-//! The field lines of a head (RFC 9112, section 5): the few that this server acts upon are picked
-//! out in one pass, all others are checked and passed over. Values are not interpreted here unless
-//! they decide where the message ends or whether the connection goes on.
+//! The field lines of a head (RFC 9112, section 5): the few fields that this server uses are picked
+//! out in one pass, all others are checked and skipped. Values are not interpreted here unless they
+//! decide where the message ends or whether the connection goes on.
 
 use httparse::{EMPTY_HEADER, Status};
 
@@ -9,7 +9,7 @@ use crate::{
     bytes::{is_token, list, trim},
 };
 
-/// The request fields whose values others ask for.
+/// The request fields whose values are picked out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldName {
     /// `If-Match`
@@ -68,7 +68,7 @@ const CONDITIONS: u16 = FieldName::IfMatch.bit()
     | FieldName::IfUnmodifiedSince.bit()
     | FieldName::IfRange.bit();
 
-/// What the field lines of one head say.
+/// The fields of one head, as far as they are used.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'b> {
     pub(crate) picked: Picked<'b>,
@@ -80,24 +80,24 @@ pub(crate) struct Fields<'b> {
     pub(crate) expectation: Expectation,
 }
 
-/// The transfer codings of a message, all lines of `Transfer-Encoding` together (RFC 9112, section
-/// 6.1).
+/// The transfer codings of a message, from all lines of `Transfer-Encoding` together (RFC 9112,
+/// section 6.1).
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Codings {
     /// Whether `chunked` is the last of them, so that the end of the message can be found.
     pub(crate) is_chunked: bool,
-    /// Whether there is one before it, or in its place, that is not understood here.
+    /// Whether there is an unknown coding before it, or in its place.
     pub(crate) has_unknown: bool,
 }
 
 impl Codings {
-    /// Whether there is any.
+    /// Whether there is any coding.
     pub(crate) fn is_any(self) -> bool {
         self.is_chunked || self.has_unknown
     }
 
-    /// Adds the members of one line. Nothing may follow `chunked`, which has no parameters; the
-    /// parameters of others are theirs.
+    /// Adds the members of one line. No coding may follow `chunked`, which has no parameters; the
+    /// parameters of other codings are not checked.
     fn add(&mut self, value: &[u8]) -> Result<(), HeadError> {
         for coding in value.split(|&byte| byte == b',').map(trim) {
             let (name, parameters) = match coding.iter().position(|&byte| byte == b';') {
@@ -116,8 +116,8 @@ impl Codings {
     }
 }
 
-/// The values of the [`FieldName`]s, and the field lines they were found in.
-/// Places take half the room of slices, and a head is moved several times on its way to the caller.
+/// The values of the [`FieldName`]s, and the field lines they were found in. Places need half the
+/// memory of slices, and a head is moved several times on its way to the caller.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Picked<'b> {
     lines: &'b [u8],
@@ -126,7 +126,7 @@ pub(crate) struct Picked<'b> {
     repeated: u16,
 }
 
-/// Where in the lines a value is.
+/// The place of a value in the lines.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     start: u32,
@@ -148,7 +148,7 @@ impl<'b> Picked<'b> {
     }
 
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
-        // The lines are only searched again in the rare case that there is more than one value.
+        // The lines are only searched again in the rare case that there are several values.
         match self.repeated & name.bit() {
             0 => Values { name, first: self.first(name), lines: &[] },
             _ => Values { name, first: None, lines: self.lines },
@@ -200,16 +200,16 @@ impl<'b> Iterator for Values<'b> {
     }
 }
 
-/// A head of at most this many bytes is tried with [`FEW`] fields first.
+/// The largest head that is first parsed with room for [`FEW`] fields.
 const FEW_BYTES: usize = 192;
-/// Enough for the benchmarks' and the scripts' heads. Clearing the array is part of the cost.
+/// Enough for the heads of benchmarks and scripts. Clearing the array is part of the cost.
 const FEW: usize = 8;
 /// Enough for a browser's head.
 const USUAL: usize = 24;
 
 impl<'b> Fields<'b> {
-    /// Reads field lines up to and with the blank line into these fields, which are empty before,
-    /// and says how many bytes they take. `None` if the blank line is not there yet.
+    /// Parses field lines up to and including the blank line into these fields, which must be
+    /// empty. Returns the number of bytes they take; `None` if the blank line has not arrived.
     pub(crate) fn read(
         &mut self,
         bytes: &'b [u8],
@@ -263,8 +263,8 @@ impl<'b> Fields<'b> {
         headers.iter().try_for_each(|header| self.put(header.name.as_bytes(), header.value))
     }
 
-    /// Sorts one line. The length of the name tells most names apart, so that an unknown field
-    /// costs one jump and at most two comparisons.
+    /// Stores the value of one line, if it is used. The length of the name distinguishes most
+    /// names, so that an unknown field costs one jump and at most two comparisons.
     fn put(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), HeadError> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         let picked = match name.len() {
@@ -316,7 +316,8 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// RFC 9110, section 8.6 lets a recipient accept a list of equal numbers; this one does not.
+    /// Stores the length. RFC 9110, section 8.6 lets a recipient accept a list of equal numbers;
+    /// this one does not.
     fn put_content_length(&mut self, value: &[u8]) -> Result<(), HeadError> {
         let length = decimal(value).ok_or(HeadError::ContentLength)?;
         match self.content_length.replace(length) {
@@ -326,9 +327,10 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// `httparse` takes a bare line feed for a line end; RFC 9112, section 2.2 allows that and this
-/// server does not. Every line begins where a name begins, so two bytes before each name, and
-/// before and in the blank line, there must be a carriage return.
+/// Checks that all lines end with CRLF. `httparse` accepts a bare line feed as a line end; RFC
+/// 9112, section 2.2 allows that, but this server does not accept it. Every line begins where a
+/// name begins, so two bytes before each name, and before and in the blank line, there must be a
+/// carriage return.
 fn check_line_ends(lines: &[u8], headers: &[httparse::Header<'_>]) -> Result<(), HeadError> {
     let starts = headers.iter().skip(1).map(|header| header.name.as_ptr().addr());
     let ends = starts.map(|start| start - lines.as_ptr().addr());
@@ -337,7 +339,7 @@ fn check_line_ends(lines: &[u8], headers: &[httparse::Header<'_>]) -> Result<(),
     if bare { Err(HeadError::BareLineFeed) } else { Ok(()) }
 }
 
-/// A number of decimal digits that fits; no sign, no space, no list.
+/// Parses a number of decimal digits that fits; no sign, no space, no list.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,10 +1,10 @@
-//! Request heads: finding the end of one, and reading it. The state of a head that is not complete
+//! Request heads: finding the end of one, and parsing it. The state of a head that is not complete
 //! is one number, so a connection that waits costs nothing.
 //!
-//! Whichever way the bytes of a head are cut into reads, the outcome is the same. To keep it so,
-//! an error that lies in the field lines is reported only when the head is complete, and a wrong
-//! line end or an exceeded limit before it comes first. An error in the request line is reported
-//! as soon as the line is complete, and bytes that cannot be a method at once.
+//! However the bytes of a head are cut into reads, the outcome is the same. To ensure that, an
+//! error in the field lines is reported only when the head is complete, after any wrong line end or
+//! exceeded limit before it. An error in the request line is reported as soon as the line is
+//! complete, and bytes that cannot be a method at once.
 
 use memchr::{memchr, memchr_iter};
 
@@ -20,7 +20,7 @@ use crate::{
 pub enum BodyFraming {
     /// No body.
     None,
-    /// A body of so many bytes, perhaps none.
+    /// A body of this many bytes, perhaps none.
     Length(u64),
     /// The chunked transfer coding.
     Chunked,
@@ -34,20 +34,20 @@ pub enum Expectation {
     None,
     /// `100-continue`.
     Continue,
-    /// Something that no standard defines: 417.
+    /// An expectation that no standard defines: 417.
     Unknown,
 }
 
-/// What [`parse_head`] found.
+/// The result of [`parse_head`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
 pub enum Parsed<'b> {
     /// The head has no blank line yet.
     Partial {
-        /// How many bytes were looked at; to be passed to the next call.
+        /// How many bytes were scanned; to be passed to the next call.
         scanned: usize,
     },
-    /// A head that can be answered.
+    /// A complete head.
     Complete(Head<'b>),
 }
 
@@ -61,16 +61,16 @@ pub struct Head<'b> {
     pub method: Method,
     /// The method as it was sent.
     pub method_bytes: &'b [u8],
-    /// What the request is about.
+    /// The target of the request.
     pub target: Target<'b>,
     /// The target as it was sent.
     pub target_bytes: &'b [u8],
-    /// Host and port that the request is for: from an absolute target, or from `Host`.
-    /// Always there in HTTP/1.1.
+    /// Host and port that the request is for: from an absolute target, or from `Host`. It is always
+    /// present in HTTP/1.1.
     pub host: Option<&'b [u8]>,
     /// The protocol version.
     pub version: Version,
-    /// Whether the client wants to go on with this connection.
+    /// Whether the client wants to keep this connection.
     pub keep_alive: bool,
     /// How the body ends.
     pub body: BodyFraming,
@@ -85,8 +85,8 @@ impl<'b> Head<'b> {
         self.picked.first(name)
     }
 
-    /// The value of the only line of a field that has one value. Repeated, it has none that two
-    /// recipients would agree on, and is as good as absent.
+    /// The value of the only line of a field that has one value. A repeated field has no value that
+    /// all recipients would agree on, and counts as absent.
     pub fn only(&self, name: FieldName) -> Option<&'b [u8]> {
         self.picked.only(name)
     }
@@ -102,16 +102,16 @@ impl<'b> Head<'b> {
     }
 }
 
-/// Reads the request head at the front of `bytes`, which may go on behind it.
+/// Parses the request head at the front of `bytes`, which may be longer than the head.
 ///
-/// `scanned` says how many of the bytes an earlier call has looked at: the number in its
-/// [`Parsed::Partial`], or 0 for a fresh head. With it a head that arrives a byte at a time costs
+/// `scanned` says how many of the bytes an earlier call has scanned: the number in its
+/// [`Parsed::Partial`], or 0 for a new head. With it a head that arrives a byte at a time costs
 /// little more than one that arrives at once.
 ///
 /// # Errors
 ///
-/// The peer sent something that is no request, that is ambiguous, or that exceeds a limit. It is
-/// to be answered with [`HeadError::status`], and the connection is to be closed.
+/// The peer sent bytes that are no request, that are ambiguous, or that exceed a limit. The answer
+/// is [`HeadError::status`], and the connection has to be closed.
 pub fn parse_head<'b>(
     bytes: &'b [u8],
     scanned: usize,
@@ -126,7 +126,7 @@ pub fn parse_head<'b>(
     let Some(line_end) = find_line_end(message, limits)? else {
         return Ok(partial);
     };
-    // The head has begun to arrive earlier. Read it only if it is complete now.
+    // The first part of the head arrived earlier. Parse it only if it is complete now.
     if scanned > line_end && find_head_end(message, scanned, limits)?.is_none() {
         return Ok(partial);
     }
@@ -141,15 +141,15 @@ pub fn parse_head<'b>(
     }
 }
 
-/// Whether bytes that are no request, or not all of one yet, begin as a HEAD request does: whatever
-/// else is wrong with it, what answers it has no content (RFC 9110, section 9.3.2). Only the blank
-/// line that may precede a request is passed over: what else does is refused when it arrives, and
-/// whether a method has by then must not matter.
+/// Whether bytes that are no request, or only a part of one, begin like a HEAD request: whatever
+/// else is wrong with it, its answer has no content (RFC 9110, section 9.3.2). Only the blank line
+/// that may precede a request is skipped: any other bytes before the method are refused as soon as
+/// they arrive, and it must not matter whether a method has arrived by then.
 pub fn begins_head_request(bytes: &[u8]) -> bool {
     bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ")
 }
 
-/// RFC 9112, section 2.2: one blank line before a request line is skipped. `None`: wait for more.
+/// Skips one blank line before a request line (RFC 9112, section 2.2). `None`: wait for more.
 fn skip_blank_line(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     match bytes {
         [] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
@@ -161,7 +161,7 @@ fn skip_blank_line(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     }
 }
 
-/// Where the line feed of the request line is. `None`: wait for more.
+/// Finds the line feed of the request line. `None`: wait for more.
 fn find_line_end(message: &[u8], limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
     let line_window = limits.request_line_bytes_max.saturating_add(2);
     let window = line_window.min(limits.head_bytes_max);
@@ -175,8 +175,8 @@ fn find_line_end(message: &[u8], limits: &HeadLimits) -> Result<Option<usize>, H
     check_prefix(message).and(outcome)
 }
 
-/// Looks for the blank line and for everything that is wrong before it, in the order in which it
-/// comes. `None`: wait for more. The lines before `scanned` are known to be good.
+/// Finds the blank line, or the first error before it. `None`: wait for more. The lines before
+/// `scanned` are known to be correct.
 #[cold]
 fn find_head_end(
     message: &[u8],
@@ -186,7 +186,8 @@ fn find_head_end(
     let window = &message[..message.len().min(limits.head_bytes_max)];
     let scanned = scanned.min(window.len());
     let lines_max = limits.fields_max.min(crate::FIELDS_MAX) + 1;
-    // Counted only when a line has ended, so this is linear for bytes that come one at a time.
+    // Lines are counted only when one has ended, so this is linear for bytes that arrive one by
+    // one.
     let mut lines = None;
     for end in memchr_iter(b'\n', &window[scanned..]).map(|end| scanned + end) {
         if end == 0 || window[end - 1] != b'\r' {
@@ -204,8 +205,8 @@ fn find_head_end(
     if message.len() >= limits.head_bytes_max { Err(HeadError::HeadTooLarge) } else { Ok(None) }
 }
 
-/// Reads the field lines, which begin at `fields_start`, and checks what line and fields say
-/// together. `skipped` bytes before the message count for the length.
+/// Parses the field lines, which begin at `fields_start`, and checks the combination of line and
+/// fields. `skipped` bytes before the message count for the length.
 fn finish<'b>(
     line: &RequestLine<'b>,
     message: &'b [u8],
@@ -231,7 +232,7 @@ fn finish<'b>(
         version: line.version,
         keep_alive: !fields.close && (line.version == Version::Http11 || fields.keep_alive),
         body: framing(line.version, &fields)?,
-        // RFC 9110, section 10.1.1: from an HTTP/1.0 client, 100-continue is to be ignored.
+        // RFC 9110, section 10.1.1: 100-continue from an HTTP/1.0 client has to be ignored.
         expectation: match line.version {
             Version::Http10 => Expectation::None,
             Version::Http11 => fields.expectation,
@@ -240,9 +241,10 @@ fn finish<'b>(
     }))
 }
 
-/// RFC 9112, section 3.2: a 1.1 request has one valid `Host`. The authority of an absolute target
-/// holds in its place (section 3.2.2). If it names another host the request is refused, because a
-/// cache may have looked at the other; but not in 1.0, where `Host` means nothing.
+/// Determines the host. A 1.1 request has one valid `Host` (RFC 9112, section 3.2). The authority
+/// of an absolute target replaces it (section 3.2.2). If it names another host, the request is
+/// refused, because a cache may have used the other one; but not in 1.0, where `Host` has no
+/// meaning.
 fn host<'b>(
     line: &RequestLine<'b>,
     field: Option<&'b [u8]>,
@@ -257,7 +259,7 @@ fn host<'b>(
     match &line.origin {
         None => Ok(Some(value)),
         Some(origin) if line.version == Version::Http10 => Ok(Some(origin.bytes)),
-        Some(origin) if origin.authority.is_of_host(&authority) => Ok(Some(origin.bytes)),
+        Some(origin) if origin.authority.has_same_host(&authority) => Ok(Some(origin.bytes)),
         Some(_) => Err(HeadError::HostDisagrees),
     }
 }

@@ -1,17 +1,17 @@
 //! HTTP/1.1 messages: bytes to request heads, response heads to bytes (RFC 9110, RFC 9112).
 //!
 //! This crate is pure: it owns no socket, no clock and no buffer, and it allocates nothing while it
-//! reads. It is strict: what two implementations could read differently is an error, because a
-//! message that means one thing to a proxy and another to us is how requests are smuggled. It does
-//! not decide what a request is answered with; it only says which status an unreadable one
-//! deserves.
+//! parses. It is strict: bytes that two implementations could read differently are an error,
+//! because a message with one meaning for a proxy and another for the server is how requests are
+//! smuggled. The crate does not decide how a request is answered; it only gives the status for one
+//! that cannot be read.
 //!
 //! - [`parse_head`] reads one request head from the front of a buffer.
 //! - [`parse_response_head`] reads one response head, as a client does.
-//! - [`BodySkipper`] finds the end of a body that nobody wants.
+//! - [`BodySkipper`] finds the end of a body that is not needed.
 //! - [`HeadWriter`] appends a response head to a buffer.
 //! - [`format_date`] and [`parse_date`] convert the dates of HTTP; [`DateTime`] is the calendar
-//!   that they and whoever shows a time share.
+//!   that they share with all code that prints a time.
 
 #![forbid(unsafe_code)]
 

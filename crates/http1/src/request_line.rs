@@ -1,5 +1,5 @@
 //! The request line (RFC 9112, section 3): method, target, version. Percent signs and dot segments
-//! in the path are not looked at here; that is the site's business.
+//! in the path are not interpreted here; the `site` crate does that.
 
 use crate::{HeadError, authority::Authority, bytes::is_token};
 
@@ -33,12 +33,12 @@ pub enum Method {
 pub enum Version {
     /// HTTP/1.0
     Http10,
-    /// HTTP/1.1, and any later 1.x, which is to be read like it (RFC 9110, section 2.5).
+    /// HTTP/1.1, and any later 1.x, which has to be read like it (RFC 9110, section 2.5).
     Http11,
 }
 
 impl Version {
-    /// The version as a log writes it.
+    /// The version as it is written in a log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -47,7 +47,7 @@ impl Version {
     }
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'b> {
     /// `*`, or an absolute URI without a path: `OPTIONS` of the server as a whole.
@@ -81,7 +81,7 @@ pub(crate) struct Origin<'b> {
     pub(crate) authority: Authority<'b>,
 }
 
-/// A method that is longer than this is only looked at when the line is complete.
+/// A longer method is only checked when the line is complete.
 const METHOD_PREFIX_BYTES: usize = 32;
 
 /// Refuses bytes that cannot begin a request, such as those of a TLS handshake, without waiting
@@ -96,7 +96,7 @@ pub(crate) fn check_prefix(bytes: &[u8]) -> Result<(), HeadError> {
 }
 
 impl<'b> RequestLine<'b> {
-    /// Reads a line without its CRLF.
+    /// Parses a line without its CRLF.
     pub(crate) fn parse(line: &'b [u8]) -> Result<Self, HeadError> {
         let method_len = method_len(line)?;
         let (method_bytes, rest) = (&line[..method_len], &line[method_len + 1..]);
@@ -107,7 +107,7 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// The length of the token that a space ends.
+/// The length of the token before the first space.
 fn method_len(line: &[u8]) -> Result<usize, HeadError> {
     match line.iter().position(|&byte| !is_token(byte)) {
         Some(end) if end > 0 && line[end] == b' ' => Ok(end),
@@ -130,8 +130,8 @@ fn method(bytes: &[u8]) -> Method {
     }
 }
 
-/// Cuts the version, which has eight bytes, off the end of the line. What is left is the target;
-/// a space in it is found when the target is checked.
+/// Cuts the version, which has eight bytes, off the end of the line. The rest is the target; a
+/// space in it is found when the target is checked.
 fn split_version(rest: &[u8]) -> Result<(&[u8], Version), HeadError> {
     let Some((target, version)) = rest.split_last_chunk::<9>() else {
         return Err(HeadError::VersionSyntax);
@@ -149,7 +149,7 @@ fn split_version(rest: &[u8]) -> Result<(&[u8], Version), HeadError> {
     }
 }
 
-/// Sorts a target into the four forms of RFC 9112, section 3.2.
+/// Parses a target in one of the four forms of RFC 9112, section 3.2.
 fn target<'b>(
     method: Method,
     bytes: &'b [u8],
@@ -165,8 +165,9 @@ fn target<'b>(
     }
 }
 
-/// Visible ASCII without the fragment sign, which no client may send, and without the backslash,
-/// which some would read as a slash. No early exit in the caller, so that this is vectorised.
+/// Whether a byte may occur in a target: visible ASCII without the fragment sign, which no client
+/// may send, and without the backslash, which some programs would read as a slash. The caller has
+/// no early exit, so that this is vectorised.
 fn is_target(byte: u8) -> bool {
     (byte > b' ') & (byte < 0x7f) & (byte != b'#') & (byte != b'\\')
 }
@@ -178,7 +179,7 @@ fn path(bytes: &[u8]) -> Target<'_> {
     }
 }
 
-/// The authority-form, in which the port is not optional (RFC 9112, section 3.2.3).
+/// Parses the authority-form, in which the port is not optional (RFC 9112, section 3.2.3).
 #[cold]
 fn connect(bytes: &[u8]) -> Result<(Target<'_>, Option<Origin<'_>>), HeadError> {
     match Authority::parse(bytes) {
@@ -187,7 +188,8 @@ fn connect(bytes: &[u8]) -> Result<(Target<'_>, Option<Origin<'_>>), HeadError> 
     }
 }
 
-/// The absolute-form, which proxies get and servers have to understand (RFC 9112, section 3.2.2).
+/// Parses the absolute-form, which proxies get and servers have to understand (RFC 9112, section
+/// 3.2.2).
 #[cold]
 fn absolute<'b>(
     method: Method,
@@ -198,7 +200,7 @@ fn absolute<'b>(
     let (authority_bytes, rest) = rest.split_at(end);
     let authority = Authority::parse(authority_bytes).ok_or(HeadError::Target)?;
     let target = match rest {
-        // RFC 9112, section 3.2.4: OPTIONS of a URI without a path is the asterisk.
+        // OPTIONS of a URI without a path means the asterisk (RFC 9112, section 3.2.4).
         [] if method == Method::Options => Target::Asterisk,
         [] => Target::Path { path: b"/", query: None },
         [b'?', query @ ..] => Target::Path { path: b"/", query: Some(query) },
@@ -207,7 +209,7 @@ fn absolute<'b>(
     Ok((target, Some(Origin { bytes: authority_bytes, authority })))
 }
 
-/// What follows `http://` or `https://`.
+/// Returns the text after `http://` or `https://`.
 fn strip_scheme(bytes: &[u8]) -> Option<&[u8]> {
     [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
         let (front, rest) = bytes.split_at_checked(scheme.len())?;

@@ -1,7 +1,7 @@
 //! Reading the head of a response, as a client does (RFC 9112, sections 4 and 6.3).
 //!
-//! As strict about where the message ends as the reading of requests is; of the fields only those
-//! that decide that, or whether the connection goes on, are looked at.
+//! The end of the message is determined as strictly as for requests; only the fields are parsed
+//! that decide it, or whether the connection goes on.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use httparse::{EMPTY_HEADER, Status};
 
 use crate::{BodyFraming, Version, bytes::list};
 
-/// More fields than any server sends; every response pays for clearing the room.
+/// The largest number of fields: no server sends so many, and every response pays for clearing the
+/// array.
 const FIELDS_MAX: usize = 100;
 
 /// The head of one response.
@@ -17,9 +18,9 @@ const FIELDS_MAX: usize = 100;
 pub struct ResponseHead {
     /// Bytes of the head with its blank line.
     pub len: usize,
-    /// 100 to 999.
+    /// The status, from 100 to 999.
     pub status: u16,
-    /// 1.0 or 1.1.
+    /// The version, 1.0 or 1.1.
     pub version: Version,
     /// Whether the server will take another request on this connection.
     pub keep_alive: bool,
@@ -39,17 +40,17 @@ pub enum ResponseBody {
 /// Why bytes are no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
-    /// The bytes are not a status line with fields behind it.
+    /// The bytes are not a status line followed by fields.
     Syntax,
-    /// More fields than anybody sends.
+    /// More fields than any server sends.
     TooManyFields,
-    /// A field line that goes on in the next (obs-fold, RFC 9112, section 5.2).
+    /// A field line that is continued in the next line (obs-fold, RFC 9112, section 5.2).
     Folded,
     /// A Content-Length that is no number, or two that differ.
     ContentLength,
     /// A coding other than chunked.
     TransferEncoding,
-    /// Chunked and a length: a smuggled response (RFC 9112, section 6.3).
+    /// Both chunked and a length: a smuggled response (RFC 9112, section 6.3).
     LengthAndChunks,
 }
 
@@ -68,11 +69,11 @@ impl fmt::Display for ResponseError {
     }
 }
 
-/// Reads the head at the front of `bytes`, the response to a HEAD request if `to_head`. None if
-/// it is not complete. An interim response (1xx) is returned like any other, without body.
+/// Parses the head at the front of `bytes`, the response to a HEAD request if `to_head`. None if it
+/// is not complete. An interim response (1xx) is returned like any other, without a body.
 ///
 /// # Errors
-/// It is none, or its end could be read in two ways.
+/// The bytes are no response, or its end could be read in two ways.
 pub fn parse_response_head(
     bytes: &[u8],
     to_head: bool,
@@ -88,7 +89,7 @@ pub fn parse_response_head(
     };
     let status = response.code.ok_or(ResponseError::Syntax)?;
     let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let framing = Framing::of(response.headers)?;
+    let framing = Framing::parse(response.headers)?;
     let body = framing.body(status, to_head)?;
     let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
     let keep_alive = asked && body != ResponseBody::UntilClose;
@@ -102,7 +103,7 @@ fn has_fold(bytes: &[u8]) -> bool {
     head.skip(1).any(|line| line.starts_with(b" ") || line.starts_with(b"\t"))
 }
 
-/// The fields that matter here.
+/// The fields that decide about the body and the connection.
 #[derive(Default)]
 struct Framing {
     length: Option<u64>,
@@ -112,10 +113,10 @@ struct Framing {
 }
 
 impl Framing {
-    fn of(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
+    fn parse(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
         let mut framing = Self::default();
         for field in fields {
-            // The length of the name tells most fields apart from these three.
+            // The length of the name distinguishes these three fields from most others.
             match field.name.len() {
                 10 if field.name.eq_ignore_ascii_case("connection") => {
                     framing.connection(field.value);
@@ -150,7 +151,7 @@ impl Framing {
         Ok(())
     }
 
-    /// RFC 9112, section 6.3, for a client.
+    /// Determines the body by the rules of RFC 9112, section 6.3, for a client.
     fn body(&self, status: u16, to_head: bool) -> Result<ResponseBody, ResponseError> {
         if to_head || matches!(status, 100..=199 | 204 | 304) {
             return Ok(ResponseBody::Framed(BodyFraming::None));
@@ -181,7 +182,7 @@ mod tests {
     const NONE: ResponseBody = ResponseBody::Framed(BodyFraming::None);
     const CHUNKED: ResponseBody = ResponseBody::Framed(BodyFraming::Chunked);
 
-    /// `fields` without the blank line.
+    /// Checks a response head; `fields` are without the blank line.
     #[track_caller]
     fn check(status_line: &str, fields: &str, keep_alive: bool, body: ResponseBody) {
         let head = format!("{status_line}\r\n{fields}\r\n");

@@ -77,7 +77,7 @@ pub fn duration(seconds: f64) -> String {
 
 /// The date and time of a moment, in UTC: `2026-11-22 09:55`.
 pub fn moment(unix_us: u64) -> String {
-    let time = DateTime::of((unix_us / 1_000_000).cast_signed());
+    let time = DateTime::from_unix_seconds((unix_us / 1_000_000).cast_signed());
     let DateTime { year, month, day, hour, minute, .. } = time;
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }

@@ -1,6 +1,6 @@
-//! `--engine auto`: which architecture, by rule, from what is known before the first request: the
-//! machine, the size of the site, and what the kernel can tell. A rule of today, which says why, so
-//! that nobody has to trust it.
+//! `--engine auto`: chooses an architecture by rule, from what is known before the first request:
+//! the machine, the size of the site, and what the kernel can report. The rule states its reasons,
+//! so that an operator can check it.
 
 use engines::SendfileMode;
 
@@ -14,11 +14,11 @@ use crate::site_size::SiteSize;
 /// A configuration in which nothing is left to the rule.
 pub(crate) struct Resolved {
     pub(crate) config: Config,
-    /// What the rule chose and why; none if an operator named the engine.
+    /// What the rule chose and why; none if the operator named the engine.
     pub(crate) choice: Option<Choice>,
 }
 
-/// Applies the rule if the configuration asks for it. What an operator has set stays.
+/// Applies the rule if the configuration asks for it. Settings of the operator stay.
 pub(crate) fn resolve(config: &Config, machine: &Machine) -> Resolved {
     let mut config = config.clone();
     if config.settings.engine.name != AUTO {
@@ -35,22 +35,22 @@ pub(crate) fn resolve(config: &Config, machine: &Machine) -> Resolved {
     Resolved { config, choice: Some(choice) }
 }
 
-/// What the rule looks at.
+/// The input of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
     /// CPUs' worth of time that the process gets.
     cpus: usize,
     /// Memory nodes that its CPUs belong to.
     nodes: usize,
-    /// How many partitions an operator wants, and CPUs' worth of the widest; none: as many as the
+    /// How many partitions the operator wants, and CPUs' worth of the widest; none: as many as the
     /// rule says.
     wanted: Option<(usize, usize)>,
     site: SiteSize,
     /// The memory of the machine, or of its container.
     memory_bytes: u64,
-    /// Whether the kernel says of a file whether it is in memory (`RWF_NOWAIT`).
+    /// Whether the kernel can report if a file is in memory (`RWF_NOWAIT`).
     can_probe: bool,
-    /// How an operator wants files to be sent; none: as the rule says.
+    /// How the operator wants files to be sent; none: as the rule says.
     sendfile: Option<SendfileMode>,
 }
 
@@ -61,16 +61,16 @@ impl Facts {
             let it = &settings.partitions;
             it.by == Division::Count && it.count == 1 && it.cpus.is_empty()
         };
-        // What cannot be divided is refused later, with a reason.
+        // Partitions that cannot be formed are refused later, with a reason.
         let divided = partitions::divide(&settings.partitions, machine).unwrap_or_default();
         let widest = divided.iter().map(|partition| partition.width).max().unwrap_or(1);
         Self {
             cpus: machine.parallelism.min(machine.cpus.len()),
             nodes: machine.topology.nodes.len(),
             wanted: (!is_left_open).then_some((divided.len(), widest)),
-            site: SiteSize::of(roots.clone()),
+            site: SiteSize::measure(roots.clone()),
             memory_bytes: os::memory::usable_memory_bytes().unwrap_or(u64::MAX),
-            can_probe: roots.clone().all(doctor::tells_what_is_in_memory),
+            can_probe: roots.clone().all(doctor::supports_nowait_reads),
             sendfile: match settings.socket.sendfile {
                 SendfileChoice::Auto => None,
                 SendfileChoice::Mode(mode) => Some(mode),
@@ -78,7 +78,7 @@ impl Facts {
         }
     }
 
-    /// Whether the files are thought to fit in memory.
+    /// Whether the files are expected to fit in memory.
     fn fits(&self) -> bool {
         self.site.is_complete && self.has_room()
     }
@@ -94,32 +94,33 @@ impl Facts {
     }
 }
 
-/// What the rule says, and of what.
+/// What the rule chose, and the facts it was chosen from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     facts: Facts,
     engine: &'static str,
-    /// How to divide the CPUs; none if an operator has said so.
+    /// How to divide the CPUs; none if the operator has set it.
     partitions_by: Option<Division>,
-    /// How to send files; none if an operator has said so, or as the engine does by itself.
+    /// How to send files; none if the operator has set it, or for the engine's default.
     sendfile: Option<SendfileMode>,
 }
 
-/// The share of the memory that files may take before they are thought not to fit: the rest is
+/// The divisor of the memory that files may take before they are expected not to fit: the rest is
 /// needed by sockets, by other programs, and by the kernel.
 const MEMORY_SHARE: u64 = 2;
 
-/// A loop, a loop on each CPU, loops with helpers, and threads.
+/// The engines the rule chooses from: a loop, a loop on each CPU, loops with helpers, and threads.
 const LOOP: &str = "event-loop";
 const LOOPS: &str = "event-loop-per-core";
 const HELPERS: &str = "event-loop-helpers";
 const POOL: &str = "thread-pool";
 
 impl Choice {
-    /// The rule. Static files that are in memory leave nothing for workers to share, so the loops
-    /// share nothing either. Files that do not fit make a loop wait for the disk, and everybody
-    /// with it: helpers do the waiting then, if it can be known for what. If not, each
-    /// send gets a thread that may wait; its socket does not block, so that a slow reader has none.
+    /// Applies the rule. Static files that are in memory leave nothing for workers to share, so the
+    /// loops share nothing either. Files that do not fit make a loop wait for the disk, and all of
+    /// its connections with it: helpers do the waiting then, if the kernel can tell which reads
+    /// would wait. If not, each send gets a thread that may wait; its socket does not block, so
+    /// that no thread waits for a slow reader.
     fn new(facts: Facts) -> Self {
         let engine = match (facts.sendfile, facts.fits()) {
             (Some(SendfileMode::Blocking), _) => POOL,

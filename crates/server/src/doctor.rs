@@ -1,8 +1,8 @@
-//! What only the server can find out about the machine: which system calls it may make, and what it
-//! does without. A part of `ropewalk doctor`, whose other checks, of files of the kernel, are the
-//! lab's.
+//! Checks of the machine that only the server can make: which system calls it may make, and what it
+//! does without. They are a part of `ropewalk doctor`; its other checks, of files of the kernel,
+//! are in the lab.
 //!
-//! It reports and changes nothing. Everything missing here has a fallback in the server.
+//! The checks report and change nothing. For everything that is missing the server has a fallback.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,20 +13,20 @@ use os::socket::{self, ListenOptions};
 
 use crate::config::cpus;
 
-/// Something that is asked.
+/// One check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Check {
     /// Its name.
     pub subject: &'static str,
-    /// What is good.
+    /// The result that is good.
     pub good: &'static str,
-    /// What its lack costs.
+    /// What another result costs.
     pub cost: &'static str,
-    /// What mends it.
+    /// How to get the good result.
     pub mend: &'static str,
 }
 
-/// Everything that is asked.
+/// All checks.
 pub const CHECKS: &[Check] =
     &[KERNEL, OPENAT2, NOWAIT_READS, IO_URING, DESCRIPTORS, PROCESSORS, REUSE_PORT, MEMORY, USER];
 
@@ -93,7 +93,7 @@ const USER: Check = Check {
     mend: "nothing to mend",
 };
 
-/// How good what was found is.
+/// How good the result of a check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// What was found is as it should be.
@@ -104,18 +104,18 @@ pub enum Verdict {
     Unreadable,
 }
 
-/// An answer.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was asked.
+    /// The check that was made.
     pub check: &'static Check,
     /// How good it is.
     pub verdict: Verdict,
-    /// What was found.
+    /// The result in words.
     pub found: String,
 }
 
-/// Asks everything, for a server of the directory `root`.
+/// Makes all checks, for a server of the directory `root`.
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
     vec![
@@ -144,7 +144,8 @@ fn kernel(release: &str) -> Finding {
     finding(&KERNEL, !is_older(release, (5, 6)), release)
 }
 
-/// Whether a release like `6.1.0-18-amd64` is older; one that cannot be read is not.
+/// Whether a release like `6.1.0-18-amd64` is older than `than`; a release that cannot be parsed is
+/// not.
 fn is_older(release: &str, than: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -160,9 +161,10 @@ fn openat2(is_available: bool) -> Finding {
     }
 }
 
-/// Whether the file system of the root can say that a read would have to wait for the disk.
+/// Checks whether the file system of the root can report that a read would have to wait for the
+/// disk.
 fn nowait_reads(root: &Path) -> Finding {
-    match ask_nowait(root) {
+    match try_nowait_read(root) {
         None => unreadable(&NOWAIT_READS, format!("not tried: no readable file in {root:?}")),
         Some(Ok(NowaitRead::Unsupported)) => {
             finding(&NOWAIT_READS, false, "not supported by this file system")
@@ -172,18 +174,19 @@ fn nowait_reads(root: &Path) -> Finding {
     }
 }
 
-/// Whether it can be asked of the files of a site whether they are in memory. Of none it can.
-pub(crate) fn tells_what_is_in_memory(root: &Path) -> bool {
-    matches!(ask_nowait(root), None | Some(Ok(NowaitRead::Read(_) | NowaitRead::WouldBlock)))
+/// Whether the file system of `root` reports whether files are in memory. Without a file to try,
+/// yes.
+pub(crate) fn supports_nowait_reads(root: &Path) -> bool {
+    matches!(try_nowait_read(root), None | Some(Ok(NowaitRead::Read(_) | NowaitRead::WouldBlock)))
 }
 
-/// Asks it of some file; none if there is none.
-fn ask_nowait(root: &Path) -> Option<std::io::Result<NowaitRead>> {
+/// Tries a read that must not wait on some file in the root; none if there is no file.
+fn try_nowait_read(root: &Path) -> Option<std::io::Result<NowaitRead>> {
     let file = some_file(root)?;
     Some(os::files::read_at_nowait(file.as_fd(), &mut [0; 1], 0))
 }
 
-/// Any regular file directly in the root: the file system decides, not the file.
+/// Opens any regular file directly in the root: the file system decides the result, not the file.
 fn some_file(root: &Path) -> Option<OwnedFd> {
     let files = fs::read_dir(root).ok()?.flatten();
     let regular = files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -198,7 +201,7 @@ fn io_uring() -> Finding {
 }
 
 fn descriptors(limit: std::io::Result<u64>) -> Finding {
-    /// Below this a busy site runs out: 4,000 connections and as many open files.
+    /// With fewer descriptors a busy site runs out: 4,000 connections and as many open files.
     const ENOUGH: u64 = 8192;
     match limit {
         Ok(limit) => finding(&DESCRIPTORS, limit >= ENOUGH, limit.to_string()),
@@ -266,9 +269,9 @@ mod tests {
         check(user(true), Verdict::Fine);
     }
 
-    /// Each check is asked once, in the order of the table, and answered in one line.
+    /// Each check is made once, in the order of the table, and has a result of one line.
     #[test]
-    fn everything_is_asked() {
+    fn every_check_is_made() {
         let all = examine(Path::new("/proc/self/no-such"));
         let asked: Vec<&str> = all.iter().map(|finding| finding.check.subject).collect();
         let expected: Vec<&str> = CHECKS.iter().map(|check| check.subject).collect();

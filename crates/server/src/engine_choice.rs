@@ -1,4 +1,4 @@
-//! Which engine serves, with its knobs set. What `auto` stands for is in `auto.rs`.
+//! Which engine serves, with its knobs set. What `auto` chooses is in `auto.rs`.
 
 use engines::{ENGINES, EngineSpec, FormerKnob, KnobValues, Now};
 
@@ -15,7 +15,7 @@ pub(crate) struct EngineChoice {
     pub(crate) notices: Vec<String>,
 }
 
-/// Chooses and sets the knobs.
+/// Finds the configured engine and sets its knobs.
 ///
 /// # Errors
 /// An unknown engine, an unknown knob, a value out of range.
@@ -37,13 +37,13 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
             Some(Now::Called(name)) => *name,
             Some(Now::Gone(_)) => continue,
         };
-        turn(spec, &mut knobs, knob, setting)
+        set_knob(spec, &mut knobs, knob, setting)
             .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;
     }
     Ok(EngineChoice { spec, knobs, notices })
 }
 
-/// What became of a knob.
+/// The message about a knob of an earlier version.
 fn notice(former: &FormerKnob) -> String {
     let name = former.name;
     match former.now {
@@ -54,8 +54,8 @@ fn notice(former: &FormerKnob) -> String {
     }
 }
 
-/// Sets one knob. A name that is nearly right is told the right one.
-fn turn(
+/// Sets one knob. The error for a name that is nearly right suggests the right one.
+fn set_knob(
     spec: &EngineSpec,
     knobs: &mut KnobValues,
     name: &str,

@@ -1,9 +1,9 @@
-//! The error log: what operators are told of paths that were refused although something is there,
-//! and of those that could not be looked at. Clients only get the status.
+//! The error log: reports to operators paths that were refused although a file is there, and paths
+//! that could not be inspected. Clients only get the status.
 //!
-//! A line on standard error, for which nobody waits. Whoever asks for such paths again and again
-//! does not fill a disk by that: so many lines a second, whichever processes write them, and the
-//! number of those that were left out.
+//! Each report is a line on standard error; no thread waits for it to be written. A client that
+//! requests such paths again and again cannot fill a disk by that: the number of lines per second
+//! is limited for all processes together, and the number of lines left out is reported.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,29 +16,29 @@ use engines::jobs::{TellTrouble, Trouble, TroubleCause};
 use crate::config::ErrorLogging;
 use crate::report;
 
-/// Enough to see what is wrong, and a megabyte in ten minutes at most.
+/// Enough to see what is wrong, and at most a megabyte in ten minutes.
 const LINES_PER_S_MAX: u64 = 10;
 
 /// The lines that a server may write in the second under way, in memory that its processes share.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget(&'static [AtomicU64]);
 
-/// Something that tells operators, if they want to be told.
-pub(crate) fn teller(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
+/// A function that reports to operators; none if they have turned that off.
+pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
     match logging {
         ErrorLogging::Off => None,
-        ErrorLogging::StandardError => Some(Arc::new(move |trouble| tell(budget, trouble))),
+        ErrorLogging::StandardError => Some(Arc::new(move |trouble| log_trouble(budget, trouble))),
     }
 }
 
-fn tell(budget: Budget, trouble: &Trouble<'_>) {
+fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
     const NS_PER_S: u64 = 1_000_000_000;
     if let Some(left_out) = budget.take(os::clock::now_ns() / NS_PER_S) {
         report(&line(trouble, left_out));
     }
 }
 
-/// `"/srv/www/a.txt": permission denied`. Whatever bytes a name has, it is one line.
+/// Formats `"/srv/www/a.txt": permission denied`: one line, whatever bytes a name has.
 fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
     let path = trouble.root.join(std::ffi::OsStr::from_bytes(trouble.path));
     let left_out = match left_out {
@@ -52,26 +52,26 @@ fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
 }
 
 impl Budget {
-    /// How many cells it takes.
+    /// The number of cells that a budget takes.
     pub(crate) const CELLS: usize = 2;
-    /// The second under way, above the number of lines that were written in it.
+    /// The cell with the current second, above the number of lines that were written in it.
     const SECOND: usize = 0;
     const LEFT_OUT: usize = 1;
     const WRITTEN_BITS: u32 = 8;
 
-    /// A budget for a server that is one process, in cells of its own.
+    /// Creates a budget for a server that is one process, in cells of its own.
     pub(crate) fn new() -> io::Result<Self> {
         let file = os::shared_memory::create_cells(Self::CELLS)?;
-        os::shared_memory::map_cells(file.as_fd()).map(Self::at)
+        os::shared_memory::map_cells(file.as_fd()).map(Self::in_cells)
     }
 
-    /// A budget in the given cells, which were all 0 at the beginning.
-    pub(crate) fn at(cells: &'static [AtomicU64]) -> Self {
+    /// Creates a budget in the given cells, which were all 0 at the beginning.
+    pub(crate) fn in_cells(cells: &'static [AtomicU64]) -> Self {
         Self(cells)
     }
 
-    /// Takes a line out of it: how many were left out before; none if this one is to be, too. The
-    /// second is one of the machine's.
+    /// Takes a line out of the budget. Returns how many lines were left out before it; none if this
+    /// one is to be left out, too. `second` is on the machine's clock.
     fn take(self, second: u64) -> Option<u64> {
         let add = |cell: u64| {
             let (under_way, written) =
@@ -92,7 +92,8 @@ impl Budget {
         }
     }
 
-    /// How many lines were left out since the last one was written. Then that is told.
+    /// Takes the number of lines left out since the last one was written, for a caller that reports
+    /// it.
     pub(crate) fn take_left_out(self) -> u64 {
         self.0[Self::LEFT_OUT].swap(0, Ordering::Relaxed)
     }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_lines_a_second_and_the_rest_is_counted() {
+    fn lines_per_second_are_limited_and_the_rest_is_counted() {
         let budget = Budget::new().unwrap();
         let take = |second, times: u64| -> Vec<Option<u64>> {
             (0..times).map(|_| budget.take(second)).collect()

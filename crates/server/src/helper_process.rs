@@ -1,5 +1,5 @@
-//! Helper processes: what an engine has started that does for it what may wait for the disk. Like
-//! worker processes they are this program, started by exec; they serve nobody.
+//! Helper processes: an engine starts them to do what may wait for the disk. Like worker processes
+//! they are this program, started by exec; they have no connections.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::patience::Patience;
 use crate::report::{self, report};
 
-/// The first argument of a helper process, where worker processes have their place.
+/// The first argument of a helper process; worker processes have their place number there.
 pub(crate) const NAME: &str = "helper";
 
-/// Starts helpers for a server with this configuration.
+/// Returns a function that starts helpers for a server with this configuration.
 pub(crate) fn starter(config: &Config) -> StartHelper {
     let config = config.clone();
     Arc::new(move |socket| {
@@ -28,15 +28,15 @@ pub(crate) fn starter(config: &Config) -> StartHelper {
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).arg(NAME);
         command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));
-        // Ctrl-C is for the server, with whose end the socket closes.
+        // Ctrl-C is for the server; the socket closes when the server ends.
         command.process_group(0).stdin(Stdio::null());
         os::inheritance::pass_on(&mut command, passed);
         command.spawn()
     })
 }
 
-/// Helps until the server is gone. The arguments are the numbers of what it has passed on; an error
-/// is about them.
+/// Runs a helper until the server has ended. The arguments are the numbers of the inherited
+/// descriptors; an error concerns the arguments.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [socket, configuration] = arguments else { return Err("too few descriptors".into()) };
     let take = |number: &String| {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     };
     let (socket, configuration) = (take(socket)?, take(configuration)?);
     let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
-    // A helper that waited for somebody to read standard error would help nobody.
+    // Without it, a helper would wait for a reader of standard error and stop helping.
     let reporter = report::begin().map_err(|why| why.to_string())?;
     let helped = engines::help_by_process(socket, || {
         let configuration = os::shared_memory::read_text(configuration.as_fd())

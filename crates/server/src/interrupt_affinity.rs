@@ -1,7 +1,8 @@
 //! `partitions.set_irq_affinity`: what arrives at an interface is received by the CPUs of the
-//! partition that listens there. Its interrupts are steered to them, and its receive queues spread
-//! over them (RPS). Written when the server starts and put back when it ends; if it is killed, what
-//! it wrote stays. What cannot be written is said and left as it is.
+//! partition that listens there. The interrupts of the interface are steered to them, and its
+//! receive queues spread over them (RPS). The settings are written when the server starts and put
+//! back when it ends; if it is killed, they stay. A setting that cannot be written is reported and
+//! left as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,14 +16,14 @@ use crate::report;
 /// A partition's CPUs, and the addresses it listens at.
 pub(crate) type Place = (Vec<usize>, Vec<IpAddr>);
 
-/// What was written. When it is dropped, it is put back.
+/// The settings that were written. When this is dropped, they are put back.
 #[derive(Debug, Default)]
 pub(crate) struct InterruptAffinity {
     changes: Vec<Change>,
     lines: Vec<String>,
 }
 
-/// A file that has another content now.
+/// A file whose content was changed.
 #[derive(Debug)]
 struct Change {
     path: PathBuf,
@@ -32,7 +33,7 @@ struct Change {
 }
 
 impl InterruptAffinity {
-    /// Writes what it can.
+    /// Writes all settings that can be written.
     pub(crate) fn set(places: &[Place]) -> Self {
         match os::interfaces::addresses() {
             Ok(known) => {
@@ -40,26 +41,26 @@ impl InterruptAffinity {
                 Self::set_below(net, proc, &cpus_of_interfaces(&known, places))
             }
             Err(why) => {
-                let line = format!("which interface has which address is not told: {why}");
+                let line = format!("the addresses of interfaces cannot be read: {why}");
                 Self { changes: Vec::new(), lines: vec![line] }
             }
         }
     }
 
-    /// A line for each thing that was written or could not be.
+    /// A line for each setting that was written or could not be.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| format!("interrupts: {line}"))
     }
 
-    /// Writes below any folders like `/sys/class/net` and `/proc`.
+    /// Writes below folders that are laid out like `/sys/class/net` and `/proc`.
     fn set_below(net: &Path, proc: &Path, interfaces: &BTreeMap<String, BTreeSet<usize>>) -> Self {
         let mut set = Self::default();
         if interfaces.is_empty() {
-            set.lines.push("no interface has an address that is listened at".into());
+            set.lines.push("no interface has an address that the server listens at".into());
         }
         for (name, cpus) in interfaces {
             if name == "lo" {
-                set.lines.push("lo has none: whoever sends receives".into());
+                set.lines.push("lo has none: each CPU receives what it sends".into());
                 continue;
             }
             let cpus: Vec<usize> = cpus.iter().copied().collect();
@@ -98,7 +99,7 @@ impl InterruptAffinity {
 }
 
 impl Change {
-    /// Undoes it, unless somebody else has written there since.
+    /// Undoes the change, unless another program has written the file since.
     fn put_back(&self) -> Result<(), String> {
         let path = self.path.display();
         let failed = |why: io::Error| format!("{path} cannot be put back: {why}");
@@ -122,8 +123,8 @@ impl Drop for InterruptAffinity {
     }
 }
 
-/// The CPUs for each interface at which somebody listens. Several partitions at one interface
-/// share it; who listens everywhere listens at all that have an address.
+/// The CPUs for each interface at which a partition listens. Several partitions at one interface
+/// share it; a partition that listens everywhere uses all interfaces that have an address.
 fn cpus_of_interfaces(
     known: &[(String, IpAddr)],
     places: &[Place],
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_gets_the_cpus_of_those_who_listen_there() {
+    fn an_interface_gets_the_cpus_of_its_listeners() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let known =
             [("lo", "127.0.0.1"), ("eth0", "10.0.0.1"), ("eth0", "fe80::1"), ("eth1", "10.0.1.1")];
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_told_and_put_back() {
+    fn written_settings_are_reported_and_put_back() {
         let root = Temporary::new();
         let line = "30: 9 0 PCI-MSI eth0-TxRx-0\n31: 9 0 PCI-MSI eth0-TxRx-1\n";
         root.file("proc/interrupts", line);
@@ -228,10 +229,10 @@ mod tests {
                  or directory (os error 2)",
                 "interrupts: eth0: net/eth0/queues/rx-0/rps_cpus is 3, was 0",
                 "interrupts: eth0: net/eth0/queues/rx-1/rps_cpus is 3, was 4",
-                "interrupts: lo has none: whoever sends receives",
+                "interrupts: lo has none: each CPU receives what it sends",
             ]
         );
-        fs::write(root.path().join(files[2]), "8\n").unwrap(); // somebody else's wish
+        fs::write(root.path().join(files[2]), "8\n").unwrap(); // written by another program
         drop(set);
         assert_eq!(files.map(read), ["0-3", "0", "8\n"]);
         assert_eq!(read("net/eth0/queues/tx-0/xps_cpus"), "1\n");

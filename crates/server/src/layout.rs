@@ -1,4 +1,4 @@
-//! Which workers run in which process, and whose listeners they have. Pure.
+//! Which workers run in which process, and which listeners they have. Pure.
 
 use std::ops::Range;
 
@@ -10,28 +10,28 @@ use crate::partitions::Partition;
 /// The whole server: processes, their workers, and the sets of listeners they need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// What runs in one process each; a single one unless there are worker processes.
+    /// The share of each process; a single one unless there are worker processes.
     pub(crate) shares: Vec<Share>,
     /// All sets of listeners.
     pub(crate) sets: Vec<ListenerSet>,
-    /// How worker processes are to be; none if the server's own process does the work.
+    /// How worker processes are set up; none if the server's own process does the work.
     pub(crate) processes: Option<Processes>,
-    /// Whether an arrival at a listener that several wait at is to wake one of them only.
+    /// Whether an arrival at a listener with several waiters shall wake only one of them.
     pub(crate) exclusive_wakeups: bool,
 }
 
-/// What runs in one process.
+/// The parts of the server that run in one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A partition, or what of it runs in one process.
+/// A partition, or the part of it that runs in one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Its CPUs; empty if its workers are not pinned.
     pub(crate) cpus: Vec<usize>,
-    /// Where its workers may go while others use these; none if they stay.
+    /// The CPUs its workers may move to while other programs use `cpus`; none if they stay.
     pub(crate) unpinned_cpus: Vec<usize>,
     pub(crate) plan: Plan,
     /// Its sets of listeners in [`Layout::sets`]; its workers take them in turn.
@@ -41,9 +41,9 @@ pub(crate) struct Part {
 /// A set of listeners: one for each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerSet {
-    /// Whose addresses: 0, or the partition's number where each has its own.
+    /// Which addresses: 0, or the partition's number where each partition has its own.
     pub(crate) group: usize,
-    /// What is added to the configured ports.
+    /// The number that is added to the configured ports.
     pub(crate) port_offset: u16,
 }
 
@@ -76,7 +76,7 @@ impl Layout {
                 }
             }
         }
-        // What arrives on a CPU is dealt to the worker that is there.
+        // Connections of a CPU are dealt to the worker on that CPU, so workers must not move.
         if settings.partitions.pin != Pin::Auto || mode == ListenerMode::ReusePortCpu {
             layout.parts_mut().for_each(|part| part.unpinned_cpus.clear());
         }
@@ -88,12 +88,12 @@ impl Layout {
         layout
     }
 
-    /// Workers in all processes.
+    /// The number of workers in all processes.
     pub(crate) fn workers(&self) -> usize {
         self.shares.iter().map(Share::workers).sum()
     }
 
-    /// A partition in the server's own process.
+    /// Adds a partition to the server's own process.
     fn add_part(&mut self, mode: ListenerMode, group: usize, partition: &Partition, plan: Plan) {
         let sets = self.sets_for(mode, group, &plan);
         let (cpus, unpinned_cpus) = (partition.cpus.clone(), partition.cpus.clone());
@@ -104,7 +104,7 @@ impl Layout {
         }
     }
 
-    /// The worker processes of a partition.
+    /// Adds the worker processes of a partition.
     fn add_processes(
         &mut self,
         mode: ListenerMode,
@@ -136,7 +136,7 @@ impl Layout {
         }
     }
 
-    /// The sets of a part: new ones, or where all share the one of its group.
+    /// The sets of a part: new ones, or, where all workers share one, the set of its group.
     fn sets_for(&mut self, mode: ListenerMode, group: usize, plan: &Plan) -> Range<usize> {
         let count = match mode {
             ListenerMode::Shared | ListenerMode::Exclusive => {
@@ -153,7 +153,7 @@ impl Layout {
         first..first + count
     }
 
-    /// Which waiters an arrival wakes at shared listeners, as the engine has it.
+    /// Which waiters an arrival wakes at shared listeners, by the design of the engine.
     pub(crate) fn wakeups(&self) -> Wakeups {
         self.plan().wakeups
     }
@@ -167,12 +167,12 @@ impl Layout {
         }
     }
 
-    /// Whether there is somebody to fetch what is not in memory.
+    /// Whether a thread or process fetches what is not in memory.
     pub(crate) fn fetches(&self) -> bool {
         self.plan().fetches
     }
 
-    /// The plan of a part; what does not count workers is the same in all.
+    /// The plan of the first part; what does not count workers is the same in all parts.
     fn plan(&self) -> Plan {
         let mut parts = self.shares.iter().flat_map(|share| &share.parts);
         parts.next().map(|part| part.plan).expect("a server has a part")
@@ -182,7 +182,7 @@ impl Layout {
         self.shares.iter_mut().flat_map(|share| &mut share.parts)
     }
 
-    /// Whether some worker has a listener that another has too.
+    /// Whether some listener belongs to more than one worker.
     fn has_shared_sets(&self) -> bool {
         let parts = || self.shares.iter().flat_map(|share| &share.parts);
         let users = |set: usize| {
@@ -198,13 +198,13 @@ impl Share {
         self.parts.iter().map(|part| part.plan.workers).sum()
     }
 
-    /// Helper processes of all its workers.
+    /// The helper processes of all its workers.
     pub(crate) fn helpers(&self) -> usize {
         self.parts.iter().map(|part| part.plan.workers * part.plan.helpers_per_worker).sum()
     }
 }
 
-/// The processes that the settings or the engine ask for.
+/// The worker processes that the settings or the engine require.
 fn processes(settings: &Settings, plan: &Plan) -> Option<Processes> {
     let count = settings.engine.processes as usize;
     let copies = Processes { listeners_per_process: true, ..Processes::of(count) };
@@ -215,7 +215,8 @@ fn processes(settings: &Settings, plan: &Plan) -> Option<Processes> {
     }
 }
 
-/// The CPUs of one of `count` processes: its share, or one of them where there are not enough.
+/// The CPUs of one of `count` processes: its share, or one CPU if there are fewer CPUs than
+/// processes.
 fn portion(cpus: &[usize], index: usize, count: usize) -> Vec<usize> {
     match cpus.len() {
         0 => Vec::new(),
@@ -237,7 +238,7 @@ mod tests {
         Layout::new(&settings, spec, &spec.default_knobs(), &partitions)
     }
 
-    /// Each process as its CPUs, workers and sets: `0-1*2:0-1`.
+    /// Formats each process as its CPUs, workers and sets: `0-1*2:0-1`.
     fn show(layout: &Layout) -> String {
         let part = |part: &Part| {
             let cpus = crate::config::cpus::show(&part.cpus);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_divide_what_one_had() {
+    fn processes_divide_the_resources_of_one() {
         let check = |engine, processes, mode, expected: &str, exclusive| {
             let layout = lay_out(engine, &[0, 1, 2, 3], |settings| {
                 settings.engine.processes = processes;
@@ -276,7 +277,7 @@ mod tests {
         );
     }
 
-    /// Each process of a server on CPUs 0 to 3 as where its workers may go: `0-3`.
+    /// Each process of a server on CPUs 0 to 3 is shown as the CPUs its workers may use: `0-3`.
     #[test]
     fn workers_may_go_where_their_partition_is_unless_they_must_stay() {
         let check = |engine, mode, pin, expected: &str| {

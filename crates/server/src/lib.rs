@@ -1,7 +1,7 @@
 //! A running server from a configuration: listeners, partitions, the access log, signals.
 //!
-//! It puts the parts together and holds no policy of HTTP and no event loop: what is answered is
-//! decided by `site` and `session`, and how connections share the CPUs by `engines`.
+//! This crate puts the parts together and contains neither rules of HTTP nor an event loop: `site`
+//! and `session` decide what is answered, and `engines` how connections share the CPUs.
 
 #![forbid(unsafe_code)]
 
@@ -44,11 +44,11 @@ use config::{Config, ConfigError};
 pub struct Checked {
     /// All settings as TOML, each with the place it comes from.
     pub effective: String,
-    /// What is set and has no effect, a line each. A server says them when it starts.
+    /// Settings that have no effect, a line each. A server reports them when it starts.
     pub without_effect: Vec<String>,
 }
 
-/// Checks everything that can be without opening a socket.
+/// Checks everything that can be checked without opening a socket.
 ///
 /// # Errors
 /// The first mistake that is found.

@@ -13,9 +13,9 @@ use crate::start_error::{StartError, is_absent};
 /// Sets of listeners: each set has one for every address of its group.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// The sets of the layout.
+    /// The listeners of each set of the layout.
     pub(crate) sets: Vec<Vec<OwnedFd>>,
-    /// The addresses they listen on, with the port the kernel chose for port 0.
+    /// The addresses they listen on, with the port that the kernel chose for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether all sets are the same sockets.
     pub(crate) are_shared: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Listeners {
 /// Takes the listeners that a service manager passed; without any, opens those of the settings.
 ///
 /// # Errors
-/// Which address, and why.
+/// The address that cannot be listened at, and why.
 pub(crate) fn open(config: &Config, sets: &[ListenerSet]) -> Result<Listeners, StartError> {
     let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
     if !inherited.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn open(config: &Config, sets: &[ListenerSet]) -> Result<Listeners, S
     Ok(listeners)
 }
 
-/// Where a set listens.
+/// The addresses of a set.
 ///
 /// # Errors
 /// There is no such port.
@@ -69,7 +69,7 @@ pub(crate) fn addresses(
 }
 
 impl Listeners {
-    /// The listeners of all sets that are like `this`: at the same addresses.
+    /// Adds the listeners of all sets that equal `this`, which have the same addresses.
     fn add_alike(
         &mut self,
         config: &Config,
@@ -101,7 +101,7 @@ impl Listeners {
             one.set_port(port.unwrap_or(one.port()));
             match self.add_one(one, options, sets) {
                 Ok(bound) => port = Some(bound.port()),
-                // A machine without IPv6 is a machine on which "everywhere" is less.
+                // Without IPv6 on the machine, "everywhere" means IPv4 only.
                 Err(why) if index > 0 && is_absent(&why) => {}
                 Err(why) => return Err(StartError::Listen { address: one, why }),
             }
@@ -109,7 +109,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// One listener in each of these sets. The first decides the port.
+    /// Adds one listener to each of these sets. The first decides the port.
     fn add_one(
         &mut self,
         address: SocketAddr,
@@ -118,7 +118,7 @@ impl Listeners {
     ) -> io::Result<SocketAddr> {
         if options.reuse_port && address.port() != 0 {
             // SO_REUSEPORT would let a second server of the same user take half of the connections
-            // without a word. A socket without it finds out whether the address is free.
+            // without an error. A socket without it finds out whether the address is free.
             drop(socket::listen(address, &ListenOptions { reuse_port: false, ..options.clone() })?);
         }
         let mut bound = address;
@@ -131,7 +131,8 @@ impl Listeners {
         Ok(bound)
     }
 
-    /// The program belongs to all listeners of an address: attaching it to one of them is enough.
+    /// Attaches the steering program. It applies to all listeners of an address, so attaching it to
+    /// one of them is enough.
     fn steer(&self) -> Result<(), StartError> {
         self.sets.first().into_iter().flatten().try_for_each(|listener| {
             socket::attach_reuseport_cpu_steering(listener.as_fd()).map_err(StartError::DealtByCpu)
@@ -139,7 +140,8 @@ impl Listeners {
     }
 }
 
-/// Inherited sockets cannot be multiplied: all sets share their queues.
+/// Shares inherited sockets among all sets, which have their queues in common: sockets cannot be
+/// multiplied.
 fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> {
     let failed = StartError::Inherited;
     let addresses = inherited.iter().map(|listener| socket::local_addr(listener.as_fd()));

@@ -1,5 +1,5 @@
-//! What of a server runs in this process: its share of the workers, with their caches, log and
-//! counters.
+//! The part of a server that runs in this process: its share of the workers, with their caches, log
+//! and counters.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,15 +20,15 @@ use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
 use crate::start_error::StartError;
 
-/// One set of a first level.
+/// The number of slots in one set of a first level.
 const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 
-/// The number of descriptors that the table of a process that serves has room for from the
-/// beginning, unless fewer may be open: 128 KiB of the kernel's memory. The room is made while
-/// there is one thread: with several the kernel waits for all CPUs, some ten milliseconds.
+/// The number of descriptors that the table of a serving process has room for from the beginning,
+/// unless fewer may be open: 128 KiB of the kernel's memory. The room is made while there is one
+/// thread: with several the kernel waits for all CPUs, some ten milliseconds.
 pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
-/// Where workers write what they have done, and what they could not.
+/// The logs that workers write to: finished requests, and paths that failed.
 pub(crate) struct Logs {
     pub(crate) access: Option<LogEnds>,
     pub(crate) errors: error_log::Budget,
@@ -41,13 +41,13 @@ pub(crate) struct Local {
     caches: Vec<Arc<Cache<Entry>>>,
     open_files: Caretaker,
     runner: Arc<Runner>,
-    /// What had left the caches when workers were last told of it.
-    evictions_told: u64,
+    /// The number of evictions when workers were last woken because of them.
+    evictions_reported: u64,
 }
 
 impl Local {
-    /// Starts a share of the server, with the sets of listeners of the whole layout; those that
-    /// belong to others may be empty.
+    /// Starts a share of the server, with the sets of listeners of the whole layout; sets of other
+    /// shares may be empty.
     ///
     /// # Errors
     /// What could not be opened or started.
@@ -62,9 +62,9 @@ impl Local {
         let settings = &config.settings;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
-            .telling(error_log::teller(settings.log.errors, logs.errors))
+            .telling(error_log::trouble_logger(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
-            .with_moment_us(Revalidation::of(&settings.cache).moment_us);
+            .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
             None => runner,
@@ -81,7 +81,8 @@ impl Local {
             caches,
         };
         let partitions = assembly.partitions(&sets)?;
-        // The workers have copies: only they keep a listener open, whoever is forked from here.
+        // The workers have copies: no other copy, here or in a forked process, may keep a listener
+        // open.
         drop(sets);
         let start = Start {
             partitions,
@@ -96,22 +97,23 @@ impl Local {
         let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        Ok(Self { engine, counters, caches, open_files, runner, evictions_told: 0 })
+        Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
     }
 
-    /// What has gone wrong and was mended, and what is wrong with files, since the last call.
+    /// Takes the notices since the last call: failures that were repaired, and files with problems.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         let mut notices = self.engine.take_notices();
         notices.extend(self.runner.take_notices());
         notices
     }
 
-    /// Has files closed that nobody asks for, and wakes workers if something has left a cache since
-    /// the last call: one that sleeps may have it open still. It waits for no disk.
+    /// Closes files that are no longer requested, and wakes workers if an entry has left a cache
+    /// since the last call: a worker that sleeps may still have its file open. This waits for no
+    /// disk.
     pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.look_after();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
-        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+        if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
             self.engine.do_housekeeping();
         }
     }
@@ -132,7 +134,7 @@ impl Default for CounterBook {
 }
 
 impl CounterBook {
-    /// The counters of all workers until now.
+    /// The counters of all workers that have been made.
     pub(crate) fn all(&self) -> Vec<Arc<Counters>> {
         match self {
             Self::Own(list) => lock(list).clone(),
@@ -140,7 +142,7 @@ impl CounterBook {
         }
     }
 
-    /// Counters for one more worker.
+    /// Creates counters for one more worker.
     fn open(&self) -> Arc<Counters> {
         match self {
             Self::Own(list) => {
@@ -157,7 +159,7 @@ fn lock(list: &Mutex<Vec<Arc<Counters>>>) -> MutexGuard<'_, Vec<Arc<Counters>>> 
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts workers together from what they share.
+/// Creates workers from the parts they share.
 struct Assembly<'a> {
     settings: &'a Settings,
     ready: &'a Ready,
@@ -183,7 +185,7 @@ impl Assembly<'_> {
         let mut workers = Vec::new();
         let unpinned_cpus: Arc<[usize]> = part.unpinned_cpus.as_slice().into();
         for index in 0..part.plan.workers {
-            // Where there are fewer sets than workers, they copy them.
+            // Where there are fewer sets than workers, workers copy the listeners of one set.
             let set = &sets[part.sets.start + index % part.sets.len()];
             let listeners = set.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
             let worker = match self.settings.cache.scope {
@@ -199,7 +201,7 @@ impl Assembly<'_> {
         Ok(PartitionStart { cpus: part.cpus.clone(), workers, more })
     }
 
-    /// Where workers that share a cache are made.
+    /// Creates a factory for workers that share a cache.
     fn worker_factory(&mut self, workers: usize) -> WorkerFactory {
         let (ready, settings) = (self.ready, &self.settings.cache);
         let cache = match self.caches.first() {
@@ -212,14 +214,15 @@ impl Assembly<'_> {
             listings: Arc::clone(&ready.listings),
             cache,
             first_level_slots_max: self.first_level_slots_max(),
-            revalidate_us: Revalidation::of(settings).interval_us,
+            revalidate_us: Revalidation::from_settings(settings).interval_us,
             log: self.log.clone(),
             counters: Arc::clone(&self.counters),
         }
     }
 
-    /// Under a tiny limit of descriptors as few as there can be: what has left the cache is open as
-    /// long as it is in the first level of a worker that nobody needs.
+    /// The number of slots in a first level. Under a tiny limit of descriptors it is the smallest
+    /// possible: an entry that has left the cache keeps its file open as long as it is in the first
+    /// level of an idle worker.
     fn first_level_slots_max(&self) -> usize {
         let wanted = self.settings.cache.first_level_slots_max as usize;
         match self.ready.descriptors.jobs {
@@ -228,7 +231,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// One more cache.
+    /// Creates one more cache.
     fn cache(&mut self, workers: usize) -> Arc<Cache<Entry>> {
         let (settings, ready) = (self.settings, self.ready);
         let count = |share: &Share| match settings.cache.scope {
@@ -249,15 +252,15 @@ impl Assembly<'_> {
     }
 }
 
-/// When what is known of a path is looked at again, in microseconds. Together they are what the
-/// configuration promises: what is seen of a directory may be a moment old.
+/// The intervals after which what is known of a path is checked again, in microseconds. Their sum
+/// is what the configuration promises: what is known of a directory may be a moment old.
 struct Revalidation {
     interval_us: u64,
     moment_us: u64,
 }
 
 impl Revalidation {
-    fn of(settings: &CacheSettings) -> Self {
+    fn from_settings(settings: &CacheSettings) -> Self {
         let Some(ms) = settings.revalidate_ms else {
             return Self { interval_us: u64::MAX, moment_us: 0 };
         };
@@ -266,7 +269,7 @@ impl Revalidation {
     }
 }
 
-/// Makes the workers of a partition, at the start and later.
+/// Creates the workers of a partition, at the start and later.
 struct WorkerFactory {
     site: Arc<Site>,
     limits: Arc<Limits>,

@@ -1,12 +1,12 @@
-//! Listener and sendfile modes: whether an engine can have what is asked for, what that comes to,
-//! and the same in words. Pure.
+//! Listener and sendfile modes: whether an engine supports what is configured, which mode results,
+//! and both in words. Pure.
 
 use engines::{EngineSpec, SendfileMode, Wakeups};
 
 use crate::config::{ListenerMode, SendfileChoice, Settings};
 use crate::layout::{Layout, Part};
 
-/// Listener modes that this engine on this machine cannot have.
+/// Refuses listener modes that this engine on this machine cannot have.
 pub(crate) fn check_listeners(layout: &Layout, settings: &Settings) -> Result<(), String> {
     let mode = settings.socket.listeners;
     if layout.processes.is_some_and(|processes| processes.own_ports) && mode != ListenerMode::Auto {
@@ -29,8 +29,8 @@ pub(crate) fn check_listeners(layout: &Layout, settings: &Settings) -> Result<()
     }
 }
 
-/// How files are sent, if the engine can afford it. Where nobody would fetch what is not in memory,
-/// nobody asks whether it is.
+/// Returns how files are sent, if the engine supports it. Where no thread or process would fetch
+/// what is not in memory, the kernel is not asked whether it is.
 pub(crate) fn sendfile(
     choice: SendfileChoice,
     spec: &EngineSpec,
@@ -47,16 +47,17 @@ pub(crate) fn sendfile(
     }
 }
 
-/// What an operator is told whose engine cannot send files so.
+/// The error for an engine that cannot send files in this mode.
 fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
     let (word, why) = match mode {
         SendfileMode::NonBlocking => ("nonblocking", "it has a thread or more for each connection"),
-        // A call that waits for a client is not ended by a signal that another has to note.
+        // A blocking call that waits for a client does not return for a signal that another handler
+        // has to process.
         SendfileMode::Blocking if spec.family == "processes" => {
             ("blocking", "while a send waits for a slow reader, its process hears no order to stop")
         }
-        SendfileMode::Blocking => ("blocking", "a slow reader would delay everybody"),
-        SendfileMode::Probe => ("probe", "nobody there would fetch what is not in memory"),
+        SendfileMode::Blocking => ("blocking", "a slow reader would delay all connections"),
+        SendfileMode::Probe => ("probe", "it has no helper to fetch what is not in memory"),
     };
     let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
     let able: Vec<&str> = able.map(|spec| spec.name).collect();
@@ -67,7 +68,7 @@ fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
     format!("{} cannot send files by {word:?} ({why}): {others}", spec.name)
 }
 
-/// What is asked for and makes no difference in this engine with these knobs, a line each.
+/// The settings that make no difference in this engine with these knobs, a line each.
 pub(crate) fn without_effect(
     settings: &Settings,
     spec: &EngineSpec,
@@ -77,25 +78,25 @@ pub(crate) fn without_effect(
     let listeners = match (settings.socket.listeners, layout.wakeups()) {
         (ListenerMode::Shared, Wakeups::One) => Some(format!(
             "socket.listeners = \"shared\" is as \"exclusive\" in {name}: there an arrival always \
-             wakes one of those who wait"
+             wakes one of the waiting workers"
         )),
         (ListenerMode::Exclusive, Wakeups::All) => Some(format!(
             "socket.listeners = \"exclusive\" is as \"shared\" in {name} with these knobs: there \
-             an arrival always wakes all who wait"
+             an arrival always wakes all waiting workers"
         )),
         _ => None,
     };
     let asks = settings.socket.sendfile == SendfileChoice::Mode(SendfileMode::Probe);
     let sendfile = (asks && !layout.fetches()).then(|| {
         format!(
-            "socket.sendfile = \"probe\" is as \"nonblocking\" in {name} with these knobs: nobody \
-             would fetch what is not in memory"
+            "socket.sendfile = \"probe\" is as \"nonblocking\" in {name} with these knobs: no \
+             helper would fetch what is not in memory"
         )
     });
     listeners.into_iter().chain(sendfile).collect()
 }
 
-/// Whose listeners there are. `are_inherited`: all workers share those that were passed on.
+/// Describes the listeners. `are_inherited`: all workers share those that were passed on.
 pub(crate) fn describe_listeners(
     mode: ListenerMode,
     layout: &Layout,
@@ -103,7 +104,7 @@ pub(crate) fn describe_listeners(
 ) -> String {
     let (sets, workers) = (layout.sets.len(), layout.workers());
     let woken = if layout.wakes_one() { "an arrival wakes one" } else { "an arrival wakes all" };
-    let said = match (are_inherited, sets) {
+    let description = match (are_inherited, sets) {
         (true, _) => format!("the listener that was passed on, for all: {woken}"),
         (false, 1) if workers == 1 => "one listener".into(),
         (false, 1) => format!("one listener for {workers} workers: {woken}"),
@@ -111,10 +112,10 @@ pub(crate) fn describe_listeners(
         (false, sets) => format!("{sets} listeners for {workers} workers: {woken}"),
     };
     let by_cpu = if mode == ListenerMode::ReusePortCpu { ", dealt by CPU" } else { "" };
-    format!("{said}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
+    format!("{description}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
 }
 
-/// What is said of something that an operator has set.
+/// The suffix for a choice that the operator has set.
 pub(crate) fn as_configured(is_set: bool) -> &'static str {
     if is_set { " (as configured)" } else { "" }
 }
@@ -125,9 +126,9 @@ mod tests {
     use super::*;
     use crate::partitions::Partition;
 
-    /// What these modes come to in an engine on two CPUs: how files are sent, whether an arrival
-    /// wakes one, and what is said of it.
-    fn of(
+    /// The result of these modes in an engine on two CPUs: how files are sent, whether an arrival
+    /// wakes one waiter, and what is reported as without effect.
+    fn resolve(
         engine: &str,
         knobs: &[(&str, &str)],
         listeners: ListenerMode,
@@ -150,16 +151,17 @@ mod tests {
         Ok((mode, layout.wakes_one(), without_effect(&settings, spec, &layout)))
     }
 
-    /// Whether `shared` and `exclusive` are what they say, or one is the other and that is said.
+    /// Checks that `shared` and `exclusive` do what they say, or that a mode without effect is
+    /// reported.
     #[test]
-    fn a_listener_mode_is_had_or_is_said_to_make_no_difference() {
+    fn a_listener_mode_has_its_effect_or_is_reported_to_make_no_difference() {
         let check = |engine, knobs: &[_], mode, wakes_one, is_without_effect| {
-            let (_, wakes, said) = of(engine, knobs, mode, SendfileChoice::Auto).unwrap();
+            let (_, wakes, reported) = resolve(engine, knobs, mode, SendfileChoice::Auto).unwrap();
             assert_eq!(wakes, wakes_one, "{engine} {knobs:?} {mode:?}");
             assert_eq!(
-                !said.is_empty(),
+                !reported.is_empty(),
                 is_without_effect,
-                "{engine} {knobs:?} {mode:?}: {said:?}"
+                "{engine} {knobs:?} {mode:?}: {reported:?}"
             );
         };
         use ListenerMode::{Exclusive, Shared};
@@ -181,24 +183,24 @@ mod tests {
             }
             check(engine, &[("events", "epoll-level")], Exclusive, true, false);
         }
-        let (_, _, said) = of("rings", &[], Shared, SendfileChoice::Auto).unwrap();
+        let (_, _, reported) = resolve("rings", &[], Shared, SendfileChoice::Auto).unwrap();
         assert_eq!(
-            said,
+            reported,
             [
                 "socket.listeners = \"shared\" is as \"exclusive\" in rings: there an arrival always \
-              wakes one of those who wait"
+              wakes one of the waiting workers"
             ]
         );
     }
 
     #[test]
-    fn a_probe_has_somebody_to_fetch_or_is_said_to_make_no_difference() {
+    fn a_probe_has_a_helper_or_is_reported_to_make_no_difference() {
         use SendfileMode::{NonBlocking, Probe};
         let check = |engine, knob, many, choice, expected, is_without_effect| {
             let knobs = [(knob, if many { "2" } else { "0" })];
-            let (mode, _, said) = of(engine, &knobs, ListenerMode::Auto, choice).unwrap();
+            let (mode, _, reported) = resolve(engine, &knobs, ListenerMode::Auto, choice).unwrap();
             assert_eq!(mode, expected, "{engine} {knobs:?}");
-            assert_eq!(!said.is_empty(), is_without_effect, "{engine} {knobs:?}: {said:?}");
+            assert_eq!(!reported.is_empty(), is_without_effect, "{engine} {knobs:?}: {reported:?}");
         };
         let probe = SendfileChoice::Mode(Probe);
         for engine in ["fibers", "tasks"] {
@@ -212,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_send_files_so_says_why() {
+    fn an_engine_that_cannot_send_files_in_a_mode_says_why() {
         let check = |engine, mode, why: &str| {
             let choice = SendfileChoice::Mode(mode);
-            let said = of(engine, &[], ListenerMode::Auto, choice).unwrap_err();
-            assert!(said.contains(&format!("({why}")), "{said}");
+            let error = resolve(engine, &[], ListenerMode::Auto, choice).unwrap_err();
+            assert!(error.contains(&format!("({why}")), "{error}");
         };
-        check("event-loop", SendfileMode::Blocking, "a slow reader would delay everybody");
+        check("event-loop", SendfileMode::Blocking, "a slow reader would delay all connections");
         check("processes", SendfileMode::Blocking, "while a send waits for a slow reader, its ");
-        check("event-loop", SendfileMode::Probe, "nobody there would fetch");
+        check("event-loop", SendfileMode::Probe, "it has no helper to fetch");
     }
 }

@@ -1,4 +1,4 @@
-//! Which CPUs serve, in which groups. Pure: the machine is an argument.
+//! Which CPUs serve, and how they are grouped. Pure: the machine is an argument.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use crate::config::{Division, PartitionSettings, Pin, cpus};
 use crate::topology::Topology;
 
-/// What this process may use of the machine.
+/// The part of the machine that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// The CPUs its threads may run on.
     pub(crate) cpus: Vec<usize>,
     /// How many CPUs' worth of time it gets: fewer than `cpus` where a container has a quota.
     pub(crate) parallelism: usize,
-    /// Descriptors it may have open.
+    /// Descriptors that it may have open.
     pub(crate) descriptors_max: u64,
     /// Which of the CPUs are close to each other.
     pub(crate) topology: Topology,
 }
 
 impl Machine {
-    /// Looks at the machine, and raises the descriptor limit as far as it goes.
+    /// Inspects the machine, and raises the descriptor limit as far as possible.
     pub(crate) fn this() -> Self {
         /// The descriptor limit that a process gets on nearly every system unless it is set.
         const DESCRIPTORS_USUAL: u64 = 1024;
@@ -53,7 +53,7 @@ impl FromStr for Machine {
         Ok(Self {
             parallelism: parallelism.parse().map_err(|_| wrong())?,
             descriptors_max: descriptors.parse().map_err(|_| wrong())?,
-            // What is close to what does not change.
+            // The topology does not change, so it is read anew.
             topology: Topology::this(&cpus),
             cpus,
         })
@@ -81,11 +81,11 @@ pub(crate) fn divide(
     if !settings.cpus.is_empty() {
         return settings.cpus.iter().map(|list| named(list, pin, machine)).collect();
     }
-    // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
-    // containers of a machine on the same ones.
+    // Under a quota the process does not have the CPUs to itself. Pinning to the first few of them
+    // would put all containers of a machine on the same ones.
     let pin = pin && machine.parallelism >= machine.cpus.len();
     let groups = match settings.by {
-        Division::Count => return by_count(settings.count as usize, pin, machine),
+        Division::Count => return divide_by_count(settings.count as usize, pin, machine),
         Division::Cache => &machine.topology.caches,
         Division::Socket => &machine.topology.sockets,
         Division::Node => &machine.topology.nodes,
@@ -101,7 +101,7 @@ pub(crate) fn divide(
     Ok(groups.iter().map(partition).collect())
 }
 
-fn by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
+fn divide_by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
     let available = machine.cpus.len();
     if count > available {
         let these = cpus::show(&machine.cpus);
@@ -144,11 +144,11 @@ mod tests {
         PartitionSettings { count, cpus, pin, ..PartitionSettings::default() }
     }
 
-    fn by(by: Division) -> PartitionSettings {
+    fn divided_by(by: Division) -> PartitionSettings {
         PartitionSettings { by, ..settings(1, &[], true) }
     }
 
-    /// `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
+    /// Formats partitions: `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
     fn show(partitions: &[Partition]) -> String {
         let show = |p: &Partition| format!("{}*{}", cpus::show(&p.cpus), p.width);
         partitions.iter().map(show).collect::<Vec<_>>().join(" ")
@@ -166,21 +166,21 @@ mod tests {
         check(settings(1, &[], false), machine(4, 4), "*4");
         check(settings(1, &[], true), machine(64, 2), "*2");
         check(settings(3, &[], true), machine(64, 2), "*1 *1 *1");
-        check(by(Division::Cache), machine(4, 4), "0-1*2 2-3*2");
-        check(by(Division::Cache), machine(4, 2), "*1 *1");
-        check(by(Division::Socket), machine(4, 4), "0-3*4");
-        check(by(Division::Node), machine(4, 4), "0-3*4");
+        check(divided_by(Division::Cache), machine(4, 4), "0-1*2 2-3*2");
+        check(divided_by(Division::Cache), machine(4, 2), "*1 *1");
+        check(divided_by(Division::Socket), machine(4, 4), "0-3*4");
+        check(divided_by(Division::Node), machine(4, 4), "0-3*4");
         check(settings(1, &["0,2", "3"], true), machine(4, 4), "0,2*2 3*1");
         check(settings(1, &["0,2", "3"], false), machine(4, 4), "*2 *1");
     }
 
     #[test]
-    fn a_machine_is_told_and_understood() {
+    fn a_machine_is_formatted_and_parsed() {
         let topology = Topology::this(&[0, 2, 3]);
         let cpus = vec![0, 2, 3];
-        let told = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
-        assert_eq!(told.to_string(), "0,2-3/2/20000");
-        assert_eq!(told.to_string().parse(), Ok(told));
+        let written = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
+        assert_eq!(written.to_string(), "0,2-3/2/20000");
+        assert_eq!(written.to_string().parse(), Ok(written));
         assert!("0-1/2".parse::<Machine>().is_err());
     }
 

@@ -17,7 +17,7 @@ use crate::layout::{Layout, Share};
 use crate::partitions::{self, Machine, Partition};
 use crate::{listeners, modes};
 
-/// Everything a server is made of that needs no descriptor.
+/// The parts of a server that need no descriptor.
 pub(crate) struct Ready {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
@@ -29,11 +29,11 @@ pub(crate) struct Ready {
     pub(crate) sendfile: SendfileMode,
     /// The division of each process's descriptors.
     pub(crate) descriptors: Descriptors,
-    /// What is asked for and makes no difference, in lines for operators.
+    /// Settings that make no difference, in lines for operators.
     pub(crate) without_effect: Vec<String>,
 }
 
-/// What the descriptors are for.
+/// How descriptors are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) cache: usize,
@@ -47,24 +47,25 @@ pub(crate) struct Descriptors {
 }
 
 /// Descriptors for everything but connections and cached files: the standard streams, roots, the
-/// log, and what jobs have open for a moment.
+/// log, and what jobs have open for a short time.
 const DESCRIPTORS_RESERVED: u64 = 64;
-/// A worker's listeners, epoll set and wake-up call.
+/// Descriptors of a worker: its listeners, epoll set and wake-up call.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
-/// Below so many times that, the limit is divided in another way.
+/// A limit below this many times the overhead is tiny, and divided in another way.
 const TINY_TIMES_OVERHEAD: u64 = 4;
 /// Descriptors of a tiny limit for each job that may run at once; a job opens four files at most.
 const TINY_LIMIT_PER_JOB: u64 = 32;
-/// The least descriptor limit: with fewer, files cannot be opened while even a few clients are
-/// there.
+/// The least descriptor limit: with fewer descriptors, files cannot be opened while even a few
+/// clients are connected.
 const DESCRIPTORS_MIN: u64 = 32;
-/// Listings under way unless the settings say otherwise. One of 100,000 names holds 2 MB or more,
-/// but only while its client is slow to read: a directory of 400 names is listed at once.
+/// Listings under way unless the settings say otherwise. A listing of 100,000 names holds 2 MB or
+/// more, but only while its client is slow to read: a directory of 400 names is listed at once.
 const LISTINGS_USUAL: u64 = 64;
-/// More connections than this on one machine nobody has; the limit of a container may be 2^30.
+/// The largest number of connections that is divided up by default; the descriptor limit of a
+/// container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
 
-/// Makes everything ready, or says why not. The configuration names its engine.
+/// Makes everything ready, or returns why it cannot. The configuration names its engine.
 pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, ConfigError> {
     let settings = &config.settings;
     check_descriptor_limit(machine.descriptors_max)?;
@@ -79,7 +80,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     check_irq_affinity(&partitions, settings)
         .map_err(|why| config.unfit("partitions.set_irq_affinity", why))?;
     check_roots(config, &layout)?;
-    // Those of copies are counted up from what is configured.
+    // The ports of copies are counted up from the configured ones.
     layout.sets.iter().try_for_each(|set| listeners::addresses(config, *set).map(drop))?;
     let sendfile = modes::sendfile(settings.socket.sendfile, engine.spec, &layout)
         .map_err(|why| config.unfit("socket.sendfile", why))?;
@@ -100,7 +101,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     })
 }
 
-/// The limit is the operator's, but no setting.
+/// Checks the descriptor limit, which the operator sets outside the configuration.
 fn check_descriptor_limit(max: u64) -> Result<(), ConfigError> {
     if max >= DESCRIPTORS_MIN {
         return Ok(());
@@ -109,17 +110,18 @@ fn check_descriptor_limit(max: u64) -> Result<(), ConfigError> {
         "the descriptor limit is {max}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
          LimitNOFILE=)"
     );
-    Err(ConfigError::nowhere(ConfigFault::Unfit(why)))
+    Err(ConfigError::without_place(ConfigFault::Unfit(why)))
 }
 
-/// What is served. Settings that were read have been checked; those of a program may be wrong.
+/// Creates the site. Settings that were read have been checked; those that a program has set may be
+/// wrong.
 fn site(settings: &Settings) -> Result<Site, ConfigError> {
     let setting = |error: SiteError| ConfigFault::Setting(error.fault);
-    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::nowhere(setting(error)))
+    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::without_place(setting(error)))
 }
 
-/// A second level of the cache, for so many workers. There are `caches` of them in the server, and
-/// `caches_here` in this process, which has its own descriptors.
+/// Creates a second level of the cache, for `workers` workers. There are `caches` of them in the
+/// server, and `caches_here` in this process, which has its own descriptors.
 pub(crate) fn cache(
     settings: &Settings,
     descriptors: usize,
@@ -127,7 +129,7 @@ pub(crate) fn cache(
     caches_here: usize,
     workers: usize,
 ) -> Arc<Cache<Entry>> {
-    /// Locks to collide on: a few for each worker, so that two workers seldom want the same.
+    /// Shards per worker, each with a lock: a few, so that two workers seldom need the same.
     const SHARDS_PER_WORKER: usize = 4;
     let budget = Budget {
         bytes: cache_bytes(settings.cache.bytes_max) as usize / caches,
@@ -138,7 +140,8 @@ pub(crate) fn cache(
 }
 
 /// Memory for the cache of the whole server. A server that takes more than it may have is killed,
-/// and what its cache has is in the kernel's as well: so by itself it takes an eighth at most.
+/// and what its cache holds is in the kernel's page cache as well: so the default is an eighth at
+/// most.
 fn cache_bytes(wanted: Option<u64>) -> u64 {
     const USUAL: u64 = 256 << 20;
     const MEMORY_SHARE: u64 = 8;
@@ -149,18 +152,19 @@ fn cache_bytes(wanted: Option<u64>) -> u64 {
 impl Descriptors {
     /// Divides the descriptors of each process, all of which have the same limit: half for files
     /// and the rest for connections, unless the settings say otherwise, whose numbers are for the
-    /// whole server. What helpers cost is taken off before.
+    /// whole server. The descriptors of helpers are subtracted first.
     fn divide(settings: &Settings, limit: u64, layout: &Layout) -> Self {
         let helpers = layout.shares.iter().map(Share::helpers).max().unwrap_or(0);
-        // With more helpers than descriptors the engine does not start, and says why.
+        // With more helpers than descriptors the engine does not start, and reports why.
         let limit = limit.saturating_sub(helpers as u64).max(DESCRIPTORS_MIN);
         let processes = layout.shares.len() as u64;
         let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
         let share = |number: u64| number.div_ceil(processes);
         let overhead = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers;
         let is_tiny = limit < TINY_TIMES_OVERHEAD * overhead;
-        // Of a tiny limit half is enough for the rest. A third of the other half each is for the
-        // cache, for connections, and for files that have left the cache and are still being sent.
+        // Of a tiny limit half is enough for the overhead. A third of the other half each is for
+        // the cache, for connections, and for files that have left the cache and are still being
+        // sent.
         let overhead = if is_tiny { overhead.min(limit / 2) } else { overhead };
         let third = (limit - overhead) / 3;
         let usual = if is_tiny { third } else { limit / 2 };
@@ -172,7 +176,7 @@ impl Descriptors {
         };
         let sending = if is_tiny { third } else { 0 };
         let left = limit.saturating_sub(overhead + cache + listings + sending);
-        // With listings, too, some connections must be possible.
+        // Even with listings, some connections must be possible.
         let left = left.max(limit / 8).clamp(1, CONNECTIONS_MAX);
         let connections = settings.limits.connections_max.map_or(left, share);
         Self {
@@ -184,12 +188,12 @@ impl Descriptors {
         }
     }
 
-    /// What may be open at once, but for a few.
+    /// The number of descriptors that may be open at once, apart from the overhead.
     pub(crate) fn all(self) -> u64 {
         (self.cache + self.listings + self.helpers + self.connections) as u64
     }
 
-    /// A line for operators whose numbers do not fit together.
+    /// A line for operators if the numbers exceed the limit.
     pub(crate) fn warning(self, limit: u64) -> Option<String> {
         let wanted = self.all();
         let helpers = match self.helpers {
@@ -207,7 +211,7 @@ impl Descriptors {
     }
 }
 
-/// Processes that are forked count their listings together.
+/// Creates the counts of listings. Processes that are forked share them.
 fn listings(max: usize, layout: &Layout) -> Result<Arc<Listings>, String> {
     if max == 0 || !layout.processes.is_some_and(|processes| processes.single_threaded) {
         return Ok(Listings::new(max));
@@ -247,7 +251,7 @@ fn check_partition_addresses(partitions: &[Partition], settings: &Settings) -> R
     }
 }
 
-/// Interrupts can go to CPUs that are known, and from an interface that is.
+/// Refuses to steer interrupts unless the CPUs and the interface are known.
 fn check_irq_affinity(partitions: &[Partition], settings: &Settings) -> Result<(), String> {
     let settings = &settings.partitions;
     match settings.set_irq_affinity {
@@ -262,7 +266,8 @@ fn check_irq_affinity(partitions: &[Partition], settings: &Settings) -> Result<(
     }
 }
 
-/// Other processes, workers and helpers, are told the configuration as a text.
+/// Refuses roots that are not UTF-8 where other processes, workers and helpers, need the
+/// configuration as a text.
 fn check_roots(config: &Config, layout: &Layout) -> Result<(), ConfigError> {
     if layout.processes.is_none() && layout.shares.iter().all(|share| share.helpers() == 0) {
         return Ok(());

@@ -1,9 +1,9 @@
-//! What a server says about itself: lines on standard error, which nobody ever waits for.
+//! Reports of a server about itself: lines on standard error, which no thread ever waits for.
 //!
 //! While a server runs ([`begin`]), a thread writes them; a worker process hands its own to the
-//! supervisor ([`by_supervisor`]). Lines that there is no room for, because nobody reads standard
-//! error, are counted, and the number is told as soon as there is room. Before that and in other
-//! commands they are written on the spot.
+//! supervisor ([`hand_to_supervisor`]). Lines without room, because standard error is not read, are
+//! counted, and the number is reported as soon as there is room. Before that, and in other
+//! commands, lines are written by the thread that reports them.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -29,60 +29,60 @@ enum Way {
     Nowhere,
 }
 
-/// Something that takes lines or refuses them, and never waits.
+/// A receiver that takes lines or refuses them, and never waits.
 struct HandOver {
     take: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Lines refused that nobody was told of yet.
-    untold: AtomicU64,
+    /// The number of refused lines that has not been reported yet.
+    unreported: AtomicU64,
 }
 
-/// The thread that writes what is reported, until [`Reporter::end`] or until this is dropped, as by
-/// a panic of the thread that has it.
+/// The thread that writes reports, until [`Reporter::end`], or until this is dropped, as by a panic
+/// of the thread that holds it.
 pub(crate) struct Reporter(Option<LineWriter>);
 
-/// An error of which everything has been said.
+/// An error that has been reported completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported;
 
-/// One line about the server itself, on standard error. That it is closed or full is no reason to
-/// stop serving: while a server runs nobody waits for it.
+/// Reports one line about the server itself, on standard error. A closed or full standard error is
+/// no reason to stop serving: while a server runs, no thread waits for it.
 pub fn report(message: &str) {
     let way = way().clone();
     match way {
         Way::OnTheSpot => {
-            let _ = io::stderr().write_all(line_of(message).as_bytes());
+            let _ = io::stderr().write_all(format_line(message).as_bytes());
         }
-        Way::HandedOn(hand_over) => hand_over.say(message),
+        Way::HandedOn(hand_over) => hand_over.send(message),
         Way::Nowhere => {}
     }
 }
 
-/// Starts a thread that from now on writes what is reported.
+/// Starts a thread that writes reports from now on.
 ///
 /// # Errors
 /// There is no thread or no descriptor to be had.
 pub(crate) fn begin() -> io::Result<Reporter> {
-    /// More than anybody reads at once; a line is some hundred bytes.
+    /// More than a reader can be behind by; a line is some hundred bytes.
     const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 256, buffers_max: 256 };
-    // Trouble with standard error cannot be told on standard error.
-    let purpose = Purpose { thread: "standard-error", what: "standard error", tell: |_| () };
+    // Trouble with standard error cannot be reported on standard error.
+    let purpose = Purpose { thread: "standard-error", what: "standard error", report: |_| () };
     let reopen = || Err("it cannot be opened anew".into());
     let writer = LineWriter::start(purpose, LIMITS, Output::standard(&io::stderr())?, reopen)?;
     let queue = Arc::clone(writer.queue());
-    hand_on(move |message| queue.hand_over(&mut line_of(message).into_bytes(), 1));
+    hand_on(move |message| queue.hand_over(&mut format_line(message).into_bytes(), 1));
     panic::set_hook(Box::new(report_panic));
     Ok(Reporter(Some(writer)))
 }
 
-/// Hands what is reported from now on to the supervisor.
-pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
+/// Hands reports to the supervisor from now on.
+pub(crate) fn hand_to_supervisor(uplink: Arc<Uplink>) {
     hand_on(move |message| uplink.report(message).is_ok());
     panic::set_hook(Box::new(report_panic));
 }
 
 impl Reporter {
-    /// Writes what is left, if that is done while there is patience. If not, nothing is reported
-    /// any more.
+    /// Writes what is left, if that is done while there is patience. If not, later reports are
+    /// discarded.
     pub(crate) fn end(mut self, patience: &mut Patience<'_>) {
         self.close(patience);
     }
@@ -101,24 +101,25 @@ impl Drop for Reporter {
 }
 
 impl HandOver {
-    fn say(&self, message: &str) {
-        let untold = self.untold.swap(0, Ordering::Relaxed);
-        let lost = format!("{untold} messages were lost: nobody has read standard error");
-        if untold > 0 && !(self.take)(&lost) {
-            self.untold.fetch_add(untold, Ordering::Relaxed);
+    fn send(&self, message: &str) {
+        let unreported = self.unreported.swap(0, Ordering::Relaxed);
+        let lost = format!("{unreported} messages were lost: standard error was not read");
+        if unreported > 0 && !(self.take)(&lost) {
+            self.unreported.fetch_add(unreported, Ordering::Relaxed);
         }
         if !(self.take)(message) {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+            self.unreported.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 fn hand_on(take: impl Fn(&str) -> bool + Send + Sync + 'static) {
-    let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
+    let hand_over = HandOver { take: Box::new(take), unreported: AtomicU64::new(0) };
     *way() = Way::HandedOn(Arc::new(hand_over));
 }
 
-/// A bug met by one connection ends that connection: to print it must not hold up the others.
+/// Reports a panic through the reporter: a bug met by one connection ends that connection, and
+/// printing it must not delay the others.
 fn report_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
@@ -129,7 +130,7 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-fn line_of(message: &str) -> String {
+fn format_line(message: &str) -> String {
     format!("ropewalk: {message}\n")
 }
 
@@ -150,14 +151,14 @@ mod tests {
         struct Slow(mpsc::Sender<Vec<u8>>);
         impl Write for Slow {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                thread::sleep(Duration::from_millis(50)); // as when its thread gets no CPU
+                thread::sleep(Duration::from_millis(50)); // as if its thread got no CPU
                 self.0.send(bytes.to_vec()).map_err(io::Error::other).map(|()| bytes.len())
             }
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
-        let purpose = Purpose { thread: "test", what: "the test's lines", tell: |_| () };
+        let purpose = Purpose { thread: "test", what: "the test's lines", report: |_| () };
         let limits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
         let (sender, written) = mpsc::channel();
         let writer = LineWriter::start(purpose, limits, Slow(sender), || Err("not here".into()));
@@ -172,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_no_room_for_is_counted_and_told() {
+    fn messages_without_room_are_counted_and_reported() {
         static HAS_ROOM: AtomicBool = AtomicBool::new(true);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let there = Arc::clone(&said);
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let there = Arc::clone(&messages);
         let take = move |line: &str| {
             let has_room = HAS_ROOM.load(Ordering::Relaxed);
             if has_room {
@@ -183,15 +184,15 @@ mod tests {
             }
             has_room
         };
-        let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
-        hand_over.say("first");
+        let hand_over = HandOver { take: Box::new(take), unreported: AtomicU64::new(0) };
+        hand_over.send("first");
         HAS_ROOM.store(false, Ordering::Relaxed);
-        hand_over.say("second");
-        hand_over.say("third");
+        hand_over.send("second");
+        hand_over.send("third");
         HAS_ROOM.store(true, Ordering::Relaxed);
-        hand_over.say("fourth");
-        hand_over.say("fifth");
-        let lost = "2 messages were lost: nobody has read standard error";
-        assert_eq!(*said.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
+        hand_over.send("fourth");
+        hand_over.send("fifth");
+        let lost = "2 messages were lost: standard error was not read";
+        assert_eq!(*messages.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `ropewalk serve`: a server that signals steer.
+//! `ropewalk serve`: a server that is controlled by signals.
 
 use std::io;
 use std::time::Duration;
@@ -13,17 +13,18 @@ use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
-/// in the cache take no memory from it, so hardly anybody waits; and what the entries of a small
-/// cache leave behind when they go is of use to all.
+/// in the cache take no memory from it, so threads hardly ever wait for one another; and memory
+/// that the entries of a small cache free can be reused by all threads.
 pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 
-/// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and leaves half
-/// a second each for what the logs have still to write. SIGUSR1 reopens the access log, SIGUSR2
-/// prints the status. A worker that fails and cannot be replaced stops the others as a signal does:
-/// what is left of a server would look whole and leave some clients waiting for ever.
+/// Serves until SIGTERM, SIGINT or SIGQUIT; a second one of them cuts connections off and leaves
+/// half a second each for what the logs have still to write. SIGUSR1 reopens the access log,
+/// SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the others as a
+/// signal does: the remaining workers would look like a whole server and leave some clients waiting
+/// for ever.
 ///
 /// # Errors
-/// It could not start, or it ended by itself. Why has been reported.
+/// The server could not start, or it ended by itself. The reason has been reported.
 pub fn run(config: &Config) -> Result<(), Reported> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     let failed = |what: &str, why: &io::Error| {
@@ -34,7 +35,7 @@ pub fn run(config: &Config) -> Result<(), Reported> {
     // Without it all goes on, but for waits when many come at once.
     let _ = os::limits::raise_descriptor_limit()
         .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
-    // After the signals: its thread is to leave them alone.
+    // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
     let served = serve(config, &mut signals);
     let mut patience = match &served {
@@ -51,7 +52,7 @@ pub fn run(config: &Config) -> Result<(), Reported> {
     stopped.map_err(|_| Reported)
 }
 
-/// Serves until it is to stop.
+/// Serves until a signal to stop, or until a worker fails.
 fn serve(config: &Config, signals: &mut Signals) -> Result<Server, String> {
     let mut server = Server::start(config)?;
     report(server.description());
@@ -70,9 +71,9 @@ fn stop(server: Server, config: &Config, patience: &mut Patience<'_>) -> Result<
     Ok(())
 }
 
-/// Waits for a signal to stop, or for a worker to fail: then which, and why.
+/// Waits for a signal to stop, or for a worker to fail: then returns which worker, and why.
 fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<String>, String> {
-    /// How soon it is noticed that a worker has failed, or sleeps on what it should let go of.
+    /// A failed worker, or one that sleeps on a file it should release, is noticed after this time.
     const LOOK_MS: u32 = 1000;
     loop {
         let signal =
@@ -101,7 +102,7 @@ fn reopen_log(server: &Server) {
     }
 }
 
-/// Whether somebody sent a second signal. Waits a little.
+/// Whether a second signal has arrived. Waits a little.
 fn is_impatient(signals: &mut Signals) -> bool {
     const TURN_MS: u32 = 5;
     matches!(signals.next(TURN_MS), Ok(Some(signal)) if is_stop(signal))

@@ -1,5 +1,5 @@
-//! A running server: start it, ask where it listens, stop it. No signals here, so that a test can
-//! have several.
+//! A running server: start it, get its addresses, stop it. There are no signals here, so that a
+//! test can have several servers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -24,22 +24,22 @@ use crate::ready::{Ready, make_ready};
 use crate::report;
 use crate::start_error::StartError;
 
-/// A server that runs until it is told to stop.
+/// A server that runs until it is stopped.
 pub struct Server {
     workers: WorkerSet,
     addresses: Vec<SocketAddr>,
     description: String,
     /// Why the engine was chosen, if by rule.
     reasons: Vec<String>,
-    /// What it has changed of the machine, until it ends.
+    /// The settings of the machine that it has changed, until it ends.
     interrupts: InterruptAffinity,
 }
 
-/// What drives connections.
+/// The workers, in threads or processes.
 enum WorkerSet {
     /// Threads of this process.
     Threads { local: Local, errors: Budget, log: Option<Log> },
-    /// Worker processes, and where they count.
+    /// Worker processes, and the ledger that they count in.
     Processes { supervisor: Box<Supervisor>, ledger: Ledger, log: Option<Log> },
 }
 
@@ -48,7 +48,7 @@ enum WorkerSet {
 pub struct Summary {
     /// Connections accepted.
     pub connections: u64,
-    /// Responses finished or broken off.
+    /// Responses that were finished or broken off.
     pub requests: u64,
     /// Access log lines that could not be written.
     pub log_lines_dropped: u64,
@@ -57,11 +57,11 @@ pub struct Summary {
 }
 
 impl Server {
-    /// Opens everything the configuration names and starts to serve. When it returns, clients can
-    /// connect.
+    /// Opens everything that the configuration names and starts to serve. When this returns,
+    /// clients can connect.
     ///
     /// # Errors
-    /// What could not be opened or started. None of it is left then.
+    /// What could not be opened or started. Everything that was opened is closed then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let machine = Machine::this();
         let Resolved { config, choice } = auto::resolve(config, &machine);
@@ -91,32 +91,32 @@ impl Server {
         Ok(Self { workers, addresses, description, reasons, interrupts })
     }
 
-    /// Where it listens.
+    /// The addresses that the server listens at.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// One line: what is served where and how.
+    /// One line: what is served, where and how.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Why its engine was chosen, if by rule: a line each about partitions, engine, and files.
+    /// Why the engine was chosen, if by rule: a line each about partitions, engine, and files.
     #[must_use]
     pub fn reasons(&self) -> &[String] {
         &self.reasons
     }
 
-    /// What it has changed of how the machine takes interrupts, and what it could not, a line each.
+    /// The changes to the interrupt settings of the machine, and the changes that failed, a line
+    /// each.
     #[must_use]
     pub fn interrupts(&self) -> Vec<String> {
         self.interrupts.lines().collect()
     }
 
-    /// What there is to know about it now, in lines: what is served where and how, why so, and what
-    /// has been counted.
+    /// The state of the server, in lines: what is served, where and how, why so, and the counts.
     #[must_use]
     pub fn status(&self) -> Vec<String> {
         let counters = self.counters();
@@ -143,7 +143,7 @@ impl Server {
             sum(|c| &c.bodies_cut_short),
         ));
         lines.push(format!(
-            "{} jobs handed out, {} sends left to those who may wait for the disk",
+            "{} jobs handed out, {} sends that would have waited for the disk",
             sum(|c| &c.jobs_handed_out),
             sum(|c| &c.cold_sends),
         ));
@@ -153,13 +153,13 @@ impl Server {
         lines
     }
 
-    /// The counters of all workers it has had until now.
+    /// The counters of all workers that the server has had.
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.workers.counters()
     }
 
-    /// The worker processes there are now; none if its own process does the work.
+    /// The ids of the current worker processes; none if the server's own process does the work.
     #[must_use]
     pub fn worker_processes(&self) -> Vec<u32> {
         match &self.workers {
@@ -168,15 +168,15 @@ impl Server {
         }
     }
 
-    /// Something that reopens the access log, if there is one.
+    /// A handle that reopens the access log, if there is one.
     #[must_use]
     pub fn log_reopener(&self) -> Option<Reopener> {
         let (WorkerSet::Threads { log, .. } | WorkerSet::Processes { log, .. }) = &self.workers;
         log.as_ref().map(Log::reopener)
     }
 
-    /// Which worker has ended against its will, and why; none while all is well. The others serve
-    /// on until they are stopped.
+    /// Which worker has ended by a failure, and why; none while all is well. The others serve on
+    /// until they are stopped.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         match &self.workers {
@@ -185,17 +185,18 @@ impl Server {
         }
     }
 
-    /// What has gone wrong and was mended since the last call, a line each.
+    /// Takes the failures that were repaired since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
         match &self.workers {
             WorkerSet::Threads { local, .. } => local.take_notices(),
-            WorkerSet::Processes { .. } => Vec::new(), // worker processes report theirs themselves
+            WorkerSet::Processes { .. } => Vec::new(), // worker processes report their own
         }
     }
 
-    /// Closes files that nobody asks for, and wakes workers if something has left the cache since
-    /// the last call: one that sleeps may have it open still. Call it about once a second.
+    /// Closes files that are no longer requested, and wakes workers if an entry has left the cache
+    /// since the last call: a worker that sleeps may still have its file open. Call it about once a
+    /// second.
     pub fn do_housekeeping(&mut self) {
         if let WorkerSet::Threads { local, .. } = &mut self.workers {
             local.do_housekeeping();
@@ -205,9 +206,9 @@ impl Server {
     /// Stops accepting, lets responses finish for at most `patience`, and cuts off the rest.
     ///
     /// # Errors
-    /// What ended a worker against its will.
+    /// The failure that ended a worker.
     pub fn stop_gracefully(self, patience: Duration) -> Result<Summary, String> {
-        /// Short enough that nobody waits for it, long enough to cost nothing.
+        /// Short enough to delay no caller, long enough to cost nothing.
         const TURN: Duration = Duration::from_millis(5);
         let us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
         self.stop(&mut Patience::new(us, || {
@@ -217,7 +218,7 @@ impl Server {
     }
 
     /// Stops accepting, lets responses finish while there is `patience`, and cuts off the rest. The
-    /// error says what ended a worker against its will.
+    /// error is the failure that ended a worker.
     pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let engine = self.workers.engine();
         engine.tell(Order::StopAccepting);
@@ -230,7 +231,7 @@ impl Server {
                 break;
             }
         }
-        self.take_notices().iter().for_each(|notice| report(notice)); // nobody asks again
+        self.take_notices().iter().for_each(|notice| report(notice)); // there is no later call
         self.workers.end(aborted, patience)
     }
 }
@@ -289,8 +290,8 @@ impl WorkerSet {
         }
     }
 
-    /// Waits for the end of all that was told to end, and counts what it has done. The log is
-    /// waited for as long as there is patience.
+    /// Waits for the end of all workers after the order to end, and sums up their counters. The log
+    /// is waited for as long as there is patience.
     fn end(self, aborted: bool, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let (joined, counters, dropped, errors, log) = match self {
             Self::Threads { local, errors, log } => {
@@ -317,7 +318,7 @@ impl WorkerSet {
     }
 }
 
-/// The listeners of each process, one set after the other. Those of all stay open here.
+/// Copies the listeners of each process, one set after the other. The originals stay open here.
 fn deal(layout: &Layout, listeners: &Listeners) -> std::io::Result<Vec<Vec<OwnedFd>>> {
     let copies = |share: &crate::layout::Share| {
         let sets = share.parts.iter().flat_map(|part| part.sets.clone());
@@ -326,7 +327,7 @@ fn deal(layout: &Layout, listeners: &Listeners) -> std::io::Result<Vec<Vec<Owned
     layout.shares.iter().map(copies).collect()
 }
 
-/// The CPUs of each partition and where it listens.
+/// The CPUs of each partition and the addresses where it listens.
 fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> {
     let own = &settings.partitions.listen;
     let place = |(index, partition): (usize, &Partition)| {
@@ -342,7 +343,8 @@ fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> 
     ready.partitions.iter().enumerate().map(place).collect()
 }
 
-/// `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2 workers …)`.
+/// Describes a server: `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2
+/// workers …)`.
 fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> String {
     let what = match settings.hosts.as_slice() {
         [host] => host.root.display().to_string(),

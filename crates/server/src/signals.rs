@@ -1,4 +1,4 @@
-//! The signals that steer a server, one at a time and with a timeout.
+//! The signals that control a server, one at a time and with a timeout.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +14,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Must be made before any thread is started: threads inherit which signals they leave alone.
+    /// Blocks the signals. This must happen before any thread is started: threads inherit blocked
+    /// signals.
     pub(crate) fn new() -> io::Result<Self> {
         let signals = [
             Signal::Terminate,
@@ -30,7 +31,7 @@ impl Signals {
         Ok(Self { descriptor, epoll, events: EventBuffer::with_capacity(1) })
     }
 
-    /// The next signal, or none when `timeout_ms` has passed.
+    /// Returns the next signal, or none after `timeout_ms`.
     pub(crate) fn next(&mut self, timeout_ms: u32) -> io::Result<Option<Signal>> {
         if let Some(signal) = self.descriptor.read() {
             return Ok(Some(signal));

@@ -1,32 +1,35 @@
-//! How large a site is: what `auto` compares with the memory of the machine.
+//! The size of a site, which `auto` compares with the memory of the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What was counted.
+/// The result of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SiteSize {
-    /// Bytes of the files that were seen.
+    /// Bytes of the files that were counted.
     pub(crate) bytes: u64,
-    /// Files, folders and whatever else was seen.
+    /// Files, folders and other entries that were counted.
     pub(crate) entries: u64,
-    /// Whether all of them were: counting ends after a while.
+    /// Whether all entries were counted: counting ends after a while.
     pub(crate) is_complete: bool,
 }
 
-/// How long a server that is to start at once may count, in microseconds: some 100,000 entries that
-/// the kernel has in memory. A bound on their number would say nothing about their size.
+/// How long counting may take, in microseconds, because the server is to start at once: some
+/// 100,000 entries that the kernel has in memory. A bound on their number would say nothing about
+/// their size.
 const COUNTING_US_MAX: u64 = 200_000;
 
 impl SiteSize {
-    /// Adds up the regular files below these folders, but not for long. Links are not followed.
-    pub(crate) fn of<'p>(roots: impl Iterator<Item = &'p Path>) -> Self {
+    /// Adds up the sizes of the regular files below these folders, for a limited time. Links are
+    /// not followed.
+    pub(crate) fn measure<'p>(roots: impl Iterator<Item = &'p Path>) -> Self {
         let end = os::clock::now() + COUNTING_US_MAX;
         Self::count(roots, |_| os::clock::now() >= end)
     }
 
-    /// Adds up the regular files below `roots` until `is_enough`, asked with the number of entries
-    /// seen before each, says so; the size is then incomplete. Links are not followed.
+    /// Adds up the sizes of the regular files below `roots` until `is_enough` returns true, which
+    /// is called before each entry with the number of entries counted; the size is then incomplete.
+    /// Links are not followed.
     fn count<'p>(
         roots: impl Iterator<Item = &'p Path>,
         mut is_enough: impl FnMut(u64) -> bool,
@@ -34,7 +37,7 @@ impl SiteSize {
         let mut folders: Vec<PathBuf> = roots.map(Path::to_owned).collect();
         let mut size = Self { bytes: 0, entries: 0, is_complete: true };
         while let Some(folder) = folders.pop() {
-            // What cannot be read is not served either.
+            // A folder that cannot be read is not served either.
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if is_enough(size.entries) {
                     return Self { is_complete: false, ..size };
@@ -65,11 +68,11 @@ mod tests {
         folder.file("a", "12345");
         folder.file("b/c", "123");
         std::os::unix::fs::symlink("/", folder.path().join("everything")).unwrap();
-        let size = SiteSize::of([folder.path()].into_iter());
+        let size = SiteSize::measure([folder.path()].into_iter());
         assert_eq!(size, SiteSize { bytes: 8, entries: 4, is_complete: true });
     }
 
-    /// Many files may be small.
+    /// Many files may be small, so their number is no reason to stop.
     #[test]
     fn counting_ends_and_not_because_there_are_many() {
         let folder = Temporary::new();
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_empty() {
-        let size = SiteSize::of([Path::new("/nonexistent")].into_iter());
+        let size = SiteSize::measure([Path::new("/nonexistent")].into_iter());
         assert_eq!(size, SiteSize { bytes: 0, entries: 0, is_complete: true });
     }
 }

@@ -9,17 +9,17 @@ use os::errors::Cause;
 use crate::config::ConfigError;
 use crate::line_writer::OutputError;
 
-/// Why a server does not start. It is shown as one line: what is at fault, and what to do where
+/// Why a server does not start. It is shown as one line: what is at fault, and what to do, where
 /// that is known.
 #[derive(Debug)]
 pub enum StartError {
-    /// The configuration does not fit the machine, or itself.
+    /// The configuration does not fit the machine, or contradicts itself.
     Config(ConfigError),
     /// The kernel lets no socket listen at this address now.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system call.
         why: io::Error,
     },
     /// The sockets that a service manager has passed cannot be used.
@@ -32,29 +32,30 @@ pub enum StartError {
     Root(io::Error),
     /// The engine does not start.
     Engine {
-        /// Its name.
+        /// The name of the engine.
         name: &'static str,
-        /// What it lacks.
+        /// What the engine lacks.
         why: io::Error,
     },
     /// A worker process does not serve.
     WorkerProcess {
-        /// Its number, from 0.
+        /// The number of the process, from 0.
         number: usize,
-        /// Why not, in its own words or by its status.
+        /// Why not: the reason that the process sent, or its status.
         why: String,
     },
     /// The system refuses something that every server needs.
     System {
         /// What cannot be done: `share a listener`.
         what: &'static str,
-        /// What the system says.
+        /// The error of the system call.
         why: io::Error,
     },
 }
 
 impl StartError {
-    /// Makes a start error of an error of the system's; `what` says what cannot be done.
+    /// Returns a function that makes a start error of a system error; `what` says what cannot be
+    /// done.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |why| Self::System { what, why }
     }
@@ -83,7 +84,7 @@ impl fmt::Display for StartError {
     }
 }
 
-/// What to do if nobody can listen at an address.
+/// Writes what to do if no socket can listen at an address.
 fn write_advice(f: &mut fmt::Formatter<'_>, address: SocketAddr, why: &io::Error) -> fmt::Result {
     match why.kind() {
         io::ErrorKind::AddrInUse => {
@@ -113,7 +114,7 @@ impl From<ConfigError> for StartError {
     }
 }
 
-/// The error as text, for callers that only report it.
+/// Converts the error to text, for callers that only report it.
 impl From<StartError> for String {
     fn from(error: StartError) -> Self {
         error.to_string()
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_needs_a_privilege_is_told_of_and_no_other() {
+    fn a_port_that_needs_a_privilege_is_explained_and_no_other() {
         let check = |port: u16, expected: &str| {
             let address = SocketAddr::from(([127, 0, 0, 1], port));
             let why = io::ErrorKind::PermissionDenied.into();

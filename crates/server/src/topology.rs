@@ -1,5 +1,5 @@
-//! Which CPUs are close to each other: those that share a cache, a socket, a memory node. As the
-//! kernel tells it in `/sys`; where it does not, all CPUs are one group.
+//! Which CPUs are close to each other: CPUs that share a cache, a socket, a memory node, as the
+//! kernel reports it in `/sys`. Where it reports nothing, all CPUs are one group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +24,8 @@ impl Topology {
         Self::read(Path::new("/sys/devices/system"), allowed)
     }
 
-    /// The topology that the folder `system`, laid out like `/sys/devices/system`, tells of the
-    /// CPUs `allowed`.
+    /// Reads the topology of the CPUs `allowed` from the folder `system`, laid out like
+    /// `/sys/devices/system`.
     fn read(system: &Path, allowed: &[usize]) -> Self {
         let cpu = |cpu: usize| system.join(format!("cpu/cpu{cpu}"));
         Self {
@@ -36,11 +36,11 @@ impl Topology {
     }
 }
 
-/// CPUs with the same answer belong together; groups are in the order of their first CPUs.
-fn group(allowed: &[usize], of: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
+/// Groups CPUs with the same key; groups are in the order of their first CPUs.
+fn group(allowed: &[usize], key: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Option<String>, Vec<usize>> = BTreeMap::new();
     for &cpu in allowed {
-        groups.entry(of(cpu)).or_default().push(cpu);
+        groups.entry(key(cpu)).or_default().push(cpu);
     }
     sorted(groups.into_values())
 }
@@ -61,7 +61,7 @@ fn nodes(folder: &Path, allowed: &[usize]) -> Vec<Vec<usize>> {
     let members = lists.filter_map(|list| cpus::parse(&list).ok());
     let ours = members.map(|list| list.into_iter().filter(|cpu| allowed.contains(cpu)).collect());
     let groups = sorted(ours.filter(|group: &Vec<usize>| !group.is_empty()));
-    // A machine that does not tell, or tells of some only, is one node.
+    // If the kernel reports no nodes, or only some of them, all CPUs are one node.
     if groups.concat().len() == allowed.len() { groups } else { vec![allowed.to_vec()] }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_what_is_shared() {
+    fn groups_share_a_cache_a_socket_or_a_node() {
         let system = machine();
         let topology = Topology::read(system.path(), &[0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(topology.caches, [[0, 1], [2, 3], [4, 5], [6, 7]]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_does_not_tell_is_one_group() {
+    fn a_machine_that_reports_no_groups_is_one_group() {
         let empty = Temporary::new();
         let topology = Topology::read(empty.path(), &[0, 1]);
         assert_eq!((&topology.caches, &topology.nodes), (&vec![vec![0, 1]], &vec![vec![0, 1]]));

@@ -1,9 +1,9 @@
-//! The access log as a connection sees it: one record a response. Formatting and writing are the
-//! server's.
+//! The access log from the view of a connection: one record for each response. The server formats
+//! and writes the records.
 
 use std::net::SocketAddr;
 
-/// Where a worker's records go.
+/// The receiver of a worker's records.
 pub trait AccessLog: Send {
     /// Takes one record. Must not block.
     fn record(&mut self, record: &Record<'_>);
@@ -25,7 +25,7 @@ pub struct Record<'a> {
     pub target: &'a [u8],
     /// `HTTP/1.0` or `HTTP/1.1`.
     pub version: &'static str,
-    /// The host asked for.
+    /// The requested host.
     pub host: Option<&'a [u8]>,
     /// The response's status.
     pub status: u16,

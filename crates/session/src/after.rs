@@ -1,10 +1,10 @@
-//! What becomes of a connection after a response, and of the body that came with its request.
+//! What happens to a connection after a response, and to the body that came with its request.
 
 use http1::{BodyFraming, BodySkipper, Expectation, Head};
 
 use crate::limits::Limits;
 
-/// What becomes of a connection after a response.
+/// What happens to a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// The connection waits for the next request.
@@ -16,11 +16,12 @@ pub enum After {
 }
 
 impl After {
-    /// What a request says about that, unless it `is_last` anyway; and the body that is to be read
-    /// and dropped before the next request. `arrived` is what has come after the head.
+    /// Decides what happens to the connection after a request, which may be the last anyway
+    /// (`is_last`), and returns the body that has to be read and dropped before the next request.
+    /// `arrived` are the bytes after the head that have arrived.
     #[inline]
     #[must_use]
-    pub fn of(
+    pub fn from_request(
         head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,
@@ -39,8 +40,8 @@ impl After {
 
     /// An unwanted body is dropped if it is small, so that the connection can go on. A client that
     /// waits for `100 Continue` may never send it: then the final status and a close are the only
-    /// framing that both sides agree on (RFC 9110 §10.1.1). So they are if the body is broken, and
-    /// if that shows in what has arrived the response can say that it is the last (RFC 9112 §9.6).
+    /// framing that both sides agree on (RFC 9110 §10.1.1). The same holds for a broken body, and
+    /// if `arrived` shows it, the response can say that it is the last (RFC 9112 §9.6).
     fn with_body(
         self,
         head: &Head<'_>,

@@ -1,7 +1,7 @@
-//! The connection: its states, and what moves it from one to the next.
+//! The connection: its states, and the transitions between them.
 //!
 //! This file is the state machine: reading requests, going from one to the next, deadlines,
-//! closing. What a request is answered with is in `respond.rs`.
+//! closing. How a request is answered is in `respond.rs`.
 
 use std::net::SocketAddr;
 
@@ -16,18 +16,18 @@ use crate::response::{Prepared, Response};
 use crate::tick::Tick;
 use crate::worker::Worker;
 
-/// Where a connection is, for drivers that evict or park connections.
+/// The phase of a connection, for drivers that evict or park connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Before a request, holding nothing: may be closed or parked.
+    /// Before a request, without buffers: may be closed or parked.
     Idle,
     /// In the middle of a head.
     Reading,
-    /// A job is wanted or out.
+    /// A job has to run, or runs.
     Working,
     /// Sending a response.
     Writing,
-    /// Reading bytes that nobody wants.
+    /// Reading bytes that are not needed.
     Draining,
     /// To be closed.
     Closed,
@@ -39,9 +39,9 @@ enum State {
     Fresh,
     Idle,
     Reading,
-    /// A job waits to be taken.
+    /// A job is ready to be taken.
     Working,
-    /// The job is out.
+    /// The job was taken and has not been answered.
     Waiting,
     Writing,
     /// Dropping an unwanted request body.
@@ -60,14 +60,14 @@ pub struct Connection {
     exchange: Option<Box<Exchange>>,
     peer: SocketAddr,
     deadline: Tick,
-    /// When the head under way began; for its minimum rate.
+    /// When the head that is being read began; for its minimum rate.
     head_began: Tick,
     job: JobId,
     requests: u32,
     /// Bytes dropped while lingering.
     lingered: u32,
     state: State,
-    /// What becomes of the connection after the response under way.
+    /// What happens to the connection after the current response.
     after: After,
     /// Whether to close at the next opportunity.
     is_draining: bool,
@@ -76,7 +76,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection just accepted from `peer`.
+    /// Creates a connection that was just accepted from `peer`.
     #[must_use]
     pub fn new(w: &Worker, peer: SocketAddr) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// What to do next. The answer stays the same until something is reported back.
+    /// Returns the next operation. It stays the same until the driver reports a result.
     #[inline]
     #[must_use]
     pub fn next(&self) -> Op<'_> {
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Takes received bytes, all of them; none means the end of the stream.
+    /// Takes all received bytes; none means the end of the stream.
     #[inline]
     pub fn ingest(&mut self, w: &mut Worker, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -146,13 +146,13 @@ impl Connection {
         }
     }
 
-    /// The job that waits to be handed out.
+    /// The job that is ready to be taken.
     #[must_use]
     pub fn job(&self) -> Option<&Job> {
         self.exchange.as_ref().and_then(|exchange| exchange.job.as_ref())
     }
 
-    /// Hands the job out. Only when [`Connection::next`] said `Op::Job`.
+    /// Takes the job. Only when [`Connection::next`] returned `Op::Job`.
     pub fn take_job(&mut self) -> (JobId, Job) {
         let job = self.exchange.as_mut().and_then(|exchange| exchange.job.take());
         let job = job.expect("a job is taken once, after Op::Job");
@@ -161,7 +161,7 @@ impl Connection {
         (self.job, job)
     }
 
-    /// Reports the answer to a job. An answer that comes too late is dropped.
+    /// Reports the answer to a job. An answer to an earlier job is dropped.
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
         if self.state == State::Waiting && id == self.job {
             let prepared = self.response(w).job_done(w, done);
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Where the connection is.
+    /// The phase of the connection.
     #[must_use]
     #[inline]
     pub fn phase(&self) -> Phase {
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Asks the connection to finish what is under way and then close.
+    /// Makes the connection close after the current request.
     pub fn drain(&mut self) {
         self.drain_after_next();
         if matches!(self.state, State::Fresh | State::Idle) {
@@ -191,9 +191,9 @@ impl Connection {
         }
     }
 
-    /// Asks the connection to close after the next response. A connection at rest stays open for a
-    /// request that was received and is about to be taken in: the request is answered, and the
-    /// response says that it is the last.
+    /// Makes the connection close after the next response. A connection at rest stays open for a
+    /// request that was received but not yet taken in: the request is answered, and the response
+    /// says that it is the last.
     pub fn drain_after_next(&mut self) {
         self.is_draining = true;
         if self.after == After::KeepAlive {
@@ -208,8 +208,7 @@ impl Connection {
         (self.state != State::Waiting).then_some(self.deadline)
     }
 
-    /// Acts on a deadline that has passed, or on the wish of the driver to be rid of an idle
-    /// connection.
+    /// Acts on a deadline that has passed, or closes an idle connection for its driver.
     pub fn expire(&mut self, w: &mut Worker) {
         match self.state {
             State::Reading if self.has_part_of_head() => {
@@ -218,7 +217,7 @@ impl Connection {
                 let is_head = http1::begins_head_request(unread);
                 self.refuse(w, 408, "The request head took too long.", is_head);
             }
-            // An end that was decided stays what it is: a reset must not become an orderly close.
+            // A decision to close is kept: a reset must not become an orderly close.
             State::Waiting | State::Closed { .. } => {}
             State::Writing => {
                 w.counters.connections_expired.add(1);
@@ -242,24 +241,26 @@ impl Connection {
     }
 
     /// Whether more has arrived than the blank line that may precede a request (RFC 9112 §2.2):
-    /// some clients send one after a body, and have asked for nothing by that.
+    /// some clients send one after a body, which is no part of a request.
     fn has_part_of_head(&self) -> bool {
         let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
         !b"\r\n".starts_with(unread)
     }
 
-    /// The last call: gives the buffers back and records a response that was broken off.
+    /// Returns the buffers to the worker and records a response that was broken off. This is the
+    /// last call.
     pub fn close(&mut self, w: &mut Worker) {
         self.state = State::Closed { reset: false };
         if let Some(exchange) = self.exchange.take() {
             if exchange.draft.status != 0 {
                 w.record(&exchange, self.peer);
             }
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
         }
     }
 
-    /// The usual case: a whole request in one piece, parsed where it lies.
+    /// Reads the next head from received bytes without copying them; usually they are one whole
+    /// request.
     #[inline]
     fn read_lent(&mut self, w: &mut Worker, bytes: &[u8]) {
         match self.read_head(w, bytes, 0) {
@@ -272,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with bytes that were kept: an unwanted body first, then the next head.
+    /// Continues with bytes that were kept: an unwanted body first, then the next head.
     fn read_stashed(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
         if exchange.skipper.is_some() && !self.skip_body(w) {
@@ -293,8 +294,8 @@ impl Connection {
         }
     }
 
-    /// Tries to read one head. `Ok` is how many bytes it took, with the request under way; `Err` is
-    /// how far an incomplete one was scanned.
+    /// Tries to read one head, and begins its request. `Ok` is the number of bytes of the head;
+    /// `Err` is how far an incomplete head was scanned.
     #[inline]
     fn read_head(&mut self, w: &mut Worker, bytes: &[u8], scanned: usize) -> Result<usize, usize> {
         match http1::parse_head(bytes, scanned, &w.limits.head) {
@@ -311,12 +312,12 @@ impl Connection {
         }
     }
 
-    /// A request begins: what becomes of its body and of the connection, then its answer.
+    /// Begins a request: decides about its body and the connection, then prepares its answer.
     #[inline]
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
-        let (after, body) = After::of(head, arrived, is_last, &w.limits);
+        let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         self.after = after;
         let mut response = self.response(w);
         if body.is_some() {
@@ -326,7 +327,7 @@ impl Connection {
         self.follow(w, prepared);
     }
 
-    /// The response under way, to be prepared.
+    /// The current response, to be prepared.
     #[inline]
     fn response(&mut self, w: &mut Worker) -> Response<'_> {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
@@ -339,7 +340,7 @@ impl Connection {
         self.follow(w, prepared);
     }
 
-    /// What follows from what was prepared.
+    /// Changes the state according to what was prepared.
     #[inline]
     fn follow(&mut self, w: &Worker, prepared: Prepared) {
         match prepared {
@@ -348,7 +349,7 @@ impl Connection {
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
             Prepared::Job => {
-                // The time in which to ask is over: it must not run out over the job.
+                // The time for the request is over: it must not run out while the job runs.
                 self.state = State::Working;
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
@@ -359,7 +360,7 @@ impl Connection {
         }
     }
 
-    /// Drops what has arrived of an unwanted body. Returns whether all of it is gone.
+    /// Drops the arrived part of an unwanted body. Returns whether the whole body is dropped.
     fn skip_body(&mut self, w: &mut Worker) -> bool {
         let Some(exchange) = &mut self.exchange else { return true };
         let Some(mut skipper) = exchange.skipper.take() else { return true };
@@ -370,7 +371,7 @@ impl Connection {
         };
         exchange.skipped += taken as u64;
         exchange.consume(taken);
-        // The limit comes first: whether a body is too long must not depend on how it was cut.
+        // The limit is checked first: whether a body is too long must not depend on how it was cut.
         if exchange.skipped > w.limits.unread_body_bytes_max {
             self.end(After::Linger);
             return false;
@@ -401,13 +402,13 @@ impl Connection {
         }
     }
 
-    /// Everything prepared is sent: prepare what follows, or finish.
+    /// Prepares what follows when everything prepared is sent, or finishes the response.
     #[inline]
     fn advance(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
         if !matches!(exchange.then, Then::Finish) {
             match (Response { exchange, after: &mut self.after }).refill() {
-                // The deadline of a response of many parts is that of its progress.
+                // A response of many parts keeps its deadline, which its progress renews.
                 Some(Prepared::Bytes) => return,
                 Some(prepared) => return self.follow(w, prepared),
                 None => {}
@@ -416,7 +417,7 @@ impl Connection {
         self.finish(w);
     }
 
-    /// The response is complete.
+    /// Ends a complete response, and continues with the next request.
     #[inline]
     fn finish(&mut self, w: &mut Worker) {
         let Some(mut exchange) = self.exchange.take() else { return };
@@ -425,11 +426,11 @@ impl Connection {
         let is_simple = skipper.is_none() && exchange.unread().is_empty();
         if self.after != After::KeepAlive {
             let after = if is_simple { self.after } else { After::Linger };
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
             return self.end(after);
         }
         if is_simple {
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
             return self.rest(w);
         }
         exchange.finish();
@@ -440,11 +441,11 @@ impl Connection {
         self.read_stashed(w);
     }
 
-    /// Between two requests.
+    /// Lets the connection rest until the next request.
     #[inline]
     fn rest(&mut self, w: &mut Worker) {
         if let Some(exchange) = self.exchange.take() {
-            w.give_exchange(exchange);
+            w.return_exchange(exchange);
         }
         self.state = State::Idle;
         self.deadline = w.now().plus_ms(w.limits.idle_ms);
@@ -454,7 +455,7 @@ impl Connection {
         self.close_if_at_end();
     }
 
-    /// No more responses on this connection.
+    /// Ends the connection: there are no more responses.
     fn end(&mut self, after: After) {
         self.state = match after {
             After::Linger if !self.is_at_end => State::ShuttingDown,
@@ -462,7 +463,7 @@ impl Connection {
         };
     }
 
-    /// In the middle of a head: it gets more time the more of it has arrived.
+    /// Waits for the rest of a head: the more of it has arrived, the more time it gets.
     fn wait_for_head(&mut self, w: &mut Worker, scanned: usize) {
         let Some(exchange) = &mut self.exchange else { return };
         exchange.scanned = scanned;
@@ -477,7 +478,7 @@ impl Connection {
         self.close_if_at_end();
     }
 
-    /// The client shut its side down. What it asked for before that it still gets.
+    /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
         self.is_at_end = true;
         if self.after == After::KeepAlive {

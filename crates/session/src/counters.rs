@@ -1,4 +1,4 @@
-//! Counters: what one worker has done, readable from any thread.
+//! Counters of one worker, which any thread can read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ enum Cell {
 }
 
 impl Counter {
-    /// A counter that goes on from the number in `cell`.
+    /// Creates a counter that continues from the number in `cell`.
     #[must_use]
     pub fn shared(cell: &'static AtomicU64) -> Self {
         Self(Cell::Shared(cell))
@@ -28,19 +28,19 @@ impl Counter {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Adds `n`; for counters that several may write, all of them by this.
+    /// Adds `n`; for counters with several writers, all of which must use this method.
     pub fn add_together(&self, n: u64) {
         self.cell().fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Takes `n` off. Only the worker that owns the counter may call it.
+    /// Subtracts `n`. Only the worker that owns the counter may call it.
     #[inline]
     pub fn subtract(&self, n: u64) {
         let cell = self.cell();
         cell.store(cell.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
     }
 
-    /// Begins again at 0. Only when nobody else writes it.
+    /// Sets the counter to 0. Only when there is no other writer.
     pub fn reset(&self) {
         self.cell().store(0, Ordering::Relaxed);
     }
@@ -80,7 +80,7 @@ pub struct Counters {
     pub connections_expired: Counter,
     /// Times that accepting paused for want of descriptors or memory.
     pub accept_pauses: Counter,
-    /// Responses finished or broken off.
+    /// Responses that were finished or broken off.
     pub requests: Counter,
     /// Body bytes sent.
     pub body_bytes: Counter,
@@ -90,21 +90,21 @@ pub struct Counters {
     pub cache_hits: Counter,
     /// Requests that had to look at the file system.
     pub cache_misses: Counter,
-    /// Jobs that ran elsewhere than where connections are served: by helpers, or in threads that
-    /// may block. 0 in engines that hand none out.
+    /// Jobs that did not run on a thread that serves connections, but in helpers or in threads that
+    /// may block. 0 in engines that hand out no jobs.
     pub jobs_handed_out: Counter,
-    /// Sends that would have waited for the disk, and were left to those who may wait for it, or
-    /// held back until they had fetched the bytes.
+    /// Sends that would have waited for the disk, and were left to threads or processes that may
+    /// wait for it, or held back until those had fetched the bytes.
     pub cold_sends: Counter,
-    /// Responses broken off because the file became shorter or could not be read.
+    /// Responses that were broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
 }
 
 impl Counters {
-    /// How many cells [`Counters::shared`] takes.
+    /// The number of cells that [`Counters::shared`] takes.
     pub const CELLS: usize = 32;
 
-    /// Counters whose numbers are in `cells`, and go on from there.
+    /// Creates counters whose numbers are in `cells`, and continue from there.
     ///
     /// # Panics
     /// If there are fewer than [`Counters::CELLS`].

@@ -1,7 +1,8 @@
-//! What a request that fails is answered with: the host's own page for that status, or one of ours.
+//! Answers to requests that fail: the host's own page for the status, or a built-in one.
 //!
-//! A page is looked up as any path is, and its job may have to run first; what is told besides the
-//! page is kept meanwhile. A page that cannot be had is no second failure: then ours is sent.
+//! A page is looked up like any path, and its job may have to run first; the other facts of the
+//! answer are kept meanwhile. A page that is not available is no second failure: the built-in page
+//! is sent instead.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use crate::exchange::{Draft, Purpose};
 use crate::failure::Failure;
 use crate::job::{Done, Job};
 use crate::lookup::Lookup;
-use crate::response::{Asked, Failed, Framing, Prepared, Response};
+use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
 use crate::worker::Worker;
 
 impl Response<'_> {
-    /// Answers bytes that are no request, or a request that will never be complete, and closes.
-    /// What it would have asked for is not known: the host that has what no host claims answers.
+    /// Answers bytes that are no request, or a request that will never be complete, and closes. The
+    /// requested host is not known, so the default host answers.
     pub(crate) fn refuse(
         &mut self,
         w: &mut Worker,
@@ -33,20 +34,20 @@ impl Response<'_> {
         self.exchange.draft =
             Draft { started: w.now(), host: host.unwrap_or_default(), is_head, ..Draft::default() };
         *self.after = After::Linger;
-        let failed = Failed { bytes: &[], head: None, host };
-        self.fail(w, failed, Failure { reason, ..Failure::of(status) })
+        let failed = FailedRequest { bytes: &[], head: None, host };
+        self.fail(w, failed, Failure { reason, ..Failure::from_status(status) })
     }
 
-    /// Answers with an error that its status says all about.
-    pub(crate) fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
-        self.fail(w, asked.into(), Failure::of(status))
+    /// Answers with an error whose status says enough.
+    pub(crate) fn error(&mut self, w: &mut Worker, request: Request<'_>, status: u16) -> Prepared {
+        self.fail(w, request.into(), Failure::from_status(status))
     }
 
-    /// Answers with an error, dressed by the host's own page if it has one.
+    /// Answers with an error, with the host's own page if there is one.
     pub(crate) fn fail(
         &mut self,
         w: &mut Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
     ) -> Prepared {
         let site = Arc::clone(&w.site);
@@ -62,32 +63,32 @@ impl Response<'_> {
             Err(known) => known,
         };
         self.exchange.purpose = Purpose::ErrorPage(failure);
-        self.ask(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
+        self.prepare_job(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
     }
 
-    /// A job has failed for a reason that passes: no other one is begun for the page of that, which
-    /// would fail as well. One that is in the cache may be as old as it is.
-    pub(crate) fn unavailable(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
-        let failure = Failure::of(503);
+    /// Answers with 503 after a job has failed temporarily. No other job is begun for the page of
+    /// that status, because it would fail as well. A page in the cache is used, however old it is.
+    pub(crate) fn unavailable(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
+        let failure = Failure::from_status(503);
         let (site, now) = (Arc::clone(&w.site), w.now());
-        let page = site.host(asked.host).error_page(failure.status);
-        match page.map(|page| w.cache.get(asked.host, page, now)) {
-            Some(Lookup::Fresh(hit)) => self.page_found(w, asked.into(), failure, &hit),
-            Some(Lookup::Due(slot)) => self.page_found(w, asked.into(), failure, &Hit::new(slot)),
-            _ => self.plain_error(w, asked.into(), failure),
+        let page = site.host(request.host).error_page(failure.status);
+        match page.map(|page| w.cache.get(request.host, page, now)) {
+            Some(Lookup::Fresh(hit)) => self.page_found(w, request.into(), failure, &hit),
+            Some(Lookup::Due(slot)) => self.page_found(w, request.into(), failure, &Hit::new(slot)),
+            _ => self.plain_error(w, request.into(), failure),
         }
     }
 
-    /// The job for the page of an error has run.
+    /// Continues when the job for the page of an error has run.
     pub(crate) fn page_resolved(
         &mut self,
         w: &mut Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         done: Done,
     ) -> Prepared {
         let host = failed.host.expect("only a host has pages");
-        match self.learn(w, host, done) {
+        match self.cache_result(w, host, done) {
             Some(hit) => self.page_found(w, failed, failure, &hit),
             None => self.plain_error(w, failed, failure),
         }
@@ -96,7 +97,7 @@ impl Response<'_> {
     fn page_found(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         hit: &Hit<Entry>,
     ) -> Prepared {
@@ -109,12 +110,13 @@ impl Response<'_> {
     fn error_page(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
-        // What cannot be read has not said what it accepts: it gets the page as it is.
+        // Without a readable head it is unknown what the client accepts: it gets the page without
+        // coding.
         let coding = match failed.head {
             Some(head) => {
                 negotiate::choose(head.values(FieldName::AcceptEncoding), file.available())
@@ -139,11 +141,11 @@ impl Response<'_> {
         Prepared::Bytes
     }
 
-    /// An error with a page of our own.
+    /// Answers with an error and a built-in page.
     pub(crate) fn plain_error(
         &mut self,
         w: &Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         failure: Failure,
     ) -> Prepared {
         let Failure { status, reason, .. } = failure;

@@ -1,4 +1,4 @@
-//! An exchange: the buffers and the progress of the request and response under way. A connection
+//! An exchange: the buffers and the progress of the current request and its response. A connection
 //! has one only while it has bytes to remember, so that an idle connection is small.
 
 use file_cache::Hit;
@@ -11,16 +11,16 @@ use crate::job::{Job, ListCursor};
 use crate::op::Op;
 use crate::tick::Tick;
 
-/// Buffers larger than this are not kept for reuse.
+/// Larger buffers are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
 
-/// What one request and its response need.
+/// The state of one request and its response.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    /// Bytes received and not understood yet; those before `input_at` are done with.
+    /// Received bytes that have not been consumed; those before `input_at` have.
     pub(crate) input: Vec<u8>,
     pub(crate) input_at: usize,
-    /// How many bytes after `input_at` the head parser has seen.
+    /// How many bytes after `input_at` the head parser has scanned.
     pub(crate) scanned: usize,
     /// The request's head, kept while a job runs and for the log.
     pub(crate) head: Vec<u8>,
@@ -30,10 +30,10 @@ pub(crate) struct Exchange {
     pub(crate) body: BodySource,
     /// What follows when `out` and `body` are sent.
     pub(crate) then: Then,
-    /// The request's own body, still to be read and dropped.
+    /// The request's own body, which is still to be read and dropped.
     pub(crate) skipper: Option<BodySkipper>,
     pub(crate) skipped: u64,
-    /// A job that was not taken yet.
+    /// A job that has not been taken yet.
     pub(crate) job: Option<Job>,
     /// What the job's answer is for.
     pub(crate) purpose: Purpose,
@@ -42,7 +42,7 @@ pub(crate) struct Exchange {
     pub(crate) draft: Draft,
 }
 
-/// Body bytes that are sent from where they are.
+/// Body bytes that are sent from the place where they are.
 #[derive(Default)]
 pub(crate) enum BodySource {
     #[default]
@@ -63,7 +63,7 @@ pub(crate) enum Then {
     List(Box<Listing>),
 }
 
-/// A multipart/byteranges response under way (RFC 9110 §14.6).
+/// A multipart/byteranges response that is being sent (RFC 9110 §14.6).
 pub(crate) struct Parts {
     pub(crate) entry: Hit<Entry>,
     pub(crate) variant: usize,
@@ -72,9 +72,9 @@ pub(crate) struct Parts {
     pub(crate) boundary: [u8; 24],
 }
 
-/// A listing under way.
+/// A listing that is being sent.
 pub(crate) struct Listing {
-    /// Where to go on; none when the last item is in the output.
+    /// Where to continue; none when the last item is in the output.
     pub(crate) cursor: Option<Box<ListCursor>>,
     /// Whether the transfer coding is chunked; otherwise the close ends the body (HTTP/1.0).
     pub(crate) chunked: bool,
@@ -83,16 +83,16 @@ pub(crate) struct Listing {
 /// What a job's answer is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To answer the path that was asked for.
+    /// To answer the requested path.
     #[default]
     Path,
     /// To answer a navigation with the application's page.
     Fallback,
-    /// To dress an error.
+    /// To add the page to an error.
     ErrorPage(Failure),
 }
 
-/// What will be recorded of the response.
+/// The facts of the response that will be recorded.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Draft {
     /// 0 while there is no response.
@@ -119,7 +119,7 @@ impl Exchange {
         }
     }
 
-    /// Forgets the response and its request, but not what was received after it.
+    /// Discards the response and its request, but not the bytes received after it.
     pub(crate) fn finish(&mut self) {
         self.head.clear();
         self.out.clear();
@@ -134,20 +134,20 @@ impl Exchange {
         self.draft = Draft::default();
     }
 
-    /// Bytes received and not understood yet.
+    /// Received bytes that have not been consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.input_at..]
     }
 
-    /// Keeps received bytes. Those that are done with make room: a client whose every packet ends
-    /// in the middle of a request would otherwise have all that it ever sent kept.
+    /// Keeps received bytes. Consumed ones are removed for them: otherwise, from a client whose
+    /// every packet ends in the middle of a request, everything would be kept.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         self.input.drain(..self.input_at);
         self.input_at = 0;
         self.input.extend_from_slice(bytes);
     }
 
-    /// Marks `n` unread bytes as understood.
+    /// Marks `n` unread bytes as consumed.
     pub(crate) fn consume(&mut self, n: usize) {
         self.input_at += n;
         self.scanned = 0;
@@ -178,7 +178,7 @@ impl Exchange {
         }
     }
 
-    /// Counts `n` sent bytes off what was prepared. Returns whether all of it is sent.
+    /// Counts `n` sent bytes off. Returns whether everything prepared is sent.
     #[inline]
     pub(crate) fn sent(&mut self, n: usize) -> bool {
         let from_out = n.min(self.out.len() - self.out_at);
@@ -206,7 +206,7 @@ impl Exchange {
     }
 }
 
-/// The variant of an entry that is known to be a file.
+/// Returns a variant of an entry that is known to be a file.
 pub(crate) fn variant_of(entry: &Entry, index: usize) -> &Variant {
     match &entry.resource {
         site::resource::Resource::File(file) => file.variant(index),

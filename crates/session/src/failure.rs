@@ -1,27 +1,27 @@
-//! What went wrong with a request.
+//! The failure of a request.
 
 use site::fields::FieldList;
 
 /// The methods of a static site (RFC 9110 §9).
 pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// What went wrong, as the client is told.
+/// The failure of a request, as it is reported to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
-    /// The reason in words; empty where the status says it all.
+    /// The reason in words; empty where the status says enough.
     pub(crate) reason: &'static str,
-    /// The length of the file none of whose bytes are in the ranges asked for (416).
+    /// The length of the file, if none of its bytes are in the requested ranges (416).
     pub(crate) file_len: Option<u64>,
 }
 
 impl Failure {
-    pub(crate) fn of(status: u16) -> Self {
+    pub(crate) fn from_status(status: u16) -> Self {
         let reason = if status == 503 { "Try again in a moment." } else { "" };
         Self { status, reason, file_len: None }
     }
 
-    /// The fields that the status calls for.
+    /// The fields that the status requires.
     pub(crate) fn fields(self) -> FieldList<'static> {
         let mut fields = FieldList::default();
         match self.status {

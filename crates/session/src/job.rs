@@ -1,7 +1,7 @@
-//! Jobs: work that may block, handed out by a connection and run wherever the engine likes.
+//! Jobs: work that may block, handed out by a connection and run by the engine wherever it chooses.
 //!
-//! A job owns all it needs. What it does with the file system is the runner's; this file only says
-//! what is asked and what may be answered.
+//! A job owns everything it needs. The runner knows what a job does with the file system; this file
+//! only defines jobs and their answers.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -13,23 +13,23 @@ use site::resource::{Entry, FileRef, Identity};
 
 use crate::listings::ListingPermit;
 
-/// Which job of a connection an answer belongs to: a number that grows.
+/// Which job of a connection an answer belongs to: a number that increases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobId(pub u32);
 
 /// Work that may block.
 #[derive(Debug)]
 pub enum Job {
-    /// Find out what a path stands for, or that what is known still holds.
+    /// Resolve a path, or check that what is known of it still holds.
     Resolve {
         /// The index of the virtual host.
         host: usize,
         /// The canonical path.
         path: Box<[u8]>,
-        /// What the cache had.
+        /// The content of the cache for the path.
         known: Known,
     },
-    /// Go on with finding out what a path stands for: a file of it is being hashed.
+    /// Continue to resolve a path: one of its files is being hashed.
     Hash(Box<HashJob>),
     /// Begin to list a directory.
     List {
@@ -39,39 +39,39 @@ pub enum Job {
         path: Box<[u8]>,
         /// In which format.
         format: ListFormat,
-        /// Its place among the listings under way, kept for as long as the directory is open.
+        /// Its place among the current listings, kept as long as the directory is open.
         permit: ListingPermit,
     },
-    /// Go on with a listing.
+    /// Continue a listing.
     ListMore(Box<ListCursor>),
 }
 
-/// The hash of a file on its way, for all who want it: each may do the next piece.
+/// The unfinished hash of a file, shared by all jobs that need it: each may hash the next piece.
 pub type SharedHashing = Arc<Mutex<Hashing>>;
 
-/// A path on its way to an entry, for which files are hashed.
+/// A path that is being resolved, for which files are hashed.
 #[derive(Debug)]
 pub struct HashJob {
     /// The index of the virtual host.
     pub host: usize,
     /// The canonical path.
     pub path: Box<[u8]>,
-    /// The file at hand.
+    /// The file that is being hashed.
     pub file: FileRef,
-    /// How far its hash is.
+    /// Its unfinished hash.
     pub hashing: SharedHashing,
-    /// The files before it.
+    /// The files that have been hashed.
     pub hashed: Vec<(Identity, Hashed)>,
 }
 
-/// What was in the cache about a path that is to be resolved.
+/// What the cache contains about a path that is to be resolved.
 #[derive(Debug)]
 pub enum Known {
     /// Nothing.
     Nothing,
-    /// An entry that is due to be looked at again.
+    /// An entry that is due for a check.
     Entry(Arc<Slot<Entry>>),
-    /// What another process has found, encoded; its files are not open here.
+    /// An entry of another process, encoded; its files are not open here.
     Encoded(Box<[u8]>),
 }
 
@@ -80,18 +80,19 @@ pub enum Known {
 pub enum Done {
     /// The previous entry still holds.
     Current(Arc<Slot<Entry>>),
-    /// The path that was asked about, and what it stands for. The error is one that passes: 503.
+    /// The resolved path, and what it stands for. An error is temporary: 503.
     Resolved(io::Result<(Box<[u8]>, Entry)>),
     /// A part of the job is done; this is the rest.
     Unfinished(Job),
-    /// The next bytes of a listing, and how to go on unless that was all.
+    /// The next bytes of a listing, and how to continue unless that was all.
     Listed(io::Result<(Vec<u8>, Option<Box<ListCursor>>)>),
 }
 
 /// The formats of a listing.
 pub use site::listing::Format as ListFormat;
 
-/// A listing under way: the names are read and sorted, what remains is to look at each.
+/// A listing in progress: the names are read and sorted, but the status of each is still to be
+/// read.
 #[derive(Debug)]
 pub struct ListCursor {
     /// The directory, open, so that a rename does not confuse the listing.
@@ -104,9 +105,9 @@ pub struct ListCursor {
     pub names: Vec<u8>,
     /// All entries, sorted.
     pub entries: Vec<ListName>,
-    /// The first entry that was not rendered yet.
+    /// The first entry that has not been rendered.
     pub next: usize,
-    /// Its place among the listings under way.
+    /// Its place among the current listings.
     pub permit: ListingPermit,
 }
 
@@ -115,7 +116,7 @@ pub struct ListCursor {
 pub struct ListName {
     /// Where the name begins.
     pub start: u32,
-    /// How long it is.
+    /// The length of the name.
     pub len: u16,
     /// Whether it is known to be a directory.
     pub is_directory: bool,

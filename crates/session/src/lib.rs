@@ -1,9 +1,9 @@
 //! One client connection from its first byte to its close, without input or output.
 //!
-//! A [`Connection`] is a state machine. It says what to do next as an [`Op`]; whoever drives it
-//! does that and reports back. All engines drive the same connections, so a difference between two
-//! engines is a difference in concurrency and in nothing else. Calls, in the order a driver makes
-//! them:
+//! A [`Connection`] is a state machine. It returns the next operation as an [`Op`]; its driver
+//! performs it and reports the result. All engines drive the same connections, so a difference
+//! between two engines is a difference in concurrency and in nothing else. A driver makes these
+//! calls, in this order:
 //!
 //! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below.
 //! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;

@@ -1,4 +1,5 @@
-//! Limits: every bound on what one client can make the server hold or wait for, with its reason.
+//! Limits: every bound on what one client can make the server hold or wait for, and the reason for
+//! it.
 
 use http1::HeadLimits;
 
@@ -24,16 +25,17 @@ pub struct Limits {
     pub idle_ms: u64,
     /// How long a client may take to accept the next 16 KiB.
     pub write_ms: u64,
-    /// How long to wait for the client's close after ours, so that a reset does not destroy what it
-    /// has not read (RFC 9112 §9.6).
+    /// How long to wait for the client's close after the server's, so that a reset does not destroy
+    /// data that the client has not read (RFC 9112 §9.6).
     pub linger_ms: u64,
 }
 
-/// Progress that renews a write deadline. Less in `write_ms` (30 s) is under 550 bytes a second:
-/// slower than any modem, and so an attack.
+/// Progress that renews a write deadline. Less than this in `write_ms` (30 s) is under 550 bytes a
+/// second: slower than any modem, and so an attack.
 pub const WRITE_PROGRESS_BYTES_MIN: u64 = 16 * 1024;
 
-/// Bytes dropped while waiting for the client's close; a client that sends more is cut off.
+/// The number of bytes dropped while waiting for the client's close; a client that sends more is
+/// cut off.
 pub const LINGER_BYTES_MAX: u64 = 1 << 20;
 
 impl Default for Limits {

@@ -1,14 +1,14 @@
-//! How many directory listings may be under way. Each holds an open directory and all its names
-//! until the client has taken all but the last of it, and no budget of the cache counts them.
+//! The number of directory listings at a time. Each holds an open directory and all its names until
+//! the client has taken all but the last of it, and no budget of the cache counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Counts the listings under way of all workers that share it.
+/// Counts the current listings of all workers that share it.
 #[derive(Debug)]
 pub struct Listings {
     places: Places,
-    /// Workers that share it.
+    /// The number of workers that share it.
     workers: AtomicU64,
 }
 
@@ -16,12 +16,12 @@ pub struct Listings {
 enum Places {
     /// `taken` places are taken, of `max`.
     Counted { taken: AtomicUsize, max: usize },
-    /// Each has the number of the worker that has taken it, or 0: what a process had taken that
-    /// was killed can be taken back.
+    /// Each cell has the number of the worker that has taken the place, or 0: places of a process
+    /// that was killed can be taken back.
     Held(&'static [AtomicU64]),
 }
 
-/// A place among the listings under way; dropping it gives it back.
+/// A place among the current listings; dropping it gives it back.
 #[derive(Debug)]
 pub struct ListingPermit {
     listings: Arc<Listings>,
@@ -29,35 +29,35 @@ pub struct ListingPermit {
 }
 
 impl Listings {
-    /// Places for at most `max` listings at a time, within one process.
+    /// Creates places for at most `max` listings at a time, within one process.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
-        Self::of(Places::Counted { taken: AtomicUsize::new(0), max })
+        Self::with_places(Places::Counted { taken: AtomicUsize::new(0), max })
     }
 
-    /// Places for at most as many listings at a time as there are cells, which are 0 and may be in
-    /// memory that processes share: for workers that go on in copies of their process.
+    /// Creates places for at most as many listings at a time as there are cells, which are 0 and
+    /// may be in memory that processes share: for workers whose process is forked.
     #[must_use]
     pub fn shared(cells: &'static [AtomicU64]) -> Arc<Self> {
-        Self::of(Places::Held(cells))
+        Self::with_places(Places::Held(cells))
     }
 
-    fn of(places: Places) -> Arc<Self> {
+    fn with_places(places: Places) -> Arc<Self> {
         Arc::new(Self { places, workers: AtomicU64::new(0) })
     }
 
-    /// The number of one more worker.
-    pub(crate) fn enter(&self) -> u64 {
+    /// Returns the number of one more worker.
+    pub(crate) fn add_worker(&self) -> u64 {
         self.workers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A place for somebody who is no worker, unless all are taken.
+    /// Takes a place without a worker, unless all are taken.
     #[must_use]
-    pub fn begin_alone(self: &Arc<Self>) -> Option<ListingPermit> {
-        self.begin(self.enter())
+    pub fn begin_without_worker(self: &Arc<Self>) -> Option<ListingPermit> {
+        self.begin(self.add_worker())
     }
 
-    /// A place for one more of that worker, unless all are taken.
+    /// Takes a place for a worker, unless all are taken.
     pub(crate) fn begin(self: &Arc<Self>, worker: u64) -> Option<ListingPermit> {
         let place = match &self.places {
             Places::Counted { taken, max } => {
@@ -73,12 +73,12 @@ impl Listings {
         Some(ListingPermit { listings: Arc::clone(self), place })
     }
 
-    /// Takes back what was taken in the name of that worker by a process that is gone. Only where
-    /// places are held.
+    /// Takes back the places that an ended process had taken in the name of a worker. It has an
+    /// effect only where cells hold the places.
     pub(crate) fn forget(&self, worker: u64) {
         let Places::Held(cells) = &self.places else { return };
         for cell in *cells {
-            // It fails where another has the place, or nobody.
+            // The exchange fails if another worker has the place, or the place is free.
             let _ = cell.compare_exchange(worker, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn what_a_process_that_is_gone_had_taken_is_taken_back() {
         let listings = Listings::shared(cells(3));
-        let (first, second) = (listings.enter(), listings.enter());
+        let (first, second) = (listings.add_worker(), listings.add_worker());
         assert_ne!(first, second);
         let kept = listings.begin(second);
         for _ in 0..2 {
-            std::mem::forget(listings.begin(first)); // as in a process that is killed
+            std::mem::forget(listings.begin(first)); // as if a process was killed
         }
         assert!(listings.begin(second).is_none());
         listings.forget(first);

@@ -1,5 +1,5 @@
-//! Looking up what is known of a path: in the worker's own level of the cache, in that which it
-//! shares, and beyond its process.
+//! Looking up a path in the cache: in the worker's own level, in the level that it shares with
+//! other workers, and in the level that processes share.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::job::Known;
 use crate::shared_level::{SharedLevel, Stamp};
 use crate::tick::Tick;
 
-/// Slots of the first level that are looked at for each entry that is new: evicted entries in it
-/// are then a few percent of it at most, and it takes a microsecond.
+/// Slots of the first level that are checked for each new entry: evicted entries then make up a few
+/// percent of it at most, and a check takes a microsecond.
 const SWEEP_SLOTS: usize = 64;
 
 /// A larger buffer for encoded entries is not kept.
 const ENCODED_BYTES_KEPT: usize = 64 * 1024;
 
-/// The levels of the cache as one worker sees them.
+/// The levels of the cache for one worker.
 pub(crate) struct EntryCache {
     pub(crate) first: FirstLevel<Entry>,
     pub(crate) second: Arc<Cache<Entry>>,
-    /// Asked when the second level has nothing, or nothing that is fresh.
+    /// The level beyond the process, looked up when the second level has no entry, or no fresh one.
     pub(crate) beyond: Option<Box<dyn SharedLevel>>,
-    /// An entry on its way to or from beyond.
+    /// A buffer for entries that are read from that level or written to it.
     encoded: Vec<u8>,
-    /// The key of the lookup at hand: host index, then canonical path.
+    /// The key of the current lookup: host index, then canonical path.
     key: Vec<u8>,
     revalidate_us: u64,
 }
@@ -34,16 +34,16 @@ pub(crate) struct EntryCache {
 pub(crate) enum Lookup {
     /// An entry that is fresh enough to be sent.
     Fresh(Hit<Entry>),
-    /// An entry that must be looked at again first.
+    /// An entry that must be checked first.
     Due(Arc<Slot<Entry>>),
-    /// An entry of another process: its files are to be opened here first.
+    /// An entry of another process: its files must be opened here first.
     Encoded(Box<[u8]>),
-    /// Nothing.
+    /// No entry.
     Absent,
 }
 
 impl Lookup {
-    /// What can be sent, or what a job is to begin with.
+    /// Returns an entry that can be sent, or the knowledge that a job begins with.
     #[inline]
     pub(crate) fn fresh(self) -> Result<Hit<Entry>, Known> {
         match self {
@@ -56,7 +56,7 @@ impl Lookup {
 }
 
 impl EntryCache {
-    /// The levels of a worker; `beyond` its process there is nothing yet.
+    /// Creates the levels of a worker, without a level beyond its process.
     pub(crate) fn new(
         first_slots_max: usize,
         second: Arc<Cache<Entry>>,
@@ -91,7 +91,8 @@ impl EntryCache {
         }
     }
 
-    /// Keeps what a job found, and returns it to be sent even if the cache has no room.
+    /// Keeps the entry that a job has made, and returns it to be sent even if the cache has no
+    /// room.
     pub(crate) fn insert(
         &mut self,
         host: usize,
@@ -105,7 +106,7 @@ impl EntryCache {
             let stamp = Stamp::new(&entry, now.0);
             let is_known = beyond.stamp(hash).is_some_and(|known| known.version == stamp.version);
             if is_known {
-                beyond.validate(hash, stamp); // it came from there, and is open here now
+                beyond.validate(hash, stamp); // its files are open here now
             } else {
                 self.encoded.clear();
                 entry.encode(&mut self.encoded);
@@ -113,10 +114,10 @@ impl EntryCache {
                 self.encoded.shrink_to(ENCODED_BYTES_KEPT);
             }
         }
-        self.keep(hash, entry, now)
+        self.insert_local(hash, entry, now)
     }
 
-    /// Notes that an entry was found to be true, for all who have it.
+    /// Notes that an entry was found to be current, for all users of its levels.
     pub(crate) fn validate(&mut self, slot: &Slot<Entry>, now: Tick) {
         slot.set_validated(now.0);
         if let Some(beyond) = &mut self.beyond {
@@ -124,19 +125,19 @@ impl EntryCache {
         }
     }
 
-    /// Puts an entry into the levels of this process, under the key at hand.
-    fn keep(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
+    /// Puts an entry into the levels of this process, under the current key.
+    fn insert_local(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
         let (bytes, descriptors) = entry.cost();
         let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
         let cost = file_cache::Cost { bytes, descriptors };
         let slot = self.second.insert(hash, &self.key, entry, cost, validated.0);
-        // What had to leave for it would otherwise be kept until the next housekeeping.
+        // Without this, entries evicted for this one would be kept until the next housekeeping.
         self.first.sweep(self.second.evictions(), SWEEP_SLOTS);
         if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }
     }
 
-    /// An entry that is due: somebody else may have looked at its files meanwhile, or found a newer
-    /// one.
+    /// Renews an entry that is due: another process may have checked its files meanwhile, or found
+    /// a newer entry.
     #[cold]
     fn renew(&mut self, slot: Arc<Slot<Entry>>, now: Tick) -> Lookup {
         let Some(beyond) = &mut self.beyond else { return Lookup::Due(slot) };
@@ -150,7 +151,7 @@ impl EntryCache {
         judge(Hit::new(slot), self.revalidate_us, now)
     }
 
-    /// What another process has put beyond, under the key at hand.
+    /// Reads the entry that another process has put into the shared level, under the current key.
     #[cold]
     fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
         let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
@@ -160,7 +161,7 @@ impl EntryCache {
         };
         let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {
             Ok(entry) => {
-                let hit = self.keep(hash, entry, Tick(stamp.validated));
+                let hit = self.insert_local(hash, entry, Tick(stamp.validated));
                 judge(hit, self.revalidate_us, now)
             }
             Err(Undecodable::NoFile) => Lookup::Encoded(self.encoded.as_slice().into()),

@@ -1,11 +1,11 @@
-//! What a connection asks its driver for.
+//! The operations that a connection requires of its driver.
 
 use site::resource::FileRef;
 
-/// What a driver does next for a connection.
+/// The next operation that a driver performs for a connection.
 #[derive(Debug)]
 pub enum Op<'s> {
-    /// Receive bytes and give them to [`crate::Connection::ingest`].
+    /// Receive bytes and pass them to [`crate::Connection::ingest`].
     Recv,
     /// Send `head` and then `body`, in one system call. `more` says that more follows at once.
     Send {
@@ -13,21 +13,21 @@ pub enum Op<'s> {
         head: &'s [u8],
         /// A cache entry's bytes.
         body: &'s [u8],
-        /// Whether to wait for what follows before a packet is filled.
+        /// Whether to wait for further bytes before a packet is sent that is not full.
         more: bool,
     },
-    /// Send `len` bytes of `file` from `offset`; as much at a time as the driver likes.
+    /// Send `len` bytes of `file` from `offset`; the driver chooses how much at a time.
     File {
         /// The open file.
         file: &'s FileRef,
-        /// Where its bytes begin.
+        /// The offset of its first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
     /// Take the job and run it.
     Job,
-    /// A job is out: nothing to do until it is done.
+    /// Wait: a job was taken and there is nothing to do until it is done.
     Wait,
     /// Shut the write side down, then call `sent(0)`.
     Shutdown,

@@ -8,7 +8,7 @@ use crate::exchange::{BodySource, Exchange, Parts, Then, variant_of};
 use crate::response::start_head;
 use crate::worker::Worker;
 
-/// The head of a 206 with one range (RFC 9110 §15.3.7.1).
+/// Writes the head of a 206 with one range (RFC 9110 §15.3.7.1).
 pub(crate) fn partial_head(
     w: &Worker,
     exchange: &mut Exchange,
@@ -26,7 +26,7 @@ pub(crate) fn partial_head(
     head.finish();
 }
 
-/// The head of a multipart/byteranges response, and its first part (RFC 9110 §15.3.7.2).
+/// Writes the head of a multipart/byteranges response, and its first part (RFC 9110 §15.3.7.2).
 pub(crate) fn start_parts(
     w: &Worker,
     exchange: &mut Exchange,
@@ -45,7 +45,7 @@ pub(crate) fn start_parts(
     let media_type = [b"multipart/byteranges; boundary=", boundary.as_slice()].concat();
     let mut head = start_head(w, &mut exchange.out, 206);
     head.field("Content-Type", &media_type);
-    // The first line is the type of the file, which each part says again.
+    // The first field line is the type of the file, which is repeated in each part instead.
     let fields = variant.fields(w.date());
     let end = fields.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     head.lines(&fields[end..]);
@@ -96,7 +96,7 @@ fn closing_line(boundary: &[u8; 24]) -> Vec<u8> {
     [b"\r\n--", boundary.as_slice(), b"--\r\n"].concat()
 }
 
-/// A boundary that no author of a file can foresee: it depends on the cache's secret seed.
+/// Makes a boundary that no author of a file can foresee: it depends on the cache's secret seed.
 fn boundary(seeded_hash: u64, unix_us: u64) -> [u8; 24] {
     let mut text = [0; 24];
     let mixed = seeded_hash ^ unix_us.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,6 +1,6 @@
-//! One request and its response, without the connection around them: for who reads, answers and
-//! writes in a straight line and keeps its place in its own code. What becomes of the bytes, when
-//! time is up and what comes next is the caller's; see [`crate::Connection`] for all of that.
+//! One request and its response, without a connection: for engines that read, answer and write in
+//! sequential code, which keeps their state. The caller reads and sends bytes, watches the time and
+//! decides what comes next; [`crate::Connection`] does all of that itself.
 
 use std::net::SocketAddr;
 
@@ -13,24 +13,24 @@ use crate::op::Op;
 use crate::response::{Prepared, Response};
 use crate::worker::Worker;
 
-/// The response to one request. Whatever happens to it, [`Reply::finish`] is called last.
+/// The response to one request. In all cases [`Reply::finish`] is called last.
 pub struct Reply {
     exchange: Box<Exchange>,
     after: After,
 }
 
 impl Reply {
-    /// Begins the response to a request: `bytes` is its head, and `after` what it says about the
-    /// connection ([`After::of`]).
+    /// Begins the response to a request: `bytes` is its head, and `after` is what follows from it
+    /// for the connection ([`After::from_request`]).
     #[inline]
-    pub fn to(w: &mut Worker, bytes: &[u8], head: &Head<'_>, after: After) -> (Self, Prepared) {
+    pub fn begin(w: &mut Worker, bytes: &[u8], head: &Head<'_>, after: After) -> (Self, Prepared) {
         let mut reply = Self { exchange: w.take_exchange(), after };
         let prepared = reply.response().respond(w, bytes, head);
         (reply, prepared)
     }
 
-    /// Begins the response to bytes that are no request, or to one that will never be complete, and
-    /// says whether it is one to HEAD ([`http1::begins_head_request`]).
+    /// Begins the response to bytes that are no request, or to one that will never be complete.
+    /// `is_head` says whether the method is HEAD ([`http1::begins_head_request`]).
     pub fn refusal(
         w: &mut Worker,
         status: u16,
@@ -42,28 +42,28 @@ impl Reply {
         (reply, prepared)
     }
 
-    /// The job that was prepared.
+    /// Takes the job that was prepared.
     ///
     /// # Panics
-    /// If none was.
+    /// If no job was prepared.
     pub fn take_job(&mut self) -> Job {
         self.exchange.job.take().expect("a job is taken once, after Prepared::Job")
     }
 
-    /// Has the connection close after this response, which is not prepared yet.
+    /// Makes the connection close after this response, which has not been prepared yet.
     pub fn be_last(&mut self) {
         if self.after == After::KeepAlive {
             self.after = After::Linger;
         }
     }
 
-    /// Goes on when the job has run.
+    /// Continues when the job has run.
     pub fn done(&mut self, w: &mut Worker, done: Done) -> Prepared {
         self.response().job_done(w, done)
     }
 
-    /// What to send next of what was prepared, `Op::Send` or `Op::File`; `Op::Wait` if all of it is
-    /// sent.
+    /// The next operation of what was prepared, `Op::Send` or `Op::File`; `Op::Wait` if everything
+    /// is sent.
     #[inline]
     #[must_use]
     pub fn op(&self) -> Op<'_> {
@@ -76,19 +76,19 @@ impl Reply {
         self.exchange.sent(n);
     }
 
-    /// When all is sent that was prepared: prepares what follows; none if the response is complete.
+    /// Prepares what follows when everything prepared is sent; none if the response is complete.
     #[inline]
     pub fn refill(&mut self) -> Option<Prepared> {
         self.response().refill()
     }
 
-    /// Records the response, however far it came, and gives the buffers back.
+    /// Records the response, even if it is incomplete, and returns the buffers.
     #[inline]
     pub fn finish(self, w: &mut Worker, peer: SocketAddr) -> After {
         if self.exchange.draft.status != 0 {
             w.record(&self.exchange, peer);
         }
-        w.give_exchange(self.exchange);
+        w.return_exchange(self.exchange);
         self.after
     }
 

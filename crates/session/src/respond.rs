@@ -1,7 +1,7 @@
-//! What a request is answered with: from a head and a cache entry to bytes that are ready to send.
+//! Answers to requests: from a head and a cache entry to bytes that are ready to send.
 //!
-//! Nothing here knows the state of a connection: what a call has come to is told as [`Prepared`],
-//! and whoever drives the exchange does what follows from it.
+//! Nothing here knows the state of a connection: each call returns its result as [`Prepared`], and
+//! the driver of the exchange acts on that.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::exchange::{Draft, Listing, Purpose, Then};
 use crate::failure::{ALLOW, Failure};
 use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
-use crate::response::{Asked, Failed, Framing, Prepared, Response};
+use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
 use crate::worker::Worker;
 
 impl Response<'_> {
@@ -37,27 +37,26 @@ impl Response<'_> {
             self.exchange.head.extend_from_slice(bytes);
         }
         let Some(host) = w.site.find(head.host) else {
-            let failed = Failed { bytes, head: Some(head), host: None };
+            let failed = FailedRequest { bytes, head: Some(head), host: None };
             let reason = "No site of that name is served here.";
-            return self.plain_error(w, failed, Failure { reason, ..Failure::of(421) });
+            return self.plain_error(w, failed, Failure { reason, ..Failure::from_status(421) });
         };
         self.exchange.draft.host = host;
-        let asked = Asked { bytes, head, host };
+        let request = Request { bytes, head, host };
         match head.method {
-            _ if head.expectation == Expectation::Unknown => self.error(w, asked, 417),
-            Method::Get | Method::Head => self.target(w, asked),
-            Method::Options => self.options(w, asked),
-            // Nobody knows whether what follows is a request: after CONNECT it may be what was
-            // meant for a tunnel.
+            _ if head.expectation == Expectation::Unknown => self.error(w, request, 417),
+            Method::Get | Method::Head => self.target(w, request),
+            Method::Options => self.options(w, request),
+            // What follows may be no request: after CONNECT it may be meant for a tunnel.
             Method::Unknown | Method::Connect => {
                 *self.after = After::Linger;
-                self.error(w, asked, if head.method == Method::Connect { 405 } else { 501 })
+                self.error(w, request, if head.method == Method::Connect { 405 } else { 501 })
             }
-            _ => self.error(w, asked, 405),
+            _ => self.error(w, request, 405),
         }
     }
 
-    /// Goes on with a request whose job has run.
+    /// Continues a request whose job has run.
     pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) -> Prepared {
         if let Done::Unfinished(job) = done {
             self.exchange.job = Some(job);
@@ -68,20 +67,20 @@ impl Response<'_> {
         let limits = w.limits.head;
         let prepared = match (http1::parse_head(&bytes, 0, &limits), purpose) {
             (Ok(Parsed::Complete(head)), _) => {
-                let asked = Asked { bytes: &bytes, head: &head, host };
+                let request = Request { bytes: &bytes, head: &head, host };
                 match (done, purpose) {
-                    (Done::Listed(outcome), _) => self.listed(w, asked, outcome),
+                    (Done::Listed(outcome), _) => self.listed(w, request, outcome),
                     (done, Purpose::ErrorPage(failure)) => {
-                        self.page_resolved(w, asked.into(), failure, done)
+                        self.page_resolved(w, request.into(), failure, done)
                     }
-                    (done, Purpose::Path | Purpose::Fallback) => self.resolved(w, asked, done),
+                    (done, Purpose::Path | Purpose::Fallback) => self.resolved(w, request, done),
                 }
             }
             (_, Purpose::ErrorPage(failure)) => {
-                let failed = Failed { bytes: &[], head: None, host: Some(host) };
+                let failed = FailedRequest { bytes: &[], head: None, host: Some(host) };
                 self.page_resolved(w, failed, failure, done)
             }
-            _ => unreachable!("what has no head asks for nothing but the page of its error"),
+            _ => unreachable!("without a head, the only job is for the page of the error"),
         };
         self.exchange.head = bytes;
         prepared
@@ -105,18 +104,18 @@ impl Response<'_> {
         }
     }
 
-    /// GET or HEAD of a path.
+    /// Answers GET or HEAD of a path.
     #[inline]
-    fn target(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
-        let Target::Path { path, .. } = asked.head.target else {
-            return self.error(w, asked, 400);
+    fn target(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
+        let Target::Path { path, .. } = request.head.target else {
+            return self.error(w, request, 400);
         };
         let mut scratch = std::mem::take(&mut w.path_scratch);
         let prepared = match path::canonicalise(path, &mut scratch) {
-            Ok(canonical) => self.look_up(w, asked, canonical, Purpose::Path),
+            Ok(canonical) => self.answer_path(w, request, canonical, Purpose::Path),
             Err(error) => {
-                let failure = Failure { reason: error.reason(), ..Failure::of(400) };
-                self.fail(w, asked.into(), failure)
+                let failure = Failure { reason: error.reason(), ..Failure::from_status(400) };
+                self.fail(w, request.into(), failure)
             }
         };
         w.path_scratch = scratch;
@@ -124,30 +123,34 @@ impl Response<'_> {
     }
 
     #[inline]
-    fn look_up(
+    fn answer_path(
         &mut self,
         w: &mut Worker,
-        asked: Asked<'_>,
+        request: Request<'_>,
         path: &[u8],
         purpose: Purpose,
     ) -> Prepared {
         let now = w.now();
-        let known = match w.cache.get(asked.host, path, now).fresh() {
+        let known = match w.cache.get(request.host, path, now).fresh() {
             Ok(hit) => {
                 w.counters.cache_hits.add(1);
-                return self.found(w, asked, purpose, &hit);
+                return self.found(w, request, purpose, &hit);
             }
             Err(known) => known,
         };
         self.exchange.purpose = purpose;
-        self.ask(w, asked.bytes, Job::Resolve { host: asked.host, path: path.into(), known })
+        self.prepare_job(
+            w,
+            request.bytes,
+            Job::Resolve { host: request.host, path: path.into(), known },
+        )
     }
 
-    fn resolved(&mut self, w: &mut Worker, asked: Asked<'_>, done: Done) -> Prepared {
+    fn resolved(&mut self, w: &mut Worker, request: Request<'_>, done: Done) -> Prepared {
         let purpose = self.exchange.purpose;
-        match self.learn(w, asked.host, done) {
-            Some(hit) => self.found(w, asked, purpose, &hit),
-            None => self.unavailable(w, asked),
+        match self.cache_result(w, request.host, done) {
+            Some(hit) => self.found(w, request, purpose, &hit),
+            None => self.unavailable(w, request),
         }
     }
 
@@ -156,17 +159,17 @@ impl Response<'_> {
     fn found(
         &mut self,
         w: &mut Worker,
-        asked: Asked<'_>,
+        request: Request<'_>,
         purpose: Purpose,
         hit: &Hit<Entry>,
     ) -> Prepared {
         match (&hit.value().resource, purpose) {
-            (Resource::File(file), _) => self.file(w, asked, hit, file),
-            (_, Purpose::Fallback) => self.error(w, asked, 404),
-            (Resource::Redirect(redirect), _) => self.redirect(w, asked, redirect),
-            (Resource::Directory, _) => self.list(w, asked, hit),
-            (Resource::Missing, _) => self.missing(w, asked),
-            (Resource::Forbidden, _) => self.error(w, asked, 403),
+            (Resource::File(file), _) => self.file(w, request, hit, file),
+            (_, Purpose::Fallback) => self.error(w, request, 404),
+            (Resource::Redirect(redirect), _) => self.redirect(w, request, redirect),
+            (Resource::Directory, _) => self.list(w, request, hit),
+            (Resource::Missing, _) => self.missing(w, request),
+            (Resource::Forbidden, _) => self.error(w, request, 403),
         }
     }
 
@@ -174,13 +177,13 @@ impl Response<'_> {
     fn file(
         &mut self,
         w: &mut Worker,
-        asked: Asked<'_>,
+        request: Request<'_>,
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
         let connection = self.connection_line();
         let exchange = &mut *self.exchange;
-        match answer(asked.head, file, w.unix_seconds(), w.limits.ranges_max) {
+        match answer(request.head, file, w.unix_seconds(), w.limits.ranges_max) {
             Answer::Whole(index) => {
                 let variant = file.variant(index);
                 exchange.draft.status = 200;
@@ -212,29 +215,30 @@ impl Response<'_> {
                 }
                 Prepared::Bytes
             }
-            Answer::PreconditionFailed => self.error(w, asked, 412),
-            Answer::NotAcceptable => self.error(w, asked, 406),
+            Answer::PreconditionFailed => self.error(w, request, 412),
+            Answer::NotAcceptable => self.error(w, request, 406),
             Answer::RangeNotSatisfiable(index) => {
                 let file_len = Some(file.variant(index).len);
-                self.fail(w, asked.into(), Failure { file_len, ..Failure::of(416) })
+                self.fail(w, request.into(), Failure { file_len, ..Failure::from_status(416) })
             }
         }
     }
 
-    /// Nothing there: the application's page for navigations, if there is one.
-    fn missing(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
+    /// Answers for a path that does not exist: with the application's page for navigations, if
+    /// there is one.
+    fn missing(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
         let site = Arc::clone(&w.site);
-        match site.host(asked.host).spa_fallback() {
-            Some(page) if is_navigation(asked.head) => {
-                self.look_up(w, asked, page, Purpose::Fallback)
+        match site.host(request.host).spa_fallback() {
+            Some(page) if is_navigation(request.head) => {
+                self.answer_path(w, request, page, Purpose::Fallback)
             }
-            _ => self.error(w, asked, 404),
+            _ => self.error(w, request, 404),
         }
     }
 
-    fn redirect(&mut self, w: &Worker, asked: Asked<'_>, to: &Redirect) -> Prepared {
+    fn redirect(&mut self, w: &Worker, request: Request<'_>, to: &Redirect) -> Prepared {
         let mut location = to.location.to_vec();
-        if let Target::Path { query: Some(query), .. } = asked.head.target
+        if let Target::Path { query: Some(query), .. } = request.head.target
             && !location.iter().any(|byte| b"?#".contains(byte))
         {
             location.push(b'?');
@@ -242,20 +246,20 @@ impl Response<'_> {
         }
         let mut fields = FieldList::default();
         fields.add("Location", location);
-        self.put_head(w, asked.into(), to.status, fields, Framing::Length(0));
+        self.put_head(w, request.into(), to.status, fields, Framing::Length(0));
         Prepared::Bytes
     }
 
-    fn options(&mut self, w: &Worker, asked: Asked<'_>) -> Prepared {
+    fn options(&mut self, w: &Worker, request: Request<'_>) -> Prepared {
         let mut fields = FieldList::default();
         fields.add("Allow", ALLOW);
-        self.put_head(w, asked.into(), 204, fields, Framing::Unsaid);
+        self.put_head(w, request.into(), 204, fields, Framing::None);
         Prepared::Bytes
     }
 
-    fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) -> Prepared {
-        let Some(permit) = w.listings.begin(w.number) else { return self.error(w, asked, 503) };
-        let format = list_format(asked.head);
+    fn list(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
+        let Some(permit) = w.listings.begin(w.number) else { return self.error(w, request, 503) };
+        let format = list_format(request.head);
         // A key is the host's index in four bytes and the canonical path.
         let path = hit.key()[4..].into();
         let chunked = !self.exchange.draft.is_http10;
@@ -268,32 +272,32 @@ impl Response<'_> {
         fields.add("Cache-Control", &b"no-cache"[..]);
         fields.add("Vary", &b"Accept"[..]);
         fields.add("X-Content-Type-Options", &b"nosniff"[..]);
-        let framing = if chunked { Framing::Chunked } else { Framing::Unsaid };
-        self.put_head(w, asked.into(), 200, fields, framing);
+        let framing = if chunked { Framing::Chunked } else { Framing::None };
+        self.put_head(w, request.into(), 200, fields, framing);
         let exchange = &mut *self.exchange;
         if exchange.draft.is_head {
             return Prepared::Bytes;
         }
         exchange.then = Then::List(Box::new(Listing { cursor: None, chunked }));
         exchange.head.clear();
-        exchange.head.extend_from_slice(asked.bytes);
-        exchange.job = Some(Job::List { host: asked.host, path, format, permit });
+        exchange.head.extend_from_slice(request.bytes);
+        exchange.job = Some(Job::List { host: request.host, path, format, permit });
         Prepared::Job
     }
 
-    /// Bytes of a listing have come.
-    fn listed(&mut self, w: &mut Worker, asked: Asked<'_>, outcome: ListOutcome) -> Prepared {
+    /// Handles the next bytes of a listing.
+    fn listed(&mut self, w: &mut Worker, request: Request<'_>, outcome: ListOutcome) -> Prepared {
         let exchange = &mut *self.exchange;
         let Then::List(listing) = &mut exchange.then else {
             unreachable!("only a listing asks for one")
         };
         let (bytes, cursor) = match outcome {
             Ok(listed) => listed,
-            // Nothing is sent yet: there is still time for an honest status.
+            // Nothing has been sent yet, so the status can still be an error.
             Err(_) if exchange.draft.body_bytes == 0 => {
                 exchange.out.clear();
                 exchange.then = Then::Finish;
-                return self.unavailable(w, asked);
+                return self.unavailable(w, request);
             }
             Err(_) => return Prepared::Nothing,
         };
@@ -325,8 +329,8 @@ fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
 }
 
 /// Whether a browser is going to show the answer as a page: only then may an application's page
-/// stand in for a path that does not exist. A missing script answered with a page breaks the site
-/// in ways that are hard to find.
+/// replace a path that does not exist. A missing script answered with a page breaks the site in
+/// ways that are hard to find.
 fn is_navigation(head: &Head<'_>) -> bool {
     let Target::Path { path, .. } = head.target else { return false };
     if path::extension(path).is_some() {
@@ -338,7 +342,7 @@ fn is_navigation(head: &Head<'_>) -> bool {
     accept::names(head.values(FieldName::Accept), "text/html")
 }
 
-/// HTML unless the client wants JSON more.
+/// The format of a listing: HTML unless the client prefers JSON.
 fn list_format(head: &Head<'_>) -> ListFormat {
     let weight = |media_type| accept::weight(head.values(FieldName::Accept), media_type);
     if weight("application/json") > weight("text/html") {

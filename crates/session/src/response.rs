@@ -1,4 +1,4 @@
-//! The response under way: what it answers, what it has come to, and how its head is written.
+//! The current response: what it answers, what was prepared, and how its head is written.
 
 use file_cache::Hit;
 use http1::{Head, HeadWriter, Target};
@@ -11,26 +11,26 @@ use crate::exchange::Exchange;
 use crate::job::{Done, Job};
 use crate::worker::Worker;
 
-/// A request as it was received and as it was understood.
+/// A request as it was received and as it was parsed.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Request<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) head: &'a Head<'a>,
     pub(crate) host: usize,
 }
 
-/// What says where the content of a response ends.
+/// How the end of the content of a response is marked.
 #[derive(Clone, Copy)]
 pub(crate) enum Framing {
-    /// Its length in bytes.
+    /// By its length in bytes.
     Length(u64),
-    /// Chunks.
+    /// By the last chunk.
     Chunked,
-    /// Nothing: there is none, or the close does.
-    Unsaid,
+    /// Not at all: there is no content, or the close ends it.
+    None,
 }
 
-/// What a call has prepared.
+/// The result of a call that prepares a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Prepared {
@@ -38,35 +38,35 @@ pub enum Prepared {
     Bytes,
     /// A job that must run first.
     Job,
-    /// Nothing more, though more was promised: the only honest end is a broken connection.
+    /// Nothing, though more was announced: the connection has to be broken off.
     Nothing,
 }
 
 /// The response under way, while it is being prepared.
 pub(crate) struct Response<'c> {
     pub(crate) exchange: &'c mut Exchange,
-    /// What becomes of the connection after it.
+    /// What happens to the connection after it.
     pub(crate) after: &'c mut After,
 }
 
-/// A request that is not answered with a file: as far as it was understood.
+/// A request that is not answered with a file, as far as it was parsed.
 #[derive(Clone, Copy)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct FailedRequest<'a> {
     /// Its head; empty if it could not be read.
     pub(crate) bytes: &'a [u8],
     pub(crate) head: Option<&'a Head<'a>>,
-    /// None if no host answers for it.
+    /// None if no host answers for the request.
     pub(crate) host: Option<usize>,
 }
 
-impl<'a> From<Asked<'a>> for Failed<'a> {
-    fn from(asked: Asked<'a>) -> Self {
-        Self { bytes: asked.bytes, head: Some(asked.head), host: Some(asked.host) }
+impl<'a> From<Request<'a>> for FailedRequest<'a> {
+    fn from(request: Request<'a>) -> Self {
+        Self { bytes: request.bytes, head: Some(request.head), host: Some(request.host) }
     }
 }
 
-impl Failed<'_> {
-    /// The canonical path that rules are matched against; of what has none it is the root.
+impl FailedRequest<'_> {
+    /// The canonical path that rules are matched against; the root if the request has none.
     pub(crate) fn path<'p>(&'p self, scratch: &'p mut Vec<u8>) -> &'p [u8] {
         match self.head.map(|head| head.target) {
             Some(Target::Path { path, .. }) => path::canonicalise(path, scratch).unwrap_or(b"/"),
@@ -76,8 +76,8 @@ impl Failed<'_> {
 }
 
 impl Response<'_> {
-    /// Has a job find out what a path stands for. The head is kept until it has run.
-    pub(crate) fn ask(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
+    /// Prepares a job that resolves a path. The head is kept until the job has run.
+    pub(crate) fn prepare_job(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
         w.counters.cache_misses.add(1);
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(head);
@@ -85,8 +85,13 @@ impl Response<'_> {
         Prepared::Job
     }
 
-    /// Keeps what a job has found out; none if it failed for a reason that passes.
-    pub(crate) fn learn(&self, w: &mut Worker, host: usize, done: Done) -> Option<Hit<Entry>> {
+    /// Caches the result of a job; none if the job failed temporarily.
+    pub(crate) fn cache_result(
+        &self,
+        w: &mut Worker,
+        host: usize,
+        done: Done,
+    ) -> Option<Hit<Entry>> {
         let now = w.now();
         match done {
             Done::Current(slot) => {
@@ -98,11 +103,11 @@ impl Response<'_> {
         }
     }
 
-    /// Writes a head that is not a file's: with the fields that rules add to these.
+    /// Writes a head that is not a file's, with these fields and those that rules add.
     pub(crate) fn put_head<'f>(
         &mut self,
         w: &'f Worker,
-        failed: Failed<'_>,
+        failed: FailedRequest<'_>,
         status: u16,
         mut fields: FieldList<'f>,
         framing: Framing,
@@ -120,13 +125,13 @@ impl Response<'_> {
         match framing {
             Framing::Length(len) => head.field_number("Content-Length", len),
             Framing::Chunked => head.field("Transfer-Encoding", b"chunked"),
-            Framing::Unsaid => {}
+            Framing::None => {}
         }
         head.lines(connection);
         head.finish();
     }
 
-    /// The `Connection` line of the response, or nothing where the version's default holds.
+    /// The `Connection` line of the response, empty where it is the default of the version.
     #[inline]
     pub(crate) fn connection_line(&self) -> &'static [u8] {
         match (*self.after, self.exchange.draft.is_http10) {

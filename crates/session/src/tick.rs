@@ -1,17 +1,17 @@
-//! Time as a driver tells it.
+//! Time, as a driver passes it to a worker.
 
 /// A moment in microseconds of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(pub u64);
 
 impl Tick {
-    /// This moment plus `ms` milliseconds.
+    /// Returns this moment plus `ms` milliseconds.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms.saturating_mul(1000)))
     }
 
-    /// Microseconds since `earlier`; 0 if that is later.
+    /// Returns the microseconds since `earlier`; 0 if that is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

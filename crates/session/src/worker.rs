@@ -1,4 +1,5 @@
-//! A worker: what one thread (or process, or fiber scheduler) has for all its connections.
+//! A worker: the state that one thread (or process, or fiber scheduler) keeps for all its
+//! connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,29 +18,29 @@ use crate::lookup::EntryCache;
 use crate::shared_level::SharedLevel;
 use crate::tick::Tick;
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub struct WorkerParts {
     /// The hosts and their rules.
     pub site: Arc<Site>,
     /// The bounds of every connection.
     pub limits: Arc<Limits>,
-    /// The listings under way, counted for all workers of a server together.
+    /// The current listings, counted for all workers of a server together.
     pub listings: Arc<Listings>,
     /// The second level of the cache, shared by the workers of a partition.
     pub cache: Arc<Cache<Entry>>,
-    /// Bound on the worker's own first level.
+    /// The bound on the worker's own first level.
     pub first_level_slots_max: usize,
-    /// How old an entry may grow before the file system is asked again, in microseconds;
+    /// How old an entry may grow before it is checked in the file system, in microseconds;
     /// `u64::MAX` for trees that never change.
     pub revalidate_us: u64,
-    /// Where finished responses are recorded, if anywhere.
+    /// The log of finished responses, if there is one.
     pub log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
     pub counters: Arc<Counters>,
 }
 
-/// What is booked on a worker: its counters, and the listings under way in its name. In memory that
-/// processes share it outlives a process that works with the worker.
+/// The counts of a worker: its counters, and the current listings in its name. In memory that
+/// processes share they outlive a process that works with the worker.
 #[derive(Clone)]
 pub struct Account {
     counters: Arc<Counters>,
@@ -48,15 +49,16 @@ pub struct Account {
 }
 
 impl Account {
-    /// Takes back what was open in a process that has ended: it may have been killed.
+    /// Takes back the counts of open connections and listings after a process has ended: it may
+    /// have been killed.
     pub fn forget_process(&self) {
         self.counters.connections_open.reset();
         self.listings.forget(self.number);
     }
 }
 
-/// What one thread has for all its connections: the clock, the first level of the cache, spare
-/// buffers. It holds nothing that belongs to one connection.
+/// The state that one thread keeps for all its connections: the clock, the first level of the
+/// cache, spare buffers. It holds nothing that belongs to one connection.
 pub struct Worker {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
@@ -67,7 +69,7 @@ pub struct Worker {
     pub(crate) log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
     pub counters: Arc<Counters>,
-    /// The canonical path of the request at hand, when it had to be decoded.
+    /// The canonical path of the current request, when it had to be decoded.
     pub(crate) path_scratch: Vec<u8>,
     #[expect(
         clippy::vec_box,
@@ -81,27 +83,29 @@ pub struct Worker {
 }
 
 /// Spare buffers that workers pass on to each other, where requests begin with one worker and end
-/// with another: without it the first would make new ones for ever and the last throw them away.
+/// with another: without this the first worker would always allocate new ones and the last one free
+/// them.
 #[derive(Default)]
 pub struct Spares(#[expect(clippy::vec_box, reason = "as in a worker")] Vec<Box<Exchange>>);
 
-/// More than this many are not kept for others.
+/// The largest number of buffers that are kept for other workers.
 const SPARES_MAX: usize = 512;
 
-/// Exchanges kept for reuse; more are in use only while that many responses are blocked.
+/// The number of exchanges that are kept for reuse; more are only needed while so many responses
+/// are blocked.
 const SPARE_MAX: usize = 64;
 
-/// The log and the cache are looked after this often.
+/// The interval of housekeeping for the log and the cache, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 250;
 
 impl Worker {
-    /// A worker whose clock stands at 1970: call [`Worker::set_time`] before anything else.
+    /// Creates a worker whose clock is at 1970: call [`Worker::set_time`] before anything else.
     #[must_use]
     pub fn new(parts: WorkerParts) -> Self {
         Self {
             site: parts.site,
             limits: parts.limits,
-            number: parts.listings.enter(),
+            number: parts.listings.add_worker(),
             listings: parts.listings,
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
             log: parts.log,
@@ -121,19 +125,19 @@ impl Worker {
         &self.cache.second
     }
 
-    /// Gives the worker another second level. Before its first connection.
+    /// Replaces the worker's second level. Only before its first connection.
     pub fn use_cache(&mut self, second: Arc<Cache<Entry>>) {
         self.cache.second = second;
     }
 
-    /// Gives the worker a level beyond its process. All who share that must hash alike
-    /// ([`Cache::emptied`]). Before its first connection.
+    /// Gives the worker a level beyond its process. All workers that share it must hash alike
+    /// ([`Cache::emptied`]). Only before its first connection.
     pub fn set_shared_level(&mut self, beyond: Box<dyn SharedLevel>) {
         self.cache.beyond = Some(beyond);
     }
 
-    /// Tells the worker what time it is: once per turn of an event loop, once per operation of a
-    /// blocking thread. `unix_us` is microseconds since 1970.
+    /// Sets the worker's time: once per turn of an event loop, once per operation of a blocking
+    /// thread. `unix_us` is microseconds since 1970.
     #[inline]
     pub fn set_time(&mut self, now: Tick, unix_us: u64) {
         if unix_us / 1_000_000 != self.unix_us / 1_000_000 {
@@ -147,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// The moment that [`Worker::set_time`] set.
+    /// The moment that [`Worker::set_time`] has set.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Tick {
@@ -160,8 +164,8 @@ impl Worker {
         &self.limits
     }
 
-    /// When [`Worker::set_time`] has something to do even if no connection has: buffered log
-    /// records. An engine that sleeps without bound asks first.
+    /// When [`Worker::set_time`] has buffered log records to flush even if no connection has work
+    /// to do. An engine that sleeps without a bound has to wake then.
     #[must_use]
     pub fn next_look(&self) -> Option<Tick> {
         self.is_logging().then(|| self.now.plus_ms(HOUSEKEEPING_MS))
@@ -198,13 +202,13 @@ impl Worker {
         });
     }
 
-    /// Whether requests are recorded in a log: only there does it matter who the client is.
+    /// Whether requests are recorded in a log: only then are the clients' addresses needed.
     #[must_use]
     pub fn is_logging(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Seconds since 1970.
+    /// The current time in seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> i64 {
         (self.unix_us / 1_000_000).cast_signed()
     }
@@ -213,13 +217,13 @@ impl Worker {
         self.unix_us
     }
 
-    /// The `Date` of now (RFC 9110 §6.6.1).
+    /// The value of `Date` for the current time (RFC 9110 §6.6.1).
     #[inline]
     pub(crate) fn date(&self) -> &[u8; DATE_LEN] {
         &self.date
     }
 
-    /// An exchange with empty buffers.
+    /// Takes an exchange with empty buffers.
     #[inline]
     pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
         self.spare.pop().unwrap_or_default()
@@ -227,15 +231,15 @@ impl Worker {
 
     /// Takes an exchange back.
     #[inline]
-    pub(crate) fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
+    pub(crate) fn return_exchange(&mut self, mut exchange: Box<Exchange>) {
         if self.spare.len() < SPARE_MAX {
             exchange.reset();
             self.spare.push(exchange);
         }
     }
 
-    /// Keeps `count` spare buffers (64 at most): what is missing comes from `others`, and what is
-    /// too much goes there.
+    /// Keeps `count` spare buffers (64 at most): missing ones are taken from `others`, and surplus
+    /// ones are moved there.
     pub fn share_spares(&mut self, others: &mut Spares, count: usize) {
         let count = count.min(SPARE_MAX);
         while self.spare.len() > count && others.0.len() < SPARES_MAX {
@@ -245,7 +249,7 @@ impl Worker {
         self.spare.extend(others.0.drain(others.0.len() - missing..));
     }
 
-    /// What is booked on this worker.
+    /// The counts of this worker.
     #[must_use]
     pub fn account(&self) -> Account {
         Account {
@@ -255,20 +259,21 @@ impl Worker {
         }
     }
 
-    /// Books on another account. Before the worker's first connection.
+    /// Replaces the worker's account. Only before its first connection.
     pub fn use_account(&mut self, account: &Account) {
         self.counters = Arc::clone(&account.counters);
         self.listings = Arc::clone(&account.listings);
         self.number = account.number;
     }
 
-    /// Hands log records over and lets go of entries that have left the cache. A worker does so by
-    /// itself when [`Worker::set_time`] is called; one that sleeps must be told now and then.
+    /// Hands log records over and releases entries that have left the cache. A worker does so by
+    /// itself when [`Worker::set_time`] is called; for a worker that sleeps it must be called now
+    /// and then.
     pub fn do_housekeeping(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
         }
-        // Evicted entries hold memory and descriptors until the last worker lets go of them.
+        // Evicted entries hold memory and descriptors until the last worker has released them.
         let evictions = self.cache.second.evictions();
         self.cache.first.sweep(evictions, usize::MAX);
     }

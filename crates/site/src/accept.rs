@@ -1,8 +1,8 @@
 //! The `Accept` field: how much a client wants a media type (RFC 9110 §12.5.1). Parameters other
-//! than the weight are ignored: nothing served here has any that matter.
+//! than the weight are ignored: no type served here has a parameter that matters.
 
 /// How much a client wants `media_type` (`type/subtype` in lower case), in thousandths: the weight
-/// of the most specific range that matches it, 0 if none does. Without the field everything is
+/// of the most specific range that matches it, 0 if none does. Without the field every type is
 /// wanted.
 #[must_use]
 pub fn weight<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> u16 {
@@ -27,8 +27,8 @@ pub fn weight<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> u
     }
 }
 
-/// Whether the client names `media_type` itself and wants it: what tells a browser that opens a
-/// page from everything that accepts anything.
+/// Whether the client names `media_type` itself and wants it. This distinguishes a browser that
+/// opens a page from a client that accepts anything.
 #[must_use]
 pub fn names<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> bool {
     accept.flat_map(|line| line.split(|&byte| byte == b',')).any(|member| {
@@ -38,7 +38,7 @@ pub fn names<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> bo
     })
 }
 
-/// 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
+/// The specificity of a range that matches: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
 fn specificity(range: &[u8], media_type: &str) -> Option<u8> {
     let (kind, _) = media_type.split_once('/')?;
     if range.eq_ignore_ascii_case(media_type.as_bytes()) {
@@ -51,7 +51,7 @@ fn specificity(range: &[u8], media_type: &str) -> Option<u8> {
     }
 }
 
-/// The weight of a `q` parameter in thousandths; one that is not well formed does not count.
+/// The weight of a `q` parameter in thousandths; a malformed parameter does not count.
 fn quality(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, fraction) = match value {

@@ -1,7 +1,7 @@
 //! Answers: which part of which representation of a file a request gets, or why it gets none.
 //!
-//! Pure decisions in the order of RFC 9110: negotiation (§12), conditions (§13.2.2), ranges (§14).
-//! Nothing here writes a head.
+//! The functions are pure and decide in the order of RFC 9110: negotiation (§12), conditions
+//! (§13.2.2), ranges (§14). Heads are written elsewhere.
 
 use http1::{FieldName, Head, Method};
 
@@ -10,7 +10,7 @@ use crate::negotiate::{self, Coding};
 use crate::range::{self, RangeSet, Ranges};
 use crate::resource::FileResource;
 
-/// What a request for a file gets. The number is the variant's index.
+/// The answer to a request for a file. The number is the variant's index.
 #[derive(Debug)]
 pub enum Answer {
     /// 200 with the whole representation.
@@ -23,11 +23,11 @@ pub enum Answer {
     PreconditionFailed,
     /// 416.
     RangeNotSatisfiable(usize),
-    /// 406: it exists only in codings that the client does not accept.
+    /// 406: the file exists only in codings that the client does not accept.
     NotAcceptable,
 }
 
-/// Decides what a GET or HEAD request for `file` gets. `now` is in seconds since 1970.
+/// Decides the answer to a GET or HEAD request for `file`. `now` is in seconds since 1970.
 #[inline]
 #[must_use]
 pub fn answer(head: &Head<'_>, file: &FileResource, now: i64, ranges_max: usize) -> Answer {
@@ -52,8 +52,8 @@ fn negotiate(head: &Head<'_>, file: &FileResource) -> Option<usize> {
     file.position(chosen)
 }
 
-/// Ranges count only for GET (RFC 9110 §14.2) and only if `If-Range` holds (§13.1.5); one that is
-/// repeated does not.
+/// Applies the Range field. It counts only for GET (RFC 9110 §14.2) and only if `If-Range` holds
+/// (§13.1.5); a repeated field does not count.
 fn answer_range(
     head: &Head<'_>,
     file: &FileResource,

@@ -1,5 +1,5 @@
-//! What the settings of a host must be, value by value: so much as can be said without looking at
-//! any file, and without knowing where it was written.
+//! Checks of the settings of a host, value by value: everything that can be checked without looking
+//! at any file, and without knowing where the value was written.
 
 use std::fmt;
 
@@ -12,55 +12,56 @@ use crate::rules::GlobError;
 pub enum SettingError {
     /// There is no host at all.
     NoHost,
-    /// A host name that no client could ask for, or text that is more than a name.
+    /// A host name that no client could request, or text that is more than a name.
     HostName(String),
     /// A name that two hosts claim.
     HostNameTwice(String),
-    /// Two hosts answer for names that no host claims.
+    /// Two hosts are the default for names that no host claims.
     TwoDefaults,
     /// A path that names no file in a directory.
     Index(String),
-    /// This is no page below the root.
+    /// The path is no page below the root.
     Page(String),
-    /// This page is hidden by `dotfiles = "deny"`.
+    /// The page is hidden by `dotfiles = "deny"`.
     HiddenPage(String),
     /// No answer with this status can have a page.
     PageStatus(u16),
     /// A glob that cannot be compiled.
     Glob(GlobError),
-    /// This is not the name of a field (RFC 9110 §5.1).
+    /// The text is not the name of a field (RFC 9110 §5.1).
     FieldName(String),
-    /// This field frames the message or says which bytes it carries: it is the server's.
+    /// The field frames the message or says which bytes it carries: only the server may set it.
     ReservedField(String),
-    /// The value of this field has a control byte, with which the message could be broken apart.
+    /// The value of this field has a control byte, which could split the message.
     ControlByte(String),
     /// The value of this field has more than [`FIELD_BYTES_MAX`] bytes.
     LongValue(String),
-    /// This is not a media type (RFC 9110 §8.3.1).
+    /// The text is not a media type (RFC 9110 §8.3.1).
     MediaType(String),
-    /// A redirect to what is no URI reference.
+    /// A redirect to a text that is no URI reference.
     Target(String),
     /// A redirect to a target with a group, which a glob does not have.
     TargetWithGroup(String),
-    /// A redirect with a status that is none.
+    /// A redirect with a status that is none of a redirect.
     RedirectStatus(u16),
 }
 
-/// The longest value of a field. Browsers take a head of 256 KiB, but proxies only what fits their
-/// buffers.
+/// The longest value of a field. Browsers accept a head of 256 KiB, but proxies only one that fits
+/// their buffers.
 pub const FIELD_BYTES_MAX: usize = 16 * 1024;
 
-/// The error statuses that this server sends and knows a host for: only those can have a page.
+/// The error statuses that this server sends after it has found the host: only those can have a
+/// page.
 pub const PAGE_STATUSES: [u16; 14] =
     [400, 403, 404, 405, 406, 408, 412, 414, 416, 417, 431, 501, 503, 505];
 
 /// The statuses of a redirect.
 pub const REDIRECT_STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// Fields of the server alone. Most frame the message or belong to the connection (RFC 9112 §6, §9;
-/// RFC 9110 §7.6.1). By `ETag` and `Last-Modified` clients tell whether their copy is current, and
-/// put parts of a file together: a constant would have them take other bytes for the same. Where a
-/// redirect leads its own rule says.
+/// Fields that only the server sets. Most frame the message or belong to the connection (RFC 9112
+/// §6, §9; RFC 9110 §7.6.1). By `ETag` and `Last-Modified` clients tell whether their copy is
+/// current, and put parts of a file together: with a constant they would take other bytes for the
+/// same. The target of a redirect is set by its own rule.
 const RESERVED: [&str; 13] = [
     "Connection",
     "Content-Length",
@@ -79,11 +80,11 @@ const RESERVED: [&str; 13] = [
 
 type Checked = Result<(), SettingError>;
 
-/// A host name, exact or with `*.` before it, as the `Host` field has it (RFC 9110 §7.2), but
-/// without a port. An IPv6 address stands in brackets.
+/// Checks a host name, exact or with `*.` before it, as it is in the `Host` field (RFC 9110 §7.2),
+/// but without a port. An IPv6 address is in brackets.
 ///
 /// # Errors
-/// It is none.
+/// The text is no host name.
 pub fn host_name(name: &str) -> Checked {
     let host = name.strip_prefix("*.").unwrap_or(name);
     let is_address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -94,35 +95,36 @@ pub fn host_name(name: &str) -> Checked {
     if is_valid { Ok(()) } else { Err(SettingError::HostName(name.into())) }
 }
 
-/// Letters, digits, hyphens and, since there are such names, underscores (RFC 1123 §2.1).
+/// Whether a label consists of letters, digits, hyphens and underscores; RFC 1123 §2.1 does not
+/// allow underscores, but such names exist.
 fn is_label(label: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !label.is_empty() && label.len() <= 63 && label.bytes().all(fits)
 }
 
-/// A file in the directory that was asked for, or below it.
+/// Checks an index: a file in the requested directory, or below it.
 ///
 /// # Errors
-/// It is none.
+/// The name is no such path.
 pub fn index(name: &str) -> Checked {
     let is_segment = |segment: &str| !matches!(segment, "" | "." | "..");
     let is_valid = name.split('/').all(is_segment) && !has_control(name);
     if is_valid { Ok(()) } else { Err(SettingError::Index(name.into())) }
 }
 
-/// A page: a canonical path of a file below the root.
+/// Checks a page: a canonical path of a file below the root.
 ///
 /// # Errors
-/// It is none.
+/// The path is no such path.
 pub fn page(page: &str) -> Checked {
     let segments = page.strip_prefix('/').ok_or_else(|| SettingError::Page(page.into()))?;
     index(segments).map_err(|_| SettingError::Page(page.into()))
 }
 
-/// A page that may be shown although names that begin with a dot are not.
+/// Checks that a page may be shown although names that begin with a dot are hidden.
 ///
 /// # Errors
-/// It may not.
+/// The page is hidden.
 pub fn visible_page(name: &str) -> Checked {
     match path::is_hidden(name.as_bytes()) {
         true => Err(SettingError::HiddenPage(name.into())),
@@ -130,10 +132,10 @@ pub fn visible_page(name: &str) -> Checked {
     }
 }
 
-/// A status whose answer can have a page of the host's own.
+/// Checks a status whose answer can have a page of the host's own.
 ///
 /// # Errors
-/// It cannot.
+/// Its answer can have no page.
 pub fn page_status(status: u16) -> Checked {
     match PAGE_STATUSES.contains(&status) {
         true => Ok(()),
@@ -141,10 +143,10 @@ pub fn page_status(status: u16) -> Checked {
     }
 }
 
-/// The name of a field that is not the server's alone.
+/// Checks the name of a field that is not reserved for the server.
 ///
 /// # Errors
-/// It is none, or is.
+/// The text is no field name, or the field is reserved.
 pub fn field_name(name: &str) -> Checked {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
@@ -156,10 +158,10 @@ pub fn field_name(name: &str) -> Checked {
     }
 }
 
-/// The value of a field of that name.
+/// Checks the value of a field; `name` is for the error.
 ///
 /// # Errors
-/// It is none, or too long.
+/// The value contains a control byte, or is too long.
 pub fn field_value(name: &str, value: &str) -> Checked {
     match () {
         () if has_control(value) => Err(SettingError::ControlByte(name.into())),
@@ -168,10 +170,10 @@ pub fn field_value(name: &str, value: &str) -> Checked {
     }
 }
 
-/// A media type.
+/// Checks a media type.
 ///
 /// # Errors
-/// It is none.
+/// The text is no media type.
 pub fn media_type(text: &str) -> Checked {
     let is_valid =
         text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
@@ -181,11 +183,11 @@ pub fn media_type(text: &str) -> Checked {
     }
 }
 
-/// Where a redirect leads. It goes into `Location` as it is, so it must be a URI reference (RFC
-/// 3986 §4.1).
+/// Checks the target of a redirect. It is put into `Location` unchanged, so it must be a URI
+/// reference (RFC 3986 §4.1).
 ///
 /// # Errors
-/// It is none, or has a group in it, as the targets of other servers' redirects have.
+/// The text is no URI reference, or contains a group, as redirect targets of other servers do.
 pub fn redirect_target(to: &str) -> Checked {
     if to.is_empty() || !to.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(SettingError::Target(to.into()));
@@ -197,10 +199,10 @@ pub fn redirect_target(to: &str) -> Checked {
     field_value("Location", to)
 }
 
-/// The status of a redirect.
+/// Checks the status of a redirect.
 ///
 /// # Errors
-/// It is none.
+/// The status is none of a redirect.
 pub fn redirect_status(status: u16) -> Checked {
     match REDIRECT_STATUSES.contains(&status) {
         true => Ok(()),
@@ -208,10 +210,10 @@ pub fn redirect_status(status: u16) -> Checked {
     }
 }
 
-/// A glob over paths.
+/// Checks a glob over paths.
 ///
 /// # Errors
-/// It cannot be compiled.
+/// The glob cannot be compiled.
 pub fn glob(glob: &str) -> Checked {
     let compiled = crate::rules::PathGlobs::new([(glob, ())]);
     compiled.map(drop).map_err(SettingError::Glob)
@@ -294,7 +296,7 @@ fn show_statuses(statuses: &[u16]) -> String {
 mod tests {
     use super::*;
 
-    /// Checks which of these are taken.
+    /// Checks that the good texts are accepted and the bad ones refused.
     fn check(check: fn(&str) -> Checked, good: &[&str], bad: &[&str]) {
         for text in good {
             assert_eq!(check(text), Ok(()), "{text:?}");

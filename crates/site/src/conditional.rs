@@ -1,10 +1,10 @@
 //! Conditional requests: how validators are compared, and whether a request may go on (RFC 9110
-//! section 13). Not about which representation is compared: the caller has chosen it, and it
-//! exists. What validators are made of is in `entity_tag.rs`.
+//! section 13). The caller has chosen the representation that is compared, and it exists. How
+//! entity tags are made is in `entity_tag.rs`.
 
 use http1::{FieldName, Head, Method};
 
-/// What is known of the representation that a request is about.
+/// The validators of the representation that a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Validators<'a> {
     /// The entity tag in quotes, with its mark if it is weak.
@@ -13,10 +13,10 @@ pub struct Validators<'a> {
     pub modified: Option<i64>,
 }
 
-/// What the preconditions of a request come to.
+/// The result of the preconditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Answer as if there were none.
+    /// Answer as if there were no preconditions.
     Proceed,
     /// 304
     NotModified,
@@ -24,11 +24,11 @@ pub enum Verdict {
     PreconditionFailed,
 }
 
-/// Evaluates all preconditions but If-Range.
+/// Evaluates all preconditions except If-Range.
 ///
-/// CONNECT, OPTIONS and TRACE have no representation to compare with, so that preconditions do
-/// not apply to them (section 13.2.1). The representation exists: a request that would be answered
-/// with 404 without its preconditions is answered so with them.
+/// CONNECT, OPTIONS and TRACE have no representation to compare with, so that preconditions do not
+/// apply to them (section 13.2.1). The representation exists: the caller answers a request with 404
+/// before it evaluates preconditions.
 pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>) -> Verdict {
     match head.method {
         Method::Connect | Method::Options | Method::Trace => Verdict::Proceed,
@@ -37,8 +37,8 @@ pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>) -> Verdict {
     }
 }
 
-/// Whether the date of If-Range or the tag in it is that of the representation, so that parts of
-/// what the client has and of what the server has fit together (section 13.1.5).
+/// Whether the date or the tag in If-Range is that of the representation, so that parts that the
+/// client has and parts that the server has fit together (section 13.1.5).
 ///
 /// A tag is compared strongly, so that a weak one never holds. A date holds if it is exactly the
 /// Last-Modified time and the second it names is over (`modified < now`): until then the file may
@@ -53,8 +53,8 @@ pub fn if_range_holds(value: &[u8], validators: &Validators<'_>, now: i64) -> bo
     date.is_some() && date == validators.modified && date < Some(now)
 }
 
-/// The order of section 13.2.2, without If-Range. `lines` gives the lines of a field, none where
-/// the request lacks it; `is_read` is true for GET and HEAD.
+/// Decides in the order of section 13.2.2, without If-Range. `lines` returns the lines of a field,
+/// none where the request lacks it; `is_read` is true for GET and HEAD.
 fn decide<'v, L: Iterator<Item = &'v [u8]>>(
     lines: impl Fn(FieldName) -> L,
     is_read: bool,
@@ -97,7 +97,7 @@ enum Comparison {
 }
 
 /// Whether the representation has one of the tags. A line that is `*` stands for any tag, and is
-/// true since there is a representation.
+/// true because the representation exists.
 fn any_matches<'v>(
     mut lines: impl Iterator<Item = &'v [u8]>,
     etag: Option<&[u8]>,
@@ -120,13 +120,14 @@ fn weakly_equal(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
 
-/// A tag without its mark of weakness, which is case-sensitive (section 8.8.3).
+/// A tag without its weakness mark, which is case-sensitive (section 8.8.3).
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// The tags of a comma-separated line. Empty elements are skipped; at anything that is not a tag
-/// the line ends, since commas may be part of tags and there is no telling where the next begins.
+/// The tags of a comma-separated line. Empty elements are skipped; the line ends at the first
+/// element that is not a tag, since commas may be part of tags and the start of the next tag is
+/// unknown.
 struct Tags<'v> {
     rest: &'v [u8],
 }
@@ -143,7 +144,7 @@ impl<'v> Iterator for Tags<'v> {
     }
 }
 
-/// The entity tag that `bytes` start with, quotes and mark included, and what follows it.
+/// Splits `bytes` after the entity tag that they start with, quotes and mark included.
 fn split_tag(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let quoted = opaque(bytes).strip_prefix(b"\"")?;
     let close = quoted.iter().position(|&byte| !is_tag_byte(byte))?;
@@ -156,20 +157,21 @@ fn is_tag_byte(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
 }
 
-/// Section 13.1.4: true as well if the date is not one or the file has none.
+/// Evaluates If-Unmodified-Since (section 13.1.4): true as well if the date is invalid or the file
+/// has none.
 fn is_unmodified_since<'v>(lines: impl Iterator<Item = &'v [u8]>, modified: Option<i64>) -> bool {
     let dates = modified.zip(only_date(lines));
     dates.is_none_or(|(modified, date)| modified <= date)
 }
 
-/// Section 13.1.3: false if the date is not one or the file has none. A date in the future is one
-/// like any other; that it should be ignored was a rule of RFC 2616.
+/// Evaluates If-Modified-Since (section 13.1.3): false if the date is invalid or the file has none.
+/// A date in the future counts like any other; ignoring it was a rule of RFC 2616.
 fn is_not_modified_since<'v>(lines: impl Iterator<Item = &'v [u8]>, modified: Option<i64>) -> bool {
     let dates = modified.zip(only_date(lines));
     dates.is_some_and(|(modified, date)| modified <= date)
 }
 
-/// The date of a field that has one line; a list of dates is no date.
+/// The date of a field with a single line; a list of dates is no date.
 fn only_date<'v>(mut lines: impl Iterator<Item = &'v [u8]>) -> Option<i64> {
     let date = lines.next().and_then(http1::parse_date);
     date.filter(|_| lines.next().is_none())

@@ -1,5 +1,5 @@
-//! Entity tags (RFC 9110 §8.8.3): what the tag of a file is made of. Not how tags are compared:
-//! that is in `conditional.rs`.
+//! Entity tags (RFC 9110 §8.8.3): what the tag of a file is made of. How tags are compared is in
+//! `conditional.rs`.
 //!
 //! A strong tag promises that the bytes are the same. A file's length and modification time do not:
 //! every file of an npm package was modified at the same moment of 1985, those of a zip archive in
@@ -29,40 +29,42 @@ pub struct EntityTag {
 
 /// The hash of a whole file's content: XXH3 of 64 bits.
 ///
-/// It is only ever compared with those of other versions under the same URL. Of a million versions
-/// two are alike with a probability of one in 37 million; 128 bits would be sixteen bytes more in
-/// each head for nothing. It is no defence against somebody who writes two files that are alike in
-/// it: whoever may write the files of a site needs no trick to have clients get what he wants.
+/// The hash is only compared with hashes of other versions under the same URL. Of a million
+/// versions two have the same hash with a probability of one in 37 million; 128 bits would add
+/// sixteen bytes to each head without need. It is no defence against a person that writes two files
+/// with the same hash: with write access to the files of a site, no trick is needed to send clients
+/// any content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentHash(pub u64);
 
 impl ContentHash {
-    /// The hash of content that is in memory.
+    /// Hashes content that is in memory.
     #[must_use]
-    pub fn of(content: &[u8]) -> Self {
+    pub fn compute(content: &[u8]) -> Self {
         Self(xxhash_rust::xxh3::xxh3_64(content))
     }
 }
 
 impl EntityTag {
-    /// The mark of a weak tag, two quotes, 16 digits, a dash, 16 digits and `-zst`.
+    /// The longest tag: the mark of a weak tag, two quotes, 16 digits, a dash, 16 digits and
+    /// `-zst`.
     const LEN_MAX: usize = 2 + 2 + 16 + 1 + 16 + 4;
 
-    /// `"<hash>"` in hexadecimal, always 16 digits, with the coding after it.
+    /// Makes the tag `"<hash>"` in hexadecimal, always 16 digits, with the coding after it.
     #[must_use]
     pub fn from_content(hash: ContentHash, coding: Coding) -> Self {
         Self::from_parts("", format_args!("{:016x}", hash.0), coding)
     }
 
-    /// `"<change>-<len>"` in hexadecimal, with the coding after it. The dash matters: without it
-    /// different pairs give the same tag.
+    /// Makes the tag `"<change>-<len>"` in hexadecimal, with the coding after it. The dash is
+    /// needed: without it different pairs would give the same tag.
     #[must_use]
     pub fn from_change(file: &Identity, coding: Coding) -> Self {
         Self::from_change_marked("", file, coding)
     }
 
-    /// `W/"<change>-<len>"` in hexadecimal, with the coding after it: a weak tag, since the file
-    /// may have been changed though the tag is the same.
+    /// Makes the tag `W/"<change>-<len>"` in hexadecimal, with the coding after it: a weak tag,
+    /// since the file may have changed though the tag is the same.
     #[must_use]
     pub fn weak_from_change(file: &Identity, coding: Coding) -> Self {
         Self::from_change_marked("W/", file, coding)
@@ -74,7 +76,7 @@ impl EntityTag {
         Self::from_parts(mark, format_args!("{changed_ns:x}-{:x}", file.len), coding)
     }
 
-    /// The tag that [`EntityTag::as_bytes`] gave.
+    /// Restores a tag from the bytes that [`EntityTag::as_bytes`] returned.
     pub(crate) fn from_bytes(tag: &[u8]) -> Option<Self> {
         let is_sound = tag.len() >= 2 && tag.iter().all(u8::is_ascii_graphic);
         let mut bytes = [0; Self::LEN_MAX];
@@ -140,13 +142,13 @@ mod tests {
         let widest = "W/\"ffffffffffffffff-ffffffffffffffff-zst\"";
         check(EntityTag::weak_from_change(&file(-1, u64::MAX), Coding::Zstd), widest);
         check(EntityTag::from_content(ContentHash(0xff), Coding::Identity), "\"00000000000000ff\"");
-        let empty = EntityTag::from_content(ContentHash::of(b""), Coding::Zstd);
+        let empty = EntityTag::from_content(ContentHash::compute(b""), Coding::Zstd);
         check(empty, "\"2d06800538d394c2-zst\""); // XXH3_64bits of nothing, as its authors publish it
         assert!(size_of::<EntityTag>() <= 48);
     }
 
     proptest! {
-        /// Tags differ where anything differs, and survive being written down.
+        /// Tags differ where their input differs, and survive encoding.
         #[test]
         fn tags_are_injective(a in any::<(i64, u64)>(), b in any::<(i64, u64)>()) {
             let codings = Coding::ALL.map(|one| Coding::ALL.map(|other| (one, other)));

@@ -1,7 +1,7 @@
-//! The fields of a response: its own, and those that rules add to them or put in their place.
+//! The fields of a response: its own, and the fields that rules add or replace.
 //!
-//! Not the fields that frame a message: those no rule may touch (`check.rs`), and they are written
-//! by whoever sends it.
+//! Fields that frame a message are not here: no rule may change them (`check.rs`), and the code
+//! that sends the message writes them.
 
 use std::borrow::Cow;
 
@@ -28,14 +28,14 @@ pub enum When {
     Success,
 }
 
-/// What a response has to do with the file that its path stands for: some fields describe that.
+/// How a response relates to the file that its path stands for: some fields describe that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The response carries the file, or a part of it.
     File,
     /// The response says that the client has the file already (304).
     KnownFile,
-    /// Nothing: an error, a redirect, a listing.
+    /// The response has nothing to do with the file: an error, a redirect, a listing.
     Other,
 }
 
@@ -59,10 +59,10 @@ impl<'a> FieldList<'a> {
         self.fields.push(Field { name, value: value.into(), is_by_rule: false });
     }
 
-    /// Brings the fields of rules in, which are those whose glob matches, in their order.
+    /// Adds the fields of rules, whose globs match the path, in their order.
     ///
-    /// A field that has one value takes the place of the response's own; of two rules for it the
-    /// first wins. Members of lists join those of the response. Any other field is one more line.
+    /// A field that has one value replaces the response's own; of two rules for it the first wins.
+    /// Members of lists are added to those of the response. Any other field is one more line.
     pub fn apply(
         &mut self,
         rules: impl Iterator<Item = &'a HeaderRule>,
@@ -70,7 +70,7 @@ impl<'a> FieldList<'a> {
         content: Content,
     ) {
         let is_for = |rule: &&HeaderRule| {
-            (rule.when == When::Always || status < 400) && is_told_with(&rule.name, content)
+            (rule.when == When::Always || status < 400) && is_sent_with(&rule.name, content)
         };
         for rule in rules.filter(is_for) {
             let known = self.fields.iter_mut().find(|f| f.name.eq_ignore_ascii_case(&rule.name));
@@ -102,7 +102,7 @@ impl<'a> FieldList<'a> {
         }
     }
 
-    /// Where in what [`FieldList::write`] appends the value of a field begins.
+    /// The offset of a field's value in the bytes that [`FieldList::write`] appends.
     pub(crate) fn offset_of(&self, name: &str) -> Option<usize> {
         let at = self.fields.iter().position(|field| field.name == name)?;
         let before: usize = self.fields[..at].iter().map(Field::len).sum();
@@ -111,7 +111,7 @@ impl<'a> FieldList<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Bytes of the line.
+    /// The length of the line in bytes.
     fn len(&self) -> usize {
         self.name.len() + self.value.len() + 4
     }
@@ -123,10 +123,10 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Adds those members of a list that it does not have yet.
+    /// Adds the members of `list` that the value does not have yet.
     fn join(&mut self, list: &str) {
-        // Codings are listed in the order in which they were applied (RFC 9110 §8.4): a rule says
-        // what the file is, and the server's own coding came on top of that.
+        // Codings are listed in the order in which they were applied (RFC 9110 §8.4): a rule
+        // describes the file, and the server's own coding was applied after that.
         let (first, second) = match self.name.eq_ignore_ascii_case("Content-Encoding") {
             true => (list.as_bytes(), &*self.value),
             false => (&*self.value, list.as_bytes()),
@@ -149,11 +149,12 @@ fn has_member(list: &[u8], member: &[u8]) -> bool {
     list.split(|&byte| byte == b',').any(|known| known.trim_ascii().eq_ignore_ascii_case(member))
 }
 
-/// Lists whose members are brought together in one line.
+/// Lists whose members are merged into one line.
 const LISTS: &[&str] = &["Allow", "Content-Encoding", "Content-Language", "Vary"];
 
-/// Fields that have one value: of two, clients take either or none. `Cache-Control` is a list, but
-/// its directives contradict each other (`no-cache, max-age=60`), so that it is one value here.
+/// Fields that have one value: if a field occurs twice, clients use one of the values or ignore
+/// both. `Cache-Control` is a list, but its directives contradict each other (`no-cache,
+/// max-age=60`), so that it is one value here.
 const SINGLE: &[&str] = &[
     "Accept-Ranges",
     "Access-Control-Allow-Credentials",
@@ -176,7 +177,7 @@ const SINGLE: &[&str] = &[
     "X-Frame-Options",
 ];
 
-/// Fields that describe the file: said of an error page or a listing they would be untrue.
+/// Fields that describe the file: they would be wrong in an error page or a listing.
 const OF_FILE: &[&str] = &[
     "Accept-Ranges",
     "Content-Disposition",
@@ -186,9 +187,9 @@ const OF_FILE: &[&str] = &[
     "Content-Type",
 ];
 
-/// Whether a response with such content has this field of a rule at all. Of what describes the file
-/// a 304 has only where it is (RFC 9110 §15.4.5).
-fn is_told_with(name: &str, content: Content) -> bool {
+/// Whether a response with such content has this field of a rule at all. Of the fields that
+/// describe the file a 304 only has its location (RFC 9110 §15.4.5).
+fn is_sent_with(name: &str, content: Content) -> bool {
     match content {
         Content::File => true,
         Content::KnownFile if name.eq_ignore_ascii_case("Content-Location") => true,
@@ -208,7 +209,8 @@ mod tests {
         HeaderRule { name: name.into(), value: value.into(), ..HeaderRule::default() }
     }
 
-    /// Fields of ours and of rules, as `name: value`, and what comes of them in one line.
+    /// Checks fields of the response and of rules, given as `name: value`, against the result in
+    /// one line.
     #[track_caller]
     fn check(own: &[&str], rules: &[&str], status: u16, content: Content, expected: &str) {
         let split = |line: &str| {

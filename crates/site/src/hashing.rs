@@ -1,6 +1,6 @@
-//! Hashing a file for its entity tag, piece by piece: a job is a piece, so that a loop which runs
-//! jobs on the spot serves others between two of them. When a hash is needed is decided in
-//! `resolve.rs`.
+//! Hashing a file for its entity tag, piece by piece: each job hashes one piece, so that a loop
+//! that runs jobs itself serves other connections between two of them. When a hash is needed is
+//! decided in `resolve.rs`.
 
 use std::fmt;
 use std::io;
@@ -11,21 +11,21 @@ use crate::entity_tag::ContentHash;
 use crate::resolve::Files;
 use crate::resource::{FileRef, Identity};
 
-/// The hash of an open file's content, on its way.
+/// The unfinished hash of an open file's content.
 pub struct Hashing {
     file: FileRef,
     identity: Identity,
-    /// What of the file has been hashed: its first bytes.
+    /// How many bytes of the file have been hashed, from its start.
     len: u64,
     state: Box<Xxh3>,
 }
 
-/// What the hash of a file has come to.
+/// The result of hashing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hashed {
     /// The hash of the file's contents.
     Hash(ContentHash),
-    /// The file was written to meanwhile: it has none.
+    /// The file was written to meanwhile: it has no hash.
     Changed,
 }
 
@@ -34,7 +34,7 @@ impl Hashing {
         Self { file, identity, len: 0, state: Box::new(Xxh3::new()) }
     }
 
-    /// Which file in which state it is the hash of.
+    /// The file that is hashed, and its state.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -46,23 +46,23 @@ impl Hashing {
         &self.file
     }
 
-    /// Which of its bytes come next.
+    /// The offset of the next bytes to hash.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.len
     }
 
-    /// Hashes as much as `buffer` holds, and returns the hash if that was all: again and again, to
-    /// all who ask.
+    /// Hashes as much as `buffer` holds, and returns the hash if that was the rest. Later calls
+    /// return it again.
     ///
     /// # Errors
-    /// As reading gives them.
-    pub fn go_on(&mut self, files: &dyn Files, buffer: &mut [u8]) -> io::Result<Option<Hashed>> {
+    /// The error of a read.
+    pub fn advance(&mut self, files: &dyn Files, buffer: &mut [u8]) -> io::Result<Option<Hashed>> {
         let mut at = 0;
         while at < buffer.len() && self.len < self.identity.len {
             let count = files.read_at(&self.file, &mut buffer[at..], self.len)?;
             if count == 0 {
-                return Ok(Some(Hashed::Changed)); // it has become shorter
+                return Ok(Some(Hashed::Changed)); // the file has become shorter
             }
             (at, self.len) = (at + count, self.len + count as u64);
         }

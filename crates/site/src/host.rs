@@ -1,6 +1,6 @@
-//! Hosts: what each virtual host serves and by which rules, and which host a request means.
+//! Hosts: what each virtual host serves and by which rules, and which host a request is for.
 //!
-//! [`HostSettings`] is what an operator wrote; [`Site`] is the same made ready: globs compiled,
+//! [`HostSettings`] are as the operator wrote them; [`Site`] is made from them: globs compiled,
 //! names in a table. Nothing here opens a file.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,12 +18,12 @@ use crate::rules::{PathGlobs, default_cache_control};
 pub struct HostSettings {
     /// Host names: exact (`example.com`) or wildcard (`*.example.com`), without a port.
     pub names: Vec<String>,
-    /// Whether this host answers for names that no host claims. The first host does if none says so
-    /// and no host has names.
+    /// Whether this host answers for names that no host claims. Without such a host, the first one
+    /// does if no host has names.
     pub default: bool,
     /// The directory that is served.
     pub root: PathBuf,
-    /// File names tried, in order, for a path that ends in a slash.
+    /// File names that are tried, in order, for a path that ends in a slash.
     pub index: Vec<String>,
     /// Whether `/page` also finds `page.html`.
     pub html_suffix: bool,
@@ -39,8 +39,8 @@ pub struct HostSettings {
     pub symlinks: Symlinks,
     /// Codings whose precompressed siblings (`file.br`) are looked for.
     pub precompressed: Vec<Coding>,
-    /// A sibling that is older than its file by more than so many seconds is left out; none takes
-    /// it however old it is.
+    /// A sibling that is older than its file by more than this many seconds is left out; `None`: a
+    /// sibling of any age is used.
     pub precompressed_lag_s_max: Option<u64>,
     /// `Cache-Control` by glob; the first match wins, the built-in rules come last.
     pub cache_control: Vec<(String, String)>,
@@ -50,8 +50,8 @@ pub struct HostSettings {
     pub redirects: Vec<RedirectSettings>,
     /// Media types by file name extension, ahead of the built-in table.
     pub mime_types: BTreeMap<String, String>,
-    /// Files that are not in memory, and whose modification time was set, are read for their entity
-    /// tag up to this size.
+    /// The size up to which files are read for their entity tag that are not in memory and whose
+    /// modification time was set.
     pub etag_hash_bytes_max: u64,
 }
 
@@ -87,7 +87,7 @@ pub enum Symlinks {
 }
 
 impl HostSettings {
-    /// The settings of a host that serves `root` and says nothing else.
+    /// The settings of a host that serves `root`, with defaults for the rest.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self {
@@ -210,7 +210,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes `settings` ready.
+    /// Compiles `settings`.
     ///
     /// # Errors
     /// A bad glob, page, field or redirect; a name claimed twice; two defaults; no host at all.
@@ -290,7 +290,7 @@ impl Site {
     }
 }
 
-/// Cuts `:port` off; a colon inside an IPv6 literal's brackets is not one.
+/// Cuts `:port` off; a colon inside the brackets of an IPv6 literal starts no port.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|&b| b == b':' || b == b']') {
         Some(at) if host[at] == b':' => &host[..at],
@@ -298,7 +298,7 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Checks every value by itself.
+/// Checks every value separately.
 fn check_settings(settings: &HostSettings) -> Result<(), SettingError> {
     settings.names.iter().try_for_each(|name| check::host_name(name))?;
     settings.index.iter().try_for_each(|name| check::index(name))?;

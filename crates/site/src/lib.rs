@@ -1,9 +1,9 @@
-//! What to answer: from a request and what the file system holds to a response.
+//! Answers to requests: from a request and the state of the file system to a response.
 //!
-//! Pure: no sockets, no clock, no system calls; [`resolve::Files`] is the file system as a trait.
-//! [`host`] says what each virtual host serves, [`check`] what its settings must be, [`path`] makes
-//! paths canonical, [`resolve`] finds the [`resource`] a path stands for, [`answer`] decides which
-//! part of it a request gets.
+//! This crate is pure: no sockets, no clock, no system calls; [`resolve::Files`] is the file system
+//! as a trait. [`host`] defines what each virtual host serves, [`check`] checks its settings,
+//! [`path`] makes paths canonical, [`resolve`] finds the [`resource`] a path stands for, [`answer`]
+//! decides which part of it a request gets.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! Directory listings: HTML for people and JSON for programs, written item by item so that a
-//! directory of 100,000 files needs no second copy of itself. Reads no directory and hides
-//! nothing: which items there are, and in which order, is the caller's business.
+//! directory of 100,000 files needs no second copy of itself. This module reads no directory and
+//! hides nothing: the caller decides which items there are, and in which order.
 //!
-//! Names are an uploader's, hence hostile: text and addresses are escaped separately, addresses
-//! start with `./` so that `javascript:x` is a file, and the page forbids itself all scripts.
+//! Names are chosen by uploaders, hence hostile: text and addresses are escaped separately,
+//! addresses start with `./` so that `javascript:x` is a file, and the page forbids all scripts.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -12,14 +12,14 @@ use http1::DateTime;
 
 use crate::path::{encode_name, replace_bytes};
 
-/// Content-Security-Policy of the HTML listing: nothing but the one style sheet in it.
+/// The Content-Security-Policy of the HTML listing: it allows only the one style sheet in it.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     style-src 'sha256-9MdVft2qAetF/V7OHjsONO1LcE2VYRXIueNxmfHQS+8='; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = include_str!("listing/style.css");
 
-/// What a listing is written as.
+/// The format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A page.
@@ -38,10 +38,10 @@ impl Format {
     }
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Its address gets a trailing slash.
+    /// A directory: its address gets a trailing slash.
     Directory,
     /// A regular file: the only kind with a size.
     File,
@@ -56,9 +56,9 @@ pub struct Item<'a> {
     pub name: &'a [u8],
     /// What it is.
     pub kind: Kind,
-    /// Bytes; shown for files.
+    /// The length in bytes; shown for files.
     pub len: u64,
-    /// Unix seconds.
+    /// The modification time in seconds since 1970.
     pub modified: Option<i64>,
 }
 
@@ -69,8 +69,8 @@ pub fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
 }
 
 /// Writes one listing: [`header`](Self::header) once, [`item`](Self::item) for each entry,
-/// [`footer`](Self::footer) once. All of them only append, so that the caller may send what is
-/// there between any two calls.
+/// [`footer`](Self::footer) once. All of them only append, so that the caller may send the bytes in
+/// between any two calls.
 #[derive(Debug)]
 pub struct Renderer {
     format: Format,
@@ -78,13 +78,13 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// A listing that has not begun.
+    /// Creates a listing that has not begun.
     pub fn new(format: Format) -> Self {
         Self { format, items: 0 }
     }
 
-    /// What comes before the items. `path` is the canonical path of the directory; addresses are
-    /// relative to it, so it must have been asked for with its trailing slash.
+    /// Writes the part before the items. `path` is the canonical path of the directory; addresses
+    /// are relative to it, so it must have been requested with its trailing slash.
     pub fn header(&mut self, path: &[u8], out: &mut Vec<u8>) {
         match self.format {
             Format::Html => html_header(path, out),
@@ -92,7 +92,7 @@ impl Renderer {
         }
     }
 
-    /// One entry.
+    /// Writes one entry.
     pub fn item(&mut self, item: &Item<'_>, out: &mut Vec<u8>) {
         match self.format {
             Format::Html => html_item(item, out),
@@ -104,7 +104,7 @@ impl Renderer {
         self.items += 1;
     }
 
-    /// What comes after the items.
+    /// Writes the part after the items.
     pub fn footer(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(match self.format {
             Format::Html => b"</tbody>\n</table>\n</body>\n</html>\n",
@@ -139,7 +139,7 @@ fn html_item(item: &Item<'_>, out: &mut Vec<u8>) {
     }
     push(out, "</td><td>");
     if let Some(modified) = item.modified {
-        let DateTime { year, month, day, hour, minute, .. } = DateTime::of(modified);
+        let DateTime { year, month, day, hour, minute, .. } = DateTime::from_unix_seconds(modified);
         write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}").expect(APPENDS);
     }
     push(out, "</td></tr>\n");
@@ -168,7 +168,8 @@ fn json_item(item: &Item<'_>, out: &mut Vec<u8>) {
         write!(out, ",\"size\":{}", item.len).expect(APPENDS);
     }
     if let Some(modified) = item.modified {
-        let DateTime { year, month, day, hour, minute, second } = DateTime::of(modified);
+        let DateTime { year, month, day, hour, minute, second } =
+            DateTime::from_unix_seconds(modified);
         write!(out, ",\"modified\":\"{year:04}-{month:02}-{day:02}").expect(APPENDS);
         write!(out, "T{hour:02}:{minute:02}:{second:02}Z\"").expect(APPENDS);
     }
@@ -181,8 +182,8 @@ fn push(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The relative address of an item. It needs no further escaping in HTML or JSON: only letters,
-/// digits, percent signs and `-._~/` are in it.
+/// Writes the relative address of an item. It needs no further escaping in HTML or JSON: it only
+/// contains letters, digits, percent signs and `-._~/`.
 fn address(item: &Item<'_>, out: &mut Vec<u8>) {
     push(out, "./");
     encode_name(item.name, out);
@@ -191,7 +192,7 @@ fn address(item: &Item<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Text between tags. Bytes that are not UTF-8 and control characters are shown as U+FFFD.
+/// Writes text between tags. Bytes that are not UTF-8 and control characters are shown as U+FFFD.
 fn html_text(text: &[u8], out: &mut Vec<u8>) {
     escape(text, out, b"<>&\"'", |byte, out| match byte {
         b'<' => push(out, "&lt;"),
@@ -203,7 +204,7 @@ fn html_text(text: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// The inside of a string (RFC 8259 section 7). `<` is escaped as well, for those who put JSON
+/// Writes the inside of a string (RFC 8259 section 7). `<` is escaped as well, for JSON that is put
 /// into a page.
 fn json_text(text: &[u8], out: &mut Vec<u8>) {
     escape(text, out, b"\"\\<", |byte, out| match byte {
@@ -216,7 +217,7 @@ fn json_text(text: &[u8], out: &mut Vec<u8>) {
 const REPLACEMENT: &str = "\u{fffd}";
 
 /// Appends text with `replace` for control characters and the `special` ones, and with
-/// [`REPLACEMENT`] for what is not UTF-8.
+/// [`REPLACEMENT`] for bytes that are not UTF-8.
 fn escape(text: &[u8], out: &mut Vec<u8>, special: &[u8], replace: fn(u8, &mut Vec<u8>)) {
     let is_kept = |byte: u8| !byte.is_ascii_control() && !special.contains(&byte);
     for chunk in text.utf8_chunks() {
@@ -227,7 +228,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>, special: &[u8], replace: fn(u8, &mut V
     }
 }
 
-/// A size for people: three digits or four, rounded down.
+/// Writes a size for people: three digits or four, rounded down.
 fn size(len: u64, out: &mut Vec<u8>) {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if len < 1024 {

@@ -1,4 +1,4 @@
-//! Content types, from the extension of a file name alone. Never from the content: sniffing makes
+//! Content types, from the extension of a file name alone, never from the content: sniffing makes
 //! scripts out of uploads.
 
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::path::extension;
 
-/// What a file of unknown kind is sent as; with `nosniff` a browser offers to save it.
+/// The type of a file of unknown kind; with `nosniff` a browser offers to save it.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 /// Content types that the configuration sets for extensions.
@@ -14,8 +14,8 @@ pub const UNKNOWN: &str = "application/octet-stream";
 pub struct Overrides(HashMap<Vec<u8>, Box<str>>);
 
 impl Overrides {
-    /// Overrides from pairs of extension and content type. The case of the extension and a leading
-    /// dot do not matter; the last of several types for one extension counts.
+    /// Creates overrides from pairs of extension and content type. The case of the extension and a
+    /// leading dot do not matter; of several types for one extension the last counts.
     pub fn new<'s>(pairs: impl IntoIterator<Item = (&'s str, &'s str)>) -> Self {
         let lower = |extension: &str| {
             extension.strip_prefix('.').unwrap_or(extension).to_ascii_lowercase().into_bytes()
@@ -25,21 +25,21 @@ impl Overrides {
     }
 }
 
-/// The value of Content-Type for a file name. Types that are text get `; charset=utf-8`, unless
-/// an override already has a parameter. A compressed file that is asked for under its own name
-/// is a file of that kind: `x.tar.gz` is `application/gzip`.
+/// The value of Content-Type for a file name. Types that are text get `; charset=utf-8`, unless an
+/// override already has a parameter. A compressed file that is requested under its own name is a
+/// file of that kind: `x.tar.gz` is `application/gzip`.
 pub fn content_type(file_name: &[u8], overrides: &Overrides) -> Cow<'static, str> {
     let Some(extension) = extension(file_name).map(<[u8]>::to_ascii_lowercase) else {
         return UNKNOWN.into();
     };
     match overrides.0.get(&extension) {
         Some(own) => with_charset(Cow::Owned(own.to_string())),
-        None => with_charset(Cow::Borrowed(known(&extension))),
+        None => with_charset(Cow::Borrowed(find_type(&extension))),
     }
 }
 
 /// The type of a lower-case extension.
-fn known(extension: &[u8]) -> &'static str {
+fn find_type(extension: &[u8]) -> &'static str {
     let corrected = CORRECTIONS.iter().find(|(name, _)| name.as_bytes() == extension);
     match (corrected, std::str::from_utf8(extension)) {
         (Some((_, content_type)), _) => content_type,
@@ -48,8 +48,8 @@ fn known(extension: &[u8]) -> &'static str {
     }
 }
 
-/// Content types by extension where `mime_guess` has nothing, or something else than IANA's
-/// registry and browsers.
+/// Content types by extension where `mime_guess` has no type, or differs from IANA's registry and
+/// browsers.
 const CORRECTIONS: &[(&str, &str)] = &[
     ("cbor", "application/cbor"),
     ("cjs", "text/javascript"),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sites_are_made_of() {
+    fn common_types_of_sites() {
         check("index.html", "text/html; charset=utf-8");
         check("INDEX.HTM", "text/html; charset=utf-8");
         check("style.css", "text/css; charset=utf-8");

@@ -1,12 +1,12 @@
-//! Content negotiation: which of a file's encodings a client gets (RFC 9110 section 12.5.3). Not
-//! about compressing: the encodings are siblings on the disk.
+//! Content negotiation: which of a file's encodings a client gets (RFC 9110 section 12.5.3). The
+//! encodings are siblings on the disk: files are not compressed here.
 
 /// A content coding that a file can exist in. The order is the server's preference, best last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coding {
     /// The file itself.
     Identity,
-    /// `gzip` (RFC 1952), also asked for as `x-gzip`.
+    /// `gzip` (RFC 1952), also requested as `x-gzip`.
     Gzip,
     /// `zstd` (RFC 8878).
     Zstd,
@@ -18,7 +18,7 @@ impl Coding {
     /// All codings, the preferred one first.
     pub const ALL: [Self; 4] = [Self::Brotli, Self::Zstd, Self::Gzip, Self::Identity];
 
-    /// What the file name of the sibling has after that of the file; empty for identity.
+    /// The suffix of the sibling's file name after that of the file; empty for identity.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Identity => "",
@@ -28,7 +28,7 @@ impl Coding {
         }
     }
 
-    /// The name in Content-Encoding, where identity is not written.
+    /// The name in Content-Encoding, which is not sent for identity.
     pub fn token(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -57,7 +57,7 @@ impl CodingSet {
     /// The file alone.
     pub const IDENTITY: Self = Self(1);
 
-    /// The set with `coding` in it.
+    /// The set with `coding` added.
     #[must_use]
     pub fn with(self, coding: Coding) -> Self {
         Self(self.0 | 1 << coding as u8)
@@ -83,21 +83,22 @@ impl CodingSet {
         self.0 & !Self::IDENTITY.0 != 0
     }
 
-    /// The codings in it, the preferred one first.
+    /// The codings of the set, the preferred one first.
     pub fn iter(self) -> impl Iterator<Item = Coding> {
         Coding::ALL.into_iter().filter(move |&coding| self.contains(coding))
     }
 }
 
 /// Chooses among the available codings by the lines of Accept-Encoding: the highest weight wins,
-/// then the order of [`Coding::ALL`]. `None`: nothing that exists is acceptable.
+/// then the order of [`Coding::ALL`]. `None`: no existing coding is acceptable.
 ///
-/// The file itself is acceptable unless `identity;q=0`, or `*;q=0` without a word on identity,
-/// rules it out; unmentioned, it comes after everything that is asked for. Without the field any
-/// coding is acceptable, but clients that send none (curl) seldom decode one, so that they get the
-/// file itself, and another coding only where that does not exist.
+/// The file itself is acceptable unless `identity;q=0` excludes it, or `*;q=0` where identity is
+/// not named; if it is not mentioned, it comes after every coding that is. Without the field any
+/// coding is acceptable, but clients that do not send it (curl) seldom decode one, so that they get
+/// the file itself, and another coding only where that does not exist.
 ///
-/// A member that does not follow the grammar is ignored. Of a coding named twice the last counts.
+/// A member that does not follow the grammar is ignored. If a coding is named twice, the last one
+/// counts.
 pub fn choose<'v>(
     accept_encoding: impl Iterator<Item = &'v [u8]>,
     available: CodingSet,
@@ -110,11 +111,12 @@ pub fn choose<'v>(
         return available.iter().next();
     }
     let weights = Weights::parse(lines);
-    let acceptable = available.iter().filter_map(|coding| Some((weights.of(coding)?, coding)));
+    let acceptable =
+        available.iter().filter_map(|coding| Some((weights.acceptable(coding)?, coding)));
     acceptable.max().map(|(_, coding)| coding)
 }
 
-/// What the client says of each coding, in thousandths.
+/// The weights that the client gives the codings, in thousandths.
 #[derive(Default)]
 struct Weights {
     named: [Option<u16>; 4],
@@ -135,8 +137,8 @@ impl Weights {
         weights
     }
 
-    /// The weight of an acceptable coding.
-    fn of(&self, coding: Coding) -> Option<u16> {
+    /// The weight of a coding, if it is acceptable.
+    fn acceptable(&self, coding: Coding) -> Option<u16> {
         match self.named[coding as usize].or(self.others) {
             None if coding == Coding::Identity => Some(0),
             weight => weight.filter(|&weight| weight > 0),
@@ -144,7 +146,7 @@ impl Weights {
     }
 }
 
-/// A name and its weight: `codings [ OWS ";" OWS "q=" qvalue ]`.
+/// Parses a name and its weight: `codings [ OWS ";" OWS "q=" qvalue ]`.
 fn parse_member(member: &[u8]) -> Option<(&[u8], u16)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
         return Some((member, 1000));
@@ -155,8 +157,8 @@ fn parse_member(member: &[u8]) -> Option<(&[u8], u16)> {
     Some((name, parse_weight(value)?))
 }
 
-/// `qvalue` in thousandths (section 12.4.2): 0 to 1 with at most three decimals. Integers, since
-/// nothing else compares exactly.
+/// Parses a `qvalue` into thousandths (section 12.4.2): 0 to 1 with at most three decimals. They
+/// are integers, because those compare exactly.
 fn parse_weight(value: &[u8]) -> Option<u16> {
     let (&whole, rest) = value.split_first()?;
     let decimals = match rest.split_first() {
@@ -295,7 +297,7 @@ mod tests {
         assert!(set("gzip").contains(Coding::Gzip) && !set("gzip").contains(Coding::Identity));
     }
 
-    /// A member as the client means it: a name, a weight if it is valid; and as it is written.
+    /// A member as a name and a weight, if it is valid, and as the client writes it.
     fn member() -> impl Strategy<Value = (&'static str, Option<u16>, String)> {
         let name = prop::sample::select(vec!["br", "zstd", "gzip", "identity", "*", "deflate"]);
         let weight = prop_oneof![
@@ -308,15 +310,15 @@ mod tests {
         (name, weight).prop_map(|(name, (weight, text))| (name, weight, format!("{name}{text}")))
     }
 
-    /// The sentences of section 12.5.3, one after the other.
+    /// The rules of section 12.5.3, one after the other.
     fn model(members: &[(&str, Option<u16>, String)], available: CodingSet) -> Option<Coding> {
-        let said = |name: &str| {
+        let stated = |name: &str| {
             let mut mentions = members.iter().filter(|member| member.0 == name);
             mentions.rfind(|member| member.1.is_some()).and_then(|member| member.1)
         };
         let mut best: Option<(u16, Coding)> = None;
         for coding in Coding::ALL {
-            let weight = said(coding.token()).or(said("*"));
+            let weight = stated(coding.token()).or(stated("*"));
             let is_acceptable = match weight {
                 Some(weight) => weight > 0,
                 None => coding == Coding::Identity,

@@ -1,13 +1,13 @@
-//! Request paths: from the bytes of a target to the one form that matching, logging and opening
-//! share. Not a gate to the file system: the file is opened beneath a root descriptor, and this is
-//! the lexical half of that wall.
+//! Request paths: from the bytes of a target to the canonical form that is used for matching,
+//! logging and opening. This is only the lexical protection against leaving the root: the file is
+//! also opened beneath a root descriptor.
 //!
-//! A path is decoded exactly once, and its dot segments are resolved after that; decoding twice is
-//! what CVE-2021-42013 was made of. Nothing here looks at the file system.
+//! A path is decoded exactly once, and its dot segments are resolved after that; decoding twice was
+//! the cause of CVE-2021-42013. Nothing here looks at the file system.
 
 use std::fmt;
 
-/// Why a path has no canonical form. All of them are the client's error (400).
+/// Why a path has no canonical form. All of these are errors of the client (400).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathError {
     /// The path does not start with a slash.
@@ -16,11 +16,11 @@ pub enum PathError {
     MalformedPercent,
     /// NUL, another control byte or DEL, raw or percent-encoded.
     ControlByte,
-    /// `%2f`: a slash that is not a separator names no file, and taken for a separator it would
-    /// let two readers of the path disagree.
+    /// `%2f`: a slash that is no separator names no file, and if it were taken for a separator, two
+    /// programs could read the path differently.
     EncodedSlash,
-    /// A raw byte that clients must encode and that other software reads as something else:
-    /// space, `\`, `?`, `#`.
+    /// A raw byte that clients must encode and that other software interprets differently: space,
+    /// `\`, `?`, `#`.
     RawDelimiter,
     /// `..` leads out of the root.
     AboveRoot,
@@ -48,15 +48,15 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// The canonical form of the path of an origin-form target (without its query): decoded once,
-/// repeated slashes merged, `.` and `..` resolved, a trailing slash kept. A trailing `/.` or `/..`
-/// names a directory and becomes a trailing slash.
+/// Returns the canonical form of the path of an origin-form target (without its query): decoded
+/// once, repeated slashes merged, `.` and `..` resolved, a trailing slash kept. A trailing `/.` or
+/// `/..` names a directory and becomes a trailing slash.
 ///
-/// The result starts with a slash and holds no control byte, no empty segment and no dot segment.
-/// It is bytes, not text: Linux file names are. Raw bytes from 80 to ff are taken as they are, and
-/// so are the printable ones that RFC 3986 excludes but clients send (`"<>[]^` and the like).
+/// The result starts with a slash and has no control byte, no empty segment and no dot segment. It
+/// is bytes, not text, because Linux file names are. Raw bytes from 80 to ff are kept, and so are
+/// the printable ones that RFC 3986 excludes but clients send (`"<>[]^` and the like).
 ///
-/// A path that is already canonical is returned as it is; any other is written to `scratch`.
+/// A path that is already canonical is returned unchanged; any other is written to `scratch`.
 pub fn canonicalise<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
     if path.first() != Some(&b'/') {
         return Err(PathError::Relative);
@@ -83,8 +83,8 @@ pub fn is_hidden(path: &[u8]) -> bool {
         .any(|(index, name)| name[0] == b'.' && !(index == 0 && name == b".well-known"))
 }
 
-/// Whether any request leads to a file of that name: no path has a control byte in it.
-pub fn can_be_asked_for(name: &[u8]) -> bool {
+/// Whether a request can lead to a file of that name: no path contains a control byte.
+pub fn is_requestable(name: &[u8]) -> bool {
     !name.iter().any(u8::is_ascii_control)
 }
 
@@ -94,7 +94,7 @@ pub fn file_name(path: &[u8]) -> &[u8] {
     &path[start..]
 }
 
-/// What follows the last dot of the file name. A leading dot starts a hidden name, not an
+/// The text after the last dot of the file name. A leading dot starts a hidden name, not an
 /// extension, and a name that ends with a dot has none.
 pub fn extension(path: &[u8]) -> Option<&[u8]> {
     let name = file_name(path);
@@ -111,20 +111,20 @@ pub fn encode_for_location(path: &[u8], out: &mut Vec<u8>) {
     encode(&path[leading..], UNUSUAL, out);
 }
 
-/// Appends a name percent-encoded so far that it can stand in any part of an address, in quotes
-/// and in HTML: only the unreserved characters of RFC 3986 section 2.3 stay.
+/// Appends a name percent-encoded, so that it can be used in any part of an address, in quotes and
+/// in HTML: only the unreserved characters of RFC 3986 section 2.3 are kept.
 pub(crate) fn encode_name(name: &[u8], out: &mut Vec<u8>) {
     encode(name, SLASH | RESERVED | UNUSUAL, out);
 }
 
-/// Appends `bytes` with those percent-encoded that are of one of `classes`.
+/// Appends `bytes`, with percent-encoding for those of one of `classes`.
 fn encode(bytes: &[u8], classes: u8, out: &mut Vec<u8>) {
     let is_kept = |byte: u8| CLASS[usize::from(byte)] & classes == 0;
     replace_bytes(bytes, out, is_kept, encode_byte);
 }
 
 /// Appends `bytes`, with `replace` for those that are not kept. Whole runs are copied: most names
-/// need no escaping at all.
+/// need no escaping.
 pub(crate) fn replace_bytes(
     bytes: &[u8],
     out: &mut Vec<u8>,
@@ -147,11 +147,12 @@ fn encode_byte(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte)]);
 }
 
-/// A slash.
+/// The class of the slash.
 const SLASH: u8 = 1;
-/// A `pchar` that means something in some part of an address.
+/// The class of every `pchar` with a meaning in some part of an address.
 const RESERVED: u8 = 2;
-/// A byte that is neither a slash nor a `pchar` standing for itself (RFC 3986 section 3.3).
+/// The class of bytes that are neither a slash nor a `pchar` standing for itself (RFC 3986 section
+/// 3.3).
 const UNUSUAL: u8 = 4;
 
 const CLASS: [u8; 256] = classes();
@@ -175,8 +176,8 @@ const fn class(ascii: u8) -> u8 {
     }
 }
 
-/// Whether a path that starts with a slash is canonical as it stands. Nearly every request for a
-/// static file takes only this, so it reads blocks that the compiler turns into vector code.
+/// Whether a path that starts with a slash is canonical as it is. Nearly every request for a static
+/// file needs only this check, so it reads blocks that the compiler turns into vector code.
 fn is_plain(path: &[u8]) -> bool {
     match path.len() {
         17.. => !any_block::<16>(path),
@@ -186,7 +187,7 @@ fn is_plain(path: &[u8]) -> bool {
 }
 
 /// Whether any byte but the first needs work; `N < path.len()`. The last block overlaps the one
-/// before it, which costs less than a remainder does.
+/// before it, which costs less than handling a remainder.
 fn any_block<const N: usize>(path: &[u8]) -> bool {
     let (previous, bytes) = (&path[..path.len() - 1], &path[1..]);
     let blocks = previous.as_chunks::<N>().0.iter().zip(bytes.as_chunks::<N>().0);
@@ -197,8 +198,8 @@ fn any_block<const N: usize>(path: &[u8]) -> bool {
     })
 }
 
-/// Whether a byte is to be decoded or rejected, or may begin a dot segment or an empty one. No
-/// short-circuits: branches would cost more than the comparisons.
+/// Whether a byte has to be decoded or rejected, or may begin a dot segment or an empty one. There
+/// are no short-circuits: branches would cost more than the comparisons.
 fn needs_work(previous: u8, byte: u8) -> bool {
     let is_special = (byte <= b' ')
         | (byte == b'%')
@@ -209,8 +210,8 @@ fn needs_work(previous: u8, byte: u8) -> bool {
     is_special | ((previous == b'/') & ((byte == b'/') | (byte == b'.')))
 }
 
-/// Writes the canonical form. Between segments `out` is empty or ends with a whole segment, so
-/// that going up is cutting at the last slash.
+/// Writes the canonical form. Between segments `out` is empty or ends with a whole segment, so that
+/// `..` cuts at the last slash.
 fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
     let mut is_directory = false;
     for segment in path[1..].split(|&byte| byte == b'/') {
@@ -258,7 +259,7 @@ fn decode_escape(tail: &[u8]) -> Result<u8, PathError> {
     if byte == b'/' { Err(PathError::EncodedSlash) } else { Ok(byte) }
 }
 
-/// A raw byte, unless it delimits something.
+/// Accepts a raw byte unless it is a delimiter.
 fn raw(byte: u8) -> Result<u8, PathError> {
     match byte {
         b' ' | b'\\' | b'?' | b'#' => Err(PathError::RawDelimiter),

@@ -1,13 +1,13 @@
-//! Byte ranges: from a Range field and the length of a file to the ranges to send (RFC 9110
-//! section 14). Not about when Range applies: only to GET, and only while If-Range holds.
+//! Byte ranges: from a Range field and the length of a file to the ranges to send (RFC 9110 section
+//! 14). The caller decides whether Range applies: only to GET, and only while If-Range holds.
 
 use std::ops::Deref;
 
 /// How many ranges a request may name before it counts as an attack and gets the whole file.
 pub const RANGES_MAX: usize = 100;
 
-/// What a part of a multipart response costs besides its bytes: delimiter, Content-Type and
-/// Content-Range, rounded. Counted so that many small ranges never cost more than the file.
+/// The cost of a part of a multipart response besides its bytes: delimiter, Content-Type and
+/// Content-Range, rounded. It is counted so that many small ranges never cost more than the file.
 pub const PART_OVERHEAD_BYTES: u64 = 100;
 
 /// A part of a file: `0 < len`, and `start + len` is at most the length of the file.
@@ -15,7 +15,7 @@ pub const PART_OVERHEAD_BYTES: u64 = 100;
 pub struct ByteRange {
     /// The first byte.
     pub start: u64,
-    /// How many bytes; never zero.
+    /// The number of bytes; never zero.
     pub len: u64,
 }
 
@@ -26,19 +26,19 @@ impl ByteRange {
     }
 }
 
-/// What to do about a Range field.
+/// The result of a Range field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// Send the whole file (200): the field is not valid, of another unit, or costs more than the
-    /// file does.
+    /// Send the whole file (200): the field is not valid, has another unit, or costs more than the
+    /// file.
     Ignore,
-    /// No range has a byte of the file in it (416).
+    /// No range contains a byte of the file (416).
     Unsatisfiable,
-    /// Send these (206).
+    /// Send these ranges (206).
     Some(RangeSet),
 }
 
-/// One range or more; one is kept without an allocation.
+/// One or more ranges; a single one is kept without an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeSet(Repr);
 
@@ -50,7 +50,7 @@ enum Repr {
 }
 
 impl RangeSet {
-    /// The only range, if there is one: the response is not multipart then.
+    /// The only range, if there is just one: the response is not multipart then.
     pub fn single(&self) -> Option<ByteRange> {
         match self.0 {
             Repr::One(range) => Some(range),
@@ -75,12 +75,12 @@ impl Deref for RangeSet {
 /// - Units other than `bytes`, a list with one invalid member, and lists of more than
 ///   `ranges_max` members are ignored, as section 14.2 allows.
 /// - Members without a byte in the file are dropped; if all are, the request is unsatisfiable.
-///   Of an empty file that is every range but a suffix, which is satisfiable (section 14.1.2); as
-///   Content-Range cannot express an empty range, it gets the whole file.
-/// - A number that does not fit 64 bits lies beyond the end of any file.
+///   For an empty file these are all ranges but a suffix, which is satisfiable (section 14.1.2);
+///   as Content-Range cannot express an empty range, it gets the whole file.
+/// - A number that does not fit 64 bits is beyond the end of any file.
 /// - While there is at least one byte between any two ranges, the client's order is kept (section
 ///   15.3.7.2: it may have a reason). Where ranges overlap or touch, all are sorted and joined.
-/// - Several ranges that with [`PART_OVERHEAD_BYTES`] each come to more than the file are ignored.
+/// - Several ranges that with [`PART_OVERHEAD_BYTES`] each cost more than the file are ignored.
 pub fn parse(value: &[u8], file_len: u64, ranges_max: usize) -> Ranges {
     let Some(list) = strip_unit(value) else { return Ranges::Ignore };
     let mut first = None;
@@ -109,7 +109,7 @@ pub fn parse(value: &[u8], file_len: u64, ranges_max: usize) -> Ranges {
     }
 }
 
-/// What follows `bytes=`; range units are case-insensitive (section 14.1).
+/// Returns the text after `bytes=`; range units are case-insensitive (section 14.1).
 fn strip_unit(value: &[u8]) -> Option<&[u8]> {
     let (unit, list) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(list)
@@ -124,7 +124,8 @@ enum Spec {
 }
 
 impl Spec {
-    /// Section 14.1.1; `None` where the grammar or the order of the two positions is violated.
+    /// Parses a member (section 14.1.1); `None` if it violates the grammar or the order of its
+    /// positions.
     fn parse(member: &[u8]) -> Option<Self> {
         let dash = member.iter().position(|&byte| byte == b'-')?;
         let (first, last) = (&member[..dash], &member[dash + 1..]);
@@ -136,7 +137,7 @@ impl Spec {
         (first <= last).then_some(Self::Interval { first, last })
     }
 
-    /// The part that the file has; `None` if that is nothing.
+    /// The part that is within the file; `None` if that is empty.
     fn within(&self, file_len: u64) -> Option<ByteRange> {
         let last_of_file = file_len.checked_sub(1)?;
         let (start, last) = match *self {
@@ -149,7 +150,7 @@ impl Spec {
     }
 }
 
-/// Digits only; what does not fit becomes the greatest number.
+/// Parses digits only; a number that does not fit becomes the greatest one.
 fn parse_number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -160,7 +161,7 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, push))
 }
 
-/// Joins what overlaps or touches, and weighs the result against the whole file.
+/// Joins ranges that overlap or touch, and compares the cost of the result with the whole file.
 fn settle(first: ByteRange, more: Vec<ByteRange>, file_len: u64) -> Ranges {
     if more.is_empty() {
         return Ranges::Some(RangeSet(Repr::One(first)));
@@ -179,7 +180,7 @@ fn settle(first: ByteRange, more: Vec<ByteRange>, file_len: u64) -> Ranges {
     Ranges::Some(RangeSet(Repr::Many(ranges.into())))
 }
 
-/// Sorted by start, with at least one byte between any two.
+/// Sorts ranges by start, and joins those without a byte between them.
 fn coalesce(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, kept| {
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// What there is to say about a result in one line: `ignore`, `416`, or `start+len` of each.
+    /// Formats a result in one line: `ignore`, `416`, or `start+len` of each range.
     fn show(ranges: &Ranges) -> String {
         match ranges {
             Ranges::Ignore => "ignore".to_owned(),
@@ -334,11 +335,11 @@ mod tests {
         assert_eq!((set.single(), set.len()), (None, 2));
     }
 
-    /// What stands before and after the dash.
+    /// The numbers before and after the dash.
     type Member = (Option<usize>, Option<usize>);
 
-    /// The bytes of the file that a member asks for.
-    fn bytes_asked(first: Option<usize>, last: Option<usize>, file: usize) -> Vec<bool> {
+    /// The bytes of the file that a member requests.
+    fn requested_bytes(first: Option<usize>, last: Option<usize>, file: usize) -> Vec<bool> {
         let is_in = |byte: usize| match (first, last) {
             (Some(first), Some(last)) => first <= byte && byte <= last,
             (Some(first), None) => first <= byte,
@@ -370,7 +371,7 @@ mod tests {
         runs
     }
 
-    /// The rules of [`parse`], told with a bit for each byte of the file.
+    /// The rules of [`parse`], computed with a bit for each byte of the file.
     fn model(members: &[Member], file: usize) -> String {
         let is_invalid = |member: &Member| match *member {
             (Some(first), Some(last)) => last < first,
@@ -383,7 +384,7 @@ mod tests {
         if file == 0 && members.iter().any(is_suffix) {
             return "ignore".to_owned();
         }
-        let maps: Vec<_> = members.iter().map(|&(a, b)| bytes_asked(a, b, file)).collect();
+        let maps: Vec<_> = members.iter().map(|&(a, b)| requested_bytes(a, b, file)).collect();
         let in_order: Vec<_> = maps.iter().flat_map(|map| runs(map)).collect();
         let union: Vec<_> = (0..file).map(|byte| maps.iter().any(|map| map[byte])).collect();
         let joined = runs(&union);

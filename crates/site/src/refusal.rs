@@ -1,16 +1,16 @@
-//! Why a path was refused although something is there. Operators are told; clients only get the
-//! status.
+//! Why a path was refused although a file is there. This is reported to operators; clients only get
+//! the status.
 
 use std::fmt;
 
-/// Why something that is there is not served.
+/// Why a file that exists is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The server's user may not read it, or not search a directory that leads to it.
     Permission,
     /// A link or a mount leads out of the root.
     OutsideRoot,
-    /// A symbolic link where none is followed, or one that leads in a circle.
+    /// A symbolic link where links are not followed, or a cycle of links.
     SymbolicLink,
     /// A pipe, a socket or a device.
     NotRegular,

@@ -1,7 +1,7 @@
 //! Resolution: from a canonical path to an [`Entry`], by looking at files through [`Files`].
 //!
-//! The order of a lookup is the whole policy of the site and stands in [`resolve`]. This module
-//! does no input or output of its own, so every rule can be tested on a made-up file system.
+//! The order of a lookup is the whole policy of the site and is in [`resolve`]. This module does no
+//! input or output of its own, so every rule can be tested on a made-up file system.
 
 use std::io;
 
@@ -16,36 +16,38 @@ use crate::resource::{
     Variant,
 };
 
-/// The file system of one host, as resolution sees it. Paths are relative to the host's root,
-/// without a leading slash; the empty path is the root.
+/// The file system of one host, for resolution. Paths are relative to the host's root, without a
+/// leading slash; the empty path is the root.
 pub trait Files {
-    /// Opens what is at `path` without following links against `symlinks`, and says what it is.
+    /// Opens `path` without following links against `symlinks`, and returns what kind of file it
+    /// is.
     ///
     /// # Errors
     /// See [`Unopened`].
     fn open(&self, path: &[u8], symlinks: Symlinks) -> Result<Opened, Unopened>;
 
-    /// What is at `path` now, for comparison with a [`FileStamp`], without following links against
-    /// `symlinks`. It need not be readable.
+    /// The identity of the file at `path` now, for comparison with a [`FileStamp`], without
+    /// following links against `symlinks`. The file need not be readable.
     ///
     /// # Errors
-    /// As the operating system gives them; any error means that there is nothing.
+    /// Those of the operating system; any error means that there is no file.
     fn identity(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity>;
 
-    /// What is at `path`, a directory in which several files are asked for, as it was a moment ago,
-    /// without following links against `symlinks`. How long a moment is, the implementation says.
+    /// The identity of the directory at `path`, in which several files are looked up, as it was a
+    /// moment ago, without following links against `symlinks`. The implementation decides how long
+    /// a moment is.
     ///
     /// # Errors
-    /// As those of [`Self::identity`].
+    /// Those of [`Self::identity`].
     fn directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
         self.identity(path, symlinks)
     }
 
-    /// What is at `path` now, for comparison with a [`FileStamp`], where the way to its directory
-    /// is known to be allowed.
+    /// The identity of the file at `path` now, for comparison with a [`FileStamp`], where the path
+    /// to its directory is known to be allowed.
     ///
     /// # Errors
-    /// As those of [`Self::identity`].
+    /// Those of [`Self::identity`].
     fn in_directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
         self.identity(path, symlinks)
     }
@@ -56,29 +58,31 @@ pub trait Files {
     /// `UnexpectedEof` if the file has become shorter.
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>>;
 
-    /// Reads into `buffer` from `offset` on, as many bytes as there are at once; 0 is the end.
+    /// Reads into `buffer` from `offset` on, as many bytes as are available at once; 0 is the end.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// Those of the operating system.
     fn read_at(&self, file: &FileRef, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// The identity of an open file now.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// Those of the operating system.
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity>;
 
-    /// Is told of what is there and not served, and why. Must not wait.
-    fn refused(&self, _path: &[u8], _why: Refusal) {}
+    /// Notifies the implementation of a file that exists and is not served, and why. It must not
+    /// block.
+    fn report_refusal(&self, _path: &[u8], _why: Refusal) {}
 
-    /// What hashing a file in this state has come to, if that was done before.
+    /// The result of hashing a file in this state, if that was done before.
     fn hashed(&self, identity: &Identity) -> Option<Hashed>;
 
-    /// Is told of a precompressed sibling that is not served, because it is older than its file.
-    fn left_out(&self, _sibling: &[u8]) {}
+    /// Notifies the implementation of a precompressed sibling that is not served, because it is
+    /// older than its file.
+    fn report_left_out(&self, _sibling: &[u8]) {}
 }
 
-/// Something that was opened.
+/// An opened file or directory.
 #[derive(Debug)]
 pub struct Opened {
     /// The open file.
@@ -100,23 +104,23 @@ pub enum Kind {
     Other,
 }
 
-/// Why something was not opened.
+/// Why a path was not opened.
 #[derive(Debug)]
 pub enum Unopened {
-    /// There is no such name in its directory, which stands for that.
+    /// The name does not exist in its directory, whose stamp covers that.
     Absent,
-    /// The path can lead nowhere: it leads through a file, or has a name that is too long.
+    /// The path can lead to no file: it leads through a file, or has a name that is too long.
     Nowhere,
-    /// A directory that may be searched or not, but not read: it cannot be listed.
+    /// A directory that may not be read, whether it may be searched or not: it cannot be listed.
     ClosedDirectory,
-    /// There is something that is not served.
+    /// A file exists that is not served.
     Refused(Refusal),
-    /// The system failed, which may pass.
+    /// The system failed; the failure may be temporary.
     Failed(io::Error),
 }
 
 impl From<io::Error> for Unopened {
-    /// Classifies an error of the system by its kind, as far as that tells.
+    /// Classifies an error of the system by its kind, as far as possible.
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as K;
         match error.kind() {
@@ -132,10 +136,11 @@ impl From<io::Error> for Unopened {
 /// Why there is no entry.
 #[derive(Debug)]
 pub enum Unresolved {
-    /// For a reason that passes (too many open files, out of memory, an I/O error): the caller
-    /// answers 503 and caches nothing.
+    /// A temporary failure (too many open files, out of memory, an I/O error): the caller answers
+    /// 503 and caches nothing.
     Failed(io::Error),
-    /// A file is to be hashed before, which takes a while: then [`Files::hashed`] must know it.
+    /// A file has to be hashed first, which takes a while; after that [`Files::hashed`] must return
+    /// the result.
     Unhashed(Hashing),
 }
 
@@ -157,18 +162,24 @@ pub fn resolve(
     now_ns: i128,
     small_body_bytes_max: u64,
 ) -> Result<Entry, Unresolved> {
-    let mut lookup =
-        Lookup { host, files, small_body_bytes_max, now_ns, stamps: Vec::new(), has_told: false };
+    let mut lookup = Lookup {
+        host,
+        files,
+        small_body_bytes_max,
+        now_ns,
+        stamps: Vec::new(),
+        has_reported: false,
+    };
     let resource = lookup.resource(canonical)?;
     Ok(Entry { resource, stamps: lookup.stamps.into(), resolved_ns: now_ns })
 }
 
-/// Whether everything an entry was made from is as it was, and may still be reached under the
+/// Whether everything that an entry was made from is unchanged, and may still be reached under the
 /// policy for links.
 #[must_use]
 pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool {
-    // The way to a file is judged with its directory, once for all files in it: to follow a policy
-    // takes three system calls, to look at a name one.
+    // The path to a file is checked with its directory, once for all files in it: following a
+    // policy takes three system calls, a stat of a name takes one.
     let same = |w: &FileStamp| {
         let others = || entry.stamps.iter().filter(|other| other.path != w.path);
         let found = if others().any(|other| is_in(other, w)) {
@@ -183,7 +194,7 @@ pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool 
     entry.is_settled() && entry.stamps.iter().all(same)
 }
 
-/// Whether the file of a stamp lies in a directory that is there.
+/// Whether the file of a stamp is in a directory that exists.
 fn is_in(stamp: &FileStamp, directory: &FileStamp) -> bool {
     directory.identity.is_some() && *parent(&stamp.path) == *directory.path
 }
@@ -197,11 +208,11 @@ struct Lookup<'a> {
     small_body_bytes_max: u64,
     now_ns: i128,
     stamps: Vec<FileStamp>,
-    /// Whether something was refused: one reason is enough for a path.
-    has_told: bool,
+    /// Whether a refusal has been reported: one reason is enough for a path.
+    has_reported: bool,
 }
 
-/// What one attempt to open found.
+/// The result of one attempt to open a path.
 enum Found {
     File(Opened),
     Directory,
@@ -211,8 +222,8 @@ enum Found {
 }
 
 impl Lookup<'_> {
-    /// The rules in their order: redirects, hidden names, directories by their slash, files,
-    /// directories without it, files by suffix.
+    /// Applies the rules in their order: redirects, hidden names, paths with a final slash, files,
+    /// directories without a slash, files by suffix.
     fn resource(&mut self, canonical: &[u8]) -> Looked<Resource> {
         if let Some((to, status)) = self.host.redirects.matches(canonical).next() {
             let location = to.as_bytes().into();
@@ -229,14 +240,14 @@ impl Lookup<'_> {
         };
         if matches!(resource, Resource::Missing | Resource::Forbidden) {
             self.stamp_ancestor(relative);
-            // A link that leads nowhere is in none of the directories that may change that.
+            // A dangling link may start to work without a change of any directory stamped here.
             self.stamp_failure(relative.strip_suffix(b"/").unwrap_or(relative));
         }
         Ok(resource)
     }
 
-    /// A path with a final slash: its index file, or the directory itself if it may be listed. Only
-    /// for that it must be readable.
+    /// Resolves a path with a final slash: its index file, or the directory itself if it may be
+    /// listed. It has to be readable only for a listing.
     fn directory(&mut self, directory: &[u8]) -> Looked<Resource> {
         let is_closed = match self.open(directory)? {
             Found::Directory => false,
@@ -255,13 +266,13 @@ impl Lookup<'_> {
             }
         }
         if is_closed {
-            self.tell(directory, Refusal::Permission);
+            self.refuse(directory, Refusal::Permission);
             return Ok(Resource::Forbidden);
         }
         Ok(if self.host.settings.listing { Resource::Directory } else { Resource::Missing })
     }
 
-    /// A path without a final slash.
+    /// Resolves a path without a final slash.
     fn file(&mut self, relative: &[u8]) -> Looked<Resource> {
         let found = self.open(relative)?;
         if let Found::Forbidden = found {
@@ -291,7 +302,7 @@ impl Lookup<'_> {
         if wanted { self.variants(relative) } else { Ok(None) }
     }
 
-    /// The file at `relative` in all codings, or nothing if it exists in none.
+    /// Resolves the file at `relative` in all codings; none if it exists in no coding.
     fn variants(&mut self, relative: &[u8]) -> Looked<Option<Resource>> {
         match self.open(relative)? {
             Found::File(opened) => self.with_siblings(relative, Some(opened)).map(Some),
@@ -304,7 +315,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// Joins an identity file (if any) with its precompressed siblings.
+    /// Joins the file itself, if it exists, with its precompressed siblings.
     fn with_siblings(&mut self, relative: &[u8], identity: Option<Opened>) -> Looked<Resource> {
         let mut found: Vec<(Coding, Opened)> = Vec::new();
         found.extend(identity.map(|opened| (Coding::Identity, opened)));
@@ -313,7 +324,7 @@ impl Lookup<'_> {
             let Found::File(opened) = self.open(&sibling)? else { continue };
             match found.first() {
                 Some((Coding::Identity, file)) if self.is_outdated(&opened, file) => {
-                    self.files.left_out(&sibling);
+                    self.files.report_left_out(&sibling);
                 }
                 _ => found.push((coding, opened)),
             }
@@ -329,7 +340,7 @@ impl Lookup<'_> {
         Ok(Resource::File(FileResource::new(variants)))
     }
 
-    /// Whether a sibling was made of an earlier version of its file.
+    /// Whether a sibling was made from an earlier version of its file.
     fn is_outdated(&self, sibling: &Opened, file: &Opened) -> bool {
         const NS_PER_S: i128 = 1_000_000_000;
         let lag_ns = file.identity.modified_ns - sibling.identity.modified_ns;
@@ -337,7 +348,7 @@ impl Lookup<'_> {
         most.is_some_and(|seconds| lag_ns > i128::from(seconds) * NS_PER_S)
     }
 
-    /// Makes a variant of an open file; its length, validators and bytes are of one state.
+    /// Makes a variant of an open file; its length, validators and bytes are of the same state.
     fn variant(
         &self,
         relative: &[u8],
@@ -350,13 +361,13 @@ impl Lookup<'_> {
         let small = len <= self.small_body_bytes_max;
         let content = if small { self.read_unchanged(&file, &identity)? } else { None };
         let etag = match &content {
-            Some(content) => EntityTag::from_content(ContentHash::of(content), coding),
+            Some(content) => EntityTag::from_content(ContentHash::compute(content), coding),
             None => self.tag_of_open_file(&file, &identity, coding)?,
         };
         let body =
             content.map_or_else(|| Body::File(FileRef::clone(&file)), |c| Body::Memory(c.into()));
         let seconds = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        // Reproducible builds set all times to 0 or 1: they tell nobody anything.
+        // Reproducible builds set all times to 0 or 1, which carry no information.
         let is_dated = seconds > 1;
         let canonical = [b"/", relative].concat();
         Ok(Variant::new(Representation {
@@ -366,14 +377,14 @@ impl Lookup<'_> {
             len,
             etag,
             modified: is_dated.then_some(seconds),
-            is_to_come: identity.modified_ns > self.now_ns,
+            is_in_future: identity.modified_ns > self.now_ns,
             varies,
             body,
             source: self.source(&[relative, coding.suffix().as_bytes()].concat()),
         }))
     }
 
-    /// The index of the stamp of a file that was opened. No entry has 65,535 of them.
+    /// The index of the stamp of a file that was opened. An entry has far fewer than 65,535 stamps.
     fn source(&self, path: &[u8]) -> u16 {
         let position = self.stamps.iter().position(|w| *w.path == *path);
         position.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX)
@@ -403,8 +414,8 @@ impl Lookup<'_> {
         })
     }
 
-    /// Reads a whole file; nothing if it was written to meanwhile (a log that grows): then it is
-    /// sent from the open file, whose length stays as announced or the connection ends.
+    /// Reads a whole file; none if it was written to meanwhile (a log that grows): then it is sent
+    /// from the open file, and either its length is as announced or the connection ends.
     fn read_unchanged(&self, file: &FileRef, identity: &Identity) -> io::Result<Option<Vec<u8>>> {
         let len = usize::try_from(identity.len).map_err(io::Error::other)?;
         let content = match self.files.read(file, len) {
@@ -422,29 +433,30 @@ impl Lookup<'_> {
                     Kind::Regular => Found::File(opened),
                     Kind::Directory => Found::Directory,
                     Kind::Other => {
-                        self.tell(relative, Refusal::NotRegular);
+                        self.refuse(relative, Refusal::NotRegular);
                         Found::Missing
                     }
                 })
             }
             Err(Unopened::Absent) => Ok(Found::Missing),
             Err(why) => {
-                // Names that are not there the directory stands for. What is there and refused may
-                // be allowed without a change of any directory.
+                // The stamp of the directory covers names that do not exist. A file that was
+                // refused may be allowed without a change of any directory, so it needs a stamp of
+                // its own.
                 self.stamp_failure(relative);
                 self.not_opened(relative, why)
             }
         }
     }
 
-    /// Missing and forbidden are answers; a failure may pass. What leads out of the root or in a
-    /// circle is nothing to clients.
+    /// Turns missing and forbidden into answers, and passes on failures, which may be temporary. A
+    /// path that leads out of the root or in a cycle is missing for clients.
     fn not_opened(&mut self, relative: &[u8], why: Unopened) -> io::Result<Found> {
         match why {
             Unopened::Absent | Unopened::Nowhere => Ok(Found::Missing),
             Unopened::ClosedDirectory => Ok(Found::ClosedDirectory),
             Unopened::Refused(why) => {
-                self.tell(relative, why);
+                self.refuse(relative, why);
                 let is_forbidden = why == Refusal::Permission;
                 Ok(if is_forbidden { Found::Forbidden } else { Found::Missing })
             }
@@ -452,13 +464,13 @@ impl Lookup<'_> {
         }
     }
 
-    fn tell(&mut self, relative: &[u8], why: Refusal) {
-        if !std::mem::replace(&mut self.has_told, true) {
-            self.files.refused(relative, why);
+    fn refuse(&mut self, relative: &[u8], why: Refusal) {
+        if !std::mem::replace(&mut self.has_reported, true) {
+            self.files.report_refusal(relative, why);
         }
     }
 
-    /// The directory of a file stands for all names in it that were looked for in vain.
+    /// Stamps the directory of a file, which covers all names in it that do not exist.
     fn stamp_parent(&mut self, relative: &[u8]) {
         let parent = parent(relative);
         if let Ok(identity) = self.identity(parent) {
@@ -466,8 +478,9 @@ impl Lookup<'_> {
         }
     }
 
-    /// The nearest directory that exists stands for everything below it that does not. The walk
-    /// begins at the root, so that a path of a thousand missing directories costs one look.
+    /// Stamps the nearest directory that exists, which covers everything below it that does not.
+    /// The walk begins at the root, so that a path of a thousand missing directories costs one
+    /// system call.
     fn stamp_ancestor(&mut self, relative: &[u8]) {
         let mut nearest = (&[][..], self.identity(&[]).ok());
         for end in memchr::memchr_iter(b'/', relative) {
@@ -479,7 +492,7 @@ impl Lookup<'_> {
         self.stamp(nearest.0, nearest.1);
     }
 
-    /// A path that could not be opened, and what can be seen of it all the same.
+    /// Stamps a path that could not be opened, with its identity if that can be read.
     fn stamp_failure(&mut self, relative: &[u8]) {
         let identity = self.identity(relative).ok();
         self.stamp(relative, identity);
@@ -500,7 +513,8 @@ fn parent(relative: &[u8]) -> &[u8] {
     memchr::memrchr(b'/', relative).map_or(&[], |at| &relative[..at])
 }
 
-/// A directory asked for without its slash: relative references in its page would go wrong.
+/// A redirect for a directory that was requested without its slash: relative references in its page
+/// would go wrong.
 fn slash_redirect(relative: &[u8]) -> Resource {
     let mut location = Vec::new();
     path::encode_for_location(&[b"/", relative, b"/"].concat(), &mut location);

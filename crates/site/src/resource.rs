@@ -2,8 +2,8 @@
 //!
 //! An [`Entry`] is immutable. It is what the cache holds: response heads are rendered once, small
 //! bodies are in memory, larger ones are an open file. Length, validators and bytes come from the
-//! same open file, so they always agree. [`FileStamp`]s say what would have to change in the file
-//! system for the entry to be out of date.
+//! same open file, so they always agree. [`FileStamp`]s record which changes in the file system
+//! would make the entry out of date.
 
 mod encoding;
 mod residency;
@@ -27,7 +27,7 @@ pub use residency::{BLOCK_BYTES, Residency};
 /// An open file, shared by the cache and the connections that send it.
 pub type FileRef = Arc<OpenFile>;
 
-/// An open file, and what of it was seen in memory a moment ago.
+/// An open file, and which parts of it were seen in memory a moment ago.
 pub struct OpenFile {
     file: File,
     residency: Residency,
@@ -39,14 +39,14 @@ const STATUS_NOT_MODIFIED: &[u8] = b"HTTP/1.1 304 Not Modified\r\nDate: ";
 /// Bytes of an IMF-fixdate (RFC 9110 §5.6.7).
 pub const DATE_LEN: usize = 29;
 
-/// What a path stands for, and how to notice that it no longer does.
+/// What a path stands for, and how to notice that this has changed.
 #[derive(Debug)]
 pub struct Entry {
-    /// What is sent.
+    /// The resource that is sent.
     pub resource: Resource,
     /// The state of the file system this entry was made from.
     pub stamps: Box<[FileStamp]>,
-    /// When it was made, in nanoseconds of wall-clock time, before any file stamp was looked at.
+    /// When it was made, in nanoseconds of wall-clock time, before any file was checked.
     pub resolved_ns: i128,
 }
 
@@ -55,13 +55,13 @@ pub struct Entry {
 pub enum Resource {
     /// A file in one or more codings.
     File(FileResource),
-    /// Somewhere else.
+    /// A redirect to another location.
     Redirect(Redirect),
     /// A directory that may be listed.
     Directory,
-    /// Nothing, or nothing that may be shown: 404.
+    /// No file, or none that may be shown: 404.
     Missing,
-    /// Something the server may not read: 403.
+    /// A file that the server may not read: 403.
     Forbidden,
 }
 
@@ -90,8 +90,8 @@ pub struct Variant {
     pub len: u64,
     /// Its entity tag.
     pub etag: EntityTag,
-    /// Its modification time in seconds since 1970; none where it says nothing. It may be still to
-    /// come: see [`Variant::validators`].
+    /// Its modification time in seconds since 1970; none where it carries no information. It may be
+    /// in the future: see [`Variant::validators`].
     pub modified: Option<i64>,
     /// Where its bytes are.
     pub body: Body,
@@ -103,11 +103,11 @@ pub struct Variant {
     head_not_modified: Box<[u8]>,
     /// Where the representation fields of `head_ok` end and `Content-Length` begins.
     fields_end: u32,
-    /// Where in `head_ok` the modification time stands, if it was still to come when the head was
-    /// made: until then it must not be told, and the date takes its place (RFC 9110 §8.8.2.1). 0:
-    /// there is no such place.
+    /// Where in `head_ok` the modification time is, if it was in the future when the head was made:
+    /// until then it must not be sent, and the date takes its place (RFC 9110 §8.8.2.1). 0: there
+    /// is no such place.
     modified_at: u32,
-    /// Which of the entry's file stamps is its file.
+    /// The index of its file among the entry's file stamps.
     source: u16,
 }
 
@@ -120,16 +120,16 @@ pub enum Body {
     File(FileRef),
 }
 
-/// A path that was looked at, and what was found there.
+/// A path that was looked up, and the state that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     /// The path below the root, without a leading slash; empty for the root itself.
     pub path: Box<[u8]>,
-    /// What was there, links followed as the policy has it; none if nothing could be seen.
+    /// The state of the file, with links followed under the policy; none if it could not be read.
     pub identity: Option<Identity>,
 }
 
-/// What tells one state of a file from another.
+/// The state of a file, as far as its metadata can distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The device number.
@@ -145,7 +145,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether a change after `now_ns` would show: one within the resolution of file system
+    /// Whether a change after `now_ns` would show: a change within the resolution of file system
     /// timestamps after the last one does not. Two seconds is the coarsest resolution in use (FAT).
     #[must_use]
     pub fn is_settled(&self, now_ns: i128) -> bool {
@@ -153,7 +153,7 @@ impl Identity {
         self.changed_ns + TIMESTAMP_RESOLUTION_NS < now_ns
     }
 
-    /// Two numbers by which it is told from others: a hash of 128 bits.
+    /// A hash of 128 bits that identifies this state.
     #[must_use]
     pub fn fingerprint(&self) -> [u64; 2] {
         let mut bytes = [0; 3 * 8 + 2 * 16];
@@ -166,10 +166,10 @@ impl Identity {
     }
 
     /// Whether the file was written where it is, and its modification time is that of the write. A
-    /// time that was set is seldom near that at which it was set, which is the status change, and
-    /// often one of whole seconds; nor can a file system that knows only those tell two writes
-    /// apart. A rename or a change of mode soon after the write, as careful replacements make them,
-    /// leaves it believable.
+    /// time that was set is seldom near the moment when it was set, which is the status change, and
+    /// often in whole seconds; nor can a file system that stores only seconds tell two writes
+    /// apart. A rename or a change of mode soon after the write, as in careful replacements, does
+    /// not change the result.
     #[must_use]
     pub fn was_written_here(&self) -> bool {
         const NS_PER_S: i128 = 1_000_000_000;
@@ -190,7 +190,7 @@ impl Entry {
         self.stamps.iter().all(settled)
     }
 
-    /// The open files that bodies are in, in the order in which decoding asks for them.
+    /// The open files of bodies, in the order in which decoding requests them.
     pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         let variants = match &self.resource {
             Resource::File(file) => &file.variants[..],
@@ -256,7 +256,7 @@ impl FileResource {
 }
 
 impl OpenFile {
-    /// What of it was seen in memory a moment ago.
+    /// The parts of the file that were seen in memory a moment ago.
     #[must_use]
     pub fn residency(&self) -> &Residency {
         &self.residency
@@ -290,7 +290,7 @@ impl fmt::Debug for OpenFile {
     }
 }
 
-/// What [`Variant::new`] needs to know of a representation.
+/// The parts that [`Variant::new`] makes a variant from.
 pub(crate) struct Representation<'a> {
     pub(crate) host: &'a Host,
     /// The canonical path of the file without its coding's suffix: rules and media type follow it.
@@ -298,14 +298,14 @@ pub(crate) struct Representation<'a> {
     pub(crate) coding: Coding,
     pub(crate) len: u64,
     pub(crate) etag: EntityTag,
-    /// The modification time in seconds since 1970; none if it says nothing.
+    /// The modification time in seconds since 1970; none if it carries no information.
     pub(crate) modified: Option<i64>,
-    /// Whether the modification time is still to come.
-    pub(crate) is_to_come: bool,
+    /// Whether the modification time is in the future.
+    pub(crate) is_in_future: bool,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
-    /// Which of the entry's file stamps is its file.
+    /// The index of its file among the entry's file stamps.
     pub(crate) source: u16,
 }
 
@@ -327,7 +327,7 @@ impl Variant {
         let mut head = Vec::with_capacity(384);
         start_head(&mut head, STATUS_OK);
         let modified_at = fields.offset_of("Last-Modified").map(|offset| head.len() + offset);
-        let modified_at = modified_at.filter(|_| of.is_to_come);
+        let modified_at = modified_at.filter(|_| of.is_in_future);
         fields.write(&mut head);
         let fields_end = head.len();
         head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", of.len).as_bytes());
@@ -349,8 +349,8 @@ impl Variant {
         }
     }
 
-    /// What conditional requests are evaluated against at `now`, in seconds since 1970. A time
-    /// that is still to come was told to nobody.
+    /// The validators against which conditional requests are evaluated at `now`, in seconds since
+    /// 1970. A time that is still in the future has not been sent to any client.
     #[must_use]
     pub fn validators(&self, now: i64) -> Validators<'_> {
         let modified = self.modified.filter(|seconds| *seconds <= now);
@@ -362,7 +362,7 @@ impl Variant {
     pub fn write_ok(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
         let start = out.len();
         write_head(out, &self.head_ok, STATUS_OK.len(), date, connection);
-        if self.modified_at != 0 && self.is_to_come(date) {
+        if self.modified_at != 0 && self.is_in_future(date) {
             put_date(&mut out[start..], self.modified_at as usize, date);
         }
     }
@@ -372,13 +372,13 @@ impl Variant {
         write_head(out, &self.head_not_modified, STATUS_NOT_MODIFIED.len(), date, connection);
     }
 
-    /// The representation's field lines, for heads with another status that have this date.
+    /// The representation's field lines, for heads with another status and this date.
     #[must_use]
     pub fn fields(&self, date: &[u8; DATE_LEN]) -> Cow<'_, [u8]> {
         let start = STATUS_OK.len() + DATE_LEN + 2;
         let fields = &self.head_ok[start..self.fields_end as usize];
         match (self.modified_at as usize).checked_sub(start) {
-            Some(at) if self.is_to_come(date) => {
+            Some(at) if self.is_in_future(date) => {
                 let mut fields = fields.to_vec();
                 put_date(&mut fields, at, date);
                 fields.into()
@@ -389,7 +389,7 @@ impl Variant {
 
     /// Whether the modification time is later than this date.
     #[cold]
-    fn is_to_come(&self, date: &[u8; DATE_LEN]) -> bool {
+    fn is_in_future(&self, date: &[u8; DATE_LEN]) -> bool {
         http1::parse_date(date) < self.modified
     }
 
@@ -402,8 +402,8 @@ impl Variant {
     }
 }
 
-/// The 304 head: of the fields of the 200 those that caches go by, and what rules add (RFC 9110
-/// §15.4.5).
+/// Makes the 304 head: it has those fields of the 200 that caches use, and the fields of rules (RFC
+/// 9110 §15.4.5).
 fn not_modified(of: &Representation<'_>) -> Box<[u8]> {
     let mut fields = FieldList::default();
     add_cache_fields(&mut fields, of);
@@ -422,7 +422,7 @@ fn start_head(head: &mut Vec<u8>, status_line: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// The fields that a 304 repeats.
+/// Adds the fields that a 304 repeats.
 fn add_cache_fields<'a>(fields: &mut FieldList<'a>, of: &'a Representation<'_>) {
     fields.add("ETag", of.etag.as_bytes());
     fields.add("Cache-Control", of.host.cache_control(of.path).as_bytes());

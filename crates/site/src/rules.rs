@@ -1,5 +1,5 @@
-//! Rules by glob over request paths, and the Cache-Control that a file gets where no rule says
-//! otherwise. Not the rules themselves: those are the configuration's.
+//! Rules by glob over request paths, and the Cache-Control of a file for which no rule sets one.
+//! The rules themselves are in the configuration.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -57,7 +57,7 @@ impl<T> PathGlobs<T> {
         indices.into_iter().map(|index| &self.values[index])
     }
 
-    /// Whether there is no rule at all.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -77,29 +77,29 @@ fn compile(glob: &str) -> Result<globset::Glob, GlobError> {
         .map_err(|error| GlobError { glob: glob.to_owned(), reason: error.kind().to_string() })
 }
 
-/// Ask again each time: with an entity tag that costs a 304, and it is never stale.
+/// Revalidate each time: with an entity tag that costs a 304, and the answer is never stale.
 pub const REVALIDATE: &str = "no-cache";
 
-/// Never ask again for a year: the name changes with the content (RFC 8246).
+/// Do not request again for a year: the name changes with the content (RFC 8246).
 pub const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
-/// The Cache-Control of a file for which no rule sets one: [`IMMUTABLE`] for assets with a hash
-/// in their name, [`REVALIDATE`] for all else. There is no age in between on purpose: a guessed
+/// The Cache-Control of a file for which no rule sets one: [`IMMUTABLE`] for assets with a hash in
+/// their name, [`REVALIDATE`] for all others. There is deliberately no age in between: a guessed
 /// age serves a page with yesterday's style, and revalidating costs one small answer.
 pub fn default_cache_control(path: &[u8]) -> &'static str {
     if is_hashed(file_name(path)) { IMMUTABLE } else { REVALIDATE }
 }
 
-/// Extensions of files that bundlers make under hashed names, and that people do not upload. Not
-/// HTML, which must have a stable name, nor archives, whose names carry versions and commits that
-/// people do move.
+/// Extensions of files that bundlers make under hashed names, and that people do not upload. HTML
+/// is not among them, because its name must be stable, nor are archives, whose names contain
+/// versions and commits that people do move.
 const CODE: [&[u8]; 5] = [b"css", b"js", b"mjs", b"woff2", b"wasm"];
 
 /// Extensions of pictures, which bundlers make under hashed names as well, but which people name by
-/// whatever identifies their subject.
+/// an identifier of their subject.
 const PICTURES: [&[u8]; 6] = [b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif"];
 
-/// What may stand between the hash and the extension (`main.3f9ab2c1.chunk.js`).
+/// Words between the hash and the extension (`main.3f9ab2c1.chunk.js`).
 const TRAILERS: [&[u8]; 5] = [b"min", b"chunk", b"bundle", b"module", b"legacy"];
 
 /// Whether a file name ends with a token that a bundler made from the content, after a name and
@@ -108,8 +108,8 @@ const TRAILERS: [&[u8]; 5] = [b"min", b"chunk", b"bundle", b"module", b"legacy"]
 /// A hash that is not recognised costs a 304 now and then; a name wrongly taken for one keeps a
 /// browser on an old file for a year. So everything doubtful is not a hash: dates, sizes, product
 /// names, a name that is only a hash; identifiers, which name an object and not its content (UUIDs,
-/// MAC addresses, those of databases and of videos), known by their length or because they follow a
-/// dash in the name of a picture.
+/// MAC addresses, those of databases and of videos), recognised by their length or because they
+/// follow a dash in the name of a picture.
 pub fn is_hashed(file_name: &[u8]) -> bool {
     let Some(kind) = extension(file_name) else { return false };
     let is_code = CODE.contains(&kind);
@@ -125,7 +125,7 @@ pub fn is_hashed(file_name: &[u8]) -> bool {
         && !ends_uuid(before, token)
 }
 
-/// The last token of a stem that is no trailer, with what stands before it.
+/// The last token of a stem that is no trailer, with the text before it.
 fn last_token(mut stem: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     loop {
         let at = stem.iter().rposition(|byte| b".-_".contains(byte))?;
@@ -137,15 +137,16 @@ fn last_token(mut stem: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     }
 }
 
-/// The last two groups of a UUID: 4 and 12 digits.
+/// Whether a stem ends with the last two groups of a UUID: 4 and 12 digits.
 fn ends_uuid(before: &[u8], last: &[u8]) -> bool {
     let is_hex = |token: &[u8]| token.iter().all(u8::is_ascii_hexdigit);
     let group = before.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
     group.len() == 4 && last.len() == 12 && is_hex(group) && is_hex(last)
 }
 
-/// Letters and digits that look drawn by lot, and of a length that bundlers give them. A letter
-/// comes somewhere after a digit (`iphone14`, `DSC00123` are names), and the whole is one of
+/// Whether a token looks like a hash: letters and digits that look random, of a length that
+/// bundlers use. A letter comes somewhere after a digit (`iphone14`, `DSC00123` are names), and the
+/// token is one of
 ///
 /// - hexadecimal, as webpack, Parcel and Sprockets write it, with two digits (not `face2face`), or
 ///   after a dot with none at all (`main.abcdefab.js`);
@@ -163,16 +164,16 @@ fn is_hash(token: &[u8], follows_dot: bool, is_code: bool) -> bool {
             || (has_letter_after_digit || is_mere_letters) && is_hexadecimal(token, is_code))
 }
 
-/// Whether it begins with a year and a month of our time.
+/// Whether a token begins with a year from 1900 to 2099 and a month.
 fn is_dated(token: &[u8]) -> bool {
     let digits = token.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_month = |month: &[u8]| matches!(month, [b'0', b'1'..=b'9'] | [b'1', b'0'..=b'2']);
     digits >= 6 && matches!(&token[..2], b"19" | b"20") && is_month(&token[4..6])
 }
 
-/// Whether `token` is a hexadecimal hash of one of the lengths that are in use. The lengths of a
-/// MAC address (12; Django's hashes are as long) and of a database's identifier (24) are not among
-/// them, and of 32 digits a UUID may be made.
+/// Whether `token` is a hexadecimal hash of one of the usual lengths. The lengths of a MAC address
+/// (12; Django's hashes are as long) and of a database's identifier (24) are not among them, and 32
+/// digits may be a UUID.
 fn is_hexadecimal(token: &[u8], is_code: bool) -> bool {
     let is_usual = match token.len() {
         8 | 16 | 20 | 40 | 64 => true,
@@ -183,7 +184,7 @@ fn is_hexadecimal(token: &[u8], is_code: bool) -> bool {
     is_usual && digits != 1 && token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether 32 digits have the version and the variant of a UUID where it has them (RFC 9562 §4).
+/// Whether 32 digits have the version and the variant of a UUID in their places (RFC 9562 §4).
 fn is_uuid(token: &[u8]) -> bool {
     matches!(token[12], b'1'..=b'8') && matches!(token[16], b'8' | b'9' | b'a' | b'b')
 }
@@ -308,7 +309,7 @@ mod tests {
             "avatar-550e8400e29b41d4a716446655440000.jpg",
             "avatar.550e8400e29b41d4a716446655440000.jpg",
             "plugin-550e8400e29b41d4a716446655440000.js",
-            "avatar-d41d8cd98f00b204e9800998ecf8427e.jpg", // of an address, not of the picture
+            "avatar-d41d8cd98f00b204e9800998ecf8427e.jpg", // hash of an address, not the picture
             "switch-001b44113ab7.jpg",
             "switch.001b44113ab7.js",
             "still-dQw4w9WgXcQ.jpg",

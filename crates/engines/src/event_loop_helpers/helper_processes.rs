@@ -404,7 +404,7 @@ fn prepare(runner: &Runner, request: Request, buffer: &mut [u8]) {
             drop(run(Job::Resolve { host, path, known: Known::Nothing }));
         }
         Request::List { host, path } => {
-            let permit = Listings::new(1).begin_alone().expect("the first of one listing");
+            let permit = Listings::new(1).begin_without_worker().expect("the first of one listing");
             let format = session::ListFormat::Json;
             let mut done = run(Job::List { host, path, format, permit });
             while let Done::Listed(Ok((_, Some(cursor)))) = done {

@@ -57,7 +57,7 @@ impl SharedMemory {
 }
 
 impl Keeper for Locks {
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let held = self.0.lock(lock);
         section(held.is_inherited());
     }

@@ -145,8 +145,8 @@ impl Conversation<'_> {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
         let is_last = is_last || self.is_taken || self.registry.is_draining();
-        let (after, body) = After::of(head, arrived, is_last, &self.limits);
-        let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
+        let (after, body) = After::from_request(head, arrived, is_last, &self.limits);
+        let (reply, prepared) = Reply::begin(self.worker(), bytes, head, after);
         (reply, prepared, body)
     }
 

@@ -1,13 +1,13 @@
-//! CLOCK, also called second chance: an approximation of LRU in which a hit sets a bit (Corbató,
-//! "A paging experiment with the Multics system", 1968). A scan of files asked for once flushes
-//! what was not used since the hand last passed.
+//! CLOCK, also called second chance: an approximation of LRU in which a hit sets a bit (Corbató, "A
+//! paging experiment with the Multics system", 1968). A scan of files that are requested once
+//! evicts the entries that were not used since the hand last passed.
 
 use super::Policy;
 use super::list::List;
 use crate::slab::{NodeId, Slab};
 
-/// The clock's face as a queue: the hand is at its back, and to pass an entry is to put it in
-/// front.
+/// The clock as a queue: the hand is at the back of the queue, and passing an entry means moving it
+/// to the front.
 pub(super) struct Clock {
     face: List,
 }
@@ -31,7 +31,7 @@ impl<V> Policy<V> for Clock {
         self.face.unlink(nodes, node);
     }
 
-    /// Turns the hand; a passed entry has no uses left, so one turn is enough.
+    /// Turns the hand to a victim; a passed entry has no uses left, so one turn is enough.
     fn victim(&mut self, nodes: &mut Slab<V>) -> Option<NodeId> {
         loop {
             let node = self.face.pop_back(nodes)?;

@@ -1,14 +1,14 @@
-//! The ghost queue of S3-FIFO: which keys left the small queue lately. It holds no keys and is no
-//! queue: a table of fingerprints and times, as its paper proposes (§4.2). It may forget a key
+//! The ghost queue of S3-FIFO: which keys left the small queue recently. It holds no keys and is no
+//! queue, but a table of fingerprints and times, as its paper proposes (§4.2). It may forget a key
 //! early, and take one key in billions for another; both only cost a hit.
 
 const WAYS: usize = 4;
 const SETS_MIN: usize = 16;
 
-/// The queue remembers at least so many keys, so that S3-FIFO finds its feet while `main` is empty.
+/// The least number of keys to remember, so that S3-FIFO works while `main` is still empty.
 const KEYS_MIN: usize = 16;
 
-/// A key and the count of keys remembered up to it. Time 0 is an empty place.
+/// A fingerprint of a key, and the number of keys remembered up to it. Time 0 is an empty place.
 #[derive(Clone, Copy, Default)]
 struct Memory {
     fingerprint: u32,
@@ -26,8 +26,8 @@ impl Ghost {
         Self { sets: vec![Default::default(); SETS_MIN], now: 0 }
     }
 
-    /// Remembers a key in place of the oldest of its set. `keys` is how many keys are remembered
-    /// at a time (the paper: as many as there are in the main queue).
+    /// Remembers a key in place of the oldest of its set. `keys` is the number of keys to remember
+    /// (the paper: as many as there are in the main queue).
     pub(super) fn remember(&mut self, hash: u64, keys: usize) {
         if keys > self.sets.len() * WAYS / 2 {
             self.grow();
@@ -37,7 +37,7 @@ impl Ghost {
         self.place(memory);
     }
 
-    /// Whether the key is remembered; it is forgotten by being asked for.
+    /// Whether the key is remembered; this call forgets it.
     pub(super) fn take(&mut self, hash: u64, keys: usize) -> bool {
         let fingerprint = fingerprint(hash);
         let now = self.now;
@@ -94,7 +94,7 @@ mod tests {
         assert!(!ghost.take(hash(2), 100));
         assert!(ghost.take(hash(1), 100));
         assert!(!ghost.take(hash(1), 100));
-        assert!(!Ghost::new().take(hash(0), 100), "an empty place is nobody's");
+        assert!(!Ghost::new().take(hash(0), 100), "an empty place matches no hash");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A doubly linked list through the nodes of a slab: what all policies are made of. It owns no
-//! node and allocates nothing.
+//! A doubly linked list through the nodes of a slab: the basis of all policies. It owns no node and
+//! allocates nothing.
 
 use crate::slab::{NIL, NodeId, Slab};
 
-/// New nodes come in at the front; a node is on at most one list.
+/// The list. New nodes come in at the front; a node is on at most one list.
 pub(super) struct List {
     front: NodeId,
     back: NodeId,

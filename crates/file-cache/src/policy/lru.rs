@@ -1,6 +1,6 @@
-//! Least recently used: the entry that nobody asked for longest leaves first (Mattson et al.,
-//! "Evaluation techniques for storage hierarchies", 1970; the policy of µKnot's cache,
-//! Radhakrishnan 2019, Appendix A). A scan of files asked for once flushes it.
+//! Least recently used: the entry that has not been requested for longest leaves first (Mattson et
+//! al., "Evaluation techniques for storage hierarchies", 1970; the policy of µKnot's cache,
+//! Radhakrishnan 2019, Appendix A). A scan of files that are requested once flushes the cache.
 
 use super::Policy;
 use super::list::List;

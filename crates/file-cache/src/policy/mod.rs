@@ -20,12 +20,13 @@ pub enum PolicyKind {
     Lru,
     /// One bit for each entry: nearly as good as LRU, and hits only set the bit.
     Clock,
-    /// Three queues: files asked for once leave quickly, so a crawler cannot flush the cache.
+    /// Three queues: files that are requested once leave quickly, so a crawler cannot flush the
+    /// cache.
     S3Fifo,
 }
 
 impl PolicyKind {
-    /// Every policy there is.
+    /// All policies.
     pub const ALL: [Self; 3] = [Self::Lru, Self::Clock, Self::S3Fifo];
 
     /// The name in configuration files and on the command line.
@@ -65,7 +66,7 @@ impl FromStr for PolicyKind {
     }
 }
 
-/// A name that is no policy's.
+/// The error for a name that no policy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy;
 
@@ -80,25 +81,26 @@ impl std::error::Error for UnknownPolicy {}
 
 /// The order of the entries of one lane of a shard, under that shard's exclusive lock.
 ///
-/// A node is known to the policy from `insert` until `remove` or until `victim` returns it. Hits
-/// arrive in two ways: those of the first level, and those of the second under the shared lock,
-/// only count themselves in the slot ([`crate::Slot::touch`]), where `victim` finds them; `touch`
-/// is a hit of the second level under the exclusive lock.
+/// A node is known to the policy from `insert` until `remove` or until `victim` returns it. Hits of
+/// the first level, and hits of the second level under the shared lock, are only counted in the
+/// slot ([`crate::Slot::touch`]), where `victim` finds them; `touch` is called for a hit of the
+/// second level under the exclusive lock.
 pub(crate) trait Policy<V>: Send + Sync {
-    /// Takes up a node, whose slot has no uses yet.
+    /// Adds a node, whose slot has no uses yet.
     fn insert(&mut self, nodes: &mut Slab<V>, node: NodeId);
 
     /// Notes a hit.
     fn touch(&mut self, nodes: &mut Slab<V>, node: NodeId);
 
-    /// Forgets a node.
+    /// Removes a node.
     fn remove(&mut self, nodes: &mut Slab<V>, node: NodeId);
 
-    /// Chooses the node that is to leave and forgets it; none only if there are no nodes. Uses are
-    /// counted down on the way, so it ends as soon as it goes faster than first levels count up.
+    /// Chooses the node that is to leave and removes it; none only if there are no nodes. It counts
+    /// down uses on the way, so it ends as soon as that is faster than the counting of hits in
+    /// first levels.
     fn victim(&mut self, nodes: &mut Slab<V>) -> Option<NodeId>;
 
-    /// How many nodes the policy knows.
+    /// The number of nodes that the policy knows.
     fn len(&self) -> usize;
 }
 

@@ -1,6 +1,7 @@
-//! S3-FIFO: a small queue in which newcomers prove themselves, a main queue, and a memory of those
-//! that failed (Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction",
-//! SOSP 2023, Algorithm 1). A scan of files asked for once passes through the small queue only.
+//! S3-FIFO: a small queue for new entries, a main queue for entries that were used in it, and a
+//! memory of keys that were not (Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for
+//! cache eviction", SOSP 2023, Algorithm 1). A scan of files that are requested once passes through
+//! the small queue only.
 
 use super::Policy;
 use super::ghost::Ghost;
@@ -11,14 +12,14 @@ use crate::slab::{NodeId, Slab};
 /// sent with `sendfile` cost no bytes, and a lane's entries are of one kind.
 const SMALL_SHARE: usize = 10;
 
-/// Fewer uses than this in the small queue and the entry leaves the cache.
+/// An entry with fewer uses than this in the small queue leaves the cache.
 const USES_TO_STAY: u8 = 2;
 
 /// Values of [`crate::slab::Node::list`].
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 
-/// Newcomers go to `small`, unless `ghost` remembers them: those go to `main`.
+/// The queues. New entries go to `small`, unless `ghost` remembers them: those go to `main`.
 pub(super) struct S3Fifo {
     small: List,
     main: List,
@@ -53,7 +54,8 @@ impl<V> Policy<V> for S3Fifo {
         }
     }
 
-    /// Ends: each turn that returns nothing moves an entry to `main` for good or takes a use away.
+    /// Finds a victim. This ends: each turn that finds none moves an entry to `main` for good or
+    /// takes a use away.
     fn victim(&mut self, nodes: &mut Slab<V>) -> Option<NodeId> {
         loop {
             let total = self.small.len() + self.main.len();
@@ -72,7 +74,7 @@ impl<V> Policy<V> for S3Fifo {
 }
 
 impl S3Fifo {
-    /// The oldest newcomer, unless it has proved itself and moves on.
+    /// The oldest entry of `small`, unless it was used often enough and moves to `main`.
     fn victim_small<V>(&mut self, nodes: &mut Slab<V>) -> Option<NodeId> {
         let node = self.small.pop_back(nodes)?;
         if nodes.slot(node).uses() >= USES_TO_STAY {

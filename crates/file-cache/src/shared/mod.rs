@@ -2,13 +2,13 @@
 //! with a lock each, bounded in bytes and entries, evicted by CLOCK.
 //!
 //! It is made of 64-bit cells that are only ever read and written whole, and of numbers instead of
-//! pointers, so that it may lie at different addresses. A process may be killed at any instruction:
-//! then a shard's lock is taken over from the dead, its next holder is told, and the shard is
-//! emptied, for a cache may always forget. What is read is never trusted: a number that leads
-//! nowhere and bytes that do not have their checksum empty the shard, too.
+//! pointers, so that it may be mapped at different addresses. A process may be killed at any
+//! instruction: then the shard's lock is taken over from the dead process, its next holder learns
+//! of that, and the shard is emptied, because a cache may always forget. Data is never trusted: a
+//! number that leads nowhere, or bytes whose checksum is wrong, also empty the shard.
 //!
-//! It does not know what the bytes mean, makes no system calls, and knows no processes: how a lock
-//! is taken is its [`Keeper`]'s business.
+//! The cache does not interpret the bytes, makes no system calls, and knows no processes: its
+//! [`Keeper`] defines how a lock is taken.
 
 mod shard;
 
@@ -17,59 +17,59 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shard::{HEADER_CELLS, Shard, ShardLayout};
 
-/// What the cache needs of those who share it.
+/// The lock operation that the cache requires of its users.
 pub trait Keeper {
-    /// Runs `section` while it holds `lock` alone. `section` is told whether the last holder died
-    /// while it held it.
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
+    /// Runs `section` while it holds `lock` exclusively. The argument of `section` is whether the
+    /// last holder died with the lock.
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
 }
 
-/// How large a [`SharedCache`] is.
+/// The sizes of a [`SharedCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     shards: usize,
     shard: ShardLayout,
 }
 
-/// The cache as one process sees it.
+/// The cache in the memory of one process.
 #[derive(Clone, Copy)]
 pub struct SharedCache {
     cells: &'static [AtomicU64],
     layout: Layout,
 }
 
-/// What is kept with an entry.
+/// The label that is stored with an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
-    /// Tells one value of a key from the next.
+    /// Distinguishes values of one key.
     pub version: u64,
-    /// When the value was last found to be true, in the caller's ticks.
+    /// When the value was last found to be current, in the caller's ticks.
     pub validated: u64,
 }
 
-/// What a shared cache has done.
+/// The content of a shared cache, and counts of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedUsage {
-    /// Entries in it.
+    /// Current entries.
     pub entries: u64,
     /// Bytes in blocks that hold entries.
     pub bytes: u64,
-    /// Entries that left to make room.
+    /// Entries that were evicted to make room.
     pub evictions: u64,
-    /// Times that a shard was emptied because a holder died or what was read was wrong.
+    /// Times that a shard was emptied because a holder died or the data was wrong.
     pub resets: u64,
 }
 
 impl Layout {
-    /// A cache of about `bytes` bytes in all, for at most `entries` entries, with `shards` locks
-    /// (rounded to a power of two).
+    /// The layout of a cache of about `bytes` bytes in all, for at most `entries` entries, with
+    /// `shards` locks (rounded to a power of two).
     #[must_use]
     pub fn new(bytes: usize, entries: usize, shards: usize) -> Self {
         let shards = shards.clamp(1, 1 << 10).next_power_of_two();
         Self { shards, shard: ShardLayout::new(bytes / shards, entries / shards) }
     }
 
-    /// Cells it takes.
+    /// The number of cells that the cache takes.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.shards * self.shard.cells()
@@ -77,10 +77,10 @@ impl Layout {
 }
 
 impl SharedCache {
-    /// The cache in `cells`, which were all 0 before anybody used them as one.
+    /// Opens the cache in `cells`, which were all 0 before their first use.
     ///
     /// # Panics
-    /// If there are not [`Layout::cells`] of them.
+    /// If their number is not [`Layout::cells`].
     #[must_use]
     pub fn new(cells: &'static [AtomicU64], layout: Layout) -> Self {
         assert_eq!(cells.len(), layout.cells(), "a cell for everything");
@@ -92,7 +92,7 @@ impl SharedCache {
         self.cells.iter().step_by(self.layout.shard.cells())
     }
 
-    /// Copies the value under `key` to `value`, in place of what it held.
+    /// Copies the value under `key` to `value`, replacing its content.
     pub fn get(
         self,
         keeper: &impl Keeper,
@@ -103,19 +103,19 @@ impl SharedCache {
         self.with(keeper, hash, |shard| shard.get(hash, key, value))
     }
 
-    /// What is kept with the value of this hash, without the value.
+    /// The label of the value of this hash.
     pub fn label(self, keeper: &impl Keeper, hash: u64) -> Option<Label> {
         self.with(keeper, hash, |shard| shard.label(hash))
     }
 
-    /// Notes that the value of this hash was found to be true at `validated`, if it is still of
+    /// Notes that the value of this hash was found to be current at `validated`, if it still has
     /// that version.
     pub fn validate(self, keeper: &impl Keeper, hash: u64, version: u64, validated: u64) {
         self.with(keeper, hash, |shard| shard.validate(hash, version, validated).map(Some));
     }
 
-    /// Puts a value in, in place of an older one under its key, and evicts others for it. Returns
-    /// whether it was small enough; if not, an older one has left all the same.
+    /// Inserts a value, replacing an older one under its key, and evicts others for it. Returns
+    /// whether the value was small enough; if not, an older one is removed all the same.
     pub fn insert(
         self,
         keeper: &impl Keeper,
@@ -129,8 +129,8 @@ impl SharedCache {
         inserted == Some(true)
     }
 
-    /// What it holds and has done. It waits for no lock: numbers of different shards may be of
-    /// different moments.
+    /// The content and the counts. This waits for no lock: the numbers of different shards may be
+    /// of different moments.
     #[must_use]
     pub fn usage(self) -> SharedUsage {
         let shards = (0..self.layout.shards).map(|index| self.shard(index).usage());
@@ -142,7 +142,7 @@ impl SharedCache {
         })
     }
 
-    /// Does something with the shard of a hash, whose lock is held.
+    /// Calls `work` with the shard of a hash, while its lock is held.
     fn with<T>(
         self,
         keeper: &impl Keeper,
@@ -151,7 +151,7 @@ impl SharedCache {
     ) -> Option<T> {
         let shard = self.shard((hash >> 48) as usize & (self.layout.shards - 1));
         let mut outcome = None;
-        keeper.alone(shard.lock(), &mut |is_inherited| {
+        keeper.with_lock(shard.lock(), &mut |is_inherited| {
             if is_inherited {
                 shard.empty();
             }

@@ -1,22 +1,22 @@
-//! One shard: what its lock protects. A header, buckets, records, and blocks of bytes, all of them
-//! cells, all empty when they are 0.
+//! One shard: the data that its lock protects. It consists of a header, buckets, records, and
+//! blocks of bytes, all of them cells, all empty when they are 0.
 //!
 //! A record is in its bucket's chain or in the chain of free records; a block is in its record's
-//! chain or in that of free blocks. Links are numbers plus one, 0 ends a chain. Records and blocks
+//! chain or in that of free blocks. Links are numbers plus one; 0 ends a chain. Records and blocks
 //! that were never used are in no chain: they begin at the marks in the header, so that memory that
-//! nobody needs is never touched.
+//! is not needed is never touched.
 
 use std::sync::atomic::AtomicU64;
 
 use super::{Label, SharedUsage, get, set};
 
-/// What was read cannot be right: the shard is to be emptied.
+/// The data cannot be right: the shard has to be emptied.
 #[derive(Debug)]
 pub(super) struct Broken;
 
 type Outcome<T> = Result<T, Broken>;
 
-// The header. The lock comes first and is nobody's business here.
+// Cells of the header. The first is the lock, which is not used here.
 const HAND: usize = 1;
 const RECORDS_USED: usize = 2;
 const RECORDS_FREE: usize = 3;
@@ -28,7 +28,7 @@ const EVICTIONS: usize = 8;
 const RESETS: usize = 9;
 pub(super) const HEADER_CELLS: usize = 16;
 
-// A record.
+// Cells of a record.
 const HASH: usize = 0;
 const VERSION: usize = 1;
 const VALIDATED: usize = 2;
@@ -38,10 +38,10 @@ const FIRST_BLOCK: usize = 4;
 /// The next record of the bucket, or the next free one.
 const NEXT: usize = 5;
 const CHECKSUM: usize = 6;
-/// The eighth is spare: a record is a cache line.
+/// The number of cells of a record. The eighth is spare: a record is a cache line.
 const RECORD_CELLS: usize = 8;
 
-// A block: the next of its chain, then bytes.
+// A block: a link to the next block of its chain, then bytes.
 const BLOCK_CELLS: usize = 32;
 const BLOCK_BYTES: usize = (BLOCK_CELLS - 1) * 8;
 
@@ -51,10 +51,10 @@ const USED: u64 = 2;
 
 const KEY_LEN_MAX: usize = (1 << 16) - 1;
 
-/// An entry may take this share of a shard's blocks at most, so that one does not empty it.
+/// The divisor of a shard's blocks that an entry may take, so that one entry does not empty it.
 const SHARE: usize = 8;
 
-/// How large a shard is.
+/// The sizes of the parts of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardLayout {
     buckets: usize,
@@ -65,7 +65,7 @@ pub(super) struct ShardLayout {
 impl ShardLayout {
     pub(super) fn new(bytes: usize, entries: usize) -> Self {
         let bytes = bytes.min(1 << 40);
-        // Records are for entries of two blocks: smaller ones are rare.
+        // There are enough records for entries of two blocks: smaller entries are rare.
         let records = entries.clamp(1, 1 << 30).min((bytes / (BLOCK_BYTES * 2)).max(1));
         let buckets = records.next_power_of_two();
         let overhead = 8 * (HEADER_CELLS + buckets + records * RECORD_CELLS);
@@ -91,7 +91,7 @@ pub(super) struct Shard {
 /// The cells of one record.
 type Record = &'static [AtomicU64];
 
-/// What a record says of its entry's length.
+/// The lengths of an entry, and its mark, from one cell of its record.
 struct Shape {
     key_len: usize,
     value_len: usize,
@@ -120,7 +120,7 @@ impl Shard {
         }
     }
 
-    /// Forgets everything, whatever state it is in.
+    /// Removes all entries, whatever state the shard is in.
     pub(super) fn empty(&self) {
         self.buckets.iter().for_each(|bucket| set(bucket, 0));
         self.header[HAND..EVICTIONS].iter().for_each(|cell| set(cell, 0));
@@ -130,22 +130,22 @@ impl Shard {
     pub(super) fn get(&self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> Outcome<Option<Label>> {
         let Some(index) = self.find(hash, key)? else { return Ok(None) };
         let record = self.record(index)?;
-        let shape = Shape::of(record);
+        let shape = Shape::read(record);
         if shape.value_len > self.layout.blocks * BLOCK_BYTES {
-            return Err(Broken); // more than there is room for: not to be asked of memory
+            return Err(Broken); // too long: do not allocate that much
         }
         let mut sum = Sum::new(record, &shape);
         value.clear();
         value.reserve(shape.value_len);
         let mut reader = Reader { shard: self, next: get(&record[FIRST_BLOCK]), steps: 0 };
-        // The key begins a block of its own chain, so that it is compared where it lies.
+        // The value begins a block of its own, so the key is read first, for the checksum.
         reader.read(shape.key_len, &mut sum, &mut |_| ())?;
         reader.read(shape.value_len, &mut sum, &mut |bytes| value.extend_from_slice(bytes))?;
         if sum.0 != get(&record[CHECKSUM]) {
             return Err(Broken);
         }
         if shape.mark != USED {
-            Shape { mark: USED, ..shape }.put(record);
+            Shape { mark: USED, ..shape }.write(record);
         }
         Ok(Some(label(record)))
     }
@@ -186,7 +186,7 @@ impl Shard {
         set(&record[VERSION], label.version);
         set(&record[VALIDATED], label.validated);
         let shape = Shape { key_len: key.len(), value_len: value.len(), mark: RESTED };
-        shape.put(record);
+        shape.write(record);
         let mut sum = Sum::new(record, &shape);
         let mut place = &record[FIRST_BLOCK];
         for chunk in key.chunks(BLOCK_BYTES).chain(value.chunks(BLOCK_BYTES)) {
@@ -205,13 +205,13 @@ impl Shard {
         Ok(true)
     }
 
-    /// The record for `key`.
+    /// Finds the record for `key`.
     fn find(&self, hash: u64, key: &[u8]) -> Outcome<Option<u64>> {
         self.walk(hash, |record| Ok(get(&record[HASH]) == hash && self.has_key(record, key)?))
     }
 
     fn has_key(&self, record: Record, key: &[u8]) -> Outcome<bool> {
-        let shape = Shape::of(record);
+        let shape = Shape::read(record);
         if shape.key_len != key.len() {
             return Ok(false);
         }
@@ -225,7 +225,7 @@ impl Shard {
         Ok(is_same)
     }
 
-    /// The first record of the bucket that is wanted.
+    /// Finds the first record of the bucket that is wanted.
     fn walk(&self, hash: u64, wanted: impl Fn(Record) -> Outcome<bool>) -> Outcome<Option<u64>> {
         let mut link = get(self.bucket(hash));
         for _ in 0..=self.layout.records {
@@ -246,7 +246,7 @@ impl Shard {
             && entries < self.layout.records as u64
     }
 
-    /// CLOCK: the hand passes by those that were used since it came by last.
+    /// Evicts an entry by CLOCK: the hand passes entries that were used since it last passed.
     fn evict(&self) -> Outcome<()> {
         let used = get(&self.header[RECORDS_USED]).min(self.layout.records as u64);
         for _ in 0..=2 * used {
@@ -254,9 +254,9 @@ impl Shard {
             let index = if hand < used { hand } else { 0 };
             set(&self.header[HAND], index + 1);
             let record = self.record(index)?;
-            let shape = Shape::of(record);
+            let shape = Shape::read(record);
             match shape.mark {
-                USED => Shape { mark: RESTED, ..shape }.put(record),
+                USED => Shape { mark: RESTED, ..shape }.write(record),
                 RESTED => {
                     self.count(EVICTIONS, 1);
                     return self.remove(index);
@@ -267,7 +267,7 @@ impl Shard {
         Err(Broken)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     fn remove(&self, index: u64) -> Outcome<()> {
         let record = self.record(index)?;
         self.unlink(get(&record[HASH]), index, record)?;
@@ -325,14 +325,14 @@ impl Shard {
     }
 
     fn record(&self, index: u64) -> Outcome<Record> {
-        part(self.records, index, RECORD_CELLS)
+        stretch(self.records, index, RECORD_CELLS)
     }
 
     fn block(&self, index: u64) -> Outcome<&'static [AtomicU64]> {
-        part(self.blocks, index, BLOCK_CELLS)
+        stretch(self.blocks, index, BLOCK_CELLS)
     }
 
-    /// Adds to a number of the header. Returns what it was.
+    /// Adds to a number of the header. Returns its old value.
     fn count(&self, cell: usize, n: u64) -> u64 {
         let before = get(&self.header[cell]);
         set(&self.header[cell], before.wrapping_add(n));
@@ -347,7 +347,7 @@ impl Shard {
 }
 
 impl Shape {
-    fn of(record: Record) -> Self {
+    fn read(record: Record) -> Self {
         let cell = get(&record[SHAPE]);
         Self {
             key_len: (cell >> 48) as usize,
@@ -356,7 +356,7 @@ impl Shape {
         }
     }
 
-    fn put(&self, record: Record) {
+    fn write(&self, record: Record) {
         let lens = (self.key_len as u64) << 48 | (self.value_len as u64) << 8;
         set(&record[SHAPE], lens | self.mark);
     }
@@ -396,7 +396,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes bytes into cells, the last one filled up with zeroes.
+/// Writes bytes into cells, and fills the last one up with zeroes.
 fn write(cells: &[AtomicU64], bytes: &[u8], sum: &mut Sum) {
     for (cell, chunk) in cells.iter().zip(bytes.chunks(8)) {
         let mut eight = [0; 8];
@@ -407,7 +407,7 @@ fn write(cells: &[AtomicU64], bytes: &[u8], sum: &mut Sum) {
     }
 }
 
-/// A checksum against accidents, not against enemies.
+/// A checksum against accidental damage, not against attacks.
 struct Sum(u64);
 
 impl Sum {
@@ -427,7 +427,7 @@ fn label(record: Record) -> Label {
     Label { version: get(&record[VERSION]), validated: get(&record[VALIDATED]) }
 }
 
-fn part(cells: &'static [AtomicU64], index: u64, len: usize) -> Outcome<&'static [AtomicU64]> {
+fn stretch(cells: &'static [AtomicU64], index: u64, len: usize) -> Outcome<&'static [AtomicU64]> {
     let start =
         usize::try_from(index).ok().and_then(|index| index.checked_mul(len)).ok_or(Broken)?;
     cells.get(start..).and_then(|rest| rest.get(..len)).ok_or(Broken)

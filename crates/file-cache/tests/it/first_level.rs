@@ -6,7 +6,7 @@ use file_cache::{Cache, Cost, FirstLevel, Hit, PolicyKind};
 
 use crate::{cost, entries};
 
-/// Both levels as a worker uses them.
+/// Both levels, used like a worker uses them.
 struct Levels {
     first: FirstLevel<u32>,
     second: Cache<u32>,
@@ -58,7 +58,7 @@ fn an_evicted_slot_is_not_returned() {
     let mut levels = Levels::new(PolicyKind::Lru, 256, 3);
     let hits: Vec<_> = (0..5).map(|key| levels.insert(key)).collect();
     assert_eq!([0, 1, 2, 3, 4].map(|key| levels.has(key)), [false, false, true, true, true]);
-    assert!(hits[0].is_evicted(), "those who hold it still can use it");
+    assert!(hits[0].is_evicted(), "references to it stay valid");
     let refused = levels.second.insert(9, b"late", 9, cost(0, 0), 0);
     levels.second.remove(9, b"late");
     levels.first.insert(refused);
@@ -97,8 +97,8 @@ fn keys_of_equal_hash_are_told_apart() {
 fn a_small_set_of_files_does_not_grow_the_table() {
     let mut levels = Levels::new(PolicyKind::Clock, 1 << 14, 1 << 14);
     assert_eq!(levels.first.slots(), 256);
-    // With the hashes of a cache, which are seeded by chance, four in a hundred times five of them
-    // meet in a set of four, push one another out in each round, and the table rightly grows.
+    // With the randomly seeded hashes of a cache, in four of a hundred runs five of them meet in a
+    // set of four, replace one another in each round, and the table rightly grows.
     let hash = |key: u32| u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..100 {
         for key in 0..40_u32 {
@@ -144,7 +144,7 @@ fn a_sweep_lets_go_of_what_was_evicted() {
     drop(hits);
     assert!(levels.first.sweep(levels.second.evictions(), 1024));
     for slot in &slots {
-        // This vector, and both levels or none.
+        // The references are this vector, and both levels or none.
         assert_eq!(Arc::strong_count(slot), if slot.is_evicted() { 1 } else { 3 });
     }
     assert_eq!(slots.iter().filter(|slot| slot.is_evicted()).count(), 20);
@@ -175,7 +175,7 @@ fn a_sweep_of_a_large_table_is_done_in_turns() {
     assert!(slots.iter().all(|slot| Arc::strong_count(slot) == 1));
 }
 
-/// Requests that the first level answers never reach the second; its policy must learn of them.
+/// Requests that the first level answers never reach the second; its policy must count them.
 #[test]
 fn hits_of_the_first_level_keep_an_entry_in_the_second() {
     for kind in PolicyKind::ALL {

@@ -1,4 +1,5 @@
-//! The cache from outside: one suite for every policy, a model, the first level, and sharing.
+//! The cache through its public interface: one suite for every policy, a model, the first level,
+//! and sharing.
 
 mod first_level;
 mod model;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use file_cache::{Budget, Cache, Cost, PolicyKind, Slot};
 
-/// A budget of which only the number of entries matters.
+/// A budget that limits only the number of entries.
 fn entries(entries: usize) -> Budget {
     Budget { bytes: usize::MAX, descriptors: usize::MAX, entries }
 }
@@ -28,7 +29,7 @@ fn put(cache: &Cache<u32>, key: &str, value: u32, cost: Cost) -> Arc<Slot<u32>> 
     cache.insert(cache.hash(key.as_bytes()), key.as_bytes(), value, cost, 0)
 }
 
-fn look(cache: &Cache<u32>, key: &str) -> Option<u32> {
+fn lookup(cache: &Cache<u32>, key: &str) -> Option<u32> {
     let slot = cache.get(cache.hash(key.as_bytes()), key.as_bytes())?;
     assert!(!slot.is_evicted());
     Some(*slot.value())

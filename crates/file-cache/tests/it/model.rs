@@ -1,5 +1,5 @@
-//! Random operations on both levels, compared with all that was ever inserted: what the cache holds
-//! is a subset of the newest versions, charged for exactly, and never over budget.
+//! Random operations on both levels, compared with everything that was ever inserted: the content
+//! of the cache is a subset of the newest versions, charged for exactly, and never over budget.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// As a worker does it: first level, second level, and an insertion if both miss.
+    /// A request as a worker handles it: first level, second level, and an insertion if both miss.
     Request(u8, Cost),
     Insert(u8, Cost),
     Remove(u8),
@@ -34,15 +34,16 @@ fn budget() -> impl Strategy<Value = Budget> {
     })
 }
 
-/// Every slot there ever was; the value is its position.
+/// All slots that ever existed; the value is the slot's position.
 struct Model {
     cache: Cache<usize>,
     first: FirstLevel<usize>,
     budget: Budget,
     slots: Vec<Arc<Slot<usize>>>,
-    /// Keys that were removed and not inserted since, and the newest version of the others.
+    /// The newest version of each key; none if the key was removed after its last insertion.
     newest: [Option<usize>; 256],
-    /// Few different hashes make collisions common; 1 means that all keys collide.
+    /// The number of different hashes: a small one makes collisions common; 1 means that all keys
+    /// collide.
     hashes: u64,
 }
 
@@ -113,7 +114,7 @@ impl Model {
         let evicted = self.slots.iter().filter(|slot| slot.is_evicted()).count();
         assert_eq!(self.cache.evictions(), evicted as u64);
         drop((self.cache, self.first));
-        assert!(self.slots.iter().all(|slot| Arc::strong_count(slot) == 1), "nobody leaks a slot");
+        assert!(self.slots.iter().all(|slot| Arc::strong_count(slot) == 1), "no slot is leaked");
     }
 }
 

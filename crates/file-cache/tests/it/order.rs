@@ -1,5 +1,5 @@
-//! What the policies do differently: who leaves, in small cases worked out by hand, and LRU against
-//! a naive model.
+//! The differences of the policies: which entry leaves, in small cases worked out by hand, and LRU
+//! against a naive model.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use file_cache::PolicyKind::{Clock, Lru, S3Fifo};
 use file_cache::{Cache, PolicyKind};
 use proptest::prelude::*;
 
-use crate::{cache, cost, entries, look, put};
+use crate::{cache, cost, entries, lookup, put};
 
-/// Asks for each letter of `requests` in turn, inserting what is not there, and compares what is
-/// there afterwards.
+/// Requests each letter of `requests` in turn, inserts missing ones, and compares the content
+/// afterwards.
 fn check(kind: PolicyKind, capacity: usize, requests: &str, expected: &str) {
     let cache = cache(kind, entries(capacity));
     for key in requests.split(' ').filter(|key| !key.is_empty()) {
@@ -24,7 +24,7 @@ fn check(kind: PolicyKind, capacity: usize, requests: &str, expected: &str) {
 }
 
 fn request(cache: &Cache<u32>, key: &str) -> bool {
-    let hit = look(cache, key).is_some();
+    let hit = lookup(cache, key).is_some();
     if !hit {
         put(cache, key, 0, cost(1, 0));
     }
@@ -49,9 +49,9 @@ fn clock_gives_a_second_chance() {
     // The hand passes a, whose bit was set, and takes b; then c; then a, whose bit is clear now.
     check(Clock, 3, "a b c a d e", "ade");
     check(Clock, 3, "a b c a d e f", "def");
-    // All bits are set: one turn clears them, and the first is taken.
+    // All bits are set: one turn clears them, and the first entry is taken.
     check(Clock, 3, "a b c a b c d", "bcd");
-    // A bit is a bit: many uses count as one.
+    // There is one bit: many uses count as one.
     check(Clock, 3, "a a a a b c d e f", "def");
     check(Clock, 1, "a b a c", "c");
 }
@@ -63,7 +63,7 @@ fn s3_fifo_keeps_what_is_used_twice_and_remembers_the_others() {
     // One use in the small queue is not enough, two are.
     check(S3Fifo, 3, "a b c a d", "bcd");
     check(S3Fifo, 3, "a b c a a d e f g h", "agh");
-    // b left and is remembered: it comes back into the main queue and outlives a scan.
+    // b has left and is remembered: it comes back into the main queue and outlives a scan.
     check(S3Fifo, 3, "a b c d e b f g h i", "bhi");
     check(S3Fifo, 1, "a b a c", "c");
 }
@@ -79,13 +79,14 @@ fn a_new_version_inherits_the_uses_of_the_old() {
         for key in ["d", "e", "f"] {
             request(&cache, key);
         }
-        // One turn of the clock has used the chance up; S3-FIFO has moved it to the main queue.
+        // One turn of the clock has used up the second chance; S3-FIFO has moved the entry to the
+        // main queue.
         let expected = if kind == S3Fifo { Some(1) } else { None };
-        assert_eq!(look(&cache, "a"), expected, "{kind}");
+        assert_eq!(lookup(&cache, "a"), expected, "{kind}");
     }
 }
 
-/// Hit ratio of a hot set asked for around a scan of files that are asked for once.
+/// The hit ratio of a hot set that is requested around a scan of files that are requested once.
 fn hot_hits_after_scan(kind: PolicyKind) -> usize {
     let cache = cache(kind, entries(100));
     for _ in 0..4 {
@@ -96,7 +97,7 @@ fn hot_hits_after_scan(kind: PolicyKind) -> usize {
     for n in 0..10_000 {
         request(&cache, &format!("/cold/{n}"));
     }
-    (0..50).filter(|n| look(&cache, &format!("/hot/{n}")).is_some()).count()
+    (0..50).filter(|n| lookup(&cache, &format!("/hot/{n}")).is_some()).count()
 }
 
 #[test]

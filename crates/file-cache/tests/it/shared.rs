@@ -1,5 +1,6 @@
-//! The cache in shared memory: what it holds is true or not there, whatever happens to the memory.
-//! Within one process; with processes that are killed: the tests of the engine that uses it.
+//! The cache in shared memory: an entry is right or missing, whatever happens to the memory. These
+//! tests run within one process; killed processes are covered by the tests of the engine that uses
+//! it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,14 +12,15 @@ use file_cache::shared::{Keeper, Label, Layout, SharedCache, SharedUsage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A keeper without other holders. It says once that the last holder has died, if it is told to.
+/// A keeper without other holders. When it is set to, it reports once that the last holder has
+/// died.
 #[derive(Default)]
 struct Alone {
     is_inherited: Cell<bool>,
 }
 
 impl Keeper for Alone {
-    fn alone(&self, _: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, _: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         section(self.is_inherited.take());
     }
 }
@@ -32,7 +34,7 @@ fn cache(bytes: usize, entries: usize, shards: usize) -> SharedCache {
     SharedCache::new(cells(layout), layout)
 }
 
-/// Spread over shards and buckets, and not without collisions of either.
+/// A hash that is spread over shards and buckets, with collisions in both.
 fn hash(key: u8) -> u64 {
     u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -71,7 +73,7 @@ fn steps(flips: bool) -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Runs the steps, and checks after each get that what was found is what was put in last.
+/// Runs the steps, and checks after each get that the value found is the one inserted last.
 fn run(steps: &[Step]) -> SharedUsage {
     let layout = Layout::new(64 << 10, 40, 2);
     let cells = cells(layout);
@@ -124,13 +126,13 @@ proptest! {
         prop_assert_eq!(usage.resets, 0);
     }
 
-    /// Bits of the memory change, holders die: things are forgotten, and none is wrong.
+    /// Bits of the memory change and holders die: entries are forgotten, and none is wrong.
     #[test]
     fn no_memory_does_harm(steps in steps(true)) {
         run(&steps);
     }
 
-    /// Not even when nothing in it is as it was ever written.
+    /// Arbitrary numbers in all cells do no harm either.
     #[test]
     fn no_numbers_do_harm(numbers in vec(prop_oneof![0_u64..70, any::<u64>()], 1..200)) {
         let layout = Layout::new(16 << 10, 20, 1);
@@ -167,7 +169,7 @@ fn what_is_used_stays_and_the_rest_makes_room() {
     assert_eq!((usage.entries, usage.evictions), (32, 68));
 }
 
-/// A length that memory cannot have included.
+/// A length that exceeds all memory is among them.
 #[test]
 fn no_bit_that_is_wrong_does_harm() {
     let layout = Layout::new(64 << 10, 40, 2);
@@ -229,11 +231,11 @@ fn a_revalidation_of_an_older_version_says_nothing_of_the_newer() {
     assert_eq!(cache.label(&keeper, 1).unwrap().validated, 99);
 }
 
-/// A mutex for each word, as good as any lock.
+/// A mutex for each lock word, which is right for any number of words.
 struct Threads(Vec<Mutex<()>>, usize);
 
 impl Keeper for Threads {
-    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+    fn with_lock(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let index = (std::ptr::from_ref(lock) as usize - self.1) / 8 % self.0.len();
         let _held = self.0[index].lock().unwrap_or_else(PoisonError::into_inner);
         section(false);
@@ -245,7 +247,7 @@ fn many_at_once_find_what_others_put_in() {
     let layout = Layout::new(1 << 20, 1000, 4);
     let cells = cells(layout);
     let cache = SharedCache::new(cells, layout);
-    // One lock for all is right whatever the words are.
+    // One mutex for all words is right whatever the words are.
     let keeper = Threads(vec![Mutex::new(())], cells.as_ptr() as usize);
     assert_eq!(cache.locks().count(), 4);
     thread::scope(|scope| {

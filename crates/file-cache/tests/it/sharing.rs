@@ -1,4 +1,4 @@
-//! Many threads, many shards.
+//! Many threads and many shards.
 
 use std::thread;
 
@@ -67,8 +67,8 @@ fn threads_agree_and_leak_nothing() {
     }
 }
 
-/// A worker's life: requests for a thousand keys, now and then a removal or a sweep. A value says
-/// which key it is for.
+/// The operations of a worker: requests for a thousand keys, now and then a removal or a sweep. A
+/// value tells which key it is for.
 fn work(cache: &Cache<u64>, seed: u64) {
     let mut first = FirstLevel::new(256);
     let mut random = seed;

@@ -1,14 +1,15 @@
-//! What every policy must do, instantiated for each of them. What they do differently is `order`.
+//! What every policy must do, instantiated for each of them. Their differences are tested in
+//! `order`.
 
 use std::sync::Arc;
 
 use file_cache::{Budget, Cache, FirstLevel, PolicyKind, Round, Usage};
 
-use crate::{cache, cost, entries, look, put, remove};
+use crate::{cache, cost, entries, lookup, put, remove};
 
 macro_rules! suite {
     ($($module:ident: $kind:ident,)*) => {
-        /// The policies of the suite, to be compared with the policies that there are.
+        /// The policies of the suite, to be compared with all existing policies.
         const INSTANTIATED: &[PolicyKind] = &[$(PolicyKind::$kind),*];
         $(mod $module {
             use file_cache::PolicyKind::$kind as KIND;
@@ -54,8 +55,8 @@ macro_rules! suite {
                 super::a_used_entry_outlives_an_unused_one(KIND);
             }
             #[test]
-            fn a_look_through_finds_what_nobody_asks_for() {
-                super::a_look_through_finds_what_nobody_asks_for(KIND);
+            fn a_pass_finds_entries_without_requests() {
+                super::a_pass_finds_entries_without_requests(KIND);
             }
             #[test]
             fn drops_values_with_the_cache() {
@@ -78,15 +79,15 @@ fn the_suite_is_instantiated_for_every_policy() {
 
 fn finds_what_was_inserted_and_nothing_else(kind: PolicyKind) {
     let cache = cache(kind, entries(8));
-    assert_eq!(look(&cache, "/a"), None);
+    assert_eq!(lookup(&cache, "/a"), None);
     let slot = put(&cache, "/a", 1, cost(10, 1));
     assert_eq!((slot.key(), *slot.value(), slot.cost()), (&b"/a"[..], 1, cost(10, 1)));
     assert_eq!(slot.hash(), cache.hash(b"/a"));
-    assert_eq!(look(&cache, "/a"), Some(1));
-    assert_eq!(look(&cache, "/A"), None);
-    assert_eq!(look(&cache, ""), None);
+    assert_eq!(lookup(&cache, "/a"), Some(1));
+    assert_eq!(lookup(&cache, "/A"), None);
+    assert_eq!(lookup(&cache, ""), None);
     put(&cache, "", 2, cost(0, 0));
-    assert_eq!(look(&cache, ""), Some(2));
+    assert_eq!(lookup(&cache, ""), Some(2));
     slot.set_validated(77);
     assert_eq!(cache.get(slot.hash(), b"/a").map(|slot| slot.validated()), Some(77));
 }
@@ -95,10 +96,10 @@ fn keeps_what_fits_and_evicts_what_does_not(kind: PolicyKind) {
     let cache = cache(kind, entries(100));
     let slots: Vec<_> = (0..100).map(|n| put(&cache, &n.to_string(), n, cost(1, 0))).collect();
     assert_eq!(cache.evictions(), 0);
-    assert!((0..100).all(|n| look(&cache, &n.to_string()) == Some(n)));
+    assert!((0..100).all(|n| lookup(&cache, &n.to_string()) == Some(n)));
     for n in 100..150 {
         put(&cache, &n.to_string(), n, cost(1, 0));
-        assert_eq!(look(&cache, &n.to_string()), Some(n), "a newcomer is not its own victim");
+        assert_eq!(lookup(&cache, &n.to_string()), Some(n), "a newcomer is not its own victim");
     }
     assert_eq!(cache.evictions(), 50);
     assert_eq!(cache.usage(), Usage { bytes: 100, descriptors: 0, entries: 100 });
@@ -115,13 +116,13 @@ fn replaces_in_place_and_marks_the_old_version(kind: PolicyKind) {
     put(&cache, "/b", 2, cost(10, 0));
     let new = put(&cache, "/a", 3, cost(20, 0));
     assert_eq!((old.is_evicted(), new.is_evicted(), cache.evictions()), (true, false, 1));
-    assert_eq!((*old.value(), look(&cache, "/a"), look(&cache, "/b")), (1, Some(3), Some(2)));
+    assert_eq!((*old.value(), lookup(&cache, "/a"), lookup(&cache, "/b")), (1, Some(3), Some(2)));
     assert_eq!(cache.usage(), Usage { bytes: 30, descriptors: 0, entries: 2 });
-    // The new version is of the other kind, or needs room that only others can give.
+    // The new version is of the other kind, or needs room that only other entries can make.
     put(&cache, "/a", 4, cost(20, 2));
     assert_eq!(cache.usage(), Usage { bytes: 30, descriptors: 2, entries: 2 });
     put(&cache, "/a", 5, cost(95, 2));
-    assert_eq!((look(&cache, "/a"), look(&cache, "/b")), (Some(5), None));
+    assert_eq!((lookup(&cache, "/a"), lookup(&cache, "/b")), (Some(5), None));
     assert_eq!(cache.usage(), Usage { bytes: 95, descriptors: 2, entries: 1 });
 }
 
@@ -139,7 +140,7 @@ fn honours_every_budget_after_every_operation(kind: PolicyKind) {
         let cache = cache(kind, budget);
         for n in 0..2000_usize {
             let key = (n * 7919 % 61).to_string();
-            if look(&cache, &key).is_none() {
+            if lookup(&cache, &key).is_none() {
                 put(&cache, &key, 0, cost(n % 90, n % 3));
             }
             let used = cache.usage();
@@ -158,13 +159,13 @@ fn does_not_keep_what_is_larger_than_the_budget(kind: PolicyKind) {
         let slot = put(&cache, key, 2, cost);
         assert!(slot.is_evicted());
         assert_eq!(*slot.value(), 2, "the caller can still answer with it");
-        assert_eq!((look(&cache, key), cache.evictions()), (None, before + 1));
+        assert_eq!((lookup(&cache, key), cache.evictions()), (None, before + 1));
     }
-    assert_eq!(look(&cache, "/small"), Some(1), "nobody was evicted in vain");
+    assert_eq!(lookup(&cache, "/small"), Some(1), "no entry was evicted without need");
     assert!(!put(&cache, "/exact", 3, cost(100, 2)).is_evicted());
-    // A version that is too large still ends the one before.
+    // A version that is too large still removes the one before.
     assert!(put(&cache, "/exact", 4, cost(101, 2)).is_evicted());
-    assert_eq!((look(&cache, "/exact"), cache.usage()), (None, Usage::default()));
+    assert_eq!((lookup(&cache, "/exact"), cache.usage()), (None, Usage::default()));
 }
 
 fn removes_and_takes_back(kind: PolicyKind) {
@@ -178,7 +179,7 @@ fn removes_and_takes_back(kind: PolicyKind) {
         assert_eq!(cache.usage(), Usage::default());
     }
     put(&cache, "3", 99, cost(1, 1));
-    assert_eq!(look(&cache, "3"), Some(99));
+    assert_eq!(lookup(&cache, "3"), Some(99));
 }
 
 fn tells_keys_of_equal_hash_apart(kind: PolicyKind) {
@@ -193,7 +194,7 @@ fn tells_keys_of_equal_hash_apart(kind: PolicyKind) {
     });
     assert_eq!(found.count(), 50);
     assert!(cache.get(42, b"other").is_none());
-    // Taken out of the middle, the front and the back of the one chain.
+    // Keys are removed from the middle, the front and the back of the one chain.
     let present: Vec<u32> = (0..200).filter(|&n| cache.get(42, &key(n)).is_some()).collect();
     for &n in present.iter().step_by(3) {
         assert!(cache.remove(42, &key(n)));
@@ -228,16 +229,16 @@ fn a_used_entry_outlives_an_unused_one(kind: PolicyKind) {
     for n in 0..10 {
         put(&cache, &n.to_string(), n, cost(1, 0));
     }
-    // Twice, because S3-FIFO thinks little of a single use.
-    assert_eq!((look(&cache, "0"), look(&cache, "0")), (Some(0), Some(0)));
+    // Twice, because a single use is not enough for S3-FIFO.
+    assert_eq!((lookup(&cache, "0"), lookup(&cache, "0")), (Some(0), Some(0)));
     for n in 10..18 {
         put(&cache, &n.to_string(), n, cost(1, 0));
     }
-    assert_eq!(look(&cache, "0"), Some(0));
-    assert_eq!(look(&cache, "1"), None);
+    assert_eq!(lookup(&cache, "0"), Some(0));
+    assert_eq!(lookup(&cache, "1"), None);
 }
 
-fn a_look_through_finds_what_nobody_asks_for(kind: PolicyKind) {
+fn a_pass_finds_entries_without_requests(kind: PolicyKind) {
     const FILES: usize = 500;
     const PARTS: usize = 3;
     let cache = Cache::new(kind, entries(10_000), 4);
@@ -252,17 +253,17 @@ fn a_look_through_finds_what_nobody_asks_for(kind: PolicyKind) {
         if first.get(hash, by_first.as_bytes()).is_none() {
             first.insert(cache.get(hash, by_first.as_bytes()).expect("it is asked for"));
         }
-        assert_eq!(look(cache, by_second), Some(1));
+        assert_eq!(lookup(cache, by_second), Some(1));
     };
     let mut round = Round::default();
     for rounds in 1..=3 {
         let mut looked = 0;
         for _ in 0..PARTS {
             asked(&cache, &mut first);
-            cache.look_through(&mut round, PARTS, &mut |slot| {
+            cache.scan_part(&mut round, PARTS, &mut |slot| {
                 assert_eq!(*slot.value(), 1, "only what has descriptors");
                 looked += 1;
-                slot.rest() >= 3
+                slot.count_check() >= 3
             });
         }
         assert_eq!(looked, FILES, "each once in a round");

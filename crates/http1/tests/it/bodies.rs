@@ -1,9 +1,9 @@
-//! Bodies to skip: a table of chunked ones, and a naive model under random cuts.
+//! Bodies to skip: a table of chunked bodies, and a naive model under random cuts.
 
 use http1::{BodyError, BodyFraming, BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
 use proptest::prelude::*;
 
-/// How many bytes a chunked body takes; `None` if it goes on behind `input`.
+/// How many bytes a chunked body takes; `None` if it is longer than `input`.
 type Outcome = Result<Option<usize>, BodyError>;
 
 fn skip(framing: BodyFraming, pieces: &[&[u8]]) -> Outcome {
@@ -163,8 +163,8 @@ fn a_skipper_is_small() {
     assert!(size_of::<BodySkipper>() <= 32);
 }
 
-/// The length of a chunked body that is read whole at once, with the library's number parser; the
-/// model that the skipper is compared with.
+/// The length of a chunked body that is parsed at once, with the library's number parser; the model
+/// that the skipper is compared with.
 fn model(body: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -258,9 +258,9 @@ fn data_may_be_passed_unseen() {
     assert_eq!(body.data_ahead(), 0);
     assert_eq!(body.read(b"5\r\n").unwrap(), (3, &[][..]));
     assert_eq!(body.data_ahead(), 5);
-    body.pass(2);
+    body.advance(2);
     assert_eq!(body.data_ahead(), 3);
-    body.pass(3);
+    body.advance(3);
     assert_eq!(body.read(b"\r\n0\r\n\r\n").unwrap(), (7, &[][..]));
     assert!(body.is_done());
 }

@@ -1,13 +1,13 @@
-//! Heads that are accepted, and what is read from them.
+//! Accepted heads, and the values that are parsed from them.
 
 use http1::{FieldName, Head, HeadLimits, Parsed, begins_head_request, parse_head};
 
 use crate::support::parse;
 
-/// The rest of a row that has a valid host and nothing else.
+/// The rest of a row with a valid host and no other field.
 const HOST: &str = "Host: a\r\n\r\n";
 
-/// Checks the description without the length, which is checked to be that of the input.
+/// Checks the description of a head without its length, which must be that of the input.
 fn check(input: &str, expected: &str) {
     let expected = format!("{expected} {}", input.len());
     assert_eq!(parse(input.as_bytes(), &HeadLimits::default()), Ok(expected), "{input:?}");
@@ -131,7 +131,7 @@ fn hosts() {
     }
 }
 
-/// RFC 9112, section 3.2.2: of an absolute target the authority holds.
+/// RFC 9112, section 3.2.2: the authority of an absolute target replaces `Host`.
 #[test]
 fn absolute_targets() {
     let agree = |target: &str, host: &str, expected: &str| {
@@ -160,9 +160,10 @@ fn absolute_targets() {
     }
 }
 
-/// Whatever is wrong with the rest of it: its answer has no content (RFC 9110, section 9.3.2).
+/// Whatever is wrong with the rest of a HEAD request, its answer has no content (RFC 9110, section
+/// 9.3.2).
 #[test]
-fn what_cannot_be_read_may_be_seen_to_be_head() {
+fn an_unreadable_request_may_be_recognised_as_head() {
     let check = |bytes: &[u8], expected| assert_eq!(begins_head_request(bytes), expected);
     check(b"HEAD / HTTP/1.1\r\n\r\n", true);
     check(b"HEAD ", true);

@@ -1,5 +1,5 @@
 //! Tests of the crate through its public interface: tables of heads and bodies, every way to cut
-//! them, and properties. What a response has to contain is tested with the session, not here.
+//! them, and properties. The content of responses is tested with the session, not here.
 
 mod bodies;
 mod heads;

@@ -1,4 +1,4 @@
-//! Properties of heads: nothing panics, a cut changes nothing, what is written is what is read.
+//! Properties of heads: nothing panics, a cut changes nothing, a written head can be read back.
 
 use http1::{FieldName, HeadError, HeadLimits, Parsed, Target, parse_head};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::support::{parse, parse_in_pieces};
 const SMALL: HeadLimits =
     HeadLimits { head_bytes_max: 200, request_line_bytes_max: 64, fields_max: 5 };
 
-/// Bytes that are often close to a head.
+/// Bytes that are often similar to a head.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec![
@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// The table of errors speaks for itself in a log: no two have the same words.
+/// Each error is recognisable in a log: no two have the same words.
 #[test]
 fn reasons_differ() {
     let errors = [

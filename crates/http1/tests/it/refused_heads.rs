@@ -45,7 +45,7 @@ fn line_ends() {
     check_bytes(b"GET / HTTP/1.1\r\nHost: a\r\n\rX: y\r\n\r\n", FieldValue);
 }
 
-/// What cannot be a request is refused before its line ends.
+/// Bytes that cannot be a request are refused before their line ends.
 #[test]
 fn no_request_at_all() {
     for input in [
@@ -213,7 +213,7 @@ fn hosts() {
     }
 }
 
-/// RFC 9112, section 3.2.2 would have the target hold.
+/// A deviation from RFC 9112, section 3.2.2, by which the target would replace `Host`.
 #[test]
 fn absolute_targets_of_another_host() {
     for (target, host) in [
@@ -333,7 +333,7 @@ fn check_small(input: &str, expected: Result<(), HeadError>) {
     assert_eq!(parse(input.as_bytes(), &SMALL).map(|_| ()), expected, "{input:?}");
 }
 
-/// Each limit is met exactly and exceeded by one, by complete and by unfinished heads.
+/// Each limit is met exactly and exceeded by one, by complete and by incomplete heads.
 #[test]
 fn limits() {
     let line = |bytes: usize| format!("GET /{} HTTP/1.0", "a".repeat(bytes - 14));
@@ -358,7 +358,7 @@ fn limits() {
     check_small(&fields(5), Err(HeadError::TooManyFields));
 }
 
-/// More fields than fit the small arrays, up to the largest number there can be.
+/// More fields than fit the small arrays, up to the largest possible number.
 #[test]
 fn field_counts() {
     let limits = HeadLimits { fields_max: usize::MAX, ..HeadLimits::default() };

@@ -1,4 +1,4 @@
-//! A head means the same wherever the reads cut it.
+//! A head has the same meaning wherever reads cut it.
 
 use http1::{HeadLimits, Parsed, parse_head};
 

@@ -1,4 +1,5 @@
-//! What the test modules share: one-shot and piecewise parsing, and heads as text to compare.
+//! Helpers that the test modules share: one-shot and piecewise parsing, and heads as text to
+//! compare.
 
 use http1::{Head, HeadError, HeadLimits, Parsed, Target, parse_head};
 
@@ -16,7 +17,7 @@ pub(crate) fn parse(bytes: &[u8], limits: &HeadLimits) -> Outcome {
     }
 }
 
-/// What holds for every head that is accepted, whatever the bytes.
+/// Checks invariants of every accepted head, whatever the bytes.
 fn check_invariants(bytes: &[u8], head: &Head<'_>) {
     let text = bytes.escape_ascii();
     assert!(bytes.ends_with(b"\r\n\r\n"), "{text}");
@@ -28,8 +29,8 @@ fn check_invariants(bytes: &[u8], head: &Head<'_>) {
     assert!(head.host.is_none_or(|host| !host.is_empty()), "{text}");
 }
 
-/// Parses as a connection does that reads `bytes` up to each of `cuts`, and then all of them.
-/// The bytes that are not there yet are really not there: each call sees a slice that ends.
+/// Parses like a connection that reads `bytes` up to each of `cuts`, and then all of them. Bytes
+/// that have not arrived do not exist: each call gets a slice that ends before them.
 pub(crate) fn parse_in_pieces(
     bytes: &[u8],
     cuts: impl IntoIterator<Item = usize>,
@@ -49,7 +50,7 @@ pub(crate) fn parse_in_pieces(
     Ok("partial".to_owned())
 }
 
-/// All that a head says, the fields excepted.
+/// Formats the values of a head, except its fields.
 pub(crate) fn describe(head: &Head<'_>) -> String {
     let target = match head.target {
         Target::Asterisk => "*".to_owned(),

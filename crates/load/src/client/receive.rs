@@ -285,7 +285,7 @@ impl Clients<'_> {
         self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
         let Reply::Framed(body) = &mut slot.reply else { return };
-        body.pass(count as u64);
+        body.advance(count as u64);
         slot.body_bytes += count as u64;
         if body.is_done() {
             self.complete(id, false);

@@ -1,4 +1,4 @@
-//! How one record becomes one line. Whatever a client sent, the line stays one line of printable
+//! Formats one record as one line. Whatever a client sent, the line stays one line of printable
 //! ASCII: an escape sequence in a request must not reach a terminal, nor a quote end its field.
 
 use std::io::Write;
@@ -6,8 +6,8 @@ use std::io::Write;
 use http1::{DateTime, MONTHS};
 use session::Record;
 
-/// Apache's combined log format with the duration in microseconds after it, in UTC:
-/// `peer - - [time] "request" status bytes "referer" "user agent" duration`.
+/// Appends a record in Apache's combined log format, followed by the duration in microseconds;
+/// times are in UTC: `peer - - [time] "request" status bytes "referer" "user agent" duration`.
 pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>) {
     let DateTime { year, month, day, hour, minute, second } = date_time(record);
     let month = MONTHS[month as usize - 1];
@@ -28,7 +28,7 @@ pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>) {
     print(line, format_args!("\" {}\n", record.duration_us));
 }
 
-/// One JSON object (RFC 8259) with the same facts and the host.
+/// Appends a record as one JSON object (RFC 8259): the facts of [`combined`], and the host.
 pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
     let DateTime { year, month, day, hour, minute, second } = date_time(record);
     let microsecond = record.unix_us % 1_000_000;
@@ -45,11 +45,11 @@ pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 fn date_time(record: &Record<'_>) -> DateTime {
-    DateTime::of((record.unix_us / 1_000_000).cast_signed())
+    DateTime::from_unix_seconds((record.unix_us / 1_000_000).cast_signed())
 }
 
-/// Quotes, backslashes, control characters and everything beyond ASCII as `\xHH`, as Apache and
-/// nginx write them.
+/// Appends `bytes` with quotes, backslashes, control characters and everything beyond ASCII as
+/// `\xHH`, as Apache and nginx write them.
 fn escape(line: &mut Vec<u8>, mut bytes: &[u8]) {
     let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..);
     while let Some(plain) = bytes.iter().position(is_special) {
@@ -60,8 +60,8 @@ fn escape(line: &mut Vec<u8>, mut bytes: &[u8]) {
     line.extend_from_slice(bytes);
 }
 
-/// `,"name":"value"` or `,"name":null`. Bytes that are not UTF-8 become U+FFFD: JSON has no way to
-/// hold them (RFC 8259 §8.1).
+/// Appends `,"name":"value"` or `,"name":null`. Bytes that are not UTF-8 become U+FFFD: JSON has no
+/// way to hold them (RFC 8259 §8.1).
 fn json_text(line: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     print(line, format_args!(",\"{name}\":"));
     let Some(value) = value else { return line.extend_from_slice(b"null") };

@@ -1,10 +1,10 @@
 //! The access log: one line a request, written by a thread of the server's own process.
 //!
 //! Each worker formats into its own buffer ([`WorkerLog`]) and hands it over when it is full, and
-//! four times a second in any case: to the thread's queue, or in a worker process to the
-//! supervisor, which has that thread. A disk that does not keep up, or a pipe that nobody reads,
-//! costs log lines, which are counted and reported, and never response time. Not an error log: the
-//! few things a server says about itself go to standard error.
+//! four times a second in any case: to the queue of that thread, or in a worker process to the
+//! supervisor, which runs the thread. A disk that does not keep up, or a pipe without a reader,
+//! costs log lines, which are counted and reported, and never response time. This is not an error
+//! log: the few messages that a server has about itself go to standard error.
 
 mod format;
 
@@ -30,7 +30,7 @@ pub struct Log {
     writer: LineWriter,
 }
 
-/// Makes workers' ends of a log, from any thread.
+/// Creates workers' ends of a log, from any thread.
 #[derive(Clone)]
 pub struct LogEnds {
     form: AccessForm,
@@ -38,7 +38,7 @@ pub struct LogEnds {
     way: Way,
 }
 
-/// Opens the log anew at its path; for whoever waits for SIGUSR1.
+/// Reopens the log at its path; for the code that waits for SIGUSR1.
 #[derive(Clone)]
 pub struct Reopener(Arc<Queue>);
 
@@ -53,17 +53,17 @@ pub struct WorkerLog {
     hand_on_at: usize,
 }
 
-/// How lines get from a worker to the thread that writes.
+/// How lines get from a worker to the thread that writes them.
 #[derive(Clone)]
 enum Way {
-    /// The thread that writes is in the worker's process.
+    /// The writing thread is in the worker's process.
     Queue(Arc<Queue>),
-    /// The thread that writes is in the supervisor's process. Lines are counted where the counts
+    /// The writing thread is in the supervisor's process. Lines are counted where the counts
     /// outlive this process.
     Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
 }
 
-const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", tell: report };
+const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", report };
 
 impl Log {
     /// Opens the file and starts the writer, unless the log is off.
@@ -85,19 +85,19 @@ impl Log {
         Ok(Some(Self { form: settings.access, limits, writer }))
     }
 
-    /// Makes workers' ends.
+    /// Returns a maker of workers' ends.
     #[must_use]
     pub fn ends(&self) -> LogEnds {
         let way = Way::Queue(Arc::clone(self.writer.queue()));
         LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, way }
     }
 
-    /// Where lines of worker processes are handed over.
+    /// The queue to which lines of worker processes are handed over.
     pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(self.writer.queue())
     }
 
-    /// Something that reopens this log.
+    /// Returns a handle that reopens this log.
     #[must_use]
     pub fn reopener(&self) -> Reopener {
         Reopener(self.queue())
@@ -119,7 +119,7 @@ fn limits(settings: &LogSettings) -> QueueLimits {
 
 impl LogEnds {
     /// The log ends of a worker process; none if the log is off.
-    pub(crate) fn of_worker_process(
+    pub(crate) fn for_worker_process(
         settings: &LogSettings,
         uplink: &Arc<Uplink>,
         ledger: PlaceLedger,
@@ -129,7 +129,7 @@ impl LogEnds {
         (form != AccessForm::Off).then_some(Self { form, buffer_bytes, way })
     }
 
-    /// A worker's end.
+    /// Creates a worker's end.
     #[must_use]
     pub fn worker(&self) -> WorkerLog {
         WorkerLog {
@@ -179,10 +179,10 @@ impl AccessLog for WorkerLog {
 }
 
 impl WorkerLog {
-    /// Sends lines to the supervisor. While that is busy they are kept, and sent with later ones:
-    /// up to a few times the buffer, then they are dropped and counted.
+    /// Sends lines to the supervisor. While the supervisor is busy, lines are kept and sent with
+    /// later ones: up to a few times the buffer, then they are dropped and counted.
     fn send(&mut self, uplink: &Uplink, ledger: PlaceLedger) {
-        /// Times the buffer; the supervisor, which waits for nobody, is away for so long at most.
+        /// In buffers. The supervisor never blocks, so it is away for no longer than they last.
         const KEPT_MAX: usize = 8;
         let mut sent = 0;
         while sent < self.buffer.len() {
@@ -191,7 +191,7 @@ impl WorkerLog {
             match uplink.send_access_lines(piece) {
                 Ok(()) => ledger.lines_written().add_together(lines),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
-                // The supervisor has gone, or the line is longer than any message.
+                // The supervisor has ended, or the line is longer than any message.
                 Err(_) => ledger.lines_dropped().add_together(lines),
             }
             sent += piece.len();
@@ -211,7 +211,7 @@ impl WorkerLog {
 }
 
 impl Drop for WorkerLog {
-    /// What was to be flushed and could not be is counted.
+    /// Counts the lines that could not be flushed.
     fn drop(&mut self) {
         if let Way::Supervisor { ledger, .. } = self.way {
             self.drop_lines(ledger);
@@ -219,8 +219,8 @@ impl Drop for WorkerLog {
     }
 }
 
-/// The whole lines at the beginning of `lines` that `bytes_max` bytes have room for; at least one
-/// line.
+/// Returns the whole lines at the beginning of `lines` that fit into `bytes_max` bytes; at least
+/// one line.
 fn first_lines(lines: &[u8], bytes_max: usize) -> &[u8] {
     if lines.len() <= bytes_max {
         return lines;

@@ -1,4 +1,4 @@
-//! Tests.
+//! Tests of the access log: forms of lines, rotation, and the way from a worker process.
 
 use super::*;
 use std::fs;
@@ -98,7 +98,7 @@ fn rotation_loses_no_line() {
         }
         for generation in 0..5 {
             let moved = directory.path().join(format!("access.log.{generation}"));
-            // The new file may not be there yet when the rotations come fast.
+            // When rotations come fast, the new file may not exist yet.
             if fs::rename(&path, moved).is_ok() {
                 log.reopener().reopen();
             }
@@ -113,21 +113,21 @@ fn rotation_loses_no_line() {
     assert_eq!(lines, 2 * LINES);
 }
 
-/// The ends of a worker process, with both ends of its way to the supervisor.
+/// Creates the log ends of a worker process and the supervisor's end of its uplink.
 fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
-    with_messages_of(MESSAGE_BYTES_MAX, ledger)
+    with_message_bytes(MESSAGE_BYTES_MAX, ledger)
 }
 
-/// The log ends of a worker process and the supervisor's end of its uplink, where a message has
-/// room for `bytes` bytes of lines.
-fn with_messages_of(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+/// Creates the log ends of a worker process and the supervisor's end of its uplink, where a message
+/// has room for `bytes` bytes of lines.
+fn with_message_bytes(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
     let (ours, theirs) = os::passing::message_pair(bytes + 1).unwrap();
     let settings = settings(AccessForm::Combined);
     let uplink = Arc::new(Uplink::new(theirs));
-    (LogEnds::of_worker_process(&settings, &uplink, ledger).unwrap(), ours)
+    (LogEnds::for_worker_process(&settings, &uplink, ledger).unwrap(), ours)
 }
 
-/// What a supervisor has been sent until now.
+/// Returns all lines that a supervisor has received so far.
 fn take_sent(supervisor: &OwnedFd) -> String {
     let (mut all, mut message) = (Vec::new(), vec![0; 1 << 18]);
     while let Ok(count) = os::send::recv(supervisor.as_fd(), &mut message) {
@@ -148,18 +148,18 @@ fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
     assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (5, 0));
 }
 
-/// Messages are as short as where net.core.wmem_max is low.
+/// Messages are as short as on a system where net.core.wmem_max is low.
 #[test]
 fn where_messages_are_short_there_are_more_of_them() {
     const ROUNDS: usize = 20;
     const LINES: usize = 11;
     let (_file, ledger) = Ledger::create(1).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = with_messages_of(6_000, place);
+    let (ends, supervisor) = with_message_bytes(6_000, place);
     let mut worker = ends.worker();
     let (target, mut sent) = (vec![b'x'; 900], String::new());
     for _ in 0..ROUNDS {
-        // Soon there is no room, so that several are kept and sent together.
+        // The socket is soon full, so that several messages are kept and sent together.
         (0..LINES).for_each(|_| worker.record(&Record { target: &target, ..record() }));
         for _ in 0..LINES {
             sent.push_str(&take_sent(&supervisor));
@@ -175,7 +175,7 @@ fn where_messages_are_short_there_are_more_of_them() {
     assert_eq!(counted, ((ROUNDS * LINES) as u64, 1));
 }
 
-/// Nobody in a worker process waits: lines are kept for a while, and what is too much is dropped.
+/// A worker process never waits: lines are kept for a while, and the excess is dropped.
 #[test]
 fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
     const LINES: u64 = 20_000;
@@ -227,7 +227,7 @@ fn a_directory_is_no_log() {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_no_log() {
+fn a_fifo_without_a_reader_is_no_log() {
     let directory = Temporary::new();
     let path = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

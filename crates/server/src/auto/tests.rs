@@ -35,9 +35,9 @@ fn choose(facts: Facts, listeners: ListenerMode) -> (Choice, [String; 3]) {
 }
 
 fn check(facts: Facts, engine: &str, reasons: [&str; 3]) {
-    let (choice, said) = choose(facts, ListenerMode::Auto);
+    let (choice, lines) = choose(facts, ListenerMode::Auto);
     assert_eq!((choice.engine, choice.partitions_by), (engine, Some(Division::Count)));
-    assert_eq!(said, reasons);
+    assert_eq!(lines, reasons);
 }
 
 const ONE_MEMORY: &str = "4 CPUs at one memory: one partition, whose cache all share";

@@ -1,9 +1,9 @@
 //! Listen addresses as they are written: `8080`, `:8080`, `localhost:8080`, `127.0.0.1:8080`,
 //! `[::]:8080`.
 //!
-//! Names are not resolved: a server that listens elsewhere because a name server said so is a
-//! surprise nobody wants. `localhost` is no such name: it means the loopback addresses wherever it
-//! stands (RFC 6761, section 6.3).
+//! Names are not resolved: a server must not listen elsewhere because a name server said so.
+//! `localhost` is the exception: it means the loopback addresses wherever it occurs (RFC 6761,
+//! section 6.3).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// Where to accept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// Exactly this address; an IPv6 one takes IPv6 connections only.
+    /// Exactly this address; with an IPv6 address, only IPv6 connections are accepted.
     One(SocketAddr),
     /// This port on every address of the machine, IPv4 and, where there is IPv6, IPv6.
     Everywhere(u16),

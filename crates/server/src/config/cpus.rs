@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// Writes a list so that [`parse`] reads the same one.
+/// Writes a list in the form that [`parse`] reads back unchanged.
 #[must_use]
 pub fn show(cpus: &[usize]) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -38,8 +38,8 @@ pub fn show(cpus: &[usize]) -> String {
     parts.join(",")
 }
 
-/// Linux has no more CPUs than this (`CONFIG_NR_CPUS`); without a limit `0-9999999999` would be
-/// a list to fill the memory.
+/// The highest CPU number: Linux has no more CPUs (`CONFIG_NR_CPUS`). Without a limit
+/// `0-9999999999` would be a list that fills the memory.
 const CPU_MAX: usize = 8191;
 
 fn number(text: &str, list: &str) -> Result<usize, String> {

@@ -1,4 +1,4 @@
-//! Why a configuration is refused, and where that is written.
+//! Why a configuration is refused, and the place of the fault.
 
 use std::fmt;
 use std::io;
@@ -8,13 +8,13 @@ use site::check::SettingError;
 
 use super::address::ListenAddress;
 
-/// A mistake of the operator's. It is shown as one line: the place, what is wrong there, and what
+/// A mistake of the operator. It is shown as one line: the place, what is wrong there, and what
 /// would be right.
 #[derive(Debug)]
 pub struct ConfigError {
-    /// Where it is; none where no text is at fault: a default that does not fit the machine.
+    /// The place; none where no text is at fault: a default that does not fit the machine.
     pub place: Option<Place>,
-    /// What it is; boxed, so that what succeeds does not carry its room along.
+    /// The fault; boxed, so that a successful result does not carry its size.
     pub fault: Box<ConfigFault>,
 }
 
@@ -32,11 +32,11 @@ pub struct Place {
 pub enum ConfigFault {
     /// The file cannot be read.
     Unreadable(io::Error),
-    /// The text is not TOML; this is what its parser says.
+    /// The text is not TOML; this is the message of the TOML parser.
     Syntax(String),
     /// There is no such key.
     UnknownKey {
-        /// As it was written.
+        /// The key as it was written.
         key: String,
         /// What may have been meant, in parentheses, or nothing.
         hint: String,
@@ -47,7 +47,7 @@ pub enum ConfigFault {
     Missing(&'static str),
     /// A value has the wrong form, or is none of those that are allowed.
     Value {
-        /// The key; empty until whoever knows it has put it in.
+        /// The key; empty until the code that reads the key has put it in.
         key: String,
         /// What would be right.
         allowed: String,
@@ -66,26 +66,26 @@ pub enum ConfigFault {
     CpuList(String),
     /// A CPU is in two partitions.
     CpuTwice(usize),
-    /// A page for something that is no error status.
+    /// A page for a status that is no error.
     PageStatus(String),
-    /// A value of a host is none that it can have.
+    /// A setting of a host has a value that it cannot have.
     Setting(SettingError),
-    /// The bound on the request line is above that on the head, which is this.
+    /// The bound on the request line is above the bound on the head, which is this.
     LineAboveHead(u64),
     /// A root that is no directory.
     RootIsFile(PathBuf),
     /// A root that does not exist.
     NoRoot(PathBuf),
-    /// A root that cannot be looked at.
+    /// A root that cannot be inspected.
     Root(PathBuf, io::Error),
     /// A page that is not in the root.
     NoPage {
-        /// Its path below the root.
+        /// The path of the page below the root.
         page: String,
         /// The root.
         root: PathBuf,
     },
-    /// A log in a directory that is none.
+    /// A log whose directory is no directory.
     NoLogDirectory(PathBuf),
     /// A log that is a directory.
     LogIsDirectory(PathBuf),
@@ -100,17 +100,17 @@ pub enum ConfigFault {
     },
     /// `--set` without a key or a value.
     Assignment,
-    /// What does not fit the engine, the machine or another setting, in words.
+    /// A setting that does not fit the engine, the machine or another setting, described in words.
     Unfit(String),
 }
 
 impl ConfigError {
-    /// A fault whose place is not known.
-    pub(crate) fn nowhere(fault: ConfigFault) -> Self {
+    /// Creates an error whose place is not known.
+    pub(crate) fn without_place(fault: ConfigFault) -> Self {
         Self { place: None, fault: Box::new(fault) }
     }
 
-    pub(super) fn at(place: Place, fault: ConfigFault) -> Self {
+    pub(super) fn at_place(place: Place, fault: ConfigFault) -> Self {
         Self { place: Some(place), fault: Box::new(fault) }
     }
 }
@@ -126,7 +126,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The error as text, for callers that only report it.
+/// Converts the error to text, for callers that only report it.
 impl From<ConfigError> for String {
     fn from(error: ConfigError) -> Self {
         error.to_string()

@@ -1,4 +1,4 @@
-//! A key of the configuration: its name, the form of its value, and the setting it stands for.
+//! A key of the configuration: its name, the form of its value, and the setting it belongs to.
 //!
 //! One list of keys (in `schema.rs`) drives reading, `--set`, `ropewalk check` and the test of the
 //! documentation, so a key cannot exist in one of them only.
@@ -17,8 +17,8 @@ pub(super) struct Key<T> {
     pub(super) field: Field<T>,
 }
 
-/// How a value is read and printed. Numbers and switches name their place once; other forms bring
-/// a reader and a printer.
+/// How a value is read and printed. Numbers and switches give the place of the setting once; other
+/// forms have a reader and a printer.
 pub(super) enum Field<T> {
     Number {
         unit: Unit,
@@ -46,7 +46,7 @@ impl<T: Clone> Key<T> {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
-    /// Puts `value` in its place.
+    /// Reads `value` into its setting in `target`.
     pub(super) fn read(&self, target: &mut T, value: &Value<'_>) -> Result<(), Fault> {
         let outcome = match &self.field {
             Field::Number { unit, range, place } => {
@@ -75,7 +75,7 @@ impl<T: Clone> Key<T> {
         }
     }
 
-    /// Adds to the fault of a wrong value the key that it is of, unless one is known already: the
+    /// Adds this key to the fault of a wrong value, unless the fault has a key already: the
     /// innermost key counts.
     fn named(&self, mut fault: Fault) -> Fault {
         if let ConfigFault::Value { key, .. } = &mut fault.fault
@@ -87,8 +87,8 @@ impl<T: Clone> Key<T> {
     }
 }
 
-/// Reads a table key by key; `seen` hears of each key that was read. The first fault in the order
-/// of the text is returned, because it is often the cause of the others.
+/// Reads a table key by key; `seen` is called with each key that was read. The first fault in the
+/// order of the text is returned, because it is often the cause of the others.
 pub(super) fn read_table<T: Clone>(
     table: &DeTable<'_>,
     section: &str,
@@ -138,7 +138,7 @@ pub(super) fn read_rows<T: Clone>(
     })
 }
 
-/// A table on one line, as it may stand in a list of tables.
+/// A table on one line, as an item of a list of tables.
 pub(super) fn show_row<T: Clone>(keys: &[Key<T>], row: &T) -> String {
     let parts = keys.iter().map(|key| format!("{} = {}", key.name, key.show(row)));
     format!("{{ {} }}", parts.collect::<Vec<_>>().join(", "))
@@ -175,15 +175,15 @@ fn read_section<T: Clone>(
     }
 }
 
-/// Keys that have another name and other values now.
+/// Keys that were renamed and have other values now: old name, new name, and a hint.
 const RENAMED: &[(&str, &str, &str)] = &[(
     "socket",
     "steering",
     ": \"cpu\" is socket.listeners = \"reuseport-cpu\" now, \"none\" the default",
 )];
 
-/// What a key was renamed to; else the nearest name in this section; failing that, the same name in
-/// another section.
+/// The key that this one was renamed to; else the nearest name in this section; failing that, the
+/// same name in another section.
 fn hint<T>(section: &str, name: &str, keys: &[Key<T>]) -> String {
     let renamed = RENAMED.iter().find(|(old, key, _)| (*old, *key) == (section, name));
     if let Some((_, _, now)) = renamed {

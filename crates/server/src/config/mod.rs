@@ -1,8 +1,8 @@
 //! The configuration: one TOML file, overridden by the command line.
 //!
-//! Two stages. Here a file and flags become [`Settings`], each value checked where it stands;
-//! `crate::ready` makes the objects of a running server from them. An error is always one line
-//! that says where and what, and what would be right.
+//! There are two stages. Here a file and flags become [`Settings`], each value checked at its place
+//! in the text; `crate::ready` makes the objects of a running server from them. An error is always
+//! one line: the place, what is wrong, and what would be right.
 
 mod address;
 pub mod cpus;
@@ -34,19 +34,19 @@ use field::{join, quote, read_table, show_list};
 use source::{Origins, Source};
 use value::{Fault, Value};
 
-/// What the command line says about the configuration.
+/// The part of the command line that concerns the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     /// The directory to serve: the root of the only host.
     pub directory: Option<PathBuf>,
     /// The configuration file.
     pub config: Option<PathBuf>,
-    /// Listen addresses; any replace those of the file.
+    /// Listen addresses; if there are any, they replace those of the file.
     pub listen: Vec<String>,
     /// The engine's name.
     pub engine: Option<String>,
-    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists with
-    /// semicolons between them.
+    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists
+    /// separated by semicolons.
     pub partitions: Option<String>,
     /// The form of the access log.
     pub log: Option<String>,
@@ -59,22 +59,22 @@ pub struct Arguments {
 pub struct Config {
     /// The settings.
     pub settings: Settings,
-    /// What is started as a worker process, where there are any.
+    /// The program that is started as a worker process, if there are worker processes.
     pub worker_program: WorkerProgram,
     origins: Origins,
 }
 
-/// The program of worker processes: one that hands its arguments to [`crate::run_worker`].
+/// The program of worker processes: it must pass its arguments to [`crate::run_worker`].
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
     /// The file to execute.
     pub path: PathBuf,
-    /// What comes before the arguments of the worker process.
+    /// The arguments before those of the worker process.
     pub arguments: Vec<String>,
 }
 
 impl WorkerProgram {
-    /// This program, as it was started with these arguments at the end.
+    /// This program, with these arguments at the end of those it was started with.
     pub(crate) fn started_with(arguments: &[String]) -> Self {
         let mut own: Vec<String> = std::env::args().skip(1).collect();
         own.truncate(own.len().saturating_sub(arguments.len()));
@@ -83,7 +83,7 @@ impl WorkerProgram {
 }
 
 impl Default for WorkerProgram {
-    /// This program, even if its file has been replaced meanwhile, with a subcommand.
+    /// This program, even if its file has been replaced since, with a subcommand.
     fn default() -> Self {
         Self { path: "/proc/self/exe".into(), arguments: vec!["worker".into()] }
     }
@@ -106,9 +106,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads what [`Config::show`] printed elsewhere: nothing is added to it, and relative paths
-    /// are relative to the directory where they were. Files that it names were there once: who
-    /// replaces a process must not fail because a page has gone meanwhile.
+    /// Reads what [`Config::show`] printed in another process: nothing is added, and relative paths
+    /// are relative to the directory they were relative to there. The files that it names are not
+    /// checked again: the replacement of a worker process must not fail because a page has been
+    /// deleted since.
     ///
     /// # Errors
     /// The first mistake that is found.
@@ -127,13 +128,14 @@ impl Config {
         }
     }
 
-    /// The whole configuration as TOML, with a comment per key that says where it comes from.
+    /// The whole configuration as TOML, with a comment for each key that says where its value comes
+    /// from.
     #[must_use]
     pub fn show(&self) -> String {
         show::show(&self.settings, &self.origins)
     }
 
-    /// What does not fit, at the place where `key` was set.
+    /// An error for a setting that does not fit, at the place where `key` was set.
     pub(crate) fn unfit(&self, key: &str, why: String) -> ConfigError {
         self.origins.explain(key, ConfigFault::Unfit(why))
     }
@@ -142,15 +144,15 @@ impl Config {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|why| {
             let place = Place { source: name.clone(), position: None };
-            ConfigError::at(place, ConfigFault::Unreadable(why))
+            ConfigError::at_place(place, ConfigFault::Unreadable(why))
         })?;
         self.read(&Source { text: &text, name, has_lines: true })?;
         self.resolve_paths(path.parent().unwrap_or(Path::new("")));
         Ok(())
     }
 
-    /// Paths in a file are relative to the file, so that its meaning does not depend on the
-    /// directory somebody happens to be in.
+    /// Makes the paths of a file relative to that file, so that its meaning does not depend on the
+    /// current directory.
     fn resolve_paths(&mut self, directory: &Path) {
         for host in &mut self.settings.hosts {
             host.root = directory.join(&host.root).components().collect();
@@ -165,7 +167,7 @@ impl Config {
         let table = parse(source)?;
         let origins = &mut self.origins;
         let mut seen = |key: &str, value: &Value<'_>| {
-            note(origins, source, key, value);
+            record_place(origins, source, key, value);
         };
         read_table(table.get_ref(), "", schema::KEYS, &mut self.settings, &mut seen)
             .map_err(|fault| source.explain(fault))
@@ -188,8 +190,8 @@ impl Config {
         arguments.set.iter().try_for_each(|assignment| self.set_assignment(assignment))
     }
 
-    /// `2` and `node` divide the CPUs, `0-3;4-7` names them; the one undoes what a file says of the
-    /// other.
+    /// Sets partitions from `--partitions`: `2` and `node` divide the CPUs, `0-3;4-7` lists them.
+    /// Either form overrides the other form in a file.
     fn set_partitions(&mut self, text: &str) -> Result<(), ConfigError> {
         if text.parse::<u64>().is_ok() {
             self.settings.partitions.cpus.clear();
@@ -208,11 +210,11 @@ impl Config {
         let flag = format!("--set {assignment}");
         let Some((key, value)) = assignment.split_once('=') else {
             let place = Place { source: flag, position: None };
-            return Err(ConfigError::at(place, ConfigFault::Assignment));
+            return Err(ConfigError::at_place(place, ConfigFault::Assignment));
         };
         let (key, value) = (key.trim(), value.trim());
         let is_toml = DeTable::parse(&format!("v = {value}")).is_ok();
-        // A bare word is meant as a string: a shell has eaten its quotes.
+        // A bare word is meant as a string: the shell has removed its quotes.
         let value = if is_toml { value.to_string() } else { quote(value) };
         match key.strip_prefix("host.") {
             Some(key) => self.set_in_hosts(&flag, key, &value),
@@ -225,7 +227,7 @@ impl Config {
         self.read(&Source { text: &text, name: flag.into(), has_lines: false })
     }
 
-    /// A host's key on the command line is meant for every host.
+    /// Sets a key of hosts on the command line, for every host.
     fn set_in_hosts(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
         let text = format!("{key} = {value}");
         let source = Source { text: &text, name: flag.into(), has_lines: false };
@@ -237,22 +239,22 @@ impl Config {
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
             let origins = &mut self.origins;
             let mut seen = |key: &str, value: &Value<'_>| {
-                note(origins, &source, &host_key(index, key), value);
+                record_place(origins, &source, &host_key(index, key), value);
             };
             read_table(table.get_ref(), "", schema::HOST_KEYS, host, &mut seen).map_err(explain)?;
         }
         Ok(())
     }
 
-    /// The directory of the command line is the root of the only host. Without any, a host serves
-    /// the current directory, unless there is a file, which should say what it serves.
+    /// Makes the directory of the command line the root of the only host. Without a directory, a
+    /// host serves the current directory, unless there is a file, which should say what is served.
     fn apply_directory(&mut self, arguments: &Arguments) -> Result<(), ConfigError> {
         let hosts = &mut self.settings.hosts;
         let root = match (&arguments.directory, &arguments.config) {
             (Some(root), _) => root.clone(),
             (None, Some(config)) if hosts.is_empty() => {
                 let place = Place { source: config.display().to_string(), position: None };
-                return Err(ConfigError::at(place, ConfigFault::NothingToServe));
+                return Err(ConfigError::at_place(place, ConfigFault::NothingToServe));
             }
             (None, None) if hosts.is_empty() => ".".into(),
             (None, _) => return Ok(()),
@@ -262,7 +264,7 @@ impl Config {
             [host] => host.root = root,
             more => {
                 let fault = ConfigFault::RootOfSeveral { root, hosts: more.len() };
-                return Err(ConfigError::at(directory_place(), fault));
+                return Err(ConfigError::at_place(directory_place(), fault));
             }
         }
         if arguments.directory.is_some() {
@@ -280,24 +282,24 @@ fn parse<'t>(source: &Source<'t>) -> Result<Spanned<DeTable<'t>>, ConfigError> {
     })
 }
 
-/// The place of the directory on the command line.
+/// The place that errors in the directory argument of the command line name.
 fn directory_place() -> Place {
     Place { source: "DIR".into(), position: None }
 }
 
-/// Notes the place of a key, and those of what its value consists of: addresses in a list, pages by
-/// status, hosts with keys of their own.
-fn note(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
+/// Records the place of a key and of the parts of its value: addresses in a list, pages by status,
+/// hosts with keys of their own.
+fn record_place(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
     origins.set(key, source.place(value.span.start));
     for (index, item) in value.list(Ok).into_iter().flatten().enumerate() {
-        note(origins, source, &item_key(key, index), &item);
+        record_place(origins, source, &item_key(key, index), &item);
     }
     for (name, item) in value.table().into_iter().flatten() {
-        note(origins, source, &join(key, name.get_ref()), &Value::new(item));
+        record_place(origins, source, &join(key, name.get_ref()), &Value::new(item));
     }
 }
 
-/// The name of an item of a list.
+/// The key of an item of a list.
 pub(crate) fn item_key(list: &str, index: usize) -> String {
     join(list, &index.to_string())
 }

@@ -23,7 +23,7 @@ use super::value::{Fault, Unit, Value};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Longer than this no timeout is meant.
+/// The longest timeout that can be set: a longer one is not meant.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The keys of the file.
@@ -232,7 +232,7 @@ fn read_partition_listen(settings: &mut Settings, value: &Value<'_>) -> Result<(
     Ok(())
 }
 
-/// A list of addresses, none of which is among those `seen` before.
+/// Reads a list of addresses, none of which may be among those `seen` before.
 fn read_addresses(
     value: &Value<'_>,
     seen: &mut Vec<ListenAddress>,
@@ -240,7 +240,7 @@ fn read_addresses(
     let addresses = value.list(|item| {
         let address = item.text()?.parse();
         let address = address.map_err(|why| item.fault(ConfigFault::Address(why)))?;
-        // Port 0 is another one each time.
+        // Port 0 is a different port each time.
         if seen.contains(&address) && !address.is_any_port() {
             return Err(item.fault(ConfigFault::AddressTwice(address)));
         }
@@ -259,8 +259,8 @@ fn read_hosts(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Which knobs there are depends on the engine, which may come from a later source: they are
-/// checked when everything is read.
+/// Reads knobs without checking their names: which knobs exist depends on the engine, which may
+/// come from a later source. They are checked when everything is read.
 fn read_knobs(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
     let knobs = value.map(|name, item| {
         let setting = match item.text() {
@@ -340,7 +340,7 @@ fn read_glob(place: &mut String, value: &Value<'_>) -> Result<(), Fault> {
     read_checked(place, value, check::glob)
 }
 
-/// The value of a field, which is called so in messages.
+/// Reads the value of the field `name`, which messages refer to by that name.
 fn read_field(place: &mut String, value: &Value<'_>, name: &str) -> Result<(), Fault> {
     read_checked(place, value, |text| check::field_value(name, text))
 }
@@ -354,7 +354,7 @@ fn read_checked(
     Ok(())
 }
 
-/// A text that passes a check.
+/// Reads a text and checks it.
 fn checked(
     value: &Value<'_>,
     check: impl Fn(&str) -> Result<(), check::SettingError>,

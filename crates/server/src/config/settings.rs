@@ -1,7 +1,7 @@
-//! The settings as an operator means them: every key of the configuration with its default.
+//! The settings as the operator writes them: every key of the configuration with its default.
 //!
-//! Plain data. What the keys are called, which values they take and how they are printed is in
-//! `schema.rs`; what the running server makes of them is in `crate::ready`.
+//! Plain data. The names of the keys, their values and how they are printed are in `schema.rs`;
+//! what the running server makes of them is in `crate::ready`.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub struct Settings {
     pub partitions: PartitionSettings,
     /// The file cache.
     pub cache: CacheSettings,
-    /// What a client may ask for.
+    /// The limits of requests and connections.
     pub limits: LimitSettings,
-    /// How long anything may take.
+    /// The timeouts.
     pub timeouts: TimeoutSettings,
     /// The access log.
     pub log: LogSettings,
@@ -55,12 +55,12 @@ impl Default for Settings {
 /// The engine name that leaves the choice to `crate::engine_choice`.
 pub const AUTO: &str = "auto";
 
-/// The value of a knob, as it was typed.
+/// The value of a knob, as the operator wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnobSetting {
-    /// How much or how many.
+    /// A number.
     Number(u64),
-    /// Which of several ways.
+    /// One of several words.
     Choice(String),
 }
 
@@ -69,7 +69,7 @@ pub enum KnobSetting {
 pub struct EngineSettings {
     /// A name from the table of engines, or [`AUTO`].
     pub name: String,
-    /// Worker processes of each partition; 0 means as the engine has it.
+    /// Worker processes of each partition; 0 means the engine's default.
     pub processes: u64,
     /// Knobs that differ from the engine's defaults.
     pub knobs: BTreeMap<String, KnobSetting>,
@@ -78,9 +78,9 @@ pub struct EngineSettings {
 /// `[partitions]`.
 #[derive(Clone, Debug)]
 pub struct PartitionSettings {
-    /// What divides the allowed CPUs into groups, unless `cpus` says so itself.
+    /// What divides the allowed CPUs into groups, unless `cpus` lists the groups.
     pub by: Division,
-    /// Into how many groups they are divided by number.
+    /// The number of groups that they are divided into by [`Division::Count`].
     pub count: u64,
     /// The CPUs of each partition; empty means by `count`.
     pub cpus: Vec<Vec<usize>>,
@@ -88,8 +88,8 @@ pub struct PartitionSettings {
     pub pin: Pin,
     /// The addresses of each partition; empty means that all have those of `listen`.
     pub listen: Vec<Vec<ListenAddress>>,
-    /// Whether what arrives at the interfaces of these addresses is to be received by the CPUs of
-    /// the partition.
+    /// Whether the CPUs of the partition shall receive what arrives at the interfaces of these
+    /// addresses.
     pub set_irq_affinity: bool,
 }
 
@@ -108,7 +108,7 @@ pub enum Pin {
     Auto,
     /// A worker stays on its CPU, whatever else runs there.
     Always,
-    /// Workers run where the kernel has them.
+    /// Workers run where the kernel schedules them.
     Never,
 }
 
@@ -117,11 +117,11 @@ pub enum Pin {
 pub enum Division {
     /// A number of groups of about the same size.
     Count,
-    /// The cache of the highest level that they share.
+    /// CPUs that share a cache of the highest level.
     Cache,
-    /// The socket they are in.
+    /// CPUs in the same socket.
     Socket,
-    /// The memory that is nearest.
+    /// CPUs with the same nearest memory.
     Node,
 }
 
@@ -130,16 +130,16 @@ pub enum Division {
 pub struct CacheSettings {
     /// Bodies up to this size are kept in memory.
     pub small_body_bytes_max: u64,
-    /// Memory for heads and bodies; none means a part of what there is.
+    /// Memory for heads and bodies; none means a part of the available memory.
     pub bytes_max: Option<u64>,
     /// Open files kept; none means half of the descriptor limit.
     pub descriptors_max: Option<u64>,
-    /// The time in milliseconds after which an open file that has not been asked for is closed;
-    /// none means never.
+    /// The time in milliseconds without a request after which an open file is closed; none means
+    /// never.
     pub descriptors_idle_ms: Option<u64>,
     /// Entries kept.
     pub entries_max: u64,
-    /// Which entry leaves first.
+    /// The replacement policy.
     pub policy: PolicyKind,
     /// How stale an answer may be; none means that files never change.
     pub revalidate_ms: Option<u64>,
@@ -152,13 +152,13 @@ pub struct CacheSettings {
 /// The workers that share a second level of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// The scope is the partition, as with [`Self::Partition`].
+    /// The partition, as with [`Self::Partition`].
     Auto,
     /// Each worker has a second level of its own.
     Worker,
-    /// The workers of a partition, as far as they are in one process.
+    /// The workers of a partition that are in one process share one.
     Partition,
-    /// All workers of a process.
+    /// All workers of a process share one.
     Process,
 }
 
@@ -183,19 +183,19 @@ impl Default for CacheSettings {
 pub struct LimitSettings {
     /// Connections at a time; none means as many as the descriptors allow.
     pub connections_max: Option<u64>,
-    /// Requests served on one connection before it is closed; 0 does not count.
+    /// Requests served on one connection before it is closed; 0 means no limit.
     pub requests_per_connection_max: u64,
-    /// A request head, from method to blank line.
+    /// The size of a request head, from method to blank line.
     pub head_bytes_max: u64,
-    /// The request line alone.
+    /// The size of the request line.
     pub request_line_bytes_max: u64,
-    /// Field lines of a head.
+    /// The number of field lines of a head.
     pub fields_max: u64,
-    /// A request body nobody wants is read and dropped up to this size.
+    /// The size up to which a request body that is not needed is read and dropped.
     pub unread_body_bytes_max: u64,
-    /// Ranges in one request.
+    /// The number of ranges in one request.
     pub ranges_max: u64,
-    /// Listings under way at a time; none means a number that no descriptor limit minds.
+    /// Listings under way at a time; none means a number that needs no larger descriptor limit.
     pub listings_max: Option<u64>,
 }
 
@@ -217,17 +217,17 @@ impl Default for LimitSettings {
 /// `[timeouts]`.
 #[derive(Clone, Debug)]
 pub struct TimeoutSettings {
-    /// From the first byte of a request to the end of its head.
+    /// The time from the first byte of a request to the end of its head.
     pub head_ms: u64,
     /// A head that arrives faster than this may take longer than `head_ms`.
     pub head_bytes_per_s_min: u64,
-    /// A keep-alive connection without a request.
+    /// The time that a keep-alive connection may be without a request.
     pub idle_ms: u64,
-    /// A response of which the client takes nothing.
+    /// The time that a response may wait while the client takes nothing of it.
     pub write_ms: u64,
-    /// Waiting for the client to close after we did.
+    /// The time to wait for the client to close after the server has closed its side.
     pub linger_ms: u64,
-    /// From SIGTERM to the end.
+    /// The time from SIGTERM to the end.
     pub drain_ms: u64,
 }
 
@@ -249,7 +249,7 @@ impl Default for TimeoutSettings {
 pub struct LogSettings {
     /// The form of a line, if lines are written at all.
     pub access: AccessForm,
-    /// Where operators are told of paths that were refused or could not be looked at.
+    /// Where paths are reported to operators that were refused or could not be inspected.
     pub errors: ErrorLogging,
     /// The file of the access log, or `-` for standard output.
     pub path: String,
@@ -294,14 +294,14 @@ pub enum AccessForm {
 /// `[socket]`.
 #[derive(Clone, Debug)]
 pub struct SocketSettings {
-    /// Connections the kernel holds until they are accepted.
+    /// Connections that the kernel holds until they are accepted.
     pub backlog: u64,
     /// Seconds the kernel waits for a first byte before it wakes the server; 0 does not wait.
     pub defer_accept_s: u64,
-    /// Bytes that the kernel takes for a connection before it has sent what it has; 0: as many as
-    /// its buffers hold.
+    /// Bytes that the kernel takes for a connection before it has sent the earlier ones; 0: as many
+    /// as its buffers hold.
     pub unsent_bytes_max: u64,
-    /// Which workers have listeners of their own, and which are woken by an arrival.
+    /// Which workers have listeners of their own, and which an arrival wakes.
     pub listeners: ListenerMode,
     /// How files are sent.
     pub sendfile: SendfileChoice,
@@ -319,24 +319,25 @@ impl Default for SocketSettings {
     }
 }
 
-/// Which workers have listeners of their own, and which are woken by an arrival.
+/// Which workers have listeners of their own, and which an arrival wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerMode {
-    /// The engine's usual mode.
+    /// The engine's default mode.
     Auto,
-    /// One listener for each address; an arrival wakes all who wait.
+    /// One listener for each address; an arrival wakes all workers that wait.
     Shared,
-    /// One listener for each address; an arrival wakes one of those who wait.
+    /// One listener for each address; an arrival wakes one of the workers that wait.
     Exclusive,
-    /// Listeners of their own for all who accept, among which the kernel deals by its hash.
+    /// Listeners of their own for all workers that accept (SO_REUSEPORT); the kernel distributes
+    /// connections among them by its hash.
     ReusePort,
-    /// Listeners of their own for all who accept (SO_REUSEPORT), among which the kernel deals by
-    /// the CPU on which a connection arrives.
+    /// Listeners of their own for all workers that accept (SO_REUSEPORT); the kernel distributes
+    /// connections among them by the CPU on which they arrive.
     ReusePortCpu,
 }
 
 impl ListenerMode {
-    /// Whether the kernel deals connections out among several listeners.
+    /// Whether the kernel distributes connections among several listeners.
     pub(crate) fn is_reuse_port(self) -> bool {
         matches!(self, Self::ReusePort | Self::ReusePortCpu)
     }
@@ -345,8 +346,8 @@ impl ListenerMode {
 /// How files are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendfileChoice {
-    /// The engine's usual way.
+    /// The engine's default mode.
     Auto,
-    /// The given mode, if the engine can afford it.
+    /// The given mode, if the engine supports it.
     Mode(SendfileMode),
 }

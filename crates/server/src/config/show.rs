@@ -1,6 +1,7 @@
-//! The effective configuration as TOML, each key with a comment that says where it comes from.
+//! The effective configuration as TOML, each key with a comment that says where its value comes
+//! from.
 //!
-//! What is printed can be read back: it is a complete configuration file.
+//! The output can be read back: it is a complete configuration file.
 
 use site::host::HostSettings;
 
@@ -21,7 +22,7 @@ pub struct DocumentedKey {
     pub default: String,
 }
 
-/// Every key there is, with its default.
+/// All keys, with their defaults.
 #[must_use]
 pub fn documented_keys() -> Vec<DocumentedKey> {
     let settings = Settings::default();
@@ -60,7 +61,8 @@ fn line<T: Clone>(key: &Key<T>, target: &T, origins: &Origins, full_name: &str) 
     format!("{} = {} # {}\n", key.last_name(), key.show(target), one_line(&origin))
 }
 
-/// A flag may hold anything; a comment must not end early (TOML 1.0, "Comment").
+/// Escapes line ends. A flag may contain anything; a comment must not end early (TOML 1.0,
+/// "Comment").
 fn one_line(text: &str) -> String {
     if text.chars().any(char::is_control) { quote(text) } else { text.into() }
 }

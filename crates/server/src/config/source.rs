@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::error::{ConfigError, ConfigFault, Place};
 use super::value::Fault;
 
-/// A text that settings are read from, and what to call it in messages.
+/// A text that settings are read from, and its name in messages.
 pub(super) struct Source<'t> {
     pub(super) text: &'t str,
     pub(super) name: String,
-    /// Whether messages point at a line and column; in a flag there is nothing to search.
+    /// Whether messages give a line and column; in a flag there is nothing to search.
     pub(super) has_lines: bool,
 }
 
@@ -20,12 +20,13 @@ impl Source<'_> {
     }
 
     pub(super) fn explain(&self, fault: Fault) -> ConfigError {
-        ConfigError::at(self.place(fault.span.start), fault.fault)
+        ConfigError::at_place(self.place(fault.span.start), fault.fault)
     }
 }
 
 /// The places of all settings that are not defaults, by the key's full name. An item of a list has
-/// its number, from 0, for a name: the keys of hosts begin with `host.` and that of the host.
+/// its number, from 0, as its name: the keys of hosts begin with `host.` and the number of the
+/// host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origins(BTreeMap<String, Place>);
 
@@ -38,7 +39,7 @@ impl Origins {
         self.0.get(key)
     }
 
-    /// A fault at the place of `key`, if it has one.
+    /// Puts a fault at the place of `key`, if it has one.
     pub(super) fn explain(&self, key: &str, fault: ConfigFault) -> ConfigError {
         ConfigError { place: self.get(key).cloned(), fault: Box::new(fault) }
     }

@@ -1,5 +1,5 @@
-//! What no value shows by itself: settings that contradict each other, an engine's knobs, the
-//! directories.
+//! Checks that need more than one value: settings that contradict each other, an engine's knobs,
+//! the directories.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +19,7 @@ use super::{host_key, item_key};
 
 type Checked = Result<(), ConfigError>;
 
-/// Checks the whole.
+/// Checks the settings as a whole, but not the files they name.
 pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
     let limits = &settings.limits;
     if limits.request_line_bytes_max > limits.head_bytes_max {
@@ -33,7 +33,7 @@ pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
     Ok(())
 }
 
-/// Checks that there is what hosts name besides their roots, and that a log can be begun.
+/// Checks that the files that hosts name below their roots exist, and that a log can be created.
 pub(super) fn check_files(settings: &Settings, origins: &Origins) -> Checked {
     for (index, host) in settings.hosts.iter().enumerate() {
         for (key, page) in pages(host) {
@@ -43,7 +43,7 @@ pub(super) fn check_files(settings: &Settings, origins: &Origins) -> Checked {
     check_log(&settings.log).map_err(|why| origins.explain("log.path", why))
 }
 
-/// No two hosts may claim a name, or what no host claims.
+/// Checks that no two hosts claim the same name, and that at most one claims all other names.
 fn check_claims(hosts: &[HostSettings], origins: &Origins) -> Checked {
     let mut names = BTreeSet::new();
     let mut has_default = false;
@@ -82,8 +82,8 @@ fn pages(host: &HostSettings) -> impl Iterator<Item = (String, &str)> {
     )
 }
 
-/// A page must be a file, or have a precompressed one beside it. It must not be hidden, nor behind
-/// a link that is not followed.
+/// Checks that a page is a file or has a precompressed one beside it. It must neither be hidden nor
+/// behind a link that is not followed.
 fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
     if host.dotfiles == Dotfiles::Deny {
         check::visible_page(page).map_err(ConfigFault::Setting)?;
@@ -106,7 +106,7 @@ fn check_log(log: &LogSettings) -> Result<(), ConfigFault> {
         return Ok(());
     }
     let path = Path::new(&log.path);
-    // The directory of a mere name is the one we are in.
+    // A path of a single component is in the current directory.
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -1,7 +1,7 @@
-//! One TOML value and where it stands: typed reading with errors that say what is allowed.
+//! One TOML value and its place: typed reading with errors that say what is allowed.
 //!
-//! It knows forms (a number of bytes, one of these words), not keys: `schema.rs` says which key
-//! has which form.
+//! This module knows forms (a number of bytes, one of these words), not keys: `schema.rs` says
+//! which key has which form.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -24,7 +24,7 @@ pub(super) struct Value<'t> {
     value: &'t DeValue<'t>,
 }
 
-/// What a number counts; decides how it may be written.
+/// What a number counts; this decides how it may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Things; or a time, whose unit is in the name of the key.
@@ -71,7 +71,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// A number, or a word that stands for none.
+    /// Reads a number, or a word that stands for none.
     pub(super) fn number_or(
         &self,
         word: &str,
@@ -85,7 +85,7 @@ impl<'t> Value<'t> {
         self.number(unit, range).map(Some).map_err(also)
     }
 
-    /// One of these words.
+    /// Reads one of these words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, Fault> {
         let text = match self.value {
             DeValue::String(text) => Some(text.as_ref()),
@@ -99,7 +99,7 @@ impl<'t> Value<'t> {
         })
     }
 
-    /// A list, each of whose items `read` makes ready.
+    /// Reads a list; `read` converts each item.
     pub(super) fn list<T>(
         &self,
         read: impl FnMut(Self) -> Result<T, Fault>,
@@ -110,7 +110,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// A table that maps free names to values.
+    /// Reads a table that maps free names to values.
     pub(super) fn map<K: Ord, T>(
         &self,
         mut read: impl FnMut(&'t str, Self) -> Result<(K, T), Fault>,
@@ -119,7 +119,7 @@ impl<'t> Value<'t> {
         table.iter().map(|(name, value)| read(name.get_ref(), Value::new(value))).collect()
     }
 
-    /// "must be this, not that", of a key that whoever reads it will name.
+    /// A fault "must be this, not that" without a key: the code that reads the key adds its name.
     pub(super) fn must_be(&self, allowed: &str) -> Fault {
         self.must_be_one_of(allowed, String::new())
     }
@@ -161,7 +161,7 @@ pub(crate) fn did_you_mean<'c>(
     nearest.map_or_else(String::new, |nearest| format!(" (did you mean {nearest:?}?)"))
 }
 
-/// A number as it is written in a configuration file.
+/// Formats a number as it is written in a configuration file.
 pub(super) fn show_number(unit: Unit, number: u64) -> String {
     if unit == Unit::Plain || number == 0 {
         return number.to_string();

@@ -1,9 +1,9 @@
-//! Lines on their way to a file whose writer may have to wait: for a full disk, or for the other
-//! end of a pipe, which may never read.
+//! Lines on their way to a file whose writer may have to wait: for a full disk, or for the reader
+//! of a pipe, which may never read.
 //!
-//! A thread of its own writes. Who has lines hands them over and never waits: what there is no room
-//! for is dropped and counted. At the end the writer is given a bounded time for what is left; one
-//! that hangs in its call is left to the end of the process.
+//! A thread of its own writes. Other threads hand lines over and never wait: lines without room are
+//! dropped and counted. At the end the writer has a bounded time for the rest; a writer that hangs
+//! in a system call is left to the end of the process.
 
 mod output;
 mod queue;
@@ -26,32 +26,32 @@ pub(crate) struct LineWriter {
     thread: JoinHandle<()>,
 }
 
-/// What lines are written for, and who is told of trouble with them.
+/// What lines are written for, and where trouble with them is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct Purpose {
     /// The thread's name.
     pub(crate) thread: &'static str,
     /// What is written, as in "cannot write the access log".
     pub(crate) what: &'static str,
-    /// Told a line when trouble begins, and not once for each line that is lost: a full disk must
+    /// Called with a line when trouble begins, and not for each line that is lost: a full disk must
     /// not fill the next one with complaints.
-    pub(crate) tell: fn(&str),
+    pub(crate) report: fn(&str),
 }
 
 /// How a writer was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
-    /// Lines that were dropped in all its time, with those that were left.
+    /// Lines that were dropped since the start, including those that were left.
     pub(crate) dropped: u64,
-    /// Whether it is still writing, and was not waited for any longer.
+    /// Whether the writer is still writing, and the wait for it was given up.
     pub(crate) hangs: bool,
 }
 
 impl LineWriter {
-    /// Starts the thread. `reopen` makes the output anew when that is asked for.
+    /// Starts the thread. `reopen` creates the output again when a reopening is requested.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub(crate) fn start<W: Write + Send + 'static>(
         purpose: Purpose,
         limits: QueueLimits,
@@ -65,14 +65,14 @@ impl LineWriter {
         Ok(Self { queue, thread })
     }
 
-    /// Where lines are handed over.
+    /// The queue to which lines are handed over.
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
     /// Writes what is queued and ends the writer, if that is done while there is patience.
     pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
-        /// The time that a writer takes at most which does not hang and has hardly anything to do.
+        /// The longest time that a writer takes that does not hang and has hardly anything to do.
         const MOMENT: Duration = Duration::from_millis(5);
         let began_us = os::clock::now();
         self.queue.close();
@@ -83,14 +83,14 @@ impl LineWriter {
             }
         }
         if self.thread.join().is_err() {
-            let Purpose { what, tell, .. } = self.queue.purpose();
-            tell(&format!("the writer of {what} panicked: lines are missing"));
+            let Purpose { what, report, .. } = self.queue.purpose();
+            report(&format!("the writer of {what} panicked: lines are missing"));
         }
         Closed { dropped: self.queue.dropped(), hangs: false }
     }
 }
 
-/// Tells when the writer has ended, however it has.
+/// When dropped, marks the writer as ended, even after a panic.
 struct End(Arc<Queue>);
 
 impl Drop for End {
@@ -111,14 +111,14 @@ fn write_lines<W: Write>(queue: &Queue, mut output: W, reopen: impl Fn() -> Resu
                     output = new;
                     queue.begin_anew();
                 }
-                Err(why) => (queue.purpose().tell)(&format!("{why}; the old file stays in use")),
+                Err(why) => (queue.purpose().report)(&format!("{why}; the old file stays in use")),
             },
             Task::End => return,
         }
     }
 }
 
-/// How many lines there are in a buffer.
+/// The number of lines in a buffer.
 pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }

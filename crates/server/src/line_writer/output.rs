@@ -1,7 +1,7 @@
-//! Where lines go: a file, a FIFO, or a standard stream.
+//! The output of a line writer: a file, a FIFO, or a standard stream.
 //!
-//! Written without a buffer in between: lines come in buffers. A file is opened for appending, so
-//! that lines stay whole beside those of another program.
+//! There is no buffer in between: lines come in buffers. A file is opened for appending, so that
+//! lines stay whole beside those of another program.
 
 use std::fmt;
 use std::fs::File;
@@ -16,13 +16,13 @@ use os::socket::Readiness;
 /// Why an output cannot be opened.
 #[derive(Debug)]
 pub struct OutputError {
-    /// What it is: `the access log`.
+    /// The output: `the access log`.
     pub what: &'static str,
     /// The path, or `-`.
     pub path: String,
-    /// Whether it is a FIFO that nobody reads.
+    /// Whether it is a FIFO without a reader.
     pub lacks_reader: bool,
-    /// What the system says.
+    /// The error of the system call.
     pub why: io::Error,
 }
 
@@ -39,14 +39,14 @@ impl fmt::Display for OutputError {
 
 impl std::error::Error for OutputError {}
 
-/// An open output. Writing to it may wait.
+/// An open output. Writing to it may block.
 pub(crate) struct Output(File);
 
 impl Output {
-    /// The output that `path` names: a file to append to, or standard output for `-`.
+    /// Opens the output that `path` names: a file to append to, or standard output for `-`.
     ///
     /// # Errors
-    /// Why `what` cannot be opened. A FIFO that nobody reads is refused and not waited for.
+    /// Why `what` cannot be opened. A FIFO without a reader is refused and not waited for.
     pub(crate) fn open(what: &'static str, path: &str) -> Result<Self, OutputError> {
         let opened = match path {
             "-" => Self::standard(&io::stdout()),
@@ -60,8 +60,8 @@ impl Output {
         })
     }
 
-    /// A standard stream: a copy of its descriptor, so that a write that hangs holds no lock that
-    /// others want.
+    /// Opens a standard stream as a copy of its descriptor, so that a write that hangs holds no
+    /// lock that other threads need.
     pub(crate) fn standard(stream: &impl AsFd) -> io::Result<Self> {
         stream.as_fd().try_clone_to_owned().map(|copy| Self(copy.into()))
     }
@@ -72,8 +72,9 @@ fn is_fifo(path: &str) -> bool {
 }
 
 impl Write for Output {
-    /// A descriptor that does not block, because its FIFO was opened so or because whoever started
-    /// this program has set it so, is waited for all the same: this thread is there to wait.
+    /// Writes, and waits even if the descriptor does not block, because its FIFO was opened so or
+    /// because the program that started this one has set it so: the thread that calls this is there
+    /// to wait.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
@@ -86,6 +87,6 @@ impl Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(()) // nothing is held back
+        Ok(()) // nothing is buffered
     }
 }

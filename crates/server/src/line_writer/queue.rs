@@ -1,9 +1,9 @@
-//! Where full buffers are handed to the writer and empty ones come back.
+//! The queue in which full buffers are handed to the writer and empty ones come back.
 //!
-//! A bounded queue. Nobody waits for the disk: when the queue is full, what is brought is dropped
-//! and counted. Buffers that are nearly empty, as those of many workers are that hand over what
-//! they have now and then, are joined, so that it is bytes that fill it. Buffers go round, so a
-//! request allocates nothing. The lock is held for a few
+//! The queue is bounded. No thread that hands over lines waits for the disk: when the queue is
+//! full, lines are dropped and counted. Buffers that are nearly empty, such as those of many
+//! workers that hand over at intervals, are joined, so that the queue is bounded by bytes rather
+//! than by buffers. Buffers are reused, so a request allocates nothing. The lock is held for a few
 //! instructions, once per buffer and not per line.
 
 use std::collections::VecDeque;
@@ -15,17 +15,18 @@ use session::Counter;
 
 use super::{Purpose, count_lines};
 
-/// How much may wait.
+/// How many lines may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     /// The size of a buffer.
     pub(crate) buffer_bytes: usize,
-    /// Buffers that may wait for the writer. Of two that follow each other the lines do not fit
-    /// one: it takes more than half of what all hold until there is no room.
+    /// Buffers that may wait for the writer. The lines of two consecutive buffers do not fit into
+    /// one: the queue is only full when it holds more than half of the bytes that all its buffers
+    /// have room for.
     pub(crate) buffers_max: usize,
 }
 
-/// The meeting point of those who have lines and the writer.
+/// The queue between the threads that have lines and the writer.
 pub(crate) struct Queue {
     purpose: Purpose,
     limits: QueueLimits,
@@ -43,21 +44,22 @@ struct State {
     lines_in_writing: u64,
     /// How many queued buffers are still to be written before the file is opened anew.
     reopen_after: Option<usize>,
-    /// Whether somebody was told that lines are lost.
-    has_told: bool,
+    /// Whether the loss of lines has been reported.
+    has_reported: bool,
     is_closed: bool,
-    /// Whether nobody waits for the writer any more: what it has in hand is counted as dropped.
+    /// Whether the wait for the writer was given up: the lines that it is writing are counted as
+    /// dropped.
     is_abandoned: bool,
     has_ended: bool,
 }
 
-/// What the writer has to do next.
+/// The next task of the writer.
 pub(super) enum Task {
     /// Write these lines, then [`Queue::written`].
     Write(Vec<u8>),
     /// Close the file and open its path anew.
     Reopen,
-    /// Everything is written and nothing will come.
+    /// Stop: everything is written and no more lines will come.
     End,
 }
 
@@ -77,26 +79,26 @@ impl Queue {
         self.purpose
     }
 
-    /// Lines that were dropped until now.
+    /// The number of lines that have been dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.get()
     }
 
-    /// Queues the `lines` in `buffer` and leaves an empty buffer in its place. If there is no room
-    /// they are dropped and counted. Returns whether there was.
+    /// Queues the `lines` in `buffer` and leaves an empty buffer in its place. If there is no room,
+    /// the lines are dropped and counted. Returns whether there was room.
     pub(crate) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) -> bool {
         let mut state = self.lock();
         if state.join_to_last(buffer, self.limits.buffer_bytes) {
             return true;
         }
         if state.full.len() >= self.limits.buffers_max || state.is_closed {
-            let is_first = !std::mem::replace(&mut state.has_told, true);
+            let is_first = !std::mem::replace(&mut state.has_reported, true);
             drop(state);
             buffer.clear();
             self.dropped.add_together(lines);
             if is_first {
                 let what = self.purpose.what;
-                (self.purpose.tell)(&format!("{what} cannot keep up: lines are dropped"));
+                (self.purpose.report)(&format!("{what} cannot keep up: lines are dropped"));
             }
             return false;
         }
@@ -107,7 +109,7 @@ impl Queue {
         true
     }
 
-    /// What has become of a buffer, which is taken back.
+    /// Takes back a buffer, and counts and reports its lines if they could not be written.
     pub(super) fn written(&self, mut buffer: Vec<u8>, outcome: &io::Result<()>) {
         let mut state = self.lock();
         let lines = std::mem::take(&mut state.lines_in_writing);
@@ -116,7 +118,7 @@ impl Queue {
             && !state.is_abandoned
         {
             self.dropped.add_together(lines);
-            let is_first = !std::mem::replace(&mut state.has_told, true);
+            let is_first = !std::mem::replace(&mut state.has_reported, true);
             complaint = is_first.then(|| format!("cannot write {}: {why}", self.purpose.what));
         }
         if state.empty.len() < self.limits.buffers_max {
@@ -124,15 +126,16 @@ impl Queue {
             state.empty.push(buffer);
         }
         drop(state);
-        complaint.iter().for_each(|complaint| (self.purpose.tell)(complaint));
+        complaint.iter().for_each(|complaint| (self.purpose.report)(complaint));
     }
 
-    /// The file was opened anew: what is lost from now on is told of again.
+    /// Notes that the file was opened anew: the next loss of lines is reported again.
     pub(super) fn begin_anew(&self) {
-        self.lock().has_told = false;
+        self.lock().has_reported = false;
     }
 
-    /// Lines queued before this call belong to the old file, all later ones to the new.
+    /// Reopens the file: lines queued before this call belong to the old file, all later ones to
+    /// the new.
     pub(crate) fn reopen(&self) {
         let mut state = self.lock();
         state.reopen_after = Some(state.full.len());
@@ -140,7 +143,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// No more lines are taken; what is queued is still written.
+    /// Closes the queue: no more lines are taken; what is queued is still written.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_one();
@@ -154,7 +157,7 @@ impl Queue {
         self.drop_all(&mut state);
     }
 
-    /// The writer has ended; if by a panic, there is something left.
+    /// Notes that the writer has ended. After a panic some lines are left; they are dropped.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.has_ended = true;
@@ -167,13 +170,13 @@ impl Queue {
         self.dropped.add_together(queued + std::mem::take(&mut state.lines_in_writing));
     }
 
-    /// Whether the writer ends within so long.
+    /// Waits for the end of the writer, for at most `time`. Returns whether it has ended.
     pub(super) fn has_ended_within(&self, time: Duration) -> bool {
         let waited = self.ended.wait_timeout_while(self.lock(), time, |state| !state.has_ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
     }
 
-    /// Waits for something to do.
+    /// Waits for the next task.
     pub(super) fn next(&self) -> Task {
         let mut state = self.lock();
         loop {
@@ -193,7 +196,8 @@ impl Queue {
         }
     }
 
-    /// A panic elsewhere leaves the state whole: every change to it is a single step.
+    /// Locks the state, even after a panic of another thread: each change is a single step, so the
+    /// state is whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +219,7 @@ impl State {
     }
 }
 
-/// A buffer with room for a last line that begins just before it is full.
+/// Returns a buffer with room for a last line that begins just before it is full.
 pub(crate) fn empty_buffer(buffer_bytes: usize) -> Vec<u8> {
     const LAST_LINE_BYTES: usize = 2048;
     Vec::with_capacity(buffer_bytes + LAST_LINE_BYTES)

@@ -1,11 +1,11 @@
-//! Writers that hang, fail and panic: nobody waits, and each line is counted.
+//! Writers that hang, fail and panic: callers do not wait, and each line is counted.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 
 use super::*;
 
-const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", tell: |_| () };
+const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", report: |_| () };
 const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
 
 fn endless() -> Patience<'static> {
@@ -16,7 +16,7 @@ fn start<W: Write + Send + 'static>(output: W) -> LineWriter {
     LineWriter::start(PURPOSE, LIMITS, output, || Err("not here".into())).unwrap()
 }
 
-/// Hands over full buffers, of two lines. Returns how many were taken.
+/// Hands over full buffers, of two lines each. Returns how many were taken.
 fn hand_over(writer: &LineWriter, buffers: usize) -> usize {
     let full = [&[b'x'; LIMITS.buffer_bytes - 2][..], b"\n\n"].concat();
     let hand = |_: &usize| writer.queue().hand_over(&mut full.clone(), 2);
@@ -47,20 +47,20 @@ impl Write for Gated {
     }
 }
 
-/// 4 buffers wait, 1 is being written, and whatever else comes is dropped and counted.
+/// Four buffers wait, one is being written, and all other lines are dropped and counted.
 #[test]
 fn a_writer_that_stalls_costs_lines_and_no_time() {
     let (output, release, lines) = Gated::new();
     let writer = start(output);
     let taken = hand_over(&writer, 1000);
     assert!((4..=5).contains(&taken), "{taken}");
-    drop(release); // it writes from here on
+    drop(release); // from here on the writer writes
     let closed = writer.close(&mut endless());
     assert_eq!(closed, Closed { dropped: 2 * (1000 - taken as u64), hangs: false });
     assert_eq!(lines.iter().sum::<u64>(), 2 * taken as u64);
 }
 
-/// Of nearly empty buffers as many wait as there is room for bytes.
+/// As many nearly empty buffers wait as there is room for their bytes.
 #[test]
 fn small_buffers_are_joined_until_the_bytes_are_too_many() {
     let (output, release, lines) = Gated::new();
@@ -68,7 +68,7 @@ fn small_buffers_are_joined_until_the_bytes_are_too_many() {
     let fit = LIMITS.buffers_max * LIMITS.buffer_bytes / b"one\n".len();
     let hand = |_: &usize| writer.queue().hand_over(&mut b"one\n".to_vec(), 1);
     let taken = (0..1000).filter(hand).count();
-    let most = fit + LIMITS.buffer_bytes / b"one\n".len(); // one buffer may be being written
+    let most = fit + LIMITS.buffer_bytes / b"one\n".len(); // one buffer may be with the writer
     assert!((fit..=most).contains(&taken), "{taken}");
     drop(release);
     let closed = writer.close(&mut endless());
@@ -83,13 +83,13 @@ fn a_writer_that_hangs_is_not_waited_for_and_what_it_has_is_counted() {
     hand_over(&writer, 100);
     let closed = writer.close(&mut Patience::none());
     assert_eq!(closed, Closed { dropped: 200, hangs: true });
-    drop(release); // what it writes after all was counted as dropped
+    drop(release); // what the writer still writes was counted as dropped
     assert!(lines.iter().sum::<u64>() <= 2);
 }
 
-/// The kernel's own: a pipe that is full and that nobody reads.
+/// The output is a pipe of the kernel's that is full and has no reader.
 #[test]
-fn a_pipe_that_nobody_reads_is_not_waited_for() {
+fn a_pipe_without_a_reader_is_not_waited_for() {
     let (reader, pipe) = io::pipe().unwrap();
     let output = Output::standard(&pipe).unwrap();
     drop(pipe);
@@ -139,7 +139,7 @@ fn a_full_disk_costs_its_lines() {
 }
 
 #[test]
-fn a_writer_that_panics_holds_up_nobody() {
+fn a_writer_that_panics_delays_no_caller() {
     struct Broken;
     impl Write for Broken {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

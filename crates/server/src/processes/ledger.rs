@@ -1,9 +1,9 @@
-//! What worker processes have done, in memory that outlives them: the counters of their workers
-//! and of the access log.
+//! The counts of worker processes, in memory that outlives them: the counters of their workers and
+//! of the access log.
 //!
-//! A few cells are the whole server's. Then each place (a worker process and those that replace it)
-//! has a stretch of cells: a few for itself, then the counters of one worker after the other.
-//! Nobody ever waits here: a process may be killed at any instruction.
+//! A few cells are for the whole server. Then each place (a worker process and those that replace
+//! it) has a range of cells: a few for itself, then the counters of one worker after the other.
+//! There are no locks: a process may be killed at any instruction.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,8 +15,8 @@ use session::{Counter, Counters};
 use crate::error_log::Budget;
 use crate::report;
 
-/// Workers of one place that can be counted: threads that are made on demand have a worker each.
-/// Cells that no worker has take no memory.
+/// The number of workers of one place that can be counted: threads that are made on demand have a
+/// worker each. Cells without a worker take no memory.
 const WORKERS_MAX: usize = 1 << 14;
 
 /// Cells before those of the first place; a multiple of a cache line.
@@ -28,9 +28,9 @@ const OWN_CELLS: usize = 16;
 const PLACE_CELLS: usize = OWN_CELLS + WORKERS_MAX * Counters::CELLS;
 
 // The own cells of a place.
-/// How many workers the process that is there now has made.
+/// The number of workers that the current process has made.
 const MADE: usize = 0;
-/// The most workers that any process of the place has made.
+/// The largest number of workers that any process of the place has made.
 const USED: usize = 1;
 const LINES_WRITTEN: usize = 2;
 const LINES_DROPPED: usize = 3;
@@ -44,35 +44,35 @@ pub(crate) struct Ledger(&'static [AtomicU64]);
 pub(crate) struct PlaceLedger(&'static [AtomicU64]);
 
 impl Ledger {
-    /// A new one, with the file that other processes map.
+    /// Creates a ledger, with the file that other processes map.
     pub(crate) fn create(places: usize) -> io::Result<(OwnedFd, Self)> {
         let file = os::shared_memory::create_cells(SERVER_CELLS + places * PLACE_CELLS)?;
         let ledger = Self::open(std::os::fd::AsFd::as_fd(&file))?;
         Ok((file, ledger))
     }
 
-    /// One that another process has made.
+    /// Opens a ledger that another process has created.
     pub(crate) fn open(file: BorrowedFd<'_>) -> io::Result<Self> {
         os::shared_memory::map_cells(file).map(Self)
     }
 
-    /// The cells of one place, if it has that many.
+    /// The cells of one place; none if there is no such place.
     pub(crate) fn place(self, index: usize) -> Option<PlaceLedger> {
         let start = SERVER_CELLS + index * PLACE_CELLS;
         self.0.get(start..start + PLACE_CELLS).map(PlaceLedger)
     }
 
-    /// What all places may write into the error log.
+    /// The budget of the error log, which all places share.
     pub(crate) fn error_budget(self) -> Budget {
-        Budget::at(&self.0[..Budget::CELLS])
+        Budget::in_cells(&self.0[..Budget::CELLS])
     }
 
-    /// The counters of all workers there have been.
+    /// The counters of all workers that have existed.
     pub(crate) fn counters(self) -> Vec<Arc<Counters>> {
         self.places().flat_map(PlaceLedger::counters).collect()
     }
 
-    /// Log lines of all places that could not be handed on.
+    /// The number of log lines of all places that could not be handed on.
     pub(crate) fn lines_dropped(self) -> u64 {
         self.places().map(|place| place.lines_dropped().get()).sum()
     }
@@ -83,12 +83,14 @@ impl Ledger {
 }
 
 impl PlaceLedger {
-    /// Counters for one more worker of the process. They go on from what a worker of an earlier
-    /// process has counted there.
+    /// Creates counters for one more worker of the process. They continue from what a worker of an
+    /// earlier process has counted there.
     pub(crate) fn open(self) -> Counters {
         let index = self.0[MADE].fetch_add(1, Ordering::Relaxed) as usize;
         if index == WORKERS_MAX {
-            report(&format!("of more than {WORKERS_MAX} workers in a process, some do not count"));
+            report(&format!(
+                "a process has more than {WORKERS_MAX} workers: the rest is not counted"
+            ));
         }
         if index >= WORKERS_MAX {
             return Counters::default();
@@ -103,17 +105,17 @@ impl PlaceLedger {
         (0..used).map(|index| Arc::new(self.counters_of(index))).collect()
     }
 
-    /// Log lines that were handed on to be written.
+    /// The number of log lines that were handed on to be written.
     pub(crate) fn lines_written(self) -> Counter {
         Counter::shared(&self.0[LINES_WRITTEN])
     }
 
-    /// Log lines that could not be handed on.
+    /// The number of log lines that could not be handed on.
     pub(crate) fn lines_dropped(self) -> Counter {
         Counter::shared(&self.0[LINES_DROPPED])
     }
 
-    /// Settles what a process that was there has left: none of its connections is open any more,
+    /// Settles the counts of a process that has ended: none of its connections is open any more,
     /// and lines that it had not handed on when it was killed are lost.
     pub(crate) fn settle(self, has_log: bool) {
         let counters = self.counters();

@@ -1,4 +1,4 @@
-//! One place: a worker process, and those that replace it.
+//! One place: a worker process, and the processes that replace it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use engines::Order;
 use super::{FAILED, READY};
 use crate::config::WorkerProgram;
 
-/// What worker processes are started with.
+/// What a worker process needs to start, except its listeners.
 pub(crate) struct WorkerCommand {
     pub(crate) program: WorkerProgram,
     /// The machine as the server saw it when it started.
@@ -27,19 +27,19 @@ pub(crate) struct WorkerCommand {
 pub(super) struct Process {
     child: Child,
     pub(super) control: UnixStream,
-    said: Vec<u8>,
-    /// Whether it will say no more.
+    received: Vec<u8>,
+    /// Whether it has closed its end of the socket.
     pub(super) is_silent: bool,
     /// When its end was noticed.
     ended_at: Option<u64>,
 }
 
-/// How long what a process has forked may outlive it: it is killed with it, but may wait for a
-/// disk.
+/// How long processes that a worker process has forked may outlive it: they are killed with it, but
+/// may wait for a disk.
 const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
 
 impl WorkerCommand {
-    /// Starts the worker process of a place with these listeners. It sends what is to be written by
+    /// Starts the worker process of a place with these listeners. Log lines and reports are sent by
     /// `uplink`.
     pub(super) fn start(
         &self,
@@ -61,12 +61,12 @@ impl WorkerCommand {
         command.args(&self.program.arguments);
         command.arg(place.to_string()).arg(&self.machine);
         command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));
-        // Ctrl-C is for the supervisor, which tells the others.
+        // Ctrl-C is for the supervisor, which orders the worker processes to stop.
         command.process_group(0).stdin(Stdio::null());
         os::inheritance::pass_on(&mut command, passed);
         let child = command.spawn()?;
         ours.set_nonblocking(true)?;
-        Ok(Process { child, control: ours, said: Vec::new(), is_silent: false, ended_at: None })
+        Ok(Process { child, control: ours, received: Vec::new(), is_silent: false, ended_at: None })
     }
 }
 
@@ -75,22 +75,22 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it serves.
+    /// Waits until the process serves.
     pub(super) fn wait_ready(&mut self, patience: Duration) -> Result<(), String> {
         let wait = |stream: &UnixStream| {
             stream.set_nonblocking(false)?;
             stream.set_read_timeout(Some(patience))
         };
         wait(&self.control).map_err(|why| why.to_string())?;
-        let mut said = Vec::new();
-        // `read` would give up if this process is stopped and continued meanwhile (signal(7)).
-        match (&mut self.control).take(1).read_to_end(&mut said) {
-            Ok(_) if said == [READY] => {
+        let mut received = Vec::new();
+        // `read` would fail if this process is stopped and continued meanwhile (signal(7)).
+        match (&mut self.control).take(1).read_to_end(&mut received) {
+            Ok(_) if received == [READY] => {
                 self.control.set_nonblocking(true).map_err(|why| why.to_string())
             }
             Ok(_) => {
-                self.said.append(&mut said);
-                let _ = self.control.read_to_end(&mut self.said); // then there is no reason
+                self.received.append(&mut received);
+                let _ = self.control.read_to_end(&mut self.received); // else without a reason
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 Err(self.reason(status))
             }
@@ -98,18 +98,18 @@ impl Process {
         }
     }
 
-    pub(super) fn tell(&mut self, order: Order) {
-        // It fails only if the process has ended, which is noticed elsewhere.
+    pub(super) fn send(&mut self, order: Order) {
+        // This fails only if the process has ended, which is noticed elsewhere.
         let _ = self.control.write(&[order.byte()]);
     }
 
-    /// Takes what it has said.
-    pub(super) fn listen(&mut self) {
+    /// Reads what the process has sent.
+    pub(super) fn receive(&mut self) {
         let mut buffer = [0; 256];
         loop {
             match self.control.read(&mut buffer) {
                 Ok(0) => return self.is_silent = true,
-                Ok(count) => self.said.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => return self.is_silent = true,
@@ -117,23 +117,23 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has, and with it what it had forked: that counts where it has counted,
-    /// and holds its end of the socket.
+    /// The exit status, once the process and all processes that it forked have ended: those count
+    /// in the same cells, and hold its end of the socket.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
-        self.listen();
+        self.receive();
         let now = os::clock::now();
         let ended_at = *self.ended_at.get_or_insert(now);
         (self.is_silent || now >= ended_at + DESCENDANTS_PATIENCE_US).then_some(status)
     }
 
-    /// Why it said it would end.
+    /// The reason that the process sent before it ended.
     pub(super) fn complaint(&self) -> Option<String> {
-        let start = self.said.iter().position(|byte| *byte == FAILED)? + 1;
-        Some(String::from_utf8_lossy(&self.said[start..]).into_owned())
+        let start = self.received.iter().position(|byte| *byte == FAILED)? + 1;
+        Some(String::from_utf8_lossy(&self.received[start..]).into_owned())
     }
 
-    /// Why it ended, in its own words or by its status.
+    /// Why the process ended: the reason that it sent, or its status.
     pub(super) fn reason(&self, status: ExitStatus) -> String {
         self.complaint().unwrap_or_else(|| match status.signal() {
             Some(signal) => format!("ended by signal {signal}"),
@@ -141,14 +141,14 @@ impl Process {
         })
     }
 
-    /// Ends it at once.
+    /// Kills the process.
     pub(super) fn kill(&mut self) {
-        let _ = self.child.kill(); // it has ended already
+        let _ = self.child.kill(); // it fails if the process has ended already
     }
 
-    /// Ends it at once, and waits for that.
+    /// Kills the process, and waits for its end.
     pub(super) fn kill_and_wait(mut self) {
         self.kill();
-        let _ = self.child.wait(); // it is ours
+        let _ = self.child.wait(); // it is a child of this process
     }
 }

@@ -1,8 +1,9 @@
-//! The supervisor: an engine whose workers are processes. It passes on what the engine is told,
-//! and replaces those that die.
+//! The supervisor: an engine whose workers are processes. It passes on the orders that the engine
+//! gets, and replaces processes that die.
 //!
-//! It holds the listeners of all processes open, so that connections that wait at one whose process
-//! has died are served by the next. It gives up when the process of one place dies again and again.
+//! It holds the listeners of all processes open, so that connections that wait at a listener whose
+//! process has died are served by the next process. It gives up when the process of one place dies
+//! again and again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,21 +23,22 @@ use crate::line_writer::{Queue, count_lines};
 use crate::report;
 use crate::start_error::StartError;
 
-/// How long a worker process may take until it serves.
+/// How long a worker process may take to be ready.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long processes may take to end after they were told to close all connections.
+/// How long processes may take to end after the order to close all connections.
 const ABORT_PATIENCE_US: u64 = 5_000_000;
 
-/// The key of the wake-up call among those of places.
+/// The event key of the wake-up call, which no place has.
 const WAKE_KEY: u64 = u64::MAX;
 
-/// The keys of what places send to be written: above those of places.
+/// The first event key of the sockets on which places send log lines and reports, above the keys of
+/// places.
 const DOWNLINK_KEYS: u64 = 1 << 32;
 
 /// An engine in worker processes.
 pub(crate) struct Supervisor {
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
@@ -44,12 +46,12 @@ fn not_serving(number: usize, why: String) -> StartError {
     StartError::WorkerProcess { number, why }
 }
 
-/// What the supervisor's thread is told, and what it tells.
-struct Told {
+/// State that the supervisor's thread shares with the engine: orders, and what is reported back.
+struct Shared {
     orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
-    /// The processes of all places that have one.
+    /// The process ids of all places that have a process.
     pids: Mutex<Vec<u32>>,
 }
 
@@ -58,7 +60,7 @@ impl Supervisor {
     /// log are handed over to `log`.
     ///
     /// # Errors
-    /// Which cannot be started, or why one does not serve. None is left then.
+    /// Which process cannot be started, or why it does not serve. No process is left then.
     pub(crate) fn start(
         worker_command: WorkerCommand,
         ledger: Ledger,
@@ -66,7 +68,7 @@ impl Supervisor {
         listeners: Vec<Vec<OwnedFd>>,
     ) -> Result<Self, StartError> {
         let failed = StartError::system("supervise");
-        let told = Arc::new(Told::new().map_err(&failed)?);
+        let shared = Arc::new(Shared::new().map_err(&failed)?);
         let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
         let mut keeper = Keeper {
             worker_command,
@@ -74,7 +76,7 @@ impl Supervisor {
             log,
             lines: Vec::new(),
             places: places.map_err(&failed)?,
-            told: Arc::clone(&told),
+            shared: Arc::clone(&shared),
             epoll: Epoll::new().map_err(&failed)?,
             is_stopping: false,
             is_draining: false,
@@ -87,26 +89,26 @@ impl Supervisor {
         }
         let thread = thread::Builder::new().name("supervisor".into());
         let thread = thread.spawn(move || keeper.run()).map_err(&failed)?;
-        Ok(Self { told, thread })
+        Ok(Self { shared, thread })
     }
 
-    /// The processes there are now.
+    /// The ids of the current processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        self.told.lock_pids().clone()
+        self.shared.lock_pids().clone()
     }
 }
 
 impl Engine for Supervisor {
     fn tell(&mut self, order: Order) {
-        self.told.orders.give(order);
-        self.told.wake.notify();
+        self.shared.orders.give(order);
+        self.shared.wake.notify();
     }
 
-    /// Each worker process does so by itself.
+    /// Does nothing: each worker process does its own housekeeping.
     fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
-        self.told.failure.get().map(String::as_str)
+        self.shared.failure.get().map(String::as_str)
     }
 
     fn is_finished(&self) -> bool {
@@ -115,11 +117,11 @@ impl Engine for Supervisor {
 
     fn join(self: Box<Self>) -> io::Result<()> {
         self.thread.join().map_err(|_| io::Error::other("the supervisor panicked"))?;
-        self.told.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
+        self.shared.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
     }
 }
 
-impl Told {
+impl Shared {
     fn new() -> io::Result<Self> {
         Ok(Self {
             orders: Orders::default(),
@@ -134,10 +136,11 @@ impl Told {
     }
 }
 
-/// A place with the process that is there now.
+/// A place with its current process.
 struct Place {
     listeners: Vec<OwnedFd>,
-    /// What its processes send to be written, and the end by which they do.
+    /// The socket from which log lines and reports of its processes are read, and the end that the
+    /// processes inherit.
     downlink: Downlink,
     uplink: OwnedFd,
     process: Option<Process>,
@@ -159,18 +162,18 @@ struct Keeper {
     /// A buffer of lines on their way to the log.
     lines: Vec<u8>,
     places: Vec<Place>,
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     epoll: Epoll,
     is_stopping: bool,
     is_draining: bool,
-    /// Until when processes may take that were told to close everything.
+    /// Until when processes may take to end after the order to close everything.
     abort_until: Option<u64>,
 }
 
 impl Keeper {
     fn start_all(&mut self) -> Result<(), StartError> {
         let failed = StartError::system("supervise");
-        self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
+        self.epoll.add(self.shared.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
         for index in 0..self.places.len() {
             let (downlink, key) = (&self.places[index].downlink, DOWNLINK_KEYS + index as u64);
             self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(&failed)?;
@@ -184,7 +187,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Starts the process of a place, or says what it lacks.
+    /// Starts the process of a place; the error says what failed.
     fn start_one(&mut self, index: usize) -> Result<(), String> {
         let failed = |why: io::Error| format!("it cannot be started: {why}");
         let place = &mut self.places[index];
@@ -196,48 +199,49 @@ impl Keeper {
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);
-        self.note_pids();
+        self.publish_pids();
         watched
     }
 
-    fn note_pids(&self) {
+    fn publish_pids(&self) {
         let processes = self.places.iter().filter_map(|place| place.process.as_ref());
-        *self.told.lock_pids() = processes.map(Process::pid).collect();
+        *self.shared.lock_pids() = processes.map(Process::pid).collect();
     }
 
-    /// Ends what has been started in vain.
+    /// Kills all processes after a start that failed.
     fn end_all(&mut self) {
         let processes = self.places.iter_mut().filter_map(|place| place.process.take());
         processes.for_each(Process::kill_and_wait);
     }
 
-    /// Looks after the processes until all of them have ended.
+    /// Supervises the processes until all of them have ended.
     fn run(mut self) {
         let mut events = EventBuffer::with_capacity(64);
         while self.places.iter().any(|place| place.process.is_some()) {
             if let Err(why) = self.epoll.wait(&mut events, Some(self.timeout_ms())) {
-                let _ = self.told.failure.set(format!("the supervisor cannot wait: {why}"));
+                let _ = self.shared.failure.set(format!("the supervisor cannot wait: {why}"));
                 return self.end_all();
             }
             for event in (0..events.len()).filter_map(|index| events.get(index)) {
                 match event.key {
-                    WAKE_KEY => self.told.wake.clear(),
+                    WAKE_KEY => self.shared.wake.clear(),
                     key if key >= DOWNLINK_KEYS => self.pass_on((key - DOWNLINK_KEYS) as usize),
-                    place => self.listen(place as usize),
+                    place => self.receive(place as usize),
                 }
             }
             self.obey();
-            (0..self.places.len()).for_each(|index| self.look_after(index));
+            (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
         }
         self.pass_all_on();
     }
 
-    /// Passes on what processes have said last.
+    /// Passes on the last messages of all places.
     fn pass_all_on(&mut self) {
         (0..self.places.len()).for_each(|index| self.pass_on(index));
     }
 
-    /// Passes on what the processes of a place have sent to be written. Nobody waits here.
+    /// Passes on the log lines and reports that the processes of a place have sent. This does not
+    /// block.
     fn pass_on(&mut self, index: usize) {
         let Some(place) = self.places.get_mut(index) else { return };
         while let Some(message) = place.downlink.next() {
@@ -247,12 +251,13 @@ impl Keeper {
                     self.lines.extend_from_slice(lines);
                     log.hand_over(&mut self.lines, count_lines(lines));
                 }
-                (Message::AccessLines(_), None) => {} // nobody writes any without a log
+                (Message::AccessLines(_), None) => {} // without a log there are no lines
             }
         }
     }
 
-    /// A process whose socket has closed is about to end. One that forked may end without.
+    /// The time until processes are checked again. A process whose socket has closed is about to
+    /// end, so that is soon. A process that has forked others may end before its socket closes.
     fn timeout_ms(&self) -> u32 {
         const USUALLY: u32 = 250;
         const SOON: u32 = 2;
@@ -260,56 +265,57 @@ impl Keeper {
         if processes().any(|process| process.is_silent) { SOON } else { USUALLY }
     }
 
-    fn listen(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let place = self.places.get_mut(index).and_then(|place| place.process.as_mut());
         let Some(process) = place else { return };
-        process.listen();
+        process.receive();
         if process.is_silent {
-            let _ = self.epoll.remove(process.control.as_fd()); // it is in the set
+            let _ = self.epoll.remove(process.control.as_fd()); // it cannot fail: it is in the set
         }
     }
 
-    /// Passes on what was told.
+    /// Passes on new orders.
     fn obey(&mut self) {
-        if !self.is_stopping && self.told.orders.is_given(Order::StopAccepting) {
+        if !self.is_stopping && self.shared.orders.is_given(Order::StopAccepting) {
             self.is_stopping = true;
-            // The last to close a listener resets who waits at it: the processes take them first.
+            // When the last descriptor of a listener closes, the kernel resets the connections that
+            // wait at it: the processes accept those first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
-            self.tell_all(Order::StopAccepting);
+            self.send_to_all(Order::StopAccepting);
         }
-        if !self.is_draining && self.told.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
             self.is_draining = true;
-            self.tell_all(Order::Drain);
+            self.send_to_all(Order::Drain);
         }
-        if self.abort_until.is_none() && self.told.orders.is_given(Order::Abort) {
+        if self.abort_until.is_none() && self.shared.orders.is_given(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
-            self.tell_all(Order::Abort);
+            self.send_to_all(Order::Abort);
         }
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
             self.processes().for_each(Process::kill);
         }
     }
 
-    fn tell_all(&mut self, order: Order) {
-        self.processes().for_each(|process| process.tell(order));
+    fn send_to_all(&mut self, order: Order) {
+        self.processes().for_each(|process| process.send(order));
     }
 
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         self.places.iter_mut().filter_map(|place| place.process.as_mut())
     }
 
-    /// Notices the end of a place's process, and replaces it if it was not meant to end.
-    fn look_after(&mut self, index: usize) {
+    /// Notices the end of a place's process, and replaces it unless it was ordered to end.
+    fn replace_if_ended(&mut self, index: usize) {
         let place = &mut self.places[index];
         let Some(status) = place.process.as_mut().and_then(Process::ended) else { return };
         let Some(process) = place.process.take() else { return };
-        self.note_pids();
+        self.publish_pids();
         if let Some(ledger) = self.ledger.place(index) {
             ledger.settle(self.log.is_some());
         }
         let name = format!("worker process {index} (pid {})", process.pid());
         if self.is_stopping {
-            return self.note_end(&name, &process, status);
+            return self.report_end(&name, &process, status);
         }
         let reason = format!("{name}: {}", process.reason(status));
         let (deaths, now) = (&mut self.places[index].deaths, os::clock::now());
@@ -327,8 +333,8 @@ impl Keeper {
         }
     }
 
-    /// What is left to say of one that was to end.
-    fn note_end(&self, name: &str, process: &Process, status: ExitStatus) {
+    /// Reports the end of a process that was ordered to end.
+    fn report_end(&self, name: &str, process: &Process, status: ExitStatus) {
         if let Some(complaint) = process.complaint() {
             self.fail(format!("{name}: {complaint}"));
         } else if !status.success() && self.abort_until.is_none() {
@@ -337,6 +343,6 @@ impl Keeper {
     }
 
     fn fail(&self, why: String) {
-        let _ = self.told.failure.set(why); // the first is the one to tell
+        let _ = self.shared.failure.set(why); // the first failure is the one to report
     }
 }

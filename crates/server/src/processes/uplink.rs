@@ -1,17 +1,17 @@
-//! What worker processes say to the supervisor beside how they fare: lines of the access log, and
-//! what they have to report. The supervisor has threads that write, and may wait; a worker process
-//! may not have any, and nobody in it waits.
+//! Messages of worker processes to the supervisor other than their state: lines of the access log,
+//! and reports. The supervisor has threads that write and may wait; a worker process may have no
+//! such threads, and must not wait itself.
 //!
-//! A pair of sockets for each place keeps messages apart, whoever of the place sends them: threads,
-//! and processes that were forked from the first. Each message is a byte that says what it is, and
-//! one or more whole lines. Nothing has to be recovered when a process is killed: a message was
-//! sent or it was not.
+//! A pair of sockets for each place keeps messages apart, whichever thread of the place sends them,
+//! or process that was forked from the first. Each message is a byte that gives its kind, and one
+//! or more whole lines. Nothing has to be recovered when a process is killed: a message was sent or
+//! it was not.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a message may have, where the kernel grants room for it: twice net.core.wmem_max must be
-/// more, as it is unless somebody has lowered that. Elsewhere messages are shorter.
+/// The largest message, where the kernel grants room for it: twice net.core.wmem_max must be more,
+/// as it is unless an administrator has lowered it. Elsewhere messages are shorter.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 
 const ACCESS_LINES: u8 = b'a';
@@ -29,7 +29,7 @@ pub(super) struct Downlink {
     buffer: Vec<u8>,
 }
 
-/// What a worker process has said.
+/// A message of a worker process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'m> {
     /// Whole lines of the access log.
@@ -48,30 +48,31 @@ pub(super) fn pair() -> io::Result<(Downlink, OwnedFd)> {
 impl Uplink {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         let granted = os::passing::message_bytes_max(socket.as_fd());
-        // Before the bytes is one that says what they are.
+        // The kind takes one byte.
         let granted = granted.map_or(MESSAGE_BYTES_MAX, |bytes| bytes.saturating_sub(1));
         Self { socket, message_bytes_max: granted.min(MESSAGE_BYTES_MAX) }
     }
 
-    /// How many bytes of lines one message has room for: [`MESSAGE_BYTES_MAX`] or less.
+    /// The number of bytes of lines that one message has room for: [`MESSAGE_BYTES_MAX`] or less.
     pub(crate) fn message_bytes_max(&self) -> usize {
         self.message_bytes_max
     }
 
-    /// Sends whole lines of the access log, as many as one message has room for, all or none.
+    /// Sends whole lines of the access log, at most as many as one message has room for, all or
+    /// none.
     ///
     /// # Errors
-    /// `WouldBlock` while the supervisor has not taken what was sent before; anything else if it
+    /// `WouldBlock` while the supervisor has not taken earlier messages; another error if the lines
     /// cannot be sent at all.
     pub(crate) fn send_access_lines(&self, lines: &[u8]) -> io::Result<()> {
         self.send(ACCESS_LINES, lines)
     }
 
-    /// Has the supervisor report `message`, cut off to what one message has room for.
+    /// Has the supervisor report `message`, cut off to the size of one message.
     ///
     /// # Errors
-    /// `WouldBlock` while the supervisor has not taken what was sent before; anything else if it
-    /// cannot be sent at all.
+    /// `WouldBlock` while the supervisor has not taken earlier messages; another error if the
+    /// message cannot be sent at all.
     pub(crate) fn report(&self, message: &str) -> io::Result<()> {
         let end = message.floor_char_boundary(self.message_bytes_max);
         self.send(REPORT, &message.as_bytes()[..end])
@@ -87,9 +88,9 @@ impl Uplink {
 }
 
 impl Downlink {
-    /// The next message that has arrived; none if there is none now.
+    /// Returns the next message that has arrived; none if no message is waiting.
     pub(super) fn next(&mut self) -> Option<Message<'_>> {
-        // It fails if nothing has arrived. There is no end: this process has both ends.
+        // This fails if nothing has arrived. There is no end of stream: this process has both ends.
         let count = os::send::recv(self.socket.as_fd(), &mut self.buffer).ok()?;
         let (kind, bytes) = self.buffer[..count].split_first()?;
         match *kind {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_supervisor_that_does_not_listen() {
+    fn sending_does_not_wait_for_a_supervisor_that_does_not_receive() {
         let (_down, theirs) = pair().unwrap();
         let up = Uplink::new(theirs);
         let refused = (0..10_000).find_map(|_| up.send_access_lines(&[b'\n'; 4096]).err());

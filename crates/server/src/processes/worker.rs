@@ -1,4 +1,4 @@
-//! What runs in a worker process: its share of the server, told by the supervisor what to do.
+//! A worker process: it runs its share of the server, under orders of the supervisor.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,27 +20,27 @@ use crate::ready::make_ready;
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
 
-/// Runs a worker process until the supervisor ends it or is gone, or a helper process until the
-/// server is. The arguments are theirs: nobody types them.
+/// Runs a worker process until the supervisor ends it or has ended, or a helper process until the
+/// server has ended. The arguments come from the server, and are not typed by a person.
 ///
 /// # Errors
-/// One line, if there is no supervisor to tell it to: the process was not started by one.
+/// One line, if there is no supervisor to send it to: the process was not started by one.
 pub fn run_worker(arguments: &[String]) -> Result<(), String> {
     let by_hand = |why| format!("only a server that runs starts worker processes: {why}");
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
-    // Where it cannot be said, the kernel chooses as it would have.
+    // If this fails, the kernel chooses a process to kill as it would have without it.
     let _ = os::oom::end_before_parent();
     if let Some((helper_process::NAME, more)) = split_first(arguments) {
         return helper_process::run(more).map_err(by_hand);
     }
-    let task = Task::take(arguments).map_err(by_hand)?;
-    report::by_supervisor(Arc::clone(&task.uplink));
+    let task = Task::parse(arguments).map_err(by_hand)?;
+    report::hand_to_supervisor(Arc::clone(&task.uplink));
     let own = WorkerProgram::started_with(arguments);
     let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
     let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
     if let Err(why) = serve(task, own) {
-        // If nobody listens, nobody wants to know.
+        // If the supervisor has gone, the reason is not needed.
         let _ = control.write_all(&[&[FAILED], why.as_bytes()].concat());
     }
     Ok(())
@@ -50,7 +50,7 @@ fn split_first(arguments: &[String]) -> Option<(&str, &[String])> {
     arguments.split_first().map(|(first, more)| (first.as_str(), more))
 }
 
-/// What the supervisor has given.
+/// The task that the supervisor has given.
 struct Task {
     place: usize,
     machine: Machine,
@@ -62,7 +62,7 @@ struct Task {
 }
 
 impl Task {
-    fn take(arguments: &[String]) -> Result<Self, String> {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
         let [place, machine, descriptors @ ..] = arguments else {
             return Err("too few arguments".into());
         };
@@ -90,7 +90,7 @@ impl Task {
     }
 }
 
-/// Serves until told to end.
+/// Serves until the order to end.
 fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let configuration = os::shared_memory::read_text(task.configuration.as_fd())
         .map_err(|why| format!("cannot read the configuration: {why}"))?;
@@ -105,11 +105,11 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
     let logs = Logs {
-        access: LogEnds::of_worker_process(&settings.log, &task.uplink, ledger),
+        access: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
-    // Without it all goes on, but for waits when many come at once.
+    // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
     let local = Local::start(&config, &ready, share, sets, logs, CounterBook::Shared(ledger))?;
     Attendant::new(local, task.control, settings.timeouts.drain_ms)
@@ -117,7 +117,7 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         .and_then(Attendant::run)
 }
 
-/// The listeners of a place, where the layout has them.
+/// Puts the listeners of a place into the sets of the layout.
 fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec<Vec<OwnedFd>> {
     let mut sets: Vec<Vec<OwnedFd>> = layout.sets.iter().map(|_| Vec::new()).collect();
     let own: Vec<usize> =
@@ -130,13 +130,13 @@ fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec
     sets
 }
 
-/// Looks after the engine of this process.
+/// Controls the engine of this process, by orders of the supervisor.
 struct Attendant {
     local: Local,
     control: UnixStream,
     epoll: Epoll,
     drain_us: u64,
-    /// When an engine that is ending is told to abort, if nobody else tells it.
+    /// When an engine that is ending gets the order to abort, if the supervisor sends none before.
     abort_at: Option<u64>,
     is_ending: bool,
 }
@@ -152,10 +152,11 @@ impl Attendant {
 
     fn run(mut self) -> Result<(), String> {
         const LOOK_ENDING_MS: u32 = 5;
-        let _ = self.control.write(&[READY]); // a supervisor that has died is noticed below
+        let _ = self.control.write(&[READY]); // a dead supervisor is noticed below
         let mut events = EventBuffer::with_capacity(1);
         while !(self.is_ending && self.local.engine.is_finished()) {
-            // So soon it is noticed that a thread has failed, or sleeps on what it need not hold.
+            // A failed thread, or one that sleeps on a file it should release, is noticed after
+            // this time.
             let look_ms = self.local.engine.look_ms();
             let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { look_ms };
             self.epoll
@@ -164,7 +165,7 @@ impl Attendant {
             if !events.is_empty() {
                 self.obey();
             }
-            self.look_after();
+            self.do_periodic_work();
         }
         self.report_notices();
         self.local.engine.join().map_err(|why| why.to_string())
@@ -188,8 +189,8 @@ impl Attendant {
         self.is_ending |= order != Order::StopAccepting;
     }
 
-    /// Ends by itself, because nobody is there who could say so, or because a thread has failed:
-    /// what is left would look whole and leave some clients waiting for ever.
+    /// Ends without an order, because the supervisor has gone, or because a thread has failed: the
+    /// remaining threads would look like a whole server and leave some clients waiting for ever.
     fn end(&mut self) {
         let _ = self.epoll.remove(self.control.as_fd()); // a closed socket is reported for ever
         if self.abort_at.is_none() {
@@ -200,7 +201,7 @@ impl Attendant {
         }
     }
 
-    fn look_after(&mut self) {
+    fn do_periodic_work(&mut self) {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
             self.local.engine.tell(Order::Abort);
         }

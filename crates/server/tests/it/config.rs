@@ -1,4 +1,4 @@
-//! Configuration: a text in, settings or one exact line out.
+//! Configuration: a text is read, and settings or one exact line come out.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,7 @@ fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, Strin
     Config::load(&arguments).map_err(|why| why.to_string().replace(&prefix, ""))
 }
 
-/// Each text is refused with this line.
+/// Checks that each text is refused with its line.
 fn check_wrong(table: &[(&str, &str)]) {
     for (text, expected) in table {
         let error = load(text, |_| ()).expect_err(text);
@@ -162,7 +162,7 @@ fn wrong_hosts() {
     ]);
 }
 
-/// Each is refused at the place of the value that is wrong.
+/// Each value is refused at its place.
 #[test]
 fn values_that_no_host_can_have() {
     let host = |rest: &str| format!("[[host]]\nroot = \".\"\n{rest}");
@@ -290,7 +290,7 @@ fn an_error_says_where_it_is() {
     assert!(matches!(place("listen = [").1, ConfigFault::Syntax(_)));
 }
 
-/// What fits no engine of several processes is said where it was set, too.
+/// A setting that no engine of several processes supports is reported at its place, too.
 #[test]
 fn what_does_not_fit_the_engine_says_where_it_is() {
     let check = |text: &str, expected: &str| {

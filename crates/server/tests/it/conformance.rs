@@ -15,8 +15,8 @@ fn run(engine: &str) {
     assert!(ran > 320, "only {ran} cases ran");
 }
 
-/// Runs the cases of some profiles against an engine with these settings besides. Returns how many
-/// there are.
+/// Runs the cases of some profiles against an engine with these settings. Returns the number of
+/// cases.
 pub(crate) fn run_with(engine: &str, set: &[&str], wanted: impl Fn(&str) -> bool) -> usize {
     let root = DocumentRoot::temporary().unwrap();
     let suite = Suite::load().unwrap();

@@ -1,4 +1,4 @@
-//! The documentation of the configuration against the keys there are.
+//! Checks the documentation of the configuration against the keys that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +55,7 @@ fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn code(cell: &str) -> Option<String> {
     Some(cell.strip_prefix('`')?.strip_suffix('`')?.to_string())
 }

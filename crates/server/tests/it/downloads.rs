@@ -1,5 +1,6 @@
-//! Files that the kernel cannot say are in memory, as those of a tmpfs: an engine that has somebody
-//! to wait for a disk leaves all sends to them, and the socket's room is told of meanwhile.
+//! Files of which the kernel cannot tell that they are in memory, such as those of a tmpfs: an
+//! engine with threads or processes that may wait for a disk leaves all sends to them, and the
+//! event for the socket's room arrives meanwhile.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,7 +11,7 @@ use testkit::{Temporary, side_by_side, skip};
 
 use crate::serving::{start, try_get};
 
-/// Of one engine or setting, one after the other: a socket that is full and waited for in vain
+/// Downloads for each engine or setting, one after the other: a full socket whose event was missed
 /// showed in 3 of 16.
 const DOWNLOADS: usize = 48;
 
@@ -60,7 +61,7 @@ fn downloads_from_a_file_system_in_memory_come_whole_with_every_engine() {
 }
 
 #[test]
-fn they_do_wherever_what_may_block_is_done() {
+fn downloads_from_a_file_system_in_memory_come_whole_wherever_calls_may_block() {
     let variants: &[(&str, &[&str])] = &[
         ("fibers", &["blocking_threads=2"]),
         ("fibers", &["blocking_threads=2", "threads_per_cluster=2"]),

@@ -1,17 +1,17 @@
-//! The engine of fibers with its knobs turned: what holds for every engine holds however fibers are
-//! scheduled, and each knob shows.
+//! The engine of fibers with its knobs set: the tests of every engine hold however fibers are
+//! scheduled, and each knob has an effect.
 
 use server::Server;
 use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{
-    SHORT_SILENCE, downloads_under_way_finish, misbehave, silence_ends_connections,
-    who_rests_longest_makes_room,
+    SHORT_SILENCE, downloads_under_way_finish, longest_resting_connection_makes_room, misbehave,
+    silence_ends_connections,
 };
 
 /// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
-/// needed; kernel threads that may block; and all that together.
+/// needed; kernel threads that may block; and several of these together.
 const VARIANTS: &[&[&str]] = &[
     &["threads_per_cluster=2", "acceptors=2"],
     &["spawn_on_demand=0", "prespawned=32"],
@@ -43,7 +43,9 @@ fn a_full_cluster_closes_the_connection_that_has_rested_longest() {
         (&["threads_per_cluster=2"], max),
         (&["park_idle=1"], max),
     ];
-    side_by_side(&variants, |(knobs, more)| with(knobs, more, who_rests_longest_makes_room));
+    side_by_side(&variants, |(knobs, more)| {
+        with(knobs, more, longest_resting_connection_makes_room)
+    });
 }
 
 #[test]

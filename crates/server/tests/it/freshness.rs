@@ -11,21 +11,21 @@ use testkit::{Temporary, at_a_time};
 
 use crate::serving::{connect, get, start, try_get};
 
-/// Entries are looked at again after this many milliseconds.
+/// The time in milliseconds after which entries are checked again.
 const REVALIDATE_MS: u64 = 200;
 
 /// A file system's timestamps vouch for an entry once they are two seconds old.
 const SETTLED: Duration = Duration::from_millis(2300);
 
-/// How often a change is looked for before it counts as unnoticed: five seconds in all, because
-/// this says whether a change is noticed and not how fast a busy machine is.
+/// How often a change is looked for before it counts as unnoticed: five seconds in all, because the
+/// test is about whether a change is noticed and not about how fast a busy machine is.
 const LOOKS: usize = 200;
 
-/// How many servers are tested at a time: a test of one sleeps nearly all the time.
+/// How many servers are tested at a time: each test sleeps nearly all the time.
 const SLEEPERS: usize = 16;
 
 fn for_every_engine(test: impl Fn(&Temporary, &Server) + Sync) {
-    // Bodies in memory, and the same from open files.
+    // Bodies from memory, and from open files.
     let both = |spec: &EngineSpec| [65_536, 0].map(|bytes_max| (spec.name, bytes_max));
     let variants: Vec<(&str, usize)> = crate::engines().into_iter().flat_map(both).collect();
     at_a_time(SLEEPERS, &variants, |(engine, small_body_bytes_max)| {
@@ -34,7 +34,7 @@ fn for_every_engine(test: impl Fn(&Temporary, &Server) + Sync) {
     });
 }
 
-/// A server with these settings, and what it serves.
+/// Runs `test` on a server with these settings, and on its site.
 fn with(set: &[&str], small_body_bytes_max: usize, test: impl Fn(&Temporary, &Server)) {
     let directory = Temporary::new();
     directory.file("site/a.txt", "first version");
@@ -51,13 +51,13 @@ fn with(set: &[&str], small_body_bytes_max: usize, test: impl Fn(&Temporary, &Se
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// What of this holds for a server with these settings, with all bodies sent from open files.
+/// Checks that a server with these settings notices changes, with all bodies sent from open files.
 pub(crate) fn changes_are_noticed(set: &[&str]) {
     with(set, 0, every_kind);
     with(set, 0, never_mixed);
 }
 
-/// Asks until the response is as wanted.
+/// Repeats a request until the response is as wanted.
 fn wait_for(server: &Server, path: &str, wanted: impl Fn(&str) -> bool) {
     let mut last = String::new();
     for _ in 0..LOOKS {
@@ -71,8 +71,8 @@ fn wait_for(server: &Server, path: &str, wanted: impl Fn(&str) -> bool) {
     panic!("{path}: the change was never noticed; last response:\n{last}");
 }
 
-/// Error pages are opened beneath the root like everything else. One that leads out from the start
-/// is refused by `check`.
+/// Error pages are opened beneath the root like every other file. A page that leads out of it from
+/// the start is refused by `check`.
 #[test]
 fn an_error_page_that_comes_to_lead_out_is_not_sent() {
     crate::for_each_engine(|spec| {
@@ -107,11 +107,11 @@ fn every_kind(directory: &Temporary, server: &Server) {
             get(server, "/a.txt");
             get(server, "/new.txt");
         }
-        // An atomic replacement, as deployments and editors do it.
+        // An atomic replacement, as deployments and editors make it.
         let draft = directory.file("site/.draft", &text);
         fs::rename(draft, directory.path().join("site/a.txt")).unwrap();
         wait_for(server, "/a.txt", |response| response.ends_with(&text));
-        // A new file where there was none, and its end.
+        // A new file where there was none, and its deletion.
         let new = directory.file("site/new.txt", &text);
         wait_for(server, "/new.txt", |response| response.ends_with(&text));
         fs::remove_file(new).unwrap();
@@ -142,11 +142,11 @@ fn a_new_sibling_is_noticed() {
     });
 }
 
-/// Asks with these fields until the response is as wanted.
+/// Repeats a request with these fields until the response is as wanted.
 fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str) -> bool) {
     let mut last = String::new();
     for _ in 0..LOOKS {
-        last = ask(server, path, fields);
+        last = request(server, path, fields);
         if wanted(&last) {
             return;
         }
@@ -155,7 +155,7 @@ fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str
     panic!("{path} with {fields:?}: never as it should be; last response:\n{last}");
 }
 
-fn ask(server: &Server, path: &str, fields: &str) -> String {
+fn request(server: &Server, path: &str, fields: &str) -> String {
     let mut stream = connect(server);
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -175,8 +175,8 @@ fn write_dated(directory: &Temporary, name: &str, content: &[u8], ns: u64) {
     file.set_modified(UNIX_EPOCH + Duration::from_nanos(ns)).unwrap();
 }
 
-/// Moments that files get from elsewhere: those of npm's packages, of zip archives, of
-/// reproducible builds, and of a copy that keeps its time to the nanosecond.
+/// Times that files get from elsewhere: those of npm's packages, of zip archives, of reproducible
+/// builds, and of a copy that keeps its time to the nanosecond.
 const FOREIGN_NS: [u64; 4] =
     [499_162_500_000_000_000, 315_532_800_000_000_000, 1_000_000_000, 1_600_000_000_123_456_789];
 
@@ -186,7 +186,7 @@ fn other_bytes_of_the_same_size_and_time_have_another_tag() {
 }
 
 /// A file replaced by other bytes of the same size and time gets another tag, and no range of it is
-/// spliced into the old bytes, where no file is hashed that is not sent from memory.
+/// spliced into the old bytes, on a server that hashes only files that are sent from memory.
 #[test]
 fn other_bytes_of_the_same_size_and_time_are_not_spliced_under_a_weak_tag() {
     crate::for_each_engine(|spec| {
@@ -202,15 +202,16 @@ fn other_bytes_have_another_tag(directory: &Temporary, server: &Server) {
         for (name, content) in [("", "{\"version\":\"1.0.1\"}"), (".gz", "gzipped 1.0.1")] {
             write_dated(directory, &format!("{file}{name}"), content.as_bytes(), ns);
         }
-        // As in a browser, which asks for one or the other.
+        // Requests of a browser, with and without compression.
         for fields in ["", "Accept-Encoding: gzip\r\n"] {
-            let first = ask(server, &path, fields);
+            let first = request(server, &path, fields);
             assert!(first.contains("1.0.1"), "{first}");
             let old = tag(&first).to_string();
             let changed = if fields.is_empty() { file.clone() } else { format!("{file}.gz") };
             let content = fs::read_to_string(directory.path().join(&changed)).unwrap();
             write_dated(directory, &changed, content.replace("1.0.1", "1.0.2").as_bytes(), ns);
-            // What is rewritten where it is may be sent under its old head until it is looked at.
+            // A file that was rewritten in place may be sent with its old head until it is checked
+            // again.
             let is_new = |response: &str| response.contains("1.0.2") && tag(response) != old;
             wait_for_with(server, &path, fields, is_new);
             // Another process may have seen the old file a moment ago.
@@ -229,7 +230,7 @@ fn what_is_unchanged_keeps_its_tag() {
         let first = get(server, "/old.txt");
         let (tag, rest) = (tag(&first), "Range: bytes=5-\r\n");
         let check = |fields: &str, status: &str| {
-            let response = ask(server, "/old.txt", fields);
+            let response = request(server, "/old.txt", fields);
             assert!(response.starts_with(status), "{fields}{response}");
         };
         for _ in 0..2 {
@@ -237,15 +238,15 @@ fn what_is_unchanged_keeps_its_tag() {
             check(&format!("{rest}If-Range: {tag}\r\n"), "HTTP/1.1 206 ");
             thread::sleep(SETTLED);
         }
-        // The same bytes, written again: as after a build that is reproducible, or on another host.
+        // The same bytes, written again: as by a reproducible build, or on another host.
         write_dated(directory, "site/again.txt", b"0123456789", FOREIGN_NS[1]);
         assert_eq!(self::tag(&get(server, "/again.txt")), tag);
     });
 }
 
-/// A precompressed sibling that is older than its file was made of an earlier version.
+/// A precompressed sibling that is older than its file was made from an earlier version.
 #[test]
-fn a_sibling_older_than_its_file_is_left_out_and_told() {
+fn a_sibling_older_than_its_file_is_left_out_and_reported() {
     const S: u64 = 1_000_000_000;
     const THEN: u64 = 1_600_000_000 * S;
     crate::for_each_engine(|spec| {
@@ -255,12 +256,12 @@ fn a_sibling_older_than_its_file_is_left_out_and_told() {
         write_dated(&directory, "site/app.js.gz", b"packed", THEN + 40 * S);
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         let [old, new] = ["br", "gzip"].map(|coding| format!("Accept-Encoding: {coding}\r\n"));
-        assert!(ask(&server, "/app.js", &old).ends_with("whole"));
-        assert!(ask(&server, "/app.js", &new).ends_with("packed"));
+        assert!(request(&server, "/app.js", &old).ends_with("whole"));
+        assert!(request(&server, "/app.js", &new).ends_with("packed"));
         if server.worker_processes().is_empty() {
-            let told: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
-            let [told] = told.as_slice() else { panic!("{told:?}") };
-            assert!(told.starts_with("\"app.js.br\" is left out: "), "{told}");
+            let notices: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
+            let [notices] = notices.as_slice() else { panic!("{notices:?}") };
+            assert!(notices.starts_with("\"app.js.br\" is left out: "), "{notices}");
         }
         write_dated(&directory, "site/app.js.br", b"squeezed anew", THEN + 100 * S);
         wait_for_with(&server, "/app.js", &old, |response| response.ends_with("squeezed anew"));
@@ -268,7 +269,7 @@ fn a_sibling_older_than_its_file_is_left_out_and_told() {
     });
 }
 
-/// How much older a sibling may be is the operator's to say.
+/// The operator sets how much older a sibling may be.
 #[test]
 fn a_sibling_as_old_as_may_be_is_sent() {
     const S: u64 = 1_000_000_000;
@@ -277,13 +278,13 @@ fn a_sibling_as_old_as_may_be_is_sent() {
         write_dated(&directory, "site/app.js", b"whole", 1_600_000_100 * S);
         write_dated(&directory, "site/app.js.br", b"squeezed", 1_600_000_000 * S);
         let server = start(&directory, &[&format!("host.precompressed_lag_s_max={lag}")]);
-        let response = ask(&server, "/app.js", "Accept-Encoding: br\r\n");
+        let response = request(&server, "/app.js", "Accept-Encoding: br\r\n");
         assert!(response.ends_with(expected), "{lag}: {response}");
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
     }
 }
 
-/// What has been cached is subject to the policy for links, too.
+/// Cached entries are subject to the policy for links, too.
 #[test]
 fn a_directory_that_leads_out_is_not_followed_to_what_is_cached() {
     for policy in ["beneath", "never"] {
@@ -301,19 +302,19 @@ fn leads_out(directory: &Temporary, server: &Server) {
     directory.file("site/deep/index.html", "first version");
     fs::create_dir(directory.path().join("site/deep/listed")).unwrap();
     let paths = ["/deep/er/b.txt", "/deep/er", "/deep/", "/deep/listed/"];
-    let look = |status: &str| {
+    let wait_for_status = |status: &str| {
         for path in paths {
             wait_for(server, path, |response| response.starts_with(status));
         }
     };
-    let ask_again = || paths.map(|path| get(server, path));
-    ask_again();
+    let request_again = || paths.map(|path| get(server, path));
+    request_again();
     thread::sleep(SETTLED);
-    ask_again(); // from here on the timestamps vouch for the entries
+    request_again(); // the timestamps of the entries count from here on
     let (inside, outside) = (directory.path().join("site/deep"), directory.path().join("outside"));
     fs::rename(&inside, &outside).unwrap();
     std::os::unix::fs::symlink(&outside, &inside).unwrap();
-    look("HTTP/1.1 404 ");
+    wait_for_status("HTTP/1.1 404 ");
     fs::remove_file(&inside).unwrap();
     fs::rename(&outside, &inside).unwrap();
     for path in paths {

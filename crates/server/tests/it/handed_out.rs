@@ -1,4 +1,5 @@
-//! What engines hand out to those who may wait for a disk is counted in the same way by all.
+//! All engines count in the same way the calls that they hand out to threads or processes that may
+//! wait for a disk.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -18,14 +19,15 @@ const HANDING_OUT: [(&str, &[&str]); 5] = [
     ("tasks", &["engine.knobs.blocking_threads=1"]),
 ];
 
-/// Engines that can hand out what may block, with the knobs under which their own threads do it.
+/// Engines that can hand out calls that may block, with the knobs under which their own threads
+/// make them.
 const BY_THEMSELVES: [(&str, &[&str]); 3] =
     [("rings", &[]), ("fibers", &[]), ("tasks", &["engine.knobs.blocking_threads=0"])];
 
 const LARGE: usize = 1 << 20;
 
 /// A site with a small file, and with a large one that is not in memory, if the file system can
-/// forget it.
+/// drop it.
 fn site() -> (Temporary, bool) {
     let directory = Temporary::new();
     directory.file("site/small", "small");
@@ -43,7 +45,8 @@ fn with(engine: &str, set: &[&str], test: impl Fn(&Server, bool)) {
     }
     let (directory, is_cold) = site();
     let name = format!("engine.name={engine}");
-    // A file whose content makes its tag is hashed by jobs, as many as it is large.
+    // Without this, a file would be hashed for its tag, by a number of jobs that depends on its
+    // size.
     let every = [&name, "partitions.cpus=[\"0\"]", "host.etag_hash_bytes_max=0"];
     let all = [&every[..], set].concat();
     let server = start(&directory, &all);
@@ -52,7 +55,8 @@ fn with(engine: &str, set: &[&str], test: impl Fn(&Server, bool)) {
 }
 
 fn counted(server: &Server) -> (u64, u64) {
-    let sum = |of: fn(&session::Counters) -> u64| server.counters().iter().map(|c| of(c)).sum();
+    let sum =
+        |field: fn(&session::Counters) -> u64| server.counters().iter().map(|c| field(c)).sum();
     (sum(|counters| counters.jobs_handed_out.get()), sum(|counters| counters.cold_sends.get()))
 }
 
@@ -73,7 +77,7 @@ fn jobs_and_cold_sends_are_counted_wherever_they_are_handed_out() {
                 false => println!("{engine}: the file system keeps the large file in memory"),
             }
             let line = format!(
-                "{jobs} jobs handed out, {cold_sends} sends left to those who may wait for the disk"
+                "{jobs} jobs handed out, {cold_sends} sends that would have waited for the disk"
             );
             assert!(server.status().contains(&line), "{engine}: {:?}", server.status());
         });

@@ -1,4 +1,4 @@
-//! Helper processes of a loop: killed at any time, they cost nobody a request.
+//! Helper processes of a loop: when they are killed at any time, no request is lost.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,8 +14,8 @@ use crate::knobs::every_case_holds;
 use crate::processes::children;
 use crate::serving::{site, start};
 
-/// The answer to a request on a connection of its own.
-fn ask(address: SocketAddr) -> String {
+/// Sends a request on a connection of its own and returns the response.
+fn request(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
@@ -30,9 +30,10 @@ fn every_case_holds_with_helper_processes() {
 }
 
 #[test]
-fn killed_helpers_cost_nobody_a_request() {
+fn killed_helpers_lose_no_request() {
     let directory = site();
-    // Every request asks a helper, and the loop is a child of ours whose children are helpers.
+    // Every request needs a helper. The loop is a child of the test process, and its children are
+    // helpers.
     let set = [
         "engine.name=event-loop-helpers",
         "engine.knobs.kind=processes",
@@ -50,7 +51,7 @@ fn killed_helpers_cost_nobody_a_request() {
         for count in &answered {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+                    assert!(request(address).ends_with("<h1>Rope</h1>"));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -62,7 +63,8 @@ fn killed_helpers_cost_nobody_a_request() {
                 Command::new("sh").args(["-c", &kill]).status().unwrap();
                 wait_until(|| !children(worker).contains(&pid));
             }
-            // Nobody's request may meet two of them: that is answered with 503.
+            // A request that loses two helpers is answered with 503: wait until none can meet both
+            // kills.
             let now = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
             let before = now();
             wait_until(|| {
@@ -70,7 +72,7 @@ fn killed_helpers_cost_nobody_a_request() {
             });
         }
     });
-    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+    assert!(request(address).ends_with("<h1>Rope</h1>"));
     assert_eq!(server.worker_processes(), [worker]);
     let after = children(worker);
     assert!(after.iter().all(|pid| !before.contains(pid)) || after.len() < 3, "{after:?}");

@@ -1,6 +1,6 @@
 //! Every conformance case against connections in memory: however a request is cut, and however
 //! little the client takes at a time, the answer is the same to the byte. Jobs run on the real
-//! document root; there are no sockets, and the clock stands still.
+//! document root; there are no sockets, and the clock does not advance.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,7 +58,7 @@ fn settings(path: std::path::PathBuf) -> Settings {
     Config::load(&arguments).unwrap_or_else(|error| panic!("{error}")).settings
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Default)]
 struct Tally {
     cases: usize,
@@ -121,13 +121,14 @@ impl InMemory {
             log: None,
             counters: Arc::new(Counters::default()),
         });
-        // Later than every date in the cases that is not to be in the future.
+        // Later than every date in the cases, except those that shall be in the future.
         worker.set_time(Tick(1_000_000), 1_800_000_000_000_000);
         Self { worker, runner, host: host.to_owned(), etags: BTreeMap::new() }
     }
 
-    /// Runs a case uncut, checks the answer, and compares it with those to the same case cut. Where
-    /// the head is cut does not matter to what a profile with other profiles' cases is about.
+    /// Runs a case uncut, checks the answer, and compares it with the answers to the same case cut.
+    /// A rerun (a case of another profile) is not cut: where the head is cut does not matter to the
+    /// settings of its profile.
     fn run(&mut self, case: &Case, is_rerun: bool, count: &mut usize) -> Result<(), String> {
         let host = self.host.clone();
         let prepared = Prepared::new(case, &host, &mut |query| self.etag(query))?;
@@ -179,7 +180,7 @@ impl InMemory {
         Connection::new(&self.worker, "192.0.2.7:4711".parse().unwrap())
     }
 
-    /// One connection, used as `testkit::Client` does over a socket.
+    /// Runs a case on one connection, as `testkit::Client` does over a socket.
     fn converse(&mut self, case: &Prepared<'_>, pieces: &[&[u8]], window: usize) -> Transcript {
         let mut connection = self.connect();
         let mut client = MemoryClient::new(window);
@@ -199,7 +200,7 @@ impl InMemory {
         Transcript { bytes: client.received, end, probed }
     }
 
-    /// Does what the connection says until it waits for the client.
+    /// Performs the operations of the connection until it waits for the client.
     fn drive(&mut self, connection: &mut Connection, client: &mut MemoryClient) {
         const TURNS_MAX: usize = 1_000_000;
         for _ in 0..TURNS_MAX {
@@ -217,7 +218,7 @@ impl InMemory {
     fn turn(&mut self, connection: &mut Connection, client: &mut MemoryClient) -> bool {
         let n = match connection.next() {
             Op::Recv => match client.waiting.pop() {
-                // No bytes would be the end of the stream.
+                // An empty piece would be taken for the end of the stream.
                 Some(piece) if piece.is_empty() => return true,
                 Some(piece) => {
                     connection.ingest(&mut self.worker, &piece);
@@ -251,7 +252,7 @@ impl InMemory {
     }
 }
 
-/// What the profiles limit; the times are the session's own, and never pass.
+/// The limits of a profile; the times are the session's defaults, and never pass.
 fn limits(settings: &Settings) -> Limits {
     let (mut limits, wanted) = (Limits::default(), &settings.limits);
     limits.head.head_bytes_max = wanted.head_bytes_max as usize;
@@ -267,11 +268,11 @@ fn limits(settings: &Settings) -> Limits {
 struct MemoryClient {
     /// Pieces to send, the last of them first.
     waiting: Vec<Vec<u8>>,
-    /// Whether it shuts its side down after them.
+    /// Whether it shuts its side down after these pieces.
     is_at_end: bool,
     /// How many bytes it takes at a time.
     window: usize,
-    /// How often it still takes so few.
+    /// The number of sends for which the window stays small.
     patience: usize,
     received: Vec<u8>,
     end: Option<End>,
@@ -279,7 +280,7 @@ struct MemoryClient {
 
 impl MemoryClient {
     /// A small window is small for this many sends, then wide: enough for every head and the
-    /// beginnings of all bodies, and no hours for long ones.
+    /// beginnings of all bodies, without taking hours for long bodies.
     const SMALL_SENDS: usize = 3000;
 
     fn new(window: usize) -> Self {
@@ -288,7 +289,7 @@ impl MemoryClient {
         Self { waiting, is_at_end: false, window, patience, received, end: None }
     }
 
-    /// Takes what the window allows of the first bytes of a send.
+    /// Takes as much of the first bytes of a send as the window allows.
     fn take(&mut self, bytes: &[u8]) -> usize {
         match self.patience.checked_sub(1) {
             Some(left) => self.patience = left,
@@ -299,7 +300,7 @@ impl MemoryClient {
         n
     }
 
-    /// Takes what the window allows of a body after its head.
+    /// Takes as much of the body as the window allows after its head.
     fn take_after(&mut self, head: &[u8], body: &[u8]) -> usize {
         let n = body.len().min(self.window.saturating_sub(head.len()));
         self.received.extend_from_slice(&body[..n]);
@@ -316,13 +317,14 @@ impl MemoryClient {
     }
 }
 
-/// A request byte for byte; what follows the first 20,000, the filler of a body, in larger pieces.
+/// Splits a request into bytes; bytes after the first 20,000, the filler of a body, come in larger
+/// pieces.
 fn single_bytes(request: &[u8]) -> Vec<&[u8]> {
     let (bytes, filler) = request.split_at(request.len().min(20_000));
     bytes.chunks(1).chain(filler.chunks(1009)).collect()
 }
 
-/// Where to cut a request: everywhere, but for the middle of a long one, where a sample must do.
+/// Where to cut a request: everywhere, except in the middle of a long one, where a sample is used.
 fn cuts(len: usize) -> Vec<usize> {
     const EDGE: usize = 300;
     const SAMPLE: u64 = 100;
@@ -335,9 +337,9 @@ fn cuts(len: usize) -> Vec<usize> {
     (1..EDGE).chain(sample).chain(len - EDGE..len).collect()
 }
 
-/// How two conversations differ, if they do.
-/// A body that proves to be broken ends the connection, and the answer says so (RFC 9112 §9.6),
-/// unless it had left before the break arrived: that is the one thing in which it may differ.
+/// Adds to `cut` the announcement that the connection ends, if only `whole` has it. A body that
+/// proves to be broken ends the connection, and the answer says so (RFC 9112 §9.6), unless it had
+/// been sent before the broken part arrived: this is the only difference allowed.
 fn announce_end(whole: &Transcript, cut: &mut Transcript) {
     const ANNOUNCED: &[u8] = b"Connection: close\r\n";
     let at = whole.bytes.windows(ANNOUNCED.len()).position(|bytes| bytes == ANNOUNCED);

@@ -1,5 +1,5 @@
-//! The engines of kernel threads and of processes with their knobs turned: what holds for every
-//! engine holds for each setting.
+//! The engines of kernel threads and of processes with their knobs set: the tests of every engine
+//! hold for each setting.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,8 @@ const ROOMY: &[(&str, &[&str])] = &[
     ("processes", &["preforked=1", "spare_min=1", "spare_max=1", "connections_per_process=1"]),
 ];
 
-/// Fewer of them than clients: who rests between two requests may be closed for another.
+/// Fewer of them than clients: a connection that rests between two requests may be closed for
+/// another.
 const NARROW: &[(&str, &[&str])] = &[
     ("threads", &["spawn=0"]),
     ("thread-pool", &["park_idle=0", "threads=2", "yield_ms=1"]),
@@ -50,8 +51,8 @@ fn bytes_are_right_with_each_kind_of_threads() {
     });
 }
 
-/// The sockets of these threads do not block, so that poll(2) waits: for the client to ask, and to
-/// read.
+/// The sockets of these threads do not block, so poll(2) waits for the client: for its request, and
+/// for it to read.
 #[test]
 fn deadlines_are_kept_by_threads_that_wait_with_poll() {
     let variants = [("threads", &[][..]), ("thread-pool", &["park_idle=0"]), ("thread-pool", &[])];
@@ -69,9 +70,9 @@ fn deadlines_are_kept_by_threads_that_wait_with_poll() {
     });
 }
 
-/// In the worker model a thread that is needed is one whose connection rests.
+/// In the worker model, a thread for a new connection is taken from a connection that rests.
 #[test]
-fn a_thread_with_a_resting_connection_yields_to_who_waits() {
+fn a_thread_with_a_resting_connection_yields_to_a_waiting_one() {
     for more in [&[][..], &[NONBLOCKING]] {
         with_knobs("thread-pool", &["park_idle=0", "threads=2", "yield_ms=1"], more, |server| {
             let mut resting: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
@@ -103,8 +104,8 @@ fn as_many_are_served_at_once_as_there_are_threads_or_processes() {
     }
 }
 
-/// What a process has counted and written down stays when it is killed; what it had not yet written
-/// down is counted.
+/// What a process has counted and logged stays when it is killed; lines that it had not logged are
+/// counted as lost.
 #[test]
 fn a_killed_process_loses_its_connection_only_and_no_line_silently() {
     for preforked in ["preforked=0", "preforked=5"] {
@@ -115,7 +116,7 @@ fn a_killed_process_loses_its_connection_only_and_no_line_silently() {
             for round in 0..20 {
                 assert!(streams.iter_mut().all(is_answered), "{round}");
             }
-            // A response is counted a moment after its client has it.
+            // A response is counted shortly after its client has received it.
             wait_until(|| counter(server, |c| c.requests.get()) == 120);
             let serving = serving(server, 6);
             serving[..2].iter().for_each(|pid| kill(*pid));
@@ -127,12 +128,13 @@ fn a_killed_process_loses_its_connection_only_and_no_line_silently() {
         });
         let lines = fs::read_to_string(&log).map_or(0, |text| text.lines().count());
         let _ = fs::remove_file(&log); // the engine is not under test
-        // Of each of the two that were killed, at most what it had answered is missing.
+        // Each of the two killed processes lost at most the lines of the requests that it had
+        // answered.
         assert!(lines == 0 || (125 - 40..=125).contains(&lines), "{lines} lines");
     }
 }
 
-/// The processes that have a connection, which must be so many.
+/// The processes that have a connection, of which there must be `count`.
 fn serving(server: &Server, count: usize) -> Vec<u32> {
     let masters: Vec<u32> = server.worker_processes().into_iter().flat_map(children).collect();
     let sockets = |pid: &u32| {

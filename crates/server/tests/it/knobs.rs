@@ -1,4 +1,4 @@
-//! An engine with its knobs turned: what holds for every engine holds for each setting.
+//! An engine with its knobs set: the tests of every engine hold for each setting.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ pub(crate) fn with_knobs(engine: &str, knobs: &[&str], more: &[&str], test: impl
     all.push("partitions.cpus=[\"0\"]");
     all.extend_from_slice(more);
     let large = File::open(directory.path().join("site/large.bin")).unwrap();
-    large.sync_all().unwrap(); // only then can it leave the page cache
+    large.sync_all().unwrap(); // without this it cannot leave the page cache
     os::files::advise_dont_need(large.as_fd()).unwrap();
     let server = start(&directory, &all);
     test(&server);

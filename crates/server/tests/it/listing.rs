@@ -1,4 +1,4 @@
-//! Listings of directories that are large.
+//! Listings of large directories.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -19,12 +19,12 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
     fs::create_dir_all(directory.path().join("site/many")).unwrap();
     directory.file("site/few/one.txt", "");
     for number in 0..ENTRIES {
-        // Made in an order that is not the one they are listed in.
+        // The files are created in an order other than that of the listing.
         let name = format!("site/many/{:06}.txt", number * 7919 % ENTRIES);
         File::create(directory.path().join(name)).unwrap();
     }
     let names: Vec<&str> = crate::engines().iter().map(|spec| spec.name).collect();
-    // A CPU is busy with each for a good while.
+    // Each test keeps a CPU busy for a long time.
     at_a_time(2, &names, |name| {
         let engine = format!("engine.name={name}");
         let set = [
@@ -32,10 +32,10 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
             "host.listing=true",
             "limits.listings_max=2",
             "partitions.cpus=[\"0\"]",
-            "timeouts.write_ms=600000", // who reads nothing stays for as long as the test takes
+            "timeouts.write_ms=600000", // a client that reads nothing stays to the end
         ];
         let server = start(&directory, &set);
-        // Somebody who never reads on must not keep others from being served.
+        // A client that stops reading must not keep others from being served.
         let mut stalled = vec![begin(&server)];
         let page = get(&server, "/many/");
         let names = page.match_indices("href=\"./").map(|(at, _)| &page[at + 8..at + 18]);
@@ -45,7 +45,7 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
             expected += 1;
         }
         assert_eq!(expected, ENTRIES);
-        // A second one leaves no place for a third.
+        // A second stalled client leaves no room for a third listing.
         stalled.push(begin(&server));
         let refusal = get(&server, "/many/");
         assert!(refusal.starts_with("HTTP/1.1 503 "), "{refusal}");

@@ -1,4 +1,5 @@
-//! What is set once for all engines: who has listeners, how files are sent, who shares a cache.
+//! Settings that apply to all engines: which workers have listeners, how files are sent, which
+//! workers share a cache.
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use crate::overload::limits_hold;
 use crate::serving::{config, get, site, start};
 use crate::stopping::{cuts_off, stops_gracefully};
 
-/// Cases of all profiles.
+/// The least number of cases in all profiles.
 const CASES_MIN: usize = 320;
 
-/// The whole suite: conformance, cache, limits, stopping.
+/// Runs the whole suite: conformance, cache, limits, stopping.
 fn holds(engine: &str, set: &[&str]) {
     let ran = run_with(engine, set, |_| true);
     assert!(ran > CASES_MIN, "only {ran} cases ran");
@@ -27,10 +28,10 @@ fn holds(engine: &str, set: &[&str]) {
     cuts_off(&set);
 }
 
-/// An engine under test and what is set on it.
+/// An engine under test and its settings.
 type Variant = (&'static str, Vec<String>);
 
-/// Runs the suite for those variants whose engines are under test, several at a time.
+/// Runs the suite for the variants whose engines are under test, several at a time.
 fn all_hold(variants: &[Variant]) {
     let is_under_test = |it: &&Variant| crate::engines().iter().any(|spec| spec.name == it.0);
     let variants: Vec<&Variant> = variants.iter().filter(is_under_test).collect();
@@ -44,15 +45,17 @@ const AT_A_TIME: usize = 12;
 
 #[test]
 fn the_whole_suite_holds_in_every_listener_mode() {
-    let of = |mode: &&str| -> [Variant; 2] {
+    let variants_in = |mode: &&str| -> [Variant; 2] {
         let mode = format!("socket.listeners={mode}");
         let two = vec![mode.clone(), "engine.processes=2".into()];
         [("event-loop-per-core", vec![mode]), ("event-loop-shared-listener", two)]
     };
-    all_hold(&["shared", "exclusive", "reuseport"].iter().flat_map(of).collect::<Vec<_>>());
+    all_hold(
+        &["shared", "exclusive", "reuseport"].iter().flat_map(variants_in).collect::<Vec<_>>(),
+    );
 }
 
-/// Steering needs the CPUs from 0 on, which a container may not give.
+/// Steering needs the CPUs from 0 on, which a container may not have.
 #[test]
 fn the_whole_suite_holds_where_connections_are_dealt_by_cpu() {
     let cpus = os::affinity::allowed_cpus();
@@ -69,8 +72,8 @@ fn the_whole_suite_holds_where_connections_are_dealt_by_cpu() {
     all_hold(&engines.map(|engine| (engine, vec![set.into()])));
 }
 
-/// With knobs under which the mode is in use: who has nobody to wait for the disk does not ask
-/// whether it would have to.
+/// With knobs under which the mode is in use: an engine without helpers does not probe whether a
+/// send would have to wait for the disk.
 #[test]
 fn the_whole_suite_holds_in_every_way_to_send_files() {
     let variants = [
@@ -176,7 +179,7 @@ fn interrupts_follow_cpus_and_addresses_that_are_named() {
         check(&format!("partitions.cpus=[\"{first}\", \"{second}\"]"), own);
     }
     let server = start(&directory, &[set, &format!("partitions.cpus=[\"{}\"]", cpus[0])]);
-    assert_eq!(server.interrupts(), ["interrupts: lo has none: whoever sends receives"]);
+    assert_eq!(server.interrupts(), ["interrupts: lo has none: each CPU receives what it sends"]);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 

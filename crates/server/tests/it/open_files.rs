@@ -1,4 +1,5 @@
-//! Files that are open for nobody: those that nobody asks for any more, and those that have gone.
+//! Files that are open without need: files that are no longer requested, and files that have been
+//! deleted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,11 +14,11 @@ use testkit::{StalledFile, Temporary, at_a_time};
 
 use crate::serving::{connect, get, start};
 
-/// Looked for so often before a file counts as open for ever: a minute in all.
+/// The number of checks before a file counts as open for ever: a minute in all.
 const LOOKS: usize = 120;
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How many servers are tested at a time: a test of one sleeps nearly all the time.
+/// How many servers are tested at a time: each test sleeps nearly all the time.
 const SLEEPERS: usize = 16;
 
 const LEN: usize = 100_000;
@@ -47,8 +48,8 @@ fn is_open(server: &Server, path: &Path) -> bool {
     targets.any(|target| target.strip_suffix(" (deleted)").unwrap_or(&target) == path)
 }
 
-/// The processes of a server: its own, or the worker processes that it has started, with all that
-/// they have forked.
+/// The processes of a server: its own, or the worker processes that it has started and all
+/// processes that they have forked.
 fn processes(server: &Server) -> Vec<u32> {
     let mut found = server.worker_processes();
     if found.is_empty() {
@@ -64,7 +65,7 @@ fn processes(server: &Server) -> Vec<u32> {
     found
 }
 
-/// Asks for another file until that one is closed.
+/// Requests another file until `path` is closed.
 fn serve_until_closed(server: &mut Server, path: &Path) {
     let mut stream = connect(server);
     let mut response = vec![0; LEN];
@@ -81,7 +82,7 @@ fn serve_until_closed(server: &mut Server, path: &Path) {
 }
 
 #[test]
-fn a_file_that_has_gone_is_closed_though_nobody_asks_for_it() {
+fn a_deleted_file_is_closed_without_a_request_for_it() {
     for_every_engine(&["cache.descriptors_idle_ms=never"], |directory, server| {
         let path = directory.path().join("site/once.bin");
         assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
@@ -92,7 +93,7 @@ fn a_file_that_has_gone_is_closed_though_nobody_asks_for_it() {
 }
 
 #[test]
-fn a_file_that_nobody_asks_for_is_closed_and_opened_again() {
+fn a_file_without_requests_is_closed_and_opened_again() {
     let settings = ["cache.descriptors_idle_ms=1000", "cache.revalidate_ms=never"];
     for_every_engine(&settings, |directory, server| {
         for _ in 0..2 {
@@ -102,8 +103,9 @@ fn a_file_that_nobody_asks_for_is_closed_and_opened_again() {
     });
 }
 
-/// Whether it has gone is not asked of a file system that does not answer: a server that did could
-/// not be stopped, and one of its processes that did would hold a lock that the others want.
+/// A file system that does not answer is not asked whether a file has been deleted: a server that
+/// waited for it could not be stopped, and a process that waited would hold a lock that others
+/// need.
 #[test]
 fn a_file_system_that_does_not_answer_is_not_asked() {
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -119,7 +121,7 @@ fn a_file_system_that_does_not_answer_is_not_asked() {
         stalled.gate().close();
         thread::scope(|scope| {
             let (done, is_done) = mpsc::channel::<()>();
-            // Whoever asks all the same does not have to wait for ever.
+            // A server that waits all the same must not wait for ever.
             let gate = stalled.gate();
             scope.spawn(move || {
                 let _ = is_done.recv_timeout(PATIENCE);

@@ -1,4 +1,5 @@
-//! More clients than there is room for, clients that are slow on purpose, and clients that vanish.
+//! More clients than the server has room for, clients that are slow on purpose, and clients that
+//! vanish.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,8 +14,8 @@ use crate::serving::{connect, get, start, take_head};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Runs `test` for each engine with one worker, so that all connections meet in one place, and for
-/// one of them with each event mechanism.
+/// Runs `test` for each engine with one worker, so that all connections belong to it, and for one
+/// of the engines with each event mechanism.
 fn with(settings: &[&str], test: impl Fn(&Server) + Sync) {
     let directory = site();
     side_by_side(&variants(), |(name, knob)| {
@@ -28,7 +29,7 @@ fn with(settings: &[&str], test: impl Fn(&Server) + Sync) {
     });
 }
 
-/// A small file, and one that a socket's buffer does not hold.
+/// A site with a small file, and one that a socket's buffer does not hold.
 pub(crate) fn site() -> Temporary {
     let directory = Temporary::new();
     directory.file("site/index.html", "<h1>Rope</h1>");
@@ -36,7 +37,7 @@ pub(crate) fn site() -> Temporary {
     directory
 }
 
-/// What is in the large file.
+/// The content of the large file.
 fn large() -> &'static [u8] {
     static LARGE: OnceLock<Vec<u8>> = OnceLock::new();
     LARGE.get_or_init(|| (0..20_000_000_u32).map(|at| (at % 251) as u8).collect())
@@ -63,9 +64,9 @@ pub(crate) fn is_answered(stream: &mut TcpStream) -> bool {
             .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
-pub(crate) fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
-    // One worker may count up and another down: only the sum means something.
-    server.counters().iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
+pub(crate) fn counter(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
+    // A connection may be counted up by one worker and down by another: only the sum is meaningful.
+    server.counters().iter().map(|counters| field(counters)).fold(0, u64::wrapping_add)
 }
 
 #[test]
@@ -74,22 +75,22 @@ fn a_full_house_closes_the_connection_that_has_rested_longest() {
 }
 
 #[test]
-fn so_it_does_when_connections_may_rest_for_hours() {
+fn a_full_house_closes_it_when_connections_may_rest_for_hours() {
     full_house("timeouts.idle_ms=36000000");
 }
 
 fn full_house(idle: &str) {
-    with(&["limits.connections_max=4", idle], who_rests_longest_makes_room);
+    with(&["limits.connections_max=4", idle], longest_resting_connection_makes_room);
 }
 
-/// For a server that serves four at a time.
-pub(crate) fn who_rests_longest_makes_room(server: &Server) {
+/// Checks a server that serves four connections at a time.
+pub(crate) fn longest_resting_connection_makes_room(server: &Server) {
     let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
     for stream in &mut streams {
         assert!(is_answered(stream));
         thread::sleep(Duration::from_millis(300)); // longer than a bucket of the timer wheel
     }
-    // The first was used last now, so the second has rested longest.
+    // The first connection was used last, so the second has rested longest.
     assert!(is_answered(&mut streams[0]));
     assert!(is_answered(&mut connect(server)));
     assert_eq!(
@@ -126,14 +127,14 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
 }
 
 #[test]
-fn who_has_asked_is_answered_before_it_makes_room() {
+fn a_client_with_a_request_is_answered_before_it_makes_room() {
     with(&["limits.connections_max=2"], |server| {
         let mut busy: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
         for stream in &mut busy {
             stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
             stream.read_exact(&mut [0; 16]).unwrap();
         }
-        // All of them have asked before one is accepted.
+        // All clients have sent a request before one is accepted.
         let mut waiting: Vec<TcpStream> = (0..50).map(|_| connect(server)).collect();
         waiting.iter_mut().for_each(|stream| stream.write_all(GET).unwrap());
         drop(busy);
@@ -148,13 +149,13 @@ fn who_has_asked_is_answered_before_it_makes_room() {
 #[test]
 fn a_head_that_trickles_is_answered_with_408() {
     with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000"], |server| {
-        // A byte in 100 ms earns 1 ms.
+        // A byte in 100 ms extends the time by 1 ms.
         assert_trickle_is_refused(server, &GET[..GET.len() - 1], Duration::from_millis(100));
     });
 }
 
-/// Where a connection has an owner for each thing that is done with it, it is on its way between
-/// them whenever somebody looks at deadlines.
+/// Where each step on a connection has another owner, the connection may be on its way between
+/// owners whenever deadlines are checked.
 #[test]
 fn a_head_that_never_pauses_for_long_is_answered_with_408() {
     with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000000"], |server| {
@@ -164,7 +165,7 @@ fn a_head_that_never_pauses_for_long_is_answered_with_408() {
     });
 }
 
-/// Sends a head byte by byte, and sees it answered with 408 before its end.
+/// Sends a head byte by byte, and checks that it is answered with 408 before its end.
 fn assert_trickle_is_refused(server: &Server, head: &[u8], pause: Duration) {
     let mut stream = connect(server);
     stream.set_nodelay(true).unwrap();
@@ -190,7 +191,7 @@ fn a_client_that_says_nothing_is_closed() {
 pub(crate) const SHORT_SILENCE: [&str; 3] =
     ["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"];
 
-/// For a server with [`SHORT_SILENCE`].
+/// Checks a server with [`SHORT_SILENCE`].
 pub(crate) fn silence_ends_connections(server: &Server) {
     let mut silent = connect(server);
     let (mut idle, late) = answered(server);
@@ -206,7 +207,7 @@ fn answered(server: &Server) -> (TcpStream, u64) {
     attempts.find_map(|(mut idle, late)| is_answered(&mut idle).then_some((idle, late))).unwrap()
 }
 
-/// For a server of [`site`].
+/// Checks a server of [`site`].
 pub(crate) fn downloads_under_way_finish(server: &Server) {
     let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
     for stream in &mut streams {
@@ -228,7 +229,7 @@ fn a_reader_that_stalls_is_cut_off_and_others_are_served_meanwhile() {
 
 const SHORT_WRITES: &str = "timeouts.write_ms=500";
 
-/// For a server with [`SHORT_WRITES`].
+/// Checks a server with [`SHORT_WRITES`].
 fn stalled_reader(server: &Server) {
     let mut stalled = connect(server);
     stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -243,8 +244,8 @@ fn stalled_reader(server: &Server) {
     panic!("the stalled reader is still there");
 }
 
-/// What of this holds for a server with these settings; where one worker serves everybody, who
-/// makes room as well.
+/// Checks these limits on a server with these settings; where one worker serves all connections,
+/// also which connection makes room.
 pub(crate) fn limits_hold(set: &[&str]) {
     let directory = site();
     let of_one = ["partitions.cpus=[\"0\"]", "limits.connections_max=4", "timeouts.idle_ms=60000"];
@@ -254,7 +255,7 @@ pub(crate) fn limits_hold(set: &[&str]) {
         (&[], downloads_under_way_finish),
         (&SHORT_SILENCE, silence_ends_connections),
         (&[SHORT_WRITES], stalled_reader),
-        (&of_one, who_rests_longest_makes_room),
+        (&of_one, longest_resting_connection_makes_room),
     ];
     let has_processes = set.iter().any(|set| set.starts_with("engine.processes="));
     let count = if has_processes { tests.len() - 1 } else { tests.len() };
@@ -296,8 +297,8 @@ fn bytes_are_right_among_clients_that_misbehave() {
     with(&[], misbehave);
 }
 
-/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every
-/// byte that comes is checked.
+/// Runs many clients at once, some of which read slowly, vanish in the middle or send garbage;
+/// every byte that arrives is checked.
 pub(crate) fn misbehave(server: &Server) {
     let address = server.addresses()[0];
     thread::scope(|scope| {
@@ -336,7 +337,7 @@ fn garbage(mut stream: TcpStream) {
     assert!(response.starts_with(b"HTTP/1.1 400 "));
 }
 
-/// Asks for several ranges on one connection, and reads them in small pieces.
+/// Requests several ranges on one connection, and reads them in small pieces.
 fn ranges(mut stream: TcpStream, seed: usize) {
     for step in 0..3 {
         let start = seed.wrapping_mul(2_654_435_761).wrapping_add(step * 1_000_003) % 19_000_000;

@@ -24,7 +24,7 @@ pub(crate) fn kill(pid: u32) {
     assert!(try_to_kill(pid), "process {pid} is there");
 }
 
-/// Whether the process was still there.
+/// Sends SIGKILL to a process. Returns whether the process still existed.
 pub(crate) fn try_to_kill(pid: u32) -> bool {
     let kill = format!("kill -s KILL {pid} 2>/dev/null");
     Command::new("sh").args(["-c", &kill]).status().unwrap().success()
@@ -60,7 +60,8 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         });
         assert_eq!(requests(&server), 32, "{engine}: its counts stay");
         let left = open(&server);
-        // Where all wait at the same listeners, one that gets no CPU may have accepted nothing.
+        // Where all processes wait at the same listeners, one that gets no CPU may have accepted
+        // nothing.
         let may_be_idle = engine.contains("shared") || engine.contains("copies");
         assert!(left < 32 || may_be_idle, "{engine}: its connections are gone");
         let served =
@@ -78,11 +79,12 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
     }
 }
 
-/// Clients come one after the other. The kernel wakes the first of the processes that wait, which
-/// stays the first: it gets nearly all of them. With a gate it rests beyond its mark and goes to
-/// the end, and the other gets those that come then, up to its own mark at least.
+/// Clients connect one after the other. The kernel wakes the first of the waiting processes, which
+/// stays the first: it gets nearly all connections. With a gate it rests beyond its mark and goes
+/// to the end of the queue, and the other process gets new connections, up to its own mark at
+/// least.
 #[test]
-fn a_process_beyond_its_mark_leaves_who_comes_to_the_other() {
+fn a_process_beyond_its_mark_leaves_new_connections_to_the_other() {
     const CLIENTS: u64 = 60;
     const EACH_MAX: u64 = 64;
     const EIGHTHS: u64 = 2;
@@ -118,7 +120,7 @@ fn a_process_beyond_its_mark_leaves_who_comes_to_the_other() {
     assert!(gated.iter().filter(|accepted| **accepted >= mark).count() == 2, "{gated:?}");
 }
 
-/// Each process of a pool has a cache: together they may take what one would.
+/// Each process of a pool has a cache: together they may take as much memory as one cache.
 #[test]
 fn the_caches_of_a_pool_are_one_cache_in_size() {
     const PROCESSES: usize = 8;
@@ -146,14 +148,15 @@ fn the_caches_of_a_pool_are_one_cache_in_size() {
         (0..FILES).for_each(|number| take(stream, &name(number), FILE_BYTES));
     }
     let grown = bytes() - before;
-    // A mebibyte each for other memory, which is shared with whoever else runs this program.
+    // A mebibyte each for other memory, part of which is shared with other processes of this
+    // program.
     let bound = CACHE_BYTES + PROCESSES as u64 * (1 << 20);
     assert!((CACHE_BYTES / 2..bound).contains(&grown), "{grown} bytes, bound {bound}");
     drop(streams);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// Asks for a file of so many bytes, and takes all of the answer.
+/// Requests a file of `bytes` bytes, and reads the whole response.
 fn take(stream: &mut TcpStream, name: &str, bytes: usize) {
     let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -177,15 +180,16 @@ fn descendants(pid: u32) -> Vec<u32> {
     children(pid).into_iter().flat_map(with_its_own).collect()
 }
 
-/// The supervisor holds the listener, so that who waits at it is served by the next process.
+/// The supervisor holds the listener, so that connections that wait at it are served by the next
+/// process.
 #[test]
-fn who_waits_at_the_listener_of_a_killed_process_is_served() {
+fn connections_at_the_listener_of_a_killed_process_are_served() {
     let directory = site();
     let server = start(&directory, &["engine.name=event-loop-copies", "engine.processes=1"]);
     let pid = server.worker_processes()[0];
     let stop = format!("kill -s STOP {pid}");
     assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
-    // What it was in the middle of is done first: it may still accept.
+    // The process first finishes what it was doing: it may still accept.
     wait_until(|| {
         let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         state.rsplit(')').next().unwrap().starts_with(" T")
@@ -268,7 +272,7 @@ fn a_rotated_log_of_several_processes_loses_no_line() {
         wait_until(|| lines(&log) == 16);
         fs::rename(&log, &moved).unwrap();
         server.log_reopener().unwrap().reopen();
-        // Each process opens it for itself.
+        // Each process opens the file for itself.
         wait_until(|| {
             get(&server, "/");
             lines(&log) > 8
@@ -279,7 +283,7 @@ fn a_rotated_log_of_several_processes_loses_no_line() {
     }
 }
 
-/// The replacement of a process that died serves what the server was started with.
+/// The replacement of a process that died has the configuration that the server was started with.
 #[test]
 fn a_configuration_that_changes_meanwhile_changes_nothing() {
     let directory = site();
@@ -311,7 +315,7 @@ fn copies_with_ports_of_their_own_have_consecutive_ones() {
         let config = config(&directory, &[set[0], set[1], "engine.knobs.ports=1", &listen]);
         Server::start(&config)
     };
-    // Some program may have one of the ports: then others are tried.
+    // Another program may have one of the ports: then other ports are tried.
     let server = (0..50).find_map(|attempt| ports(20_011 + attempt * 97).ok()).unwrap();
     let addresses = server.addresses();
     assert_eq!(addresses.len(), 3);

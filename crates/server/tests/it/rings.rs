@@ -1,4 +1,5 @@
-//! What only `rings` can get wrong: queues that are full, buffers that run out, orders that end.
+//! Failures that only `rings` can have: queues that are full, buffers that run out, operations that
+//! end.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use testkit::Temporary;
 use crate::conformance;
 use crate::serving::{connect, get, site, start};
 
-/// Next to no room in the queues, and one buffer that no head fits into.
+/// Queues with hardly any room, and one buffer that no head fits into.
 const TINY: [&str; 5] = [
     "engine.name=rings",
     "partitions.cpus=[\"0\"]",
@@ -20,7 +21,7 @@ const TINY: [&str; 5] = [
     "engine.knobs.buffer_bytes=64",
 ];
 
-/// Whether rings are under test here.
+/// Whether rings are under test.
 fn rings() -> bool {
     crate::engines().iter().any(|spec| spec.name == "rings")
 }
@@ -40,7 +41,8 @@ fn every_case_holds_without_standing_orders_and_with_helpers() {
     }
 }
 
-/// Files are sent from the first byte on, so that descriptors are wanted in the middle of it.
+/// Files are sent even for small bodies, so that descriptors are needed in the middle of a
+/// response.
 #[test]
 fn every_case_holds_with_direct_descriptors() {
     if rings() {
@@ -51,7 +53,7 @@ fn every_case_holds_with_direct_descriptors() {
     }
 }
 
-/// Fifty clients want the only buffer at once, again and again.
+/// Fifty clients need the only buffer at once, again and again.
 #[test]
 fn connections_that_want_the_same_buffer_all_get_their_turn() {
     if !rings() {
@@ -63,7 +65,7 @@ fn connections_that_want_the_same_buffer_all_get_their_turn() {
         let mut streams: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
         for _ in 0..5 {
             for stream in &mut streams {
-                ask(stream, 1);
+                send_requests(stream, 1);
             }
             for stream in &mut streams {
                 assert_eq!(answers(stream, 1), 1, "{multishot}");
@@ -73,7 +75,8 @@ fn connections_that_want_the_same_buffer_all_get_their_turn() {
     }
 }
 
-/// More is sent ahead than is received ahead: the receive is cancelled and begun again.
+/// The client sends more requests than are received ahead: the receive is cancelled and begun
+/// again.
 #[test]
 fn requests_sent_far_ahead_are_all_answered() {
     const REQUESTS: usize = 5000;
@@ -84,13 +87,13 @@ fn requests_sent_far_ahead_are_all_answered() {
     let server = start(&directory, &TINY[..2]);
     let mut stream = connect(&server);
     let mut writer = stream.try_clone().unwrap();
-    let writing = thread::spawn(move || ask(&mut writer, REQUESTS));
+    let writing = thread::spawn(move || send_requests(&mut writer, REQUESTS));
     assert_eq!(answers(&mut stream, REQUESTS), REQUESTS);
     writing.join().unwrap();
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// The end of the stream may be known before the requests ahead of it are answered.
+/// The end of the stream may be known before the earlier requests are answered.
 #[test]
 fn requests_before_the_end_of_the_stream_are_all_answered() {
     if !rings() {
@@ -99,13 +102,13 @@ fn requests_before_the_end_of_the_stream_are_all_answered() {
     let directory = site();
     let server = start(&directory, &TINY[..2]);
     let mut stream = connect(&server);
-    ask(&mut stream, 20);
+    send_requests(&mut stream, 20);
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(answers(&mut stream, usize::MAX), 20);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// Connections that rest hold no buffer: one buffer serves others beside a hundred of them.
+/// Connections that rest hold no buffer: one buffer serves another client beside a hundred of them.
 #[test]
 fn connections_at_rest_hold_no_buffer() {
     if !rings() {
@@ -115,16 +118,17 @@ fn connections_at_rest_hold_no_buffer() {
     let server = start(&directory, &TINY);
     let mut resting: Vec<TcpStream> = (0..100).map(|_| connect(&server)).collect();
     for stream in &mut resting {
-        ask(stream, 1);
+        send_requests(stream, 1);
         assert_eq!(answers(stream, 1), 1);
     }
     assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// A connection whose operations the kernel has yet to end is closed for its client at once.
+/// A connection is closed for its client at once, even if the kernel has not yet ended its
+/// operations.
 #[test]
-fn what_is_closed_in_the_middle_of_operations_is_gone() {
+fn a_connection_closed_in_the_middle_of_operations_is_gone() {
     if !rings() {
         return;
     }
@@ -135,7 +139,7 @@ fn what_is_closed_in_the_middle_of_operations_is_gone() {
     stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     stalled.read_exact(&mut [0; 16]).unwrap();
     assert!(until(|| open(&server) == 0));
-    // It was broken off, not ended: the rest of what was on its way may be followed by a reset.
+    // The response was broken off, not ended: the bytes on their way may be followed by a reset.
     let received = std::io::copy(&mut stalled, &mut std::io::sink()).unwrap_or(0);
     assert!(received < 30_000_000, "{received}");
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
@@ -152,11 +156,11 @@ fn until(mut holds: impl FnMut() -> bool) -> bool {
     })
 }
 
-fn ask(stream: &mut TcpStream, count: usize) {
+fn send_requests(stream: &mut TcpStream, count: usize) {
     stream.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(count)).unwrap();
 }
 
-/// How many answers come, up to `count` or the end of the stream.
+/// Counts responses, up to `count` or the end of the stream.
 fn answers(stream: &mut TcpStream, count: usize) -> usize {
     const END: &[u8] = b"<h1>Rope</h1>";
     let (mut found, mut bytes, mut buffer) = (0, Vec::new(), [0; 16_384]);

@@ -1,4 +1,5 @@
-//! Servers on sockets of this machine: what they answer, log, and refuse to start.
+//! Servers on sockets of this machine: what they answer, what they log, and what they refuse to
+//! start with.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,13 +13,13 @@ use testkit::Temporary;
 
 pub(crate) use crate::under_test::load;
 
-/// A server of `directory` on a free port.
+/// Starts a server of `directory` on a free port.
 pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
     Server::start(&config(directory, set)).unwrap()
 }
 
 pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
-    // A test that is about one engine in particular leaves its knobs alone.
+    // A test that chooses its engine sets the knobs itself.
     let is_under_test = |spec: &&EngineSpec| set.contains(&&*format!("engine.name={}", spec.name));
     let knobs = crate::engines().iter().any(is_under_test).then(crate::knobs);
     let arguments = Arguments {
@@ -30,7 +31,7 @@ pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
     load(&arguments).unwrap()
 }
 
-/// The settings `set`, without a log line for each request that is refused: many are meant to be.
+/// The settings `set`, without a log line for each request that is refused: many requests shall be.
 pub(crate) fn quietly(set: &[&str]) -> impl Iterator<Item = String> {
     ["log.errors=off"].iter().chain(set).map(ToString::to_string)
 }
@@ -41,12 +42,12 @@ pub(crate) fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Takes the head of a response, and nothing of its body.
+/// Reads the head of a response, and nothing of its body.
 pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
     const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
     while !head.ends_with(END) {
-        // Nothing that follows the head is taken; what has come may not be all of it.
+        // Nothing after the head is taken; the bytes that have arrived may not be all of it.
         let mut came = [0; 1024];
         let count = os::uninterrupted(|| stream.peek(&mut came)).unwrap();
         let end = came[..count].windows(END.len()).position(|bytes| bytes == END);
@@ -126,7 +127,7 @@ fn fields_of_more_than_64_kib_are_sent_whole() {
     });
 }
 
-/// Where the name stands for ::1 as well the server listens at both.
+/// Where the name also means ::1, the server listens at both addresses.
 #[test]
 fn a_name_is_listened_at() {
     let directory = site();
@@ -197,7 +198,7 @@ fn a_second_server_on_the_port_is_one_clear_line() {
 #[test]
 fn an_address_of_another_machine_is_one_clear_line() {
     let directory = site();
-    let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737: nobody's
+    let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737
     let error = Server::start(&config).err().unwrap().to_string();
     assert_eq!(error, "cannot listen on 192.0.2.1:8080: this machine has no such address");
 }
@@ -280,7 +281,7 @@ fn each_response_is_a_line_and_a_rotated_log_loses_none() {
     }
 }
 
-/// Workers hand lines over within a quarter of a second.
+/// Waits until workers have handed lines over, which takes them a quarter of a second at most.
 fn wait_for_lines(log: &std::path::Path, lines: usize) {
     for _ in 0..400 {
         if fs::read_to_string(log).unwrap().lines().count() == lines {

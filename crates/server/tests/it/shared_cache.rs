@@ -1,5 +1,5 @@
-//! Processes that share a cache in memory: what one has found out the others know, and one that is
-//! killed leaves the rest as they were.
+//! Processes that share a cache in memory: what one has looked up, the others find there, and when
+//! one is killed, the rest is not affected.
 
 use std::cell::Cell;
 use std::fs;
@@ -20,8 +20,8 @@ use crate::serving::{connect, get, start};
 
 const ENGINE: &str = "event-loop-shared-cache";
 
-/// Files of the site: from those that lie in the shared memory to those that are sent from a
-/// descriptor.
+/// The number of files of the site: from those that are in the shared memory to those that are sent
+/// from a descriptor.
 const FILES: usize = 96;
 
 fn len_of(file: usize) -> usize {
@@ -34,7 +34,7 @@ fn content(file: usize) -> &'static [u8] {
     ALL[file].get_or_init(make)
 }
 
-/// Runs a test with three processes.
+/// Runs `test` on a server with three processes.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
         return;
@@ -51,7 +51,7 @@ fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// The processes that serve: the server starts one, which forks them, and they have its listener.
+/// The serving processes: the server starts one, which forks them, and they have its listener.
 fn processes(server: &Server) -> Vec<u32> {
     let sockets = listening::sockets(Path::new("/proc/self/net"), server.addresses()[0].port());
     let grandparent = |pid| parent_of(pid).and_then(parent_of);
@@ -66,21 +66,21 @@ fn parent_of(pid: u32) -> Option<u32> {
     accounting::process(pid).map(|process| process.parent)
 }
 
-/// Whether the process `pid` lives. A dead one may still be there, not yet waited for by its
-/// parent.
+/// Whether the process `pid` is alive. A dead one may still exist until its parent has waited for
+/// it.
 fn is_alive(pid: u32) -> bool {
     accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
-fn sum(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
-    server.counters().iter().map(|counters| of(counters)).sum()
+fn sum(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
+    server.counters().iter().map(|counters| field(counters)).sum()
 }
 
 #[test]
-fn what_one_process_has_found_out_all_know() {
+fn an_entry_of_one_process_is_known_to_all() {
     with(&["cache.revalidate_ms=3600000"], |_, server| {
         let busy = || server.counters().iter().filter(|c| c.requests.get() > 0).count();
-        // Connections that stay open make one process after the other busy.
+        // Connections that stay open occupy one process after the other.
         let mut streams = Vec::new();
         while busy() < 3 {
             assert!(streams.len() < 500, "one process serves all");
@@ -95,9 +95,9 @@ fn what_one_process_has_found_out_all_know() {
                 assert_eq!(read_body(stream).unwrap(), content(0));
             }
         }
-        // A file that is sent from memory: nobody but the first has looked at it.
+        // A file that is sent from memory: only the first process has looked it up.
         let misses = sum(server, |counters| counters.cache_misses.get());
-        // Two may have begun at the same moment.
+        // Two processes may have begun at the same moment.
         assert!((1..=3).contains(&misses), "{misses} looks at one file");
     });
 }
@@ -126,12 +126,12 @@ fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 #[test]
 fn a_killed_process_loses_its_connections_and_nothing_else() {
     // Bodies of up to 30,000 bytes are in the shared memory, which is too small for all of them, so
-    // that entries come and go; and they are looked at again all the time.
+    // that entries come and go; and entries are checked again all the time.
     let settings = ["cache.revalidate_ms=1", "cache.bytes_max=1000000"];
     with(&settings, |_, server| kill_under_load(server));
 }
 
-/// No connection at rest waits for an answer of a process that is dead.
+/// No connection at rest waits for an answer of a dead process.
 #[test]
 fn clients_of_a_killed_process_learn_of_it() {
     with(&[], |_, server| {
@@ -156,7 +156,7 @@ fn clients_of_a_killed_process_learn_of_it() {
     });
 }
 
-/// Kills processes while clients look at each byte that they get.
+/// Kills processes while clients check each byte that they receive.
 fn kill_under_load(server: &Server) {
     let is_over = AtomicBool::new(false);
     let (good, lost) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -174,7 +174,7 @@ fn kill_under_load(server: &Server) {
     println!("{killed} killed, {good} responses, {lost} connections lost");
     assert!(killed >= 20 && good > 1000, "too little: {killed} killed, {good} responses");
     assert!(server.failure().is_none());
-    // All places are taken again.
+    // All places have a process again.
     wait_until(|| processes(server).len() == 3);
     for file in 0..FILES {
         let response = get_bytes(server, file);
@@ -191,8 +191,8 @@ fn get_bytes(server: &Server, file: usize) -> Vec<u8> {
     response
 }
 
-/// Asks for all files again and again, on connections that stay open until they are lost. What
-/// comes is right to the byte, or the connection ends.
+/// Requests all files again and again, on connections that stay open until they are lost. A
+/// response is right to the byte, or the connection ends.
 fn load(
     address: SocketAddr,
     client: usize,
@@ -208,7 +208,7 @@ fn load(
     let mut stream = connect();
     let mut file = client;
     while !is_over.load(Ordering::Relaxed) {
-        // All of them, in an order of its own.
+        // Each client requests all files, in an order of its own.
         file = (file * 13 + [1, 5, 7, 11][client]) % FILES;
         let request = format!("GET /{file}.bin HTTP/1.1\r\nHost: h\r\n\r\n");
         let body = stream.write_all(request.as_bytes()).and_then(|()| read_body(&mut stream));
@@ -220,7 +220,7 @@ fn load(
             }
             Err(why) => {
                 let kind = why.kind();
-                assert!(kind != io::ErrorKind::WouldBlock, "nobody answers: {why}");
+                assert!(kind != io::ErrorKind::WouldBlock, "no answer: {why}");
                 lost.fetch_add(1, Ordering::Relaxed);
                 stream = connect();
             }
@@ -228,7 +228,7 @@ fn load(
     }
 }
 
-/// Kills `count` processes, whoever lives.
+/// Kills `count` processes, one after the other.
 fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
     let mut killed = 0;
     for round in 0..count {
@@ -241,9 +241,9 @@ fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
     killed
 }
 
-/// The worker processes end with the process that looks after them, and both are replaced.
+/// The worker processes end with their parent process, and both are replaced.
 #[test]
-fn whoever_looks_after_them_may_be_killed_too() {
+fn the_parent_of_the_processes_may_be_killed_too() {
     with(&[], |_, server| {
         for _ in 0..3 {
             let before = processes(server);
@@ -263,7 +263,7 @@ fn whoever_looks_after_them_may_be_killed_too() {
     });
 }
 
-/// A process that keeps what it has open for as long as it serves notices a change all the same.
+/// A process that keeps a file open as long as it serves it notices a change all the same.
 #[test]
 fn a_change_is_noticed_by_all_processes() {
     with(&["cache.revalidate_ms=200"], |directory, server| {
@@ -274,12 +274,12 @@ fn a_change_is_noticed_by_all_processes() {
             for (path, len) in [("/0.bin", 500), ("/3.bin", 200_000 + usize::from(version))] {
                 for stream in &mut streams {
                     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
-                    let mut look = || {
+                    let mut is_current = || {
                         stream.write_all(request.as_bytes()).unwrap();
                         read_body(stream).unwrap() == vec![version; len]
                     };
                     let is_noticed = (0..100).any(|_| {
-                        let is_new = look();
+                        let is_new = is_current();
                         if !is_new {
                             thread::sleep(Duration::from_millis(50));
                         }
@@ -322,7 +322,7 @@ fn each_response_of_each_process_is_a_line() {
 }
 
 #[test]
-fn nobody_is_left_when_the_server_has_stopped() {
+fn no_process_is_left_when_the_server_has_stopped() {
     if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
         return;
     }

@@ -1,5 +1,5 @@
-//! The staged engine with its knobs turned: what holds for every engine holds however its threads
-//! are pooled and its files are sent; and SEDA's controllers, seen at work in its status.
+//! The staged engine with its knobs set: the tests of every engine hold however its threads are
+//! pooled and its files are sent; and SEDA's controllers, observed in its status.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,8 +14,8 @@ use testkit::{Temporary, comes_true, side_by_side};
 use crate::overload::{downloads_under_way_finish, misbehave, site};
 use crate::serving::{connect, get, load, take_head};
 
-/// Several threads in each stage; one pool for both; sends that wait for their client, but not
-/// long; and all that together.
+/// Several threads in each stage; one pool for both; sends that wait for their client, for a
+/// bounded time; and several of these together.
 const VARIANTS: &[&[&str]] = &[
     &["engine.knobs.read_threads=3", "engine.knobs.write_threads=3", "engine.knobs.part_min=1"],
     &["engine.knobs.pools=1", "engine.knobs.batch=1"],
@@ -72,7 +72,7 @@ fn responses_under_way_finish_wherever_they_are() {
 }
 
 #[test]
-fn the_status_says_what_went_through_each_queue_and_who_takes_it() {
+fn the_status_shows_what_went_through_each_queue_and_which_threads_take_it() {
     let check = |settings: &[&str], expected: &[(&str, u64)]| {
         with_each(&[settings], |server| {
             (0..5).for_each(|_| drop(get(server, "/")));
@@ -134,22 +134,23 @@ fn batches_become_smaller_while_that_costs_nothing() {
 }
 
 #[test]
-fn late_responses_lower_the_rate_of_accepting_and_who_comes_waits() {
+fn late_responses_lower_the_rate_of_accepting_and_new_connections_wait() {
     let settings = ["engine.knobs.response_target_ms=1", "engine.knobs.admission_period_ms=20"];
     with_each(&[&settings], |server| {
-        // Until a token comes once in a second at most.
+        // Until at most one token a second is added.
         under_load(server, 4, || figure(server, "admission controller: ", " lowered") > 12);
         assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-        // More at once than a full bucket holds.
+        // More clients at once than a full bucket has tokens for.
         let clients: Vec<TcpStream> = (0..12).map(|_| connect(server)).collect();
         let made_to_wait = || figure(server, "admission controller: ", " rests") > 0;
         assert!(comes_true(made_to_wait), "{:#?}", server.status());
-        // The last of them may have to wait for long, but not for the server's end.
+        // The last of them may have to wait for long, but the end of the server does not.
         drop(clients);
     });
 }
 
-/// Downloads with pauses, so that the server is blocked, on so many connections until `is_enough`.
+/// Downloads with pauses, so that the server is blocked, on `connections` connections until
+/// `is_enough`.
 fn under_load(server: &Server, connections: usize, is_enough: impl Fn() -> bool) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -180,7 +181,7 @@ fn download(stream: &mut TcpStream) {
     }
 }
 
-/// The number in front of `what` in the line of the status that begins with `line`.
+/// Returns the number in front of `what` in the status line that begins with `line`.
 fn figure(server: &Server, line: &str, what: &str) -> u64 {
     let status = server.status();
     let found = status.iter().find_map(|text| text.strip_prefix(line)?.split_once(what));

@@ -1,4 +1,5 @@
-//! Stopping: what is under way finishes, what rests is closed, what is new is refused.
+//! Stopping: requests under way finish, resting connections are closed, new connections are
+//! refused.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +14,7 @@ use crate::serving::{connect, site, start, take_head};
 /// More than the kernel's buffers of both ends hold, so that it cannot be sent at once.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// A site with a file that takes a while.
+/// A site with a file whose download takes a while.
 fn large_site() -> Temporary {
     let directory = site();
     let path = directory.file("site/large.bin", "");
@@ -27,7 +28,7 @@ fn begin_download(stream: &mut TcpStream) {
     stream.read_exact(&mut [0]).unwrap();
 }
 
-/// How many bytes come until the end of the connection.
+/// Returns how many bytes arrive until the end of the connection.
 fn rest(mut stream: TcpStream) -> std::io::Result<u64> {
     std::io::copy(&mut stream, &mut std::io::sink())
 }
@@ -37,10 +38,11 @@ fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
     crate::for_each_engine(|spec| stops_gracefully(&[&format!("engine.name={}", spec.name)]));
 }
 
-/// Of a server with these settings.
+/// Checks a graceful stop of a server with these settings.
 pub(crate) fn stops_gracefully(set: &[&str]) {
     let directory = large_site();
-    // Accepted without a request: a deferred connection is the kernel's until its first byte.
+    // Connections are accepted without a request: a deferred one stays in the kernel until its
+    // first byte.
     let server = start(&directory, &[set, &["socket.defer_accept_s=0"]].concat());
     let address = server.addresses()[0];
     let (mut busy, fresh, mut idle) = (connect(&server), connect(&server), connect(&server));
@@ -58,15 +60,17 @@ pub(crate) fn stops_gracefully(set: &[&str]) {
     assert!(!summary.aborted, "{set:?}");
 }
 
-/// Who is in the middle of a request when the server is told to stop is answered, and told by the
-/// last answer that it is the last (RFC 9112 §9.6).
+/// A client in the middle of a request when the server is stopped is answered, and its last answer
+/// says that it is the last (RFC 9112 §9.6).
 #[test]
 fn the_last_answer_says_that_it_is_the_last() {
-    crate::for_each_engine(|spec| says_goodbye(&[&format!("engine.name={}", spec.name)]));
+    crate::for_each_engine(|spec| {
+        announces_the_last_answer(&[&format!("engine.name={}", spec.name)])
+    });
 }
 
 #[test]
-fn so_it_does_where_threads_wait_otherwise() {
+fn the_last_answer_says_so_where_threads_wait_otherwise() {
     let variants: &[(&str, &[&str])] = &[
         ("thread-pool", &["engine.knobs.park_idle=0"]),
         ("thread-pool", &["socket.sendfile=nonblocking"]),
@@ -76,23 +80,23 @@ fn so_it_does_where_threads_wait_otherwise() {
     let is_under_test = |name: &str| crate::engines().iter().any(|spec| spec.name == name);
     let wanted: Vec<_> = variants.iter().filter(|(name, _)| is_under_test(name)).collect();
     testkit::side_by_side(&wanted, |(name, set)| {
-        says_goodbye(&[&[&*format!("engine.name={name}")], *set].concat());
+        announces_the_last_answer(&[&[&*format!("engine.name={name}")], *set].concat());
     });
 }
 
-fn says_goodbye(set: &[&str]) {
+fn announces_the_last_answer(set: &[&str]) {
     const HALVES: [&[u8]; 2] = [b"GET / HTTP/1.1\r\n", b"Host: h\r\n\r\n"];
     let directory = site();
     let server = start(&directory, set);
     let address = server.addresses()[0];
     let mut stream = connect(&server);
-    // The second request has begun when the first is answered: they came together.
+    // The second request has begun when the first is answered: they arrive together.
     stream.write_all(&[HALVES[0], HALVES[1], HALVES[0]].concat()).unwrap();
     assert!(!is_last(&mut stream), "{set:?}");
     let stopping = thread::spawn(move || server.stop_gracefully(Duration::from_secs(30)));
     wait_until_refused(address);
-    // A worker may be told a moment later than another: the next request begins with the rest of
-    // this one, so that it never rests. The last answer is followed by the end.
+    // A worker may get the order later than another: the next request begins with the rest of this
+    // one, so that the connection never rests. The last answer is followed by the end.
     let mut answers = 0;
     loop {
         stream.write_all(&[HALVES[1], HALVES[0]].concat()).unwrap();
@@ -106,14 +110,14 @@ fn says_goodbye(set: &[&str]) {
     assert!(!stopping.join().unwrap().unwrap().aborted, "{set:?}");
 }
 
-/// Reads an answer: whether it says that it is the last.
+/// Reads an answer. Returns whether it says that it is the last.
 fn is_last(stream: &mut TcpStream) -> bool {
     let head = String::from_utf8(take_head(stream)).unwrap();
     stream.read_exact(&mut [0; "<h1>Rope</h1>".len()]).unwrap();
     head.contains("\r\nConnection: close\r\n")
 }
 
-/// Each worker closes its own listener, one a moment later than the other.
+/// Waits until connections are refused: workers close their listeners one after the other.
 fn wait_until_refused(address: SocketAddr) {
     for _ in 0..1000 {
         match TcpStream::connect(address) {
@@ -129,7 +133,7 @@ fn when_patience_ends_connections_are_cut_off() {
     crate::for_each_engine(|spec| cuts_off(&[&format!("engine.name={}", spec.name)]));
 }
 
-/// A server with these settings.
+/// Checks that a server with these settings cuts connections off when its time is over.
 pub(crate) fn cuts_off(set: &[&str]) {
     let directory = large_site();
     let server = start(&directory, set);

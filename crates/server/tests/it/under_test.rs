@@ -1,10 +1,10 @@
-//! Which engines are under test, with what set, and what their worker processes are.
+//! Which engines are under test, with which settings, and which program their worker processes run.
 
 use engines::{ENGINES, EngineSpec};
 use server::config::{Arguments, Config, WorkerProgram};
 
-/// The engines under test: all of them, or while one is being worked on those that the environment
-/// names in `ROPEWALK_TEST_ENGINES`.
+/// The engines under test: all of them, or those that the environment names in
+/// `ROPEWALK_TEST_ENGINES`, for work on one of them.
 pub(crate) fn engines() -> Vec<&'static EngineSpec> {
     let Ok(names) = std::env::var("ROPEWALK_TEST_ENGINES") else {
         return ENGINES.iter().filter(|spec| can_run(spec)).collect();
@@ -14,7 +14,7 @@ pub(crate) fn engines() -> Vec<&'static EngineSpec> {
     names.split(',').map(find).collect()
 }
 
-/// What else is set on the engines under test: the knobs that the environment names in
+/// Further settings of the engines under test: the knobs that the environment names in
 /// `ROPEWALK_TEST_KNOBS`, as in `stealing=1,blocking_threads=0`.
 pub(crate) fn knobs() -> Vec<String> {
     let knobs = std::env::var("ROPEWALK_TEST_KNOBS").unwrap_or_default();
@@ -30,7 +30,7 @@ pub(crate) fn load(arguments: &Arguments) -> Result<Config, String> {
     Ok(config)
 }
 
-/// Whether this machine lets the engine run. One that is left out is named.
+/// Whether this machine can run the engine. An engine that is left out is reported.
 fn can_run(spec: &EngineSpec) -> bool {
     let obstacle = (spec.obstacle)();
     obstacle.iter().for_each(|why| testkit::leave_out(spec.name, why));

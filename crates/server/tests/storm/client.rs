@@ -1,50 +1,53 @@
-//! One client of a storm: its connection, what it has asked for, and what has come of it.
+//! One client of a storm: its connection, its open requests, and how far their responses have
+//! arrived.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use workload::content::Content;
 
-/// What was asked for: some bytes of a file.
+/// A request: some bytes of a file.
 pub(crate) struct Wanted {
     pub(crate) name: String,
     pub(crate) from: u64,
     pub(crate) len: u64,
-    /// Whether a range was asked for, and not the whole.
+    /// Whether a range was requested, and not the whole file.
     pub(crate) is_range: bool,
 }
 
-/// How a connection is to end.
+/// How the client is to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Not yet.
+    /// Not at all: the connection stays open.
     Open,
-    /// With a reset, when that many bytes have come or the time is over.
+    /// With a reset, when this many bytes have arrived or the time is over.
     Reset(u64),
-    /// With a close that leaves bytes unread, when that many bytes have come or the time is over.
+    /// With a close that leaves bytes unread, when this many bytes have arrived or the time is
+    /// over.
     Vanish(u64),
-    /// The client's side is shut: the server closes when it has answered.
+    /// By shutting down its side: the server closes when it has answered.
     HalfClosed,
 }
 
-/// One client of a storm: its connection, what it has asked for, and what has come of it.
+/// One client of a storm: its connection, its open requests, and how far their responses have
+/// arrived.
 pub(crate) struct Client {
     pub(crate) socket: Option<OwnedFd>,
-    /// Tells events of this connection from those of earlier ones.
+    /// The generation of the connection, which its events carry.
     pub(crate) generation: u32,
     pub(crate) is_connected: bool,
-    /// Asked for and not answered, the oldest first.
+    /// Requests without a complete response, the oldest first.
     pub(crate) wanted: VecDeque<Wanted>,
     pub(crate) is_slow: bool,
     pub(crate) end: End,
-    /// Bytes that have come for what was asked for last.
+    /// Bytes received since the last requests were sent.
     pub(crate) received: u64,
     head: Vec<u8>,
-    /// Bytes of the body that have come; none while the head has not.
+    /// Bytes of the body that have arrived; none before the head is complete.
     body: Option<u64>,
 }
 
-/// What received bytes came to.
+/// The result of some received bytes.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) answered: u64,
@@ -66,31 +69,31 @@ impl Client {
         }
     }
 
-    /// Forgets the connection.
+    /// Forgets the connection, and starts a new generation.
     pub(crate) fn close(&mut self) {
         *self = Self { generation: self.generation.wrapping_add(1), ..Self::new() };
     }
 
-    /// Whether nothing has come of a response that has not come whole.
+    /// Whether no response has arrived in part.
     pub(crate) fn is_between_responses(&self) -> bool {
         self.head.is_empty() && self.body.is_none()
     }
 
-    /// Whether it is connected, wants nothing and means to stay.
+    /// Whether the client is connected, has no open request and means to stay.
     pub(crate) fn is_resting(&self) -> bool {
         self.is_connected && self.wanted.is_empty() && self.end == End::Open
     }
 
-    /// Takes bytes that have come.
+    /// Takes received bytes, and checks them.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the bytes.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Progress, String> {
         self.received += bytes.len() as u64;
         let mut progress = Progress::default();
         while !bytes.is_empty() {
             let Some(wanted) = self.wanted.front() else {
-                return Err(format!("{} bytes that nobody asked for", bytes.len()));
+                return Err(format!("{} bytes without a request", bytes.len()));
             };
             let at = match self.body {
                 Some(at) => at,
@@ -121,7 +124,7 @@ impl Client {
     }
 }
 
-/// Adds to a head until it is whole, and then looks at it. Returns how many bytes it took.
+/// Adds bytes to a head until it is complete, and then checks it. Returns how many bytes it took.
 fn take_head(head: &mut Vec<u8>, bytes: &[u8], wanted: &Wanted) -> Result<usize, String> {
     for (at, byte) in bytes.iter().enumerate() {
         head.push(*byte);

@@ -1,4 +1,4 @@
-//! A file that is not in memory, on a disk that does not answer: what becomes of requests for files
+//! A file that is not in memory, on a disk that does not answer: what happens to requests for files
 //! that are in memory. Which engines keep serving them is a promise of the architecture, and which
 //! do not is its price; both are asserted by the order of events.
 
@@ -15,7 +15,7 @@ use server::config::Arguments;
 use testkit::{StalledDisk, Temporary};
 use workload::content::Content;
 
-/// What becomes of requests that hit memory while another waits for the disk.
+/// What happens to requests that hit memory while another one waits for the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     /// The requests that hit memory are served.
@@ -26,7 +26,7 @@ enum Others {
 
 use Others::{Go, Wait};
 
-/// An engine, what is set on it, and what is promised: while a job reads a file into the cache, and
+/// An engine, its settings, and what is promised: while a job reads a file into the cache, and
 /// while a file is sent that is not kept in memory.
 const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("event-loop", &[], [Wait, Wait]),
@@ -35,7 +35,8 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("event-loop-shared-listener", &[], [Wait, Wait]),
     ("event-loop-shared-cache", &[], [Wait, Wait]),
     ("event-loop-helpers", &[], [Go, Go]),
-    // Helpers do jobs in any case, and fetch what is to be sent only if the kernel is asked first.
+    // Helpers run jobs in any case, but fetch what is to be sent only if the kernel is probed
+    // first.
     ("event-loop-helpers", &["socket.sendfile=nonblocking"], [Go, Wait]),
     ("event-loop-helpers", &["engine.knobs.kind=processes"], [Go, Go]),
     ("staged", &["engine.knobs.read_threads=1", "engine.knobs.write_threads=1"], [Wait, Wait]),
@@ -66,13 +67,14 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
 struct Cold {
     name: &'static str,
     size: usize,
-    /// Whether its ends are in memory: all but the middle, as a memory that is short leaves it.
+    /// Whether both ends are in memory, and the middle is not, as when memory is short.
     has_ends: bool,
     /// Whether it is sent from the file, and not read by a job before.
     is_sent: bool,
 }
 
-/// One is kept in memory with its head, two are sent as they are, and one is hashed for its tag.
+/// One file is kept in memory with its head, two are sent from the file, and one is hashed for its
+/// tag.
 const COLD: [Cold; 4] = [
     Cold { name: "small", size: 20_000, has_ends: false, is_sent: false },
     Cold { name: "large", size: 400_000, has_ends: false, is_sent: true },
@@ -80,13 +82,13 @@ const COLD: [Cold; 4] = [
     Cold { name: "hashed", size: 400_000, has_ends: false, is_sent: false },
 ];
 
-/// What of a file is in memory if its ends are.
+/// How many bytes at the beginning and the end of a file are in memory if its ends are.
 const ENDS: [usize; 2] = [100_000, 1];
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_stalled_disk_delays_only_whom_the_architecture_says() {
+fn a_stalled_disk_delays_only_the_requests_that_the_architecture_says() {
     let _alone = crate::alone();
     let engines = crate::under_test::engines();
     let is_wanted = |name: &str| engines.iter().any(|spec| spec.name == name);
@@ -141,7 +143,7 @@ fn start(disk: &StalledDisk, engine: &str, set: &[&str], cold: Cold) -> Server {
     Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()
 }
 
-/// One cold file, asked for while the gate is closed.
+/// One request for a cold file while the gate is closed.
 struct Round<'d> {
     disk: &'d StalledDisk,
     server: &'d Server,
@@ -152,13 +154,14 @@ struct Round<'d> {
 }
 
 impl<'d> Round<'d> {
-    /// Begins it: the hot file is in memory, the disk stalls, and the server wants a cold file.
+    /// Begins a round: the hot file is in memory, the disk stalls, and the server needs a cold
+    /// file.
     fn new(disk: &'d StalledDisk, server: &'d Server, name: String, kind: Cold) -> Self {
         let address = server.addresses()[0];
         let mut hot = connect(address);
-        ask(&mut hot, "hot.bin");
+        send_request(&mut hot, "hot.bin");
         answer(&mut hot, "hot.bin", 5000);
-        // That the file is there is known; what is in it is not.
+        // The status of the file is in memory; its content is not.
         let path = disk.root().join("site").join(&name);
         fs::metadata(&path).unwrap();
         if kind.has_ends {
@@ -166,14 +169,14 @@ impl<'d> Round<'d> {
         }
         disk.gate().close();
         let mut cold = connect(address);
-        ask(&mut cold, &name);
+        send_request(&mut cold, &name);
         disk.gate().await_visitor(PATIENCE);
         Self { disk, server, hot, cold, name, size: kind.size }
     }
 
     fn hot_is_served(mut self) {
         for mut hot in [connect(self.server.addresses()[0]), self.hot] {
-            ask(&mut hot, "hot.bin");
+            send_request(&mut hot, "hot.bin");
             answer(&mut hot, "hot.bin", 5000);
         }
         self.disk.gate().open();
@@ -185,8 +188,8 @@ impl<'d> Round<'d> {
             self.server.counters().iter().map(|counters| counters.requests.get()).sum()
         };
         let before = requests();
-        ask(&mut self.hot, "hot.bin");
-        // Time for an answer that must not come; that none comes is not a matter of how long.
+        send_request(&mut self.hot, "hot.bin");
+        // Time for an answer that must not come. How long it is does not affect whether one comes.
         thread::sleep(Duration::from_millis(100));
         self.hot.set_nonblocking(true).unwrap();
         let early = self.hot.read(&mut [0; 16]).unwrap_err();
@@ -199,7 +202,7 @@ impl<'d> Round<'d> {
     }
 }
 
-/// Has the ends of a file in memory, and nothing between them.
+/// Reads the ends of a file into memory, and nothing between them.
 fn read_ends(path: &Path) {
     let mut file = File::open(path).unwrap();
     os::files::advise_random(file.as_fd()).unwrap();
@@ -217,7 +220,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn ask(stream: &mut TcpStream, name: &str) {
+fn send_request(stream: &mut TcpStream, name: &str) {
     let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
 }

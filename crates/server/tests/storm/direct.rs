@@ -1,4 +1,4 @@
-//! Direct descriptors of `rings`: what of a server takes descriptors of the process, counted.
+//! Direct descriptors of `rings`: how many descriptors of the process a server takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,9 +26,9 @@ fn a_direct_connection_takes_a_descriptor_when_a_file_is_sent_and_not_before() {
         let mut clients: Vec<_> =
             (0..CLIENTS).map(|_| TcpStream::connect(server.addresses()[0]).unwrap()).collect();
         for (path, body, ends) in [("small", 1, taken[0]), ("large", LARGE, taken[1])] {
-            clients.iter_mut().for_each(|client| ask(client, path, body));
+            clients.iter_mut().for_each(|client| request(client, path, body));
             let open = os::limits::open_descriptors() - before;
-            // The listener and what else a server needs are few.
+            // The listener and the other descriptors of a server are few.
             let expected = ends * CLIENTS..(ends + 1) * CLIENTS;
             assert!(expected.contains(&open), "direct={direct}: {open} after {path}");
         }
@@ -52,7 +52,7 @@ fn start(directory: &Temporary, direct: u8) -> Server {
     Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()
 }
 
-fn ask(client: &mut TcpStream, path: &str, body: usize) {
+fn request(client: &mut TcpStream, path: &str, body: usize) {
     write!(client, "GET /{path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 16_384]);
     let is_whole = |bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Tests that need the process to themselves: they count its descriptors and use most of them. What
-//! can run beside others is in `tests/it`.
+//! Tests that need the process to themselves: they count its descriptors and use most of them.
+//! Tests that can run beside others are in `tests/it`.
 
 mod client;
 mod cold_files;
@@ -11,7 +11,8 @@ mod under_test;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Held by a test while it runs. One that has failed does not keep the others from running.
+/// The lock that a test holds while it runs. A test that has failed does not keep the others from
+/// running.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

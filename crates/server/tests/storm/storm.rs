@@ -1,8 +1,9 @@
 //! Every engine in a storm: two thousand clients at once, among them some that vanish, some that
 //! reset, some that close one side early and some that read slowly; every byte is checked.
 //!
-//! After it the server stops while many connections rest, its counters add up, and no descriptor is
-//! left. An engine that serves fewer at a time than there are clients lets the others wait.
+//! After the storm the server stops while many connections rest, its counters agree with the
+//! clients, and no descriptor is left. An engine that serves fewer connections at a time than there
+//! are clients lets the others wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -20,15 +21,15 @@ use crate::swarm::{Swarm, Tally};
 
 const CLIENTS: usize = 2000;
 
-/// Around what is copied, what is kept in memory, and what is sent from files.
+/// Sizes around the limits between bodies that are copied, kept in memory, and sent from files.
 const SIZES: &[usize] =
     &[0, 1, 137, 1 << 10, 4000, 20_000, 32 << 10, (32 << 10) + 1, 50_000, 200_000, 1 << 20];
 
-/// How long each engine is stormed at, unless the environment says otherwise
-/// (`ROPEWALK_STORM_SECONDS`).
+/// How many seconds each engine is stormed, unless the environment variable
+/// `ROPEWALK_STORM_SECONDS` says otherwise.
 const SECONDS: u64 = 3;
 
-/// Engines at a time: for much of a storm's time its clients rest, and a server stops.
+/// Engines at a time: for much of a storm its clients rest, or a server stops.
 const AT_A_TIME: usize = 2;
 
 /// Files of each size.
@@ -54,7 +55,7 @@ fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
     }
 }
 
-/// Names and sizes. What is in a file follows from its name.
+/// The site, and the names and sizes of its files. The content of a file follows from its name.
 fn files() -> (Temporary, Vec<(String, usize)>) {
     let directory = Temporary::new();
     let names = SIZES.iter().flat_map(|&size| {
@@ -74,7 +75,7 @@ fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
         format!("engine.name={}", spec.name),
         "partitions.cpus=[\"0\"]".into(),
         format!("limits.connections_max={}", CLIENTS + 500),
-        "socket.defer_accept_s=0".into(), // who says nothing is there, too
+        "socket.defer_accept_s=0".into(), // accept silent clients too
         "timeouts.head_ms=600000".into(), // half a head may wait for this test to go on
     ];
     let arguments = Arguments {
@@ -101,10 +102,10 @@ fn storm(
     let clients = thread::spawn(move || {
         swarm.storm(seconds);
         swarm.settle();
-        let _ = settled.send(()); // who waits for it may have failed
+        let _ = settled.send(()); // the receiver may have failed
         swarm.rest_until(&stopped)
     });
-    // An error: the swarm has panicked, and says so when it is joined.
+    // On an error the swarm has panicked, which is reported when its thread is joined.
     let _ = is_settled.recv();
     let counters = server.counters();
     let summary = server.stop_gracefully(Duration::from_secs(20));
@@ -116,11 +117,11 @@ fn storm(
     tally
 }
 
-/// What the server has counted is what the clients have seen.
+/// Checks that the counters of the server agree with what the clients have seen.
 fn add_up(spec: &EngineSpec, counters: &[Arc<Counters>], tally: &Tally) {
-    // One worker may count up and another down: only the sum means something.
-    let sum = |of: fn(&Counters) -> u64| {
-        counters.iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
+    // A connection may be counted up by one worker and down by another: only the sum is meaningful.
+    let sum = |field: fn(&Counters) -> u64| {
+        counters.iter().map(|counters| field(counters)).fold(0, u64::wrapping_add)
     };
     let name = spec.name;
     assert_eq!(sum(|c| c.connections_open.get()), 0, "{name}: open");

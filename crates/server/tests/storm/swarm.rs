@@ -1,4 +1,4 @@
-//! All clients of a storm in one thread: what each does next is drawn from one seeded sequence.
+//! All clients of a storm in one thread: their actions are drawn from one seeded sequence.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,15 +12,15 @@ use statistics::Generator;
 
 use crate::client::{Client, End, Wanted};
 
-/// What a reader that is slow on purpose takes at once.
+/// How many bytes a reader takes at once that is slow on purpose.
 const SIP_BYTES: usize = 2048;
 
-/// How long a storm lasts at least, in answers and in connections that clients broke off: on a
-/// machine that is busy with other things it takes longer than it is meant to.
+/// The least results of a storm, in answers and in connections that clients broke off: on a busy
+/// machine it takes longer than it is meant to.
 const ANSWERED_MIN: u64 = 2000;
 const ABORTED_MIN: u64 = 50;
 
-/// By then everything that was asked for has come, or something is wrong.
+/// The time after which every requested response must have arrived.
 const PATIENCE_US: u64 = 60_000_000;
 
 /// What the clients have seen.
@@ -29,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) connected: u64,
     /// Requests sent.
     pub(crate) asked: u64,
-    /// Responses that came whole.
+    /// Responses that arrived whole.
     pub(crate) answered: u64,
     pub(crate) body_bytes: u64,
     /// Connections that clients broke off.
@@ -46,7 +46,7 @@ pub(crate) struct Swarm {
     clients: Vec<Client>,
     random: Generator,
     epoll: Epoll,
-    /// When which client of which generation is to be woken.
+    /// The times at which clients are woken, each with the client's index and its generation.
     wakes: BinaryHeap<Reverse<(u64, usize, u32)>>,
     buffer: Vec<u8>,
     is_storming: bool,
@@ -75,7 +75,7 @@ impl Swarm {
         }
     }
 
-    /// Storms for that long, and until something has come of it.
+    /// Runs the storm for `seconds`, and until it has the least results.
     pub(crate) fn storm(&mut self, seconds: u64) {
         (0..self.clients.len()).for_each(|index| self.connect(index));
         let end = os::clock::now() + seconds * 1_000_000;
@@ -93,8 +93,8 @@ impl Swarm {
         self.is_storming = false;
     }
 
-    /// Asks for nothing more and waits for what was asked for. Then every other client rests on its
-    /// open connection, unless some wait for its place.
+    /// Sends no more requests and waits for open ones. Then every other client rests on its open
+    /// connection, unless clients are waiting for a place.
     pub(crate) fn settle(&mut self) {
         let start = os::clock::now();
         self.turn_until(start + PATIENCE_US, |s| {
@@ -151,7 +151,7 @@ impl Swarm {
                     client.is_connected = true;
                     self.tally.connected += 1;
                     if self.is_storming {
-                        self.ask(index);
+                        self.start_action(index);
                     }
                 }
                 Ok(None) => {}
@@ -176,8 +176,8 @@ impl Swarm {
         client.socket = Some(socket);
     }
 
-    /// What a client does next.
-    fn ask(&mut self, index: usize) {
+    /// Starts the next action of a client.
+    fn start_action(&mut self, index: usize) {
         self.clients[index].received = 0;
         match self.random.below(100) {
             0..3 => return self.stammer(index),
@@ -197,7 +197,7 @@ impl Swarm {
         }
     }
 
-    /// The beginning of a request, and then a reset, or no more than that.
+    /// Sends the beginning of a request, and then a reset or the end of the stream.
     fn stammer(&mut self, index: usize) {
         self.send(index, b"GET /somewhere HTTP/1.1\r\nHo");
         if self.random.below(2) == 0 {
@@ -208,7 +208,7 @@ impl Swarm {
         self.wake_within(index, 50_000);
     }
 
-    /// Wants a file or a range of it. Returns the request.
+    /// Chooses a file or a range of it. Returns the request.
     fn want(&mut self, index: usize) -> String {
         let (name, size) = self.files[self.random.below(self.files.len())].clone();
         let is_range = size > 1 && self.random.below(4) == 0;
@@ -229,7 +229,7 @@ impl Swarm {
         let Some(socket) = &self.clients[index].socket else { return };
         match os::send::send(socket.as_fd(), bytes, false) {
             Ok(n) if n == bytes.len() => {}
-            // The server may have closed it meanwhile: the next receive says so.
+            // The server may have closed the connection meanwhile: the next receive reports it.
             Err(why)
                 if matches!(why.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
             other => self.fail(index, &format!("sending: {other:?}")),
@@ -238,7 +238,7 @@ impl Swarm {
 
     fn shut(&mut self, index: usize) {
         if let Some(socket) = &self.clients[index].socket {
-            let _ = os::socket::shutdown_write(socket.as_fd()); // unless the server has gone
+            let _ = os::socket::shutdown_write(socket.as_fd()); // may be closed
         }
     }
 
@@ -247,7 +247,7 @@ impl Swarm {
         loop {
             let client = &mut self.clients[index];
             if client.generation != generation {
-                return; // what came has ended the connection
+                return; // the received bytes have ended the connection
             }
             let Some(socket) = &client.socket else { return };
             let is_slow = client.is_slow && self.is_storming;
@@ -285,7 +285,7 @@ impl Swarm {
         }
     }
 
-    /// The server has closed the connection.
+    /// Handles the end of a connection that the server has closed.
     fn ended(&mut self, index: usize, how: &str) {
         let client = &self.clients[index];
         let is_wanted = client.end == End::HalfClosed && client.wanted.is_empty();
@@ -305,12 +305,13 @@ impl Swarm {
         self.wakes.push(Reverse((at, index, self.clients[index].generation)));
     }
 
-    /// A client has rested, sipped, or had enough.
+    /// Wakes a client: one that rests requests, one that is slow reads on, one that is to break off
+    /// does.
     fn wake(&mut self, index: usize) {
         let client = &self.clients[index];
         match client.end {
             End::Reset(_) | End::Vanish(_) => self.abort(index),
-            End::Open if client.is_resting() && self.is_storming => self.ask(index),
+            End::Open if client.is_resting() && self.is_storming => self.start_action(index),
             End::Open | End::HalfClosed if client.socket.is_some() => self.receive(index),
             End::Open | End::HalfClosed => {}
         }
@@ -319,7 +320,7 @@ impl Swarm {
     fn abort(&mut self, index: usize) {
         let client = &self.clients[index];
         if let (End::Reset(_), Some(socket)) = (client.end, &client.socket) {
-            let _ = os::socket::set_linger_zero(socket.as_fd()); // then it is an orderly close
+            let _ = os::socket::set_linger_zero(socket.as_fd()); // else an orderly close
         }
         self.tally.aborted += 1;
         self.leave(index);

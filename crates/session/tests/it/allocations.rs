@@ -7,7 +7,7 @@ use session::{Connection, Limits};
 
 use crate::memory::{MemoryFiles, Pair};
 
-/// Counts the allocations of the thread that asks.
+/// Counts the allocations of the current thread.
 struct Counting;
 
 thread_local! {
@@ -43,7 +43,7 @@ fn pair() -> Pair {
     pair
 }
 
-/// Allocations of the hundredth to the two-hundredth of a kind of request.
+/// The allocations from the hundredth to the two-hundredth request of a kind.
 fn allocations(request: &[u8], expected: u16) -> u64 {
     let mut pair = pair();
     for _ in 0..100 {

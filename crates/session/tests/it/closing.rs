@@ -49,7 +49,7 @@ fn lingering_has_a_bound_in_bytes() {
 }
 
 #[test]
-fn the_last_request_of_a_connection_is_told_so() {
+fn the_answer_to_the_last_request_says_so() {
     let mut pair = pair_with(Limits { requests_per_connection_max: 2, ..Limits::default() });
     pair.send(&GET.repeat(3));
     assert_eq!(pair.statuses(), [200, 200]);
@@ -150,7 +150,7 @@ fn draining_closes_the_idle_and_finishes_the_busy() {
     assert!(String::from_utf8_lossy(&busy.received).contains("Connection: close"));
 }
 
-/// For who reads what has arrived before it heeds that all is to end.
+/// For drivers that read received bytes before they notice the order to drain.
 #[test]
 fn a_request_that_was_received_while_draining_is_the_last() {
     let mut pair = pair();
@@ -165,7 +165,7 @@ fn a_request_that_was_received_while_draining_is_the_last() {
     assert!(pair.is_shut);
 }
 
-/// Where it shows in time, the response says that it is the last (RFC 9112 §9.6).
+/// Where the broken part arrives in time, the response says that it is the last (RFC 9112 §9.6).
 #[test]
 fn the_answer_to_a_request_whose_body_is_broken_says_that_it_is_the_last() {
     const HEAD: &str = "GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";

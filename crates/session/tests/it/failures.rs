@@ -1,4 +1,4 @@
-//! Errors: whose page is sent, what is told besides, and what HEAD gets of it.
+//! Errors: which page is sent, which fields come with it, and what a HEAD request gets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::memory::{MemoryFiles, Pair};
 const MISSING: &[u8] = b"GET /missing HTTP/1.1\r\nHost: h\r\n\r\n";
 const LISTING: &[u8] = b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// A host with a page for each of these, whose responses all have `X-Rule`.
+/// A pair on a host with a page for each of these statuses, whose responses all have `X-Rule`.
 fn pair() -> Pair {
     let mut settings = HostSettings::new("/".into());
     settings.listing = true;
@@ -34,7 +34,8 @@ fn pair() -> Pair {
     Pair::on_site(site, MemoryFiles::new(&files), Limits::default())
 }
 
-/// The status, the page after it, and whether the rule and this field are there.
+/// Checks the status and the page after it, and that the head has the field of the rule and
+/// `field`.
 #[track_caller]
 fn check(pair: &Pair, status: u16, page: &str, field: &str) {
     let text = String::from_utf8_lossy(&pair.received).into_owned();
@@ -53,7 +54,7 @@ fn a_head_that_took_too_long_gets_its_page() {
     assert!(pair.is_shut);
 }
 
-/// The driver of the connection may look at its deadline again before it takes the job.
+/// The driver of the connection may check its deadline again before it takes the job.
 #[test]
 fn the_page_of_a_head_that_took_too_long_has_time_of_its_own() {
     let mut pair = pair();
@@ -68,7 +69,7 @@ fn the_page_of_a_head_that_took_too_long_has_time_of_its_own() {
 }
 
 #[test]
-fn what_would_have_been_head_gets_no_content() {
+fn an_incomplete_head_request_gets_no_content() {
     let mut pair = pair();
     pair.send(b"HEAD / HTTP/1.1\r\nHost: h");
     pair.advance(60_000);
@@ -111,7 +112,7 @@ fn a_page_whose_job_fails_is_replaced_by_ours() {
 #[test]
 fn a_listing_too_many_gets_the_page_of_503() {
     let mut pair = pair();
-    // Another client's is under way, which has not taken all of it.
+    // A listing for another client is in progress, which has not taken all of it.
     pair.holds_jobs = true;
     pair.send(LISTING);
     pair.finish_job();
@@ -145,13 +146,13 @@ fn a_job_that_fails_begins_no_other() {
 }
 
 #[test]
-fn a_body_that_is_broken_already_is_told_with_the_answer() {
+fn a_body_that_is_broken_already_is_reported_with_the_answer() {
     let head = b"GET /404 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut pair = pair();
     pair.send(&[&head[..], b"5\nhello\r\n"].concat());
     check(&pair, 200, "page of 404", "Connection: close");
     assert!(pair.is_shut);
-    // What comes later is not waited for.
+    // A broken part that arrives later is not waited for.
     pair.reconnect();
     pair.send(head);
     assert!(!String::from_utf8_lossy(&pair.received).contains("Connection: close"));

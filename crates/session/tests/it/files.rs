@@ -70,10 +70,10 @@ fn a_listing_comes_in_chunks() {
     assert!(text(&pair).contains("\r\n0\r\n\r\nHTTP/1.1 200"), "{}", text(&pair));
 }
 
-/// Here only one may be under way. Its place is free again when all is listed, and also when its
-/// connection is closed in the middle.
+/// Only one listing at a time is allowed here. Its place is free again when it is complete, and
+/// also when its connection is closed in the middle.
 #[test]
-fn a_listing_too_many_is_told_to_try_again() {
+fn a_listing_too_many_is_answered_with_retry_after() {
     let mut pair = pair();
     let get = b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n";
     pair.window = 10;

@@ -1,5 +1,5 @@
-//! A client and a connection in memory, with a clock that the test turns and files made up by it.
-//! The fuzz target for sequences of operations uses them as well.
+//! A client and a connection in memory, with a clock and files that the test controls. The fuzz
+//! target for sequences of operations uses them as well.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -21,10 +21,10 @@ use site::listing::Renderer;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
-/// Files that exist only here. Directories are the prefixes of their names.
+/// Files in memory. Directories are the prefixes of their names.
 pub(crate) struct MemoryFiles {
     files: BTreeMap<Vec<u8>, (Vec<u8>, i128)>,
-    /// Stands for every open file; its address tells which.
+    /// The file behind every open file; the address of the handle distinguishes them.
     null: FileRef,
     /// Grows with every change: the modification time of files and directories.
     now_ns: i128,
@@ -39,7 +39,7 @@ impl MemoryFiles {
         new
     }
 
-    /// Replaces a file as a rename does: those who have it open keep the old one.
+    /// Replaces a file like a rename: those that have it open keep the old one.
     pub(crate) fn put(&mut self, name: &str, content: &[u8]) {
         self.now_ns += 1_000_000_000;
         self.files.insert(name.into(), (content.to_vec(), self.now_ns));
@@ -50,7 +50,7 @@ impl MemoryFiles {
         self.files.remove(name.as_bytes());
     }
 
-    /// Cuts a file off at `len` bytes where it is, also for those who have it open.
+    /// Cuts a file off at `len` bytes in place, also for connections that have it open.
     pub(crate) fn truncate(&mut self, name: &str, len: usize) {
         self.now_ns += 1_000_000_000;
         let Some((content, modified_ns)) = self.files.get_mut(name.as_bytes()) else { return };
@@ -66,7 +66,7 @@ impl MemoryFiles {
         });
     }
 
-    fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
+    fn status(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
         if let Some((content, modified_ns)) = self.files.get(path) {
             return Ok((Kind::Regular, identity_of_file(content.len(), *modified_ns)));
         }
@@ -79,7 +79,7 @@ impl MemoryFiles {
     }
 }
 
-/// No two files were modified at the same time.
+/// The identity of a file; no two files were modified at the same time.
 fn identity_of_file(len: usize, ns: i128) -> Identity {
     let inode = (ns / 1_000_000_000) as u64;
     Identity { device: 1, inode, len: len as u64, modified_ns: ns, changed_ns: ns }
@@ -87,7 +87,7 @@ fn identity_of_file(len: usize, ns: i128) -> Identity {
 
 impl Files for MemoryFiles {
     fn open(&self, path: &[u8], _: Symlinks) -> Result<Opened, Unopened> {
-        let (kind, identity) = self.look(path)?;
+        let (kind, identity) = self.status(path)?;
         let file = FileRef::new(self.null.try_clone()?.into());
         if kind == Kind::Regular {
             let handle = Arc::downgrade(&file);
@@ -101,7 +101,7 @@ impl Files for MemoryFiles {
     }
 
     fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
-        self.look(path).map(|(_, identity)| identity)
+        self.status(path).map(|(_, identity)| identity)
     }
 
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {
@@ -120,11 +120,11 @@ impl Files for MemoryFiles {
         let is_it =
             |(content, ns): &&(Vec<u8>, i128)| identity_of_file(content.len(), *ns) == *identity;
         let content = self.files.values().find(is_it).map(|(content, _)| content);
-        Some(content.map_or(Hashed::Changed, |content| Hashed::Hash(ContentHash::of(content))))
+        Some(content.map_or(Hashed::Changed, |content| Hashed::Hash(ContentHash::compute(content))))
     }
 }
 
-/// What is behind a handle.
+/// The file behind a handle.
 struct OpenFile {
     handle: Weak<site::resource::OpenFile>,
     content: Vec<u8>,
@@ -145,7 +145,7 @@ pub(crate) fn open_files() -> usize {
     OPEN.with_borrow(|open| open.values().filter(|file| file.handle.strong_count() > 0).count())
 }
 
-/// One for all pairs: to compile its rules takes longer than most tests.
+/// One site for all pairs: compiling its rules takes longer than most tests.
 static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
     let mut settings = HostSettings::new("/".into());
     settings.html_suffix = true;
@@ -170,14 +170,14 @@ pub(crate) struct Pair {
     pub(crate) holds_jobs: bool,
     pub(crate) held: Option<(JobId, Job)>,
     pub(crate) files: MemoryFiles,
-    /// Longer bodies stay in files.
+    /// The size up to which bodies are kept in memory.
     pub(crate) small_body_bytes_max: u64,
     site: Arc<Site>,
     now: Tick,
     is_at_end: bool,
 }
 
-/// A place that is not given back fails the next listing.
+/// The number of listings at a time: a place that is not given back fails the next listing.
 const LISTINGS_MAX: usize = 1;
 
 pub(crate) const PEER: &str = "192.0.2.7:4711";
@@ -222,7 +222,7 @@ impl Pair {
         }
     }
 
-    /// A new connection on the same worker.
+    /// Opens a new connection on the same worker.
     pub(crate) fn reconnect(&mut self) {
         self.connection.close(&mut self.worker);
         self.connection = Connection::new(&self.worker, PEER.parse().expect("an address"));
@@ -231,22 +231,24 @@ impl Pair {
         (self.is_shut, self.closed, self.is_at_end) = (false, None, false);
     }
 
-    /// The client sends bytes; the server does all it can.
+    /// Sends bytes from the client, and drives the connection until it waits.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        // Bytes that the connection is not ready for the kernel would hold: as if it had.
+        // If the connection is not ready for bytes, the kernel would hold them: here they are
+        // ingested.
         if self.closed.is_none() && !bytes.is_empty() {
             self.connection.ingest(&mut self.worker, bytes);
         }
         self.drive();
     }
 
-    /// The client shuts its side down.
+    /// Shuts the client's side down.
     pub(crate) fn finish(&mut self) {
         self.is_at_end = true;
         self.drive();
     }
 
-    /// Does what the connection says until it waits. Bounded: a state machine that spins fails.
+    /// Performs the operations of the connection until it waits. The number is bounded, so that a
+    /// state machine that spins fails the test.
     pub(crate) fn drive(&mut self) {
         for _ in 0..1_000_000 {
             if !self.turn() {
@@ -308,7 +310,7 @@ impl Pair {
         self.connection.sent(&mut self.worker, n);
     }
 
-    /// Runs the job that is held.
+    /// Runs the job that is held back.
     pub(crate) fn finish_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
         let done = match job {
@@ -351,7 +353,7 @@ impl Pair {
         self.job_done(id, done);
     }
 
-    /// Has the job that is held fail.
+    /// Answers the job that is held back with a failure.
     pub(crate) fn fail_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
         let error = io::ErrorKind::Other.into();
@@ -369,7 +371,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass, and acts on the deadline if it has.
+    /// Lets `ms` milliseconds pass, and acts on the deadline if it has passed.
     pub(crate) fn advance(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
         self.worker.set_time(self.now, 1_700_000_000_000_000 + self.now.0);

@@ -1,4 +1,4 @@
-//! A level of the cache beyond the worker's process: what one worker has found out, others know.
+//! A level of the cache beyond the worker's process: entries of one worker are available to others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,11 +9,11 @@ use crate::memory::{MemoryFiles, Pair};
 
 const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// The shelf of entries that all reach, and whose hashes all must agree on.
+/// Entries that all workers share, by hashes on which all must agree.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<HashMap<u64, Kept>>>);
 
-/// A key, an entry as it was encoded, and what is known of it.
+/// A key, an encoded entry, and its stamp.
 type Kept = (Vec<u8>, Vec<u8>, Stamp);
 
 impl SharedLevel for Shelf {
@@ -42,7 +42,7 @@ impl SharedLevel for Shelf {
     }
 }
 
-/// Two workers with the same files, as if of two processes.
+/// Two workers with the same files, as if in two processes.
 fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     let shelf = Shelf::default();
     let mut pairs = [(); 2].map(|()| {
@@ -59,8 +59,8 @@ fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     (pairs, shelf)
 }
 
-/// Asks, and says what the body was and how many jobs it took.
-fn ask(pair: &mut Pair) -> (String, u64) {
+/// Sends a request. Returns the body and the number of jobs it took.
+fn request(pair: &mut Pair) -> (String, u64) {
     pair.received.clear();
     let before = pair.counters.cache_misses.get();
     pair.send(GET);
@@ -75,45 +75,45 @@ fn found(body: &str, jobs: u64) -> (String, u64) {
 }
 
 #[test]
-fn what_one_has_resolved_the_other_sends() {
+fn an_entry_resolved_by_one_is_sent_by_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
-    assert_eq!(ask(&mut one), found("0123456789", 1));
-    assert_eq!(ask(&mut other), found("0123456789", 0));
+    assert_eq!(request(&mut one), found("0123456789", 1));
+    assert_eq!(request(&mut other), found("0123456789", 0));
     assert_eq!(one.received, other.received);
-    assert_eq!(ask(&mut other), found("0123456789", 0));
+    assert_eq!(request(&mut other), found("0123456789", 0));
 }
 
 #[test]
-fn what_one_has_looked_at_again_is_fresh_for_the_other() {
+fn an_entry_checked_by_one_is_fresh_for_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
-    assert_eq!(ask(&mut one).1 + ask(&mut other).1, 1);
+    assert_eq!(request(&mut one).1 + request(&mut other).1, 1);
     for pair in [&mut one, &mut other] {
         pair.advance(1500);
     }
-    assert_eq!(ask(&mut one), found("0123456789", 1));
-    assert_eq!(ask(&mut other), found("0123456789", 0));
+    assert_eq!(request(&mut one), found("0123456789", 1));
+    assert_eq!(request(&mut other), found("0123456789", 0));
     for pair in [&mut one, &mut other] {
         pair.advance(1500);
     }
-    assert_eq!(ask(&mut other), found("0123456789", 1), "a second later it is due for both");
+    assert_eq!(request(&mut other), found("0123456789", 1), "a second later it is due for both");
 }
 
 #[test]
-fn a_change_that_one_has_noticed_the_other_knows() {
+fn a_change_noticed_by_one_is_known_to_the_other() {
     let ([mut one, mut other], _) = pairs(u64::MAX);
-    assert_eq!(ask(&mut one).1 + ask(&mut other).1, 1);
+    assert_eq!(request(&mut one).1 + request(&mut other).1, 1);
     for pair in [&mut one, &mut other] {
         pair.files.put("a.txt", b"new");
         pair.advance(1500);
     }
-    assert_eq!(ask(&mut one), found("new", 1));
-    assert_eq!(ask(&mut other), found("new", 0));
+    assert_eq!(request(&mut one), found("new", 1));
+    assert_eq!(request(&mut other), found("new", 0));
 }
 
 #[test]
 fn a_file_that_is_sent_from_its_descriptor_is_opened_by_each() {
     let ([mut one, mut other], _) = pairs(0);
-    assert_eq!(ask(&mut one), found("0123456789", 1));
+    assert_eq!(request(&mut one), found("0123456789", 1));
     other.holds_jobs = true;
     other.send(GET);
     let job = other.held.as_ref().map(|(_, job)| job);
@@ -121,13 +121,13 @@ fn a_file_that_is_sent_from_its_descriptor_is_opened_by_each() {
     other.finish_job();
     other.holds_jobs = false;
     assert!(other.received.ends_with(b"\r\n\r\n0123456789"));
-    assert_eq!(ask(&mut other), found("0123456789", 0), "it has it open from then on");
+    assert_eq!(request(&mut other), found("0123456789", 0), "it has it open from then on");
 }
 
 #[test]
 fn bytes_that_are_no_entry_are_nothing() {
     let ([mut one, mut other], shelf) = pairs(u64::MAX);
-    assert_eq!(ask(&mut one).1, 1);
+    assert_eq!(request(&mut one).1, 1);
     shelf.0.lock().unwrap().values_mut().for_each(|(_, bytes, _)| bytes.truncate(20));
-    assert_eq!(ask(&mut other), found("0123456789", 1));
+    assert_eq!(request(&mut other), found("0123456789", 1));
 }

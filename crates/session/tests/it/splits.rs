@@ -17,7 +17,7 @@ const REQUESTS: &str = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n\
 
 const STATUSES: [u16; 8] = [200, 200, 405, 404, 200, 206, 204, 301];
 
-/// What the body's content may not hold: the range of a status line.
+/// A pair with files whose content must not look like a status line.
 fn pair() -> Pair {
     let content = b"0123456789".repeat(100);
     let files = MemoryFiles::new(&[
@@ -40,7 +40,7 @@ fn answers(cuts: &[usize]) -> Vec<u8> {
     without_boundary(pair.received)
 }
 
-/// Boundaries differ with the cache's seed.
+/// Replaces the boundary, which differs with the cache's seed.
 fn without_boundary(mut bytes: Vec<u8>) -> Vec<u8> {
     let marker = b"boundary=";
     let at = bytes.windows(marker.len()).position(|w| w == marker).expect("a multipart response");

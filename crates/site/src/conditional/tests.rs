@@ -72,7 +72,7 @@ fn what_is_not_a_tag_never_matches() {
         check(&format!("If-None-Match: {value}"), Proceed);
         check(&format!("If-Match: {value}"), PreconditionFailed);
     }
-    check("If-None-Match: \"a\", b", NotModified); // what stands before it counts
+    check("If-None-Match: \"a\", b", NotModified); // the tags before it count
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn the_order_of_the_fields() {
     // Failing comes before not modified.
     check("If-Match: \"b\"\nIf-None-Match: \"a\"", PreconditionFailed);
     check(&format!("If-None-Match: *\nIf-Unmodified-Since: {before}"), PreconditionFailed);
-    // Having passed, the others are looked at.
+    // When If-Match has passed, the other fields are evaluated.
     check("If-Match: \"a\"\nIf-None-Match: \"a\"", NotModified);
     check(&format!("If-Match: *\nIf-Modified-Since: {same}"), NotModified);
     check(&format!("If-Unmodified-Since: {same}\nIf-Modified-Since: {same}"), NotModified);
-    // If-None-Match rules out If-Modified-Since, whether it is valid or not.
+    // If-None-Match overrides If-Modified-Since, whether it is valid or not.
     check(&format!("If-None-Match: \"b\"\nIf-Modified-Since: {same}"), Proceed);
     check(&format!("If-None-Match: \"a\"\nIf-Modified-Since: {before}"), NotModified);
     check(&format!("If-None-Match:\nIf-Modified-Since: {same}"), Proceed);
@@ -204,7 +204,7 @@ fn if_range() {
 }
 
 proptest! {
-    /// However tags are listed, the one that is there is found.
+    /// However tags are listed, the matching one is found.
     #[test]
     fn lists_are_read_whole(
         before in proptest::collection::vec("(W/)?\"[!#-~]{0,6}\"", 0..4),

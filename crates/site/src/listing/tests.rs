@@ -159,7 +159,7 @@ fn directories_come_first() {
 }
 
 proptest! {
-    /// Whatever a name is, the row has only the tags that were meant, and the address leads to it.
+    /// Whatever a name is, its row has only the intended tags, and the address leads to the file.
     #[test]
     fn names_cannot_break_out(name in proptest::collection::vec(1..=255_u8, 1..20)) {
         let item = Item { name: &name, ..FILE };
@@ -182,8 +182,8 @@ proptest! {
     }
 }
 
-/// The policy names the hash of the style sheet; this fails when the sheet was edited, and prints
-/// the new one.
+/// The policy contains the hash of the style sheet; this fails when the style sheet was edited, and
+/// prints the new hash.
 #[test]
 fn the_policy_allows_the_style() {
     let hash = base64(&sha256(STYLE.as_bytes()));
@@ -208,8 +208,8 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(encode).collect()
 }
 
-/// RFC 6234, for short messages; kept here so that one test needs no crate. The constants are the
-/// fractional parts of the square and cube roots of the first primes.
+/// SHA-256 (RFC 6234), for short messages; it is here so that one test needs no crate. The
+/// constants are the fractional parts of the square and cube roots of the first primes.
 fn sha256(message: &[u8]) -> Vec<u8> {
     let primes: Vec<u32> = (2..312).filter(|n| (2..*n).all(|d| n % d != 0)).collect();
     let mut state: Vec<u32> = primes[..8].iter().map(|&prime| root_fraction(prime, 2)).collect();

@@ -1,4 +1,4 @@
-//! Request paths: tables, and the file system as the judge.
+//! Request paths: tables of cases, and a comparison with the file system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn names_that_no_path_leads_to() {
         (b"\x7f", false),
         (b"a\n", false),
     ] {
-        assert_eq!(can_be_asked_for(name), expected, "{name:?}");
+        assert_eq!(is_requestable(name), expected, "{name:?}");
         let path = [b"/", name].concat();
         let mut address = Vec::new();
         encode_for_location(&path, &mut address);
@@ -188,7 +188,7 @@ fn locations() {
     check(b"/x//y", "/x//y");
 }
 
-/// What a canonical path is, said in another way than the code does.
+/// Checks that a path is canonical, by other means than the code under test.
 fn assert_canonical(path: &[u8]) {
     assert!(path.starts_with(b"/"));
     assert!(!path.iter().any(u8::is_ascii_control));
@@ -199,7 +199,7 @@ fn assert_canonical(path: &[u8]) {
 }
 
 proptest! {
-    /// The check for plain paths, whatever the length, decides as the slow way does.
+    /// The check for plain paths agrees with the slow way for paths of any length.
     #[test]
     fn plain_paths_are_canonical(path in "/[a-z/.]{0,6}[a-z]{0,40}[a-z%/. ]?[a-z/.]{0,20}") {
         let mut resolved = Vec::new();
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// A directory of the test's own: every path of up to four names out of `a` and `b`.
+/// A temporary directory with every path of up to four names out of `a` and `b`.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -243,7 +243,7 @@ impl Tree {
         Self(root.canonicalize().expect("it was just made"))
     }
 
-    /// The directory that the system finds, if it exists.
+    /// The directory that the system finds at a path, if it exists.
     fn resolve(&self, path: &str) -> Option<PathBuf> {
         fs::canonicalize(format!("{}{path}", self.0.display())).ok()
     }
@@ -255,7 +255,7 @@ impl Drop for Tree {
     }
 }
 
-/// A segment as it is requested and as the system is asked.
+/// A segment as it is requested, and the form that the system gets.
 fn segment() -> impl Strategy<Value = (&'static str, &'static str)> {
     prop::sample::select(vec![
         ("a", "a"),
@@ -271,8 +271,8 @@ fn segment() -> impl Strategy<Value = (&'static str, &'static str)> {
     ])
 }
 
-/// The lexical answer is that of the system, and where the system would leave the root there is
-/// no answer.
+/// The lexical result agrees with that of the system, and where the system would leave the root
+/// there is no result.
 #[test]
 fn the_file_system_agrees() {
     let tree = Tree::new();
@@ -298,7 +298,8 @@ fn the_file_system_agrees() {
                     prop_assert_eq!(Some(found), tree.resolve(&path), "{}", requested);
                 }
             }
-            // Below a directory that does not exist the system goes nowhere, and so not out.
+            // Below a directory that does not exist the system finds nothing, and so does not leave
+            // the root.
             Err(error) => {
                 prop_assert_eq!(error, PathError::AboveRoot);
                 prop_assert!(leaves_root || tree.resolve(&asked).is_none(), "{}", requested);

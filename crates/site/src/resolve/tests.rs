@@ -6,10 +6,10 @@ use std::fs::File;
 use super::*;
 use crate::host::{HostSettings, Site};
 
-/// A root with one file, `f`, that may be unreadable. Counts what is looked at.
+/// A root with one file, `f`, that may be unreadable. Counts lookups.
 struct OneFile {
     is_readable: Cell<bool>,
-    looks: Cell<usize>,
+    lookups: Cell<usize>,
     refused: RefCell<Vec<(Vec<u8>, Refusal)>>,
 }
 
@@ -17,16 +17,17 @@ impl OneFile {
     fn new(is_readable: bool) -> Self {
         Self {
             is_readable: Cell::new(is_readable),
-            looks: Cell::new(0),
+            lookups: Cell::new(0),
             refused: RefCell::default(),
         }
     }
 
-    /// A change of mode changes the status-change time of the file and nothing else.
-    fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
-        self.looks.set(self.looks.get() + 1);
+    /// Returns the status of a path. A change of mode changes the status-change time of the file
+    /// and nothing else.
+    fn status(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
+        self.lookups.set(self.lookups.get() + 1);
         let changed_ns = i128::from(self.is_readable.get());
-        let of = |inode, changed_ns| Identity {
+        let identity = |inode, changed_ns| Identity {
             device: 1,
             inode,
             len: 0,
@@ -34,9 +35,9 @@ impl OneFile {
             changed_ns,
         };
         match path {
-            b"" => Ok((Kind::Directory, of(1, 0))),
+            b"" => Ok((Kind::Directory, identity(1, 0))),
             b"f/a" if !self.is_readable.get() => Err(io::ErrorKind::PermissionDenied.into()),
-            b"f" => Ok((Kind::Regular, of(2, changed_ns))),
+            b"f" => Ok((Kind::Regular, identity(2, changed_ns))),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -44,7 +45,7 @@ impl OneFile {
 
 impl Files for OneFile {
     fn open(&self, path: &[u8], _: Symlinks) -> Result<Opened, Unopened> {
-        let (kind, identity) = self.look(path)?;
+        let (kind, identity) = self.status(path)?;
         if kind == Kind::Regular && !self.is_readable.get() {
             return Err(Unopened::Refused(Refusal::Permission));
         }
@@ -52,7 +53,7 @@ impl Files for OneFile {
     }
 
     fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
-        self.look(path).map(|(_, identity)| identity)
+        self.status(path).map(|(_, identity)| identity)
     }
 
     fn read(&self, _: &FileRef, _: usize) -> io::Result<Vec<u8>> {
@@ -64,14 +65,14 @@ impl Files for OneFile {
     }
 
     fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
-        self.look(b"f").map(|(_, identity)| identity)
+        self.status(b"f").map(|(_, identity)| identity)
     }
 
     fn hashed(&self, _: &Identity) -> Option<Hashed> {
         None
     }
 
-    fn refused(&self, path: &[u8], why: Refusal) {
+    fn report_refusal(&self, path: &[u8], why: Refusal) {
         self.refused.borrow_mut().push((path.to_vec(), why));
     }
 }
@@ -99,15 +100,15 @@ fn what_may_not_be_opened_is_forbidden_with_and_without_a_slash() {
     for path in ["/f", "/f/", "/f/a"] {
         let resource = resolved(path, &files).resource;
         assert!(matches!(resource, Resource::Forbidden), "{path}: {resource:?}");
-        let told = files.refused.take();
+        let reported = files.refused.take();
         let path = path.trim_matches('/').as_bytes().to_vec();
-        assert_eq!(told, [(path, Refusal::Permission)]);
+        assert_eq!(reported, [(path, Refusal::Permission)]);
     }
     resolved("/missing", &files);
     assert_eq!(files.refused.take(), [], "what is not there is not refused");
 }
 
-/// A root with a directory, `d`, that may not be read, and maybe its index.
+/// A root with a directory, `d`, that may not be read, and optionally its index.
 struct Closed {
     index: Result<Kind, fn() -> Unopened>,
     refused: RefCell<Vec<Vec<u8>>>,
@@ -145,21 +146,24 @@ impl Files for Closed {
         None
     }
 
-    fn refused(&self, path: &[u8], _: Refusal) {
+    fn report_refusal(&self, path: &[u8], _: Refusal) {
         self.refused.borrow_mut().push(path.to_vec());
     }
 }
 
 #[test]
 fn a_directory_that_may_not_be_read_has_an_index() {
-    let check = |index, listing, path: &str, expected: &str, told: &[&str]| {
+    let check = |index, listing, path: &str, expected: &str, reported: &[&str]| {
         let files = Closed { index, refused: RefCell::default() };
         let settings = HostSettings { listing, ..HostSettings::new("/".into()) };
         let site = Site::new(vec![settings]).unwrap();
         let entry = resolve(site.host(0), path.as_bytes(), &files, 10_000_000_000, 1000);
         let resource = format!("{:?}", entry.unwrap().resource);
         assert!(resource.starts_with(expected), "{path}: {resource}");
-        assert_eq!(files.refused.take(), told.iter().map(|it| it.as_bytes()).collect::<Vec<_>>());
+        assert_eq!(
+            files.refused.take(),
+            reported.iter().map(|it| it.as_bytes()).collect::<Vec<_>>()
+        );
     };
     for listing in [false, true] {
         check(Ok(Kind::Regular), listing, "/d/", "File", &[]);
@@ -172,7 +176,7 @@ fn a_directory_that_may_not_be_read_has_an_index() {
     }
 }
 
-/// One file of that length and those times, of which nobody knows the hash.
+/// One file with a given length and given times, whose hash is not known.
 struct Dated(Identity);
 
 impl Files for Dated {
@@ -191,7 +195,7 @@ impl Files for Dated {
     }
 
     fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
-        unreachable!("that is the business of whoever hashes")
+        unreachable!("files are not hashed here")
     }
 
     fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
@@ -203,22 +207,23 @@ impl Files for Dated {
     }
 }
 
-/// As long as it is to come the date is told in its place, and by no date a client is current.
+/// As long as the modification time is in the future, the date is sent in its place, and no date
+/// makes a client's copy current.
 #[test]
-fn a_time_that_is_to_come_is_told_when_it_has_come() {
+fn a_time_in_the_future_is_sent_when_it_has_come() {
     const COMES_S: i64 = 1_700_000_000;
     let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
     let ns = i128::from(COMES_S) * 1_000_000_000;
     let files = Dated(Identity { device: 1, inode: 2, len: 1, modified_ns: ns, changed_ns: 0 });
     let entry = resolve(site.host(0), b"/f", &files, ns - 1, 10).unwrap();
     let Resource::File(file) = &entry.resource else { panic!("{entry:?}") };
-    for (now, told, known) in [
+    for (now, reported, known) in [
         (COMES_S - 1, COMES_S - 1, None),
         (COMES_S, COMES_S, Some(COMES_S)),
         (COMES_S + 1_000, COMES_S, Some(COMES_S)),
     ] {
-        let (date, told) = (http1::format_date(now), http1::format_date(told));
-        let line = format!("\r\nLast-Modified: {}\r\n", str::from_utf8(&told).unwrap());
+        let (date, reported) = (http1::format_date(now), http1::format_date(reported));
+        let line = format!("\r\nLast-Modified: {}\r\n", str::from_utf8(&reported).unwrap());
         let mut head = Vec::new();
         file.variant(0).write_ok(&mut head, &date, b"");
         for head in [&head[..], &file.variant(0).fields(&date)] {
@@ -230,7 +235,7 @@ fn a_time_that_is_to_come_is_told_when_it_has_come() {
 }
 
 #[test]
-fn a_tag_is_what_can_be_vouched_for() {
+fn a_tag_promises_no_more_than_is_known() {
     const NOW_NS: i128 = 1_700_000_000_000_000_000;
     const S: i128 = 1_000_000_000;
     const LONG_AGO: i128 = NOW_NS - 1_000 * S + 1;
@@ -253,32 +258,32 @@ fn a_tag_is_what_can_be_vouched_for() {
     let check = |len, modified_ns, changed_ns, expected: String| {
         assert_eq!(tag(len, modified_ns, changed_ns), expected, "{len} {modified_ns} {changed_ns}");
     };
-    // What is in memory, whatever its times are.
+    // A file in memory is hashed, whatever its times are.
     check(10, LONG_AGO, LONG_AGO, hash(10));
     check(10, 499_162_500 * S, LONG_AGO, hash(10));
-    // Written here, then renamed; a minute later its mode was changed.
+    // A file that was written here, then renamed; a minute later its mode was changed.
     check(11, LONG_AGO, LONG_AGO, change(11, LONG_AGO));
     check(11, LONG_AGO, LONG_AGO + 60 * S, change(11, LONG_AGO + 60 * S));
     check(11, LONG_AGO, LONG_AGO + 61 * S, hashed());
     check(2000, LONG_AGO, LONG_AGO, change(2000, LONG_AGO));
-    // Times that were set, to the past, to the future, to a second; a clock of seconds.
+    // Times that were set: to the past, to the future, to a second; a clock of seconds.
     check(11, LONG_AGO - 3600 * S, LONG_AGO, hashed());
     check(11, LONG_AGO + 1, LONG_AGO, hashed());
     check(11, LONG_AGO - 1, LONG_AGO, hashed());
     check(11, LONG_AGO - 1, LONG_AGO - 1, hashed());
-    // Changed just now: another change would have the same time.
+    // A file that was changed just now: another change could have the same time.
     check(11, NOW_NS - 2 * S + 1, NOW_NS - 2 * S + 1, hashed());
     check(11, NOW_NS - 2 * S - 1, NOW_NS - 2 * S - 1, change(11, NOW_NS - 2 * S - 1));
-    // Too much to be read for it.
+    // A file that is too large to be hashed.
     check(1001, 499_162_500 * S, LONG_AGO, format!("W/{}", change(1001, LONG_AGO)));
     check(1001, NOW_NS - 1, NOW_NS - 1, format!("W/{}", change(1001, NOW_NS - 1)));
 }
 
 #[test]
-fn a_long_path_to_nothing_costs_few_looks() {
+fn a_long_path_to_nothing_costs_few_lookups() {
     let files = OneFile::new(true);
     let entry = resolved(&"/a".repeat(4000), &files);
     assert!(matches!(entry.resource, Resource::Missing));
-    assert!(files.looks.get() < 16, "{} looks", files.looks.get());
+    assert!(files.lookups.get() < 16, "{} lookups", files.lookups.get());
     assert!(is_current(&entry, Symlinks::Beneath, &files));
 }

@@ -1,8 +1,8 @@
-//! Entries as bytes, for caches outside of this process's memory. Only for other copies of the same
-//! program on the same machine: there is no version, and nothing is kept on disk.
+//! Entries as bytes, for caches outside of this process's memory. They are only for other processes
+//! of the same program on the same machine: there is no version, and nothing is kept on disk.
 //!
-//! Files that are sent from a descriptor are encoded by which of the file stamps they are: whoever
-//! decodes says how the descriptor is come by. Bytes are never trusted: whatever they are, decoding
+//! Files that are sent from a descriptor are encoded as the index of their file stamp: the caller
+//! of the decoder provides the descriptor. Bytes are never trusted: whatever they are, decoding
 //! gives an entry whose every method is safe to call, or none.
 
 use super::{
@@ -12,12 +12,12 @@ use super::{
 use crate::entity_tag::EntityTag;
 use crate::negotiate::Coding;
 
-/// Why bytes gave no entry.
+/// Why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecodable {
     /// The bytes are not an encoded entry.
     Malformed,
-    /// A file of the entry could not be had.
+    /// A file of the entry was not available.
     NoFile,
 }
 
@@ -59,8 +59,8 @@ impl Entry {
         }
     }
 
-    /// The entry in `bytes`. `open` is asked for each variant whose body is in a file: it is given
-    /// the variant's index, and which file it is.
+    /// Decodes the entry in `bytes`. `open` is called for each variant whose body is in a file,
+    /// with the variant's index and the stamp of its file.
     ///
     /// # Errors
     /// The bytes are no entry, or `open` had no file.
@@ -137,12 +137,12 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Paths, heads and small bodies are bounded far below 2^32.
+/// Appends a length. Paths, heads and small bodies are bounded far below 2^32.
 fn put_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&(len as u32).to_le_bytes());
 }
 
-/// What is still to be read.
+/// The bytes that have not been read.
 struct Input<'b>(&'b [u8]);
 
 type Read<T> = Result<T, Undecodable>;
@@ -197,7 +197,7 @@ impl<'b> Input<'b> {
         }
     }
 
-    /// Each item takes a byte at least, so that a false count costs no memory.
+    /// Reads a list. Each item takes a byte at least, so that a false count costs no memory.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         let count = self.len()?;
         if count > self.0.len() {
@@ -273,8 +273,8 @@ impl<'b> Input<'b> {
         })
     }
 
-    /// Where in a 200 head of so many bytes its fields end, and where there is room for a second
-    /// date: within the fields, or nowhere.
+    /// Reads the places in a 200 head of `head_len` bytes where its fields end, and where there is
+    /// room for a second date: within the fields, or nowhere.
     fn places(&mut self, head_len: usize) -> Read<(u32, u32)> {
         let (fields_end, modified_at) = (self.u32()?, self.u32()?);
         let (end, at) = (fields_end as usize, modified_at as usize);
@@ -285,7 +285,8 @@ impl<'b> Input<'b> {
         if is_sound { Ok((fields_end, modified_at)) } else { Err(Undecodable::Malformed) }
     }
 
-    /// A head that begins as ours do, with room for the date, and ends with an empty line.
+    /// Reads a head that begins like those of this crate, with room for the date, and ends with an
+    /// empty line.
     fn head(&mut self, start: &[u8]) -> Read<Box<[u8]>> {
         let head = self.bytes()?;
         let is_sound = head.starts_with(start)

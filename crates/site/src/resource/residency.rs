@@ -1,26 +1,28 @@
-//! What of an open file was seen to be in memory a moment ago: a note for whoever must not wait for
-//! the disk, shared by all who send the file. It only spares questions: to forget is always right,
-//! and what it says may have ceased to be true. It does not ask the system.
+//! Which parts of an open file were seen in memory a moment ago: notes for threads that must not
+//! wait for the disk, shared by all connections that send the file. They only save system calls:
+//! forgetting a note is always right, and a note may be out of date. This module makes no system
+//! calls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Files are looked at in pieces of this size, each from its start on.
+/// The size of a block; notes are made of blocks, each from its start on.
 pub const BLOCK_BYTES: u64 = 256 << 10;
 
-/// How long it counts. What has just been used is what the kernel evicts last: in this time a disk
-/// does not fill a memory of usual size.
+/// How long a note counts. The kernel evicts last what has just been used: in this time a disk does
+/// not fill a memory of usual size.
 const MOMENT_US: u64 = 250_000;
 
-/// How long nobody asks again: who is asked for that often is asked about a hundred times a second.
+/// How long the kernel is not asked again: a file that is requested very often is asked about a
+/// hundred times a second.
 const INSTANT_MS: u32 = 10;
 
-/// Blocks noted at a time: all of a file of 2 MiB. Of a longer one a later block takes the place of
+/// The number of blocks with notes: all of a file of 2 MiB. In a longer file a later block replaces
 /// an earlier one.
 const SLOTS: usize = 8;
 
-/// A note is one word, so that it is read and written whole: which block it is about, how many
-/// bytes from its start on, and when, in milliseconds. Each is cut off to its bits: in a file of
-/// more than 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
+/// A note is one word, so that it is read and written whole: its block, how many bytes from the
+/// start of the block, and when, in milliseconds. Each is cut off to its bits: in a file of more
+/// than 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
 const BLOCK_BITS: u32 = 20;
 const LEN_BITS: u32 = 19;
 const TIME_BITS: u32 = 25;
@@ -32,14 +34,14 @@ const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
 #[derive(Debug, Default)]
 pub struct Residency {
     seen: [AtomicU64; SLOTS],
-    /// When a byte of the block in that slot was last asked about and was there, in milliseconds.
+    /// When the kernel last confirmed a byte of the block in that slot, in milliseconds.
     asked: [AtomicU32; SLOTS],
 }
 
 impl Residency {
     /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`.
-    /// It is kept only if they are the first of their block.
-    pub fn note(&self, offset: u64, len: u64, now_us: u64) {
+    /// The note is kept only if they are the first of their block.
+    pub fn record(&self, offset: u64, len: u64, now_us: u64) {
         if offset.is_multiple_of(BLOCK_BYTES) && len > 0 {
             let block = offset / BLOCK_BYTES;
             let word = low(block, BLOCK_BITS) << (LEN_BITS + TIME_BITS)
@@ -49,15 +51,15 @@ impl Residency {
         }
     }
 
-    /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`, the first
-    /// ones without a gap.
+    /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`: the first
+    /// ones, up to the first gap.
     #[must_use]
-    pub fn known(&self, offset: u64, len: u64, now_us: u64) -> u64 {
+    pub fn known_len(&self, offset: u64, len: u64, now_us: u64) -> u64 {
         let end = offset.saturating_add(len);
         let mut at = offset;
         while at < end {
             let start = at - at % BLOCK_BYTES;
-            let seen = start + self.seen(start / BLOCK_BYTES, now_us);
+            let seen = start + self.recorded_len(start / BLOCK_BYTES, now_us);
             if seen <= at {
                 break;
             }
@@ -69,15 +71,15 @@ impl Residency {
         at - offset
     }
 
-    /// Notes that the bytes at `offsets` were asked about and are there.
+    /// Notes that the kernel has confirmed the bytes at `offsets`.
     pub fn confirm(&self, offsets: [u64; 2], now_us: u64) {
         for offset in offsets {
             self.asked[place(offset / BLOCK_BYTES)].store(instant(now_us), Ordering::Relaxed);
         }
     }
 
-    /// Whether the blocks of both `offsets` were asked about so short a time ago that there is no
-    /// need to again. It says something only of what is [`known`](Self::known).
+    /// Whether the blocks of both `offsets` were confirmed so short a time ago that the kernel need
+    /// not be asked again. This only applies to bytes that are [`known_len`](Self::known_len).
     #[must_use]
     pub fn is_certain(&self, offsets: [u64; 2], now_us: u64) -> bool {
         offsets.iter().all(|offset| {
@@ -87,7 +89,7 @@ impl Residency {
     }
 
     /// How many bytes of a block, from its start on, were seen a moment ago.
-    fn seen(&self, block: u64, now_us: u64) -> u64 {
+    fn recorded_len(&self, block: u64, now_us: u64) -> u64 {
         let word = self.slot(block).load(Ordering::Relaxed);
         let age_ms = low((now_us / 1000).wrapping_sub(word), TIME_BITS);
         let is_it = word >> (LEN_BITS + TIME_BITS) == low(block, BLOCK_BITS);
@@ -104,7 +106,7 @@ fn place(block: u64) -> usize {
     (block % SLOTS as u64) as usize
 }
 
-/// A moment in milliseconds, cut off to its lowest 32 bits: it wraps around after 49 days.
+/// A time in milliseconds, cut off to its lowest 32 bits: it wraps around after 49 days.
 fn instant(now_us: u64) -> u32 {
     (now_us / 1000) as u32
 }
@@ -122,12 +124,12 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn what_was_seen_is_known_for_a_moment() {
+    fn a_block_seen_in_memory_is_known_for_a_moment() {
         let residency = Residency::default();
-        assert_eq!(residency.known(0, 50_000, NOW), 0);
-        residency.note(0, 50_000, NOW);
+        assert_eq!(residency.known_len(0, 50_000, NOW), 0);
+        residency.record(0, 50_000, NOW);
         let check = |offset, len, later_us, known| {
-            let found = residency.known(offset, len, NOW + later_us);
+            let found = residency.known_len(offset, len, NOW + later_us);
             assert_eq!(found, known, "{len} from {offset} after {later_us} µs");
         };
         check(0, 50_000, 0, 50_000);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_about_is_certain_for_an_instant() {
+    fn a_confirmed_block_is_certain_for_an_instant() {
         let residency = Residency::default();
         let is_certain =
             |offsets, later_ms: u64| residency.is_certain(offsets, NOW + later_ms * 1000);
@@ -154,24 +156,24 @@ mod tests {
     fn blocks_are_joined_as_far_as_there_is_no_gap() {
         let residency = Residency::default();
         for block in [0, 1, 3] {
-            residency.note(block * BLOCK_BYTES, BLOCK_BYTES, NOW);
+            residency.record(block * BLOCK_BYTES, BLOCK_BYTES, NOW);
         }
-        assert_eq!(residency.known(100 * KIB, 1 << 20, NOW), 412 * KIB);
-        assert_eq!(residency.known(0, 300 * KIB, NOW), 300 * KIB);
-        residency.note(2 * BLOCK_BYTES, 10 * KIB, NOW);
-        assert_eq!(residency.known(0, 1 << 20, NOW), 522 * KIB);
-        residency.note(2 * BLOCK_BYTES, BLOCK_BYTES, NOW);
-        assert_eq!(residency.known(0, 1 << 20, NOW), 1 << 20);
+        assert_eq!(residency.known_len(100 * KIB, 1 << 20, NOW), 412 * KIB);
+        assert_eq!(residency.known_len(0, 300 * KIB, NOW), 300 * KIB);
+        residency.record(2 * BLOCK_BYTES, 10 * KIB, NOW);
+        assert_eq!(residency.known_len(0, 1 << 20, NOW), 522 * KIB);
+        residency.record(2 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known_len(0, 1 << 20, NOW), 1 << 20);
     }
 
     #[test]
     fn only_the_start_of_a_block_is_noted_and_a_later_block_takes_the_place() {
         let residency = Residency::default();
-        residency.note(4096, 10_000, NOW);
-        assert_eq!(residency.known(4096, 10_000, NOW), 0);
-        residency.note(0, BLOCK_BYTES, NOW);
-        residency.note(SLOTS as u64 * BLOCK_BYTES, BLOCK_BYTES, NOW);
-        assert_eq!(residency.known(0, 1, NOW), 0);
-        assert_eq!(residency.known(SLOTS as u64 * BLOCK_BYTES, 1, NOW), 1);
+        residency.record(4096, 10_000, NOW);
+        assert_eq!(residency.known_len(4096, 10_000, NOW), 0);
+        residency.record(0, BLOCK_BYTES, NOW);
+        residency.record(SLOTS as u64 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known_len(0, 1, NOW), 0);
+        assert_eq!(residency.known_len(SLOTS as u64 * BLOCK_BYTES, 1, NOW), 1);
     }
 }

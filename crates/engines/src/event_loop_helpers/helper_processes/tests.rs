@@ -151,7 +151,7 @@ fn what_is_asked_for_comes_back() {
     );
     helpers.hand_out(2, Work::Fetch { file, offset: 0, len: 100 }).unwrap();
     assert_eq!(helpers.take_one(), (2, "fetched".into()));
-    let permit = Listings::new(1).begin_alone().unwrap();
+    let permit = Listings::new(1).begin_without_worker().unwrap();
     let format = session::ListFormat::Json;
     let list = Job::List { host: 0, path: (*b"/src/").into(), format, permit };
     helpers.hand_out(3, Work::Job(JobId(0), list)).unwrap();

@@ -42,7 +42,7 @@ pub(crate) fn sendable(
     buffer: &mut [u8],
 ) -> Sendable {
     let residency = file.residency();
-    let known = residency.known(offset, len, now.0);
+    let known = residency.known_len(offset, len, now.0);
     if known > 0 {
         let ends = [offset, offset + known - 1];
         if residency.is_certain(ends, now.0) {
@@ -56,7 +56,7 @@ pub(crate) fn sendable(
     let len = len.min(BLOCK_BYTES - offset % BLOCK_BYTES);
     match os::files::read_nowhere_nowait(file.as_fd(), buffer, offset, len) {
         Ok(NowaitRead::Read(seen)) if seen > 0 => {
-            residency.note(offset, seen as u64, now.0);
+            residency.record(offset, seen as u64, now.0);
             Sendable::Now(seen as u64)
         }
         // The end of a file that has become shorter, or an error.
@@ -132,9 +132,9 @@ mod tests {
         let mut ask = |offset, len, now| sendable(&file, offset, len, now, &mut buffer);
         assert_eq!(ask(BLOCK_BYTES, 100, now), Sendable::Cold);
         // Two blocks that were seen are sent in a row, if their ends are still there.
-        file.residency().note(0, BLOCK_BYTES, now.0);
-        file.residency().note(BLOCK_BYTES, BLOCK_BYTES, now.0);
-        file.residency().note(2 * BLOCK_BYTES, LEN - 2 * BLOCK_BYTES, now.0);
+        file.residency().record(0, BLOCK_BYTES, now.0);
+        file.residency().record(BLOCK_BYTES, BLOCK_BYTES, now.0);
+        file.residency().record(2 * BLOCK_BYTES, LEN - 2 * BLOCK_BYTES, now.0);
         assert_eq!(ask(0, LEN, now), Sendable::Now(LEN));
         assert_eq!(ask(0, LEN - 100_000, now), Sendable::Now(LEN - 100_000), "nobody asks again");
         now.0 += 10_000;

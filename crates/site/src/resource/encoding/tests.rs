@@ -1,4 +1,4 @@
-//! What is encoded comes back, and no bytes do harm.
+//! Encoded entries are decoded unchanged, and no bytes do harm.
 
 use std::fs::File;
 
@@ -42,7 +42,7 @@ fn variant() -> impl Strategy<Value = Variant> {
     let coding = proptest::sample::select(&Coding::ALL[..]);
     let modified = (proptest::option::of(0_i64..4_000_000_000), any::<bool>());
     (coding, bytes(100), modified, any::<bool>(), 0_u16..3).prop_map(
-        |(coding, body, (modified, is_to_come), is_in_memory, source)| {
+        |(coding, body, (modified, is_in_future), is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
             let len = body.len() as u64;
             Variant::new(Representation {
@@ -50,9 +50,9 @@ fn variant() -> impl Strategy<Value = Variant> {
                 path: b"/a/page.html",
                 coding,
                 len,
-                etag: EntityTag::from_content(ContentHash::of(&body), coding),
+                etag: EntityTag::from_content(ContentHash::compute(&body), coding),
                 modified,
-                is_to_come,
+                is_in_future,
                 varies: coding != Coding::Identity,
                 body: if is_in_memory { Body::Memory(body) } else { Body::File(null()) },
                 source,
@@ -81,7 +81,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Calls whatever could be upset by an entry that is not as entries are.
+/// Calls every method that an invalid entry could break.
 fn use_up(entry: &Entry) {
     let mut out = Vec::new();
     let _ = (entry.is_settled(), entry.cost());
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Bytes that are nearly right get further than those that are not.
+    /// Bytes that are nearly right get further than random ones.
     #[test]
     fn nearly_right_bytes_do_no_harm(
         entry in entry(),
