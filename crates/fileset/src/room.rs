@@ -12,7 +12,7 @@ use crate::examine::{Fault, Survey};
 /// # Errors
 /// Bytes or inodes are short. Other programs may take what is free meanwhile; then writing fails.
 pub(crate) fn check(root: &Path, survey: &Survey, threads: usize) -> Result<(), Error> {
-    let space = fs::File::open(root).and_then(|directory| Space::of(directory.as_fd()));
+    let space = fs::File::open(root).and_then(|directory| Space::from_file(directory.as_fd()));
     let space = space.map_err(|why| Error::io("ask for the free space of", root, why))?;
     let needed = bytes_needed(survey, threads, space.block_bytes);
     if needed > space.free_bytes {

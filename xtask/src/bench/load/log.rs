@@ -111,5 +111,5 @@ fn start(stage: &Stage<'_, Row>, log: &Path) -> Result<f64, String> {
 fn free_bytes(folder: &Path) -> Result<u64, String> {
     let explain = |why| format!("{}: {why}", folder.display());
     let folder = File::open(folder).map_err(explain)?;
-    Space::of(folder.as_fd()).map(|space| space.free_bytes).map_err(explain)
+    Space::from_file(folder.as_fd()).map(|space| space.free_bytes).map_err(explain)
 }
