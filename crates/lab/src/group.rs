@@ -403,7 +403,7 @@ mod tests {
             return;
         }
         let mut victim = Victim::start("group::tests::grouped_victim", VICTIM, "");
-        let mut words = victim.said();
+        let mut words = victim.printed_words();
         let pid: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
         let folders: Vec<PathBuf> = words.map(PathBuf::from).collect();
         assert!(!folders.is_empty(), "root may make a group");

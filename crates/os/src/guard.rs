@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_guard_acts_though_it_was_stopped_when_we_ended() {
         let mut victim = Victim::start("guard::tests::guarded_victim", VICTIM, "");
-        let mut words = victim.said();
+        let mut words = victim.printed_words();
         let guard: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
         let folder = words.next().map(PathBuf::from).expect("two words");
         assert!(folder.exists());
