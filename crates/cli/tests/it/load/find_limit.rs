@@ -61,8 +61,9 @@ fn the_limit_is_the_capacity() {
 fn a_server_that_bears_nothing() {
     let directory = Temporary::new();
     let reply = Reply::ok(b"rope").bytes();
-    let script =
-        move |_: &ReceivedRequest| vec![Action::Wait(Duration::from_millis(20)), Action::Send(reply.clone())];
+    let script = move |_: &ReceivedRequest| {
+        vec![Action::Wait(Duration::from_millis(20)), Action::Send(reply.clone())]
+    };
     let server = Scripted::start(os::clock::now, script);
     let url = format!("http://{}/", server.address());
     let search = [&*url, "--find-limit", "p50=10ms", "--lag-bound", "60s", "--rate", "0.3"];
