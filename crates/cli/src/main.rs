@@ -25,7 +25,7 @@ mod tune_command;
 use std::process::ExitCode;
 
 use clap::Parser;
-use command::{Failure, exit_code, print, say};
+use command::{Failure, exit_code, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
 
@@ -34,7 +34,7 @@ use arguments::{Command, CommandLine, Serving, ServingLine};
 fn main() -> ExitCode {
     match command() {
         Ok(Command::Serving(serving)) => exit_code(execute_serving(serving), server::report),
-        Ok(command) => exit_code(execute(command), say),
+        Ok(command) => exit_code(execute(command), notify),
         Err(error) => {
             // Help and version are errors to clap, with status 0.
             let printed = error.print().is_ok();

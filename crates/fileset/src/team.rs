@@ -1,4 +1,4 @@
-//! Threads that share numbered pieces of work, while the caller reports how far they are.
+//! Threads that share numbered pieces of work, while the caller reports their progress.
 
 use std::convert::Infallible;
 use std::panic;
@@ -11,19 +11,19 @@ use os::clock;
 
 use crate::error::Error;
 
-/// How often progress is reported.
+/// The interval at which progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
-/// What is being done.
+/// The stage of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Looking at what is there.
+    /// Examining existing files.
     Checking,
-    /// Writing what is missing or wrong.
+    /// Writing missing or wrong files.
     Writing,
 }
 
-/// How far it has got.
+/// The progress of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Of this stage:
@@ -40,7 +40,7 @@ pub struct Progress {
     pub elapsed_us: u64,
 }
 
-/// A stage of the work: how much there is, and how much is done.
+/// A stage of the work: its size, and how much is done.
 pub(crate) struct Tally {
     pub(crate) stage: Stage,
     pub(crate) files_total: u64,

@@ -189,7 +189,7 @@ pub(super) fn outcomes(
 fn row(group: &[Outcome], varied: &Varied) -> String {
     let machine = &group[0].machine;
     let gsp: Vec<f64> = group.iter().map(|one| one.gsp).collect();
-    let spread = Mean::of(&gsp).map_or(String::new(), |mean| {
+    let spread = Mean::from_sample(&gsp).map_or(String::new(), |mean| {
         let interval = mean.interval(CONFIDENCE);
         format!("±{:.2}", (interval.high - interval.low) / 2.0)
     });

@@ -90,7 +90,7 @@ impl Machine {
 /// promise it.
 fn count_cycles() -> io::Result<()> {
     let cpu = os::affinity::allowed_cpus().first().copied().unwrap_or(0);
-    Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
+    Counter::for_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
 /// The limits of control groups, and what groups made in one would have; of both versions.

@@ -109,7 +109,7 @@ fn cut_anywhere() {
 #[test]
 fn long_bodies() {
     const LEN: usize = 3_000_000;
-    let content = Content::of(b"size3000000");
+    let content = Content::for_path(b"size3000000");
     let mut body = vec![0; LEN];
     content.fill(0, &mut body);
     for framing in [Body::Length, Body::Chunks(vec![1, 100_000, 20_000]), Body::UntilClose] {
