@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: measures the server against the floor and its peers, and the load generator
 //! against others; recorders and the simulator against Cachegrind.
 //!
-//! Benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
+//! These benchmarks are of whole programs; those of single crates are in the crates (`cargo
+//! bench`).
 
 mod contest;
 mod corpus;
@@ -56,7 +57,7 @@ The servers run on processor 0 and the clients on processor 1.
   --quick              short rounds of some rows: does it work?
 ";
 
-/// Runs the benchmark that `arguments` (what follows `bench`) ask for; the error is one line.
+/// Runs the benchmark that `arguments` (the words after `bench`) select; the error is one line.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let asks_for_help = |word: &String| ["help", "--help", "-h"].contains(&word.as_str());
     match arguments.split_first() {

@@ -1,8 +1,8 @@
-//! `cargo xtask fresh`: what the README says, done on a machine that has nothing else.
+//! `cargo xtask fresh`: runs the README's commands on a machine that has nothing else.
 //!
-//! The machine is a root made by debootstrap ([`machine`]) that the commands see in place of ours
-//! ([`inside`]). The commands are taken from the README. Not about how fast anything is: the times
-//! are told because a reader waits for them.
+//! The machine is a root made by debootstrap ([`machine`]) that the commands see in place of this
+//! machine's ([`inside`]). The commands are taken from the README. This is not a benchmark: times
+//! are printed because a reader has to wait for them.
 
 mod inside;
 mod machine;
@@ -31,7 +31,7 @@ be left. It needs root, and takes what two builds take (some 20 minutes).
           have built is there for the others.
 ";
 
-/// Who runs the commands, and where temporary files lie.
+/// The user that runs the commands, and where temporary files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Round {
     /// Whether root runs the commands, or an ordinary user; `false` comes first in the order.
@@ -48,7 +48,7 @@ const ROUNDS: [(&str, Round); 4] = [
 ];
 const USUAL: [&str; 2] = ["user-tmpfs", "root-disk"];
 
-/// Makes the machine, runs the rounds, and takes the machine away.
+/// Makes the machine, runs the rounds, and removes the machine.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(missing) = tools.iter().find(|tool| !tool.is_there()) {
         return Err(missing.is_missing());
     }
-    let commands = Commands::of_readme()?;
+    let commands = Commands::from_readme()?;
     let folder = folder()?;
     let machine = Machine::make(&folder)?;
     let mut told = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     report(&told)
 }
 
-/// Where logs are written, and where the machine is for a while: beside what is built.
+/// The folder for logs and, temporarily, for the machine: beside the build's output.
 fn folder() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|why| format!("xtask: {why}"))?;
     let target = program.ancestors().nth(2).ok_or("xtask is not in a target directory")?;
@@ -86,20 +86,20 @@ fn rounds(names: &[String]) -> Result<Vec<(&'static str, Round)>, String> {
     if rounds.is_empty() {
         rounds.extend(USUAL.into_iter().filter_map(known));
     }
-    // What root has built an ordinary user cannot build on.
+    // An ordinary user cannot build on what root has built.
     rounds.sort_by_key(|(_, round)| *round);
     rounds.dedup();
     Ok(rounds)
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
 struct Told {
     /// Seconds until the first page was served.
     served_s: f64,
     /// Seconds that the tests took.
     tested_s: f64,
-    /// What was skipped, as the tests say it.
+    /// The report of the tests about what was skipped.
     skipped: String,
 }
 
@@ -122,7 +122,7 @@ fn attempt(
     Ok(Told { served_s, tested_s, skipped: skipped.to_owned() })
 }
 
-/// The last lines of what the tests print: from the count of what was skipped on.
+/// The last lines of the tests' output: from the count of what was skipped on.
 fn skipped(said: &str) -> Option<&str> {
     let (before, _) = said.rsplit_once(COUNTED)?;
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);

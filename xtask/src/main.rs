@@ -1,6 +1,6 @@
-//! What the CI script and a person both run: `cargo xtask COMMAND`.
+//! The commands that both the CI script and people run: `cargo xtask COMMAND`.
 //!
-//! Not part of the server: nothing here is shipped.
+//! This is not part of the server: nothing here is shipped.
 
 mod bench;
 mod ci;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // A command that has already told its story ends with an empty line of its own.
+            // A command that has printed the reason of its failure itself returns an empty text.
             if !why.is_empty() {
                 eprintln!("xtask: {why}");
             }

@@ -41,7 +41,7 @@ impl TraceError {
         Self { path: path.to_owned(), offset, fault }
     }
 
-    pub(crate) fn new(path: &Path, offset: u64, fault: Fault) -> Self {
+    pub(crate) fn with_offset(path: &Path, offset: u64, fault: Fault) -> Self {
         Self::new(path, Some(offset), fault)
     }
 }

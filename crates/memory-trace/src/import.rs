@@ -128,6 +128,6 @@ impl<W: Write> Into<'_, W> {
     }
 
     fn error(&self, offset: u64, fault: Fault) -> TraceError {
-        TraceError::new(&self.foreign.path, offset, fault)
+        TraceError::with_offset(&self.foreign.path, offset, fault)
     }
 }

@@ -45,7 +45,7 @@ impl Source {
     }
 
     pub(crate) fn error(&self, offset: u64, fault: Fault) -> TraceError {
-        TraceError::new(&self.path, offset, fault)
+        TraceError::with_offset(&self.path, offset, fault)
     }
 
     pub(crate) fn nowhere(&self, fault: Fault) -> TraceError {

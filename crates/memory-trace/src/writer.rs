@@ -145,7 +145,7 @@ impl<W: Write> Writer<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let outcome = self.sink.write_all(bytes);
-        outcome.map_err(|why| TraceError::new(&self.path, self.offset, Fault::Io(why)))?;
+        outcome.map_err(|why| TraceError::with_offset(&self.path, self.offset, Fault::Io(why)))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
