@@ -73,7 +73,7 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// It was measured.
+    /// The value was measured.
     Measured,
     /// The value was fitted to published results.
     Fitted,

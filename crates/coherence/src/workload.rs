@@ -455,7 +455,7 @@ mod tests {
         };
         assert_eq!((told(0), told(1)), (vec![4096], vec![16]));
         let sum = workload.system_calls().sum();
-        assert_eq!((sum.count, sum.told, sum.bytes), (2, 3, 4120));
+        assert_eq!((sum.count, sum.with_bytes, sum.bytes), (2, 3, 4120));
     }
 
     #[test]

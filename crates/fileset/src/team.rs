@@ -26,17 +26,17 @@ pub enum Stage {
 /// The progress of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Of this stage:
+    /// The stage.
     pub stage: Stage,
-    /// files done,
+    /// The number of files done.
     pub files: u64,
-    /// files in all,
+    /// The number of files in all.
     pub files_total: u64,
-    /// bytes done,
+    /// The number of bytes done.
     pub bytes: u64,
-    /// bytes in all,
+    /// The number of bytes in all.
     pub bytes_total: u64,
-    /// and how long it has taken so far.
+    /// How long the stage has taken so far, in microseconds.
     pub elapsed_us: u64,
 }
 

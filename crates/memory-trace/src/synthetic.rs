@@ -57,7 +57,7 @@ impl Default for Synthetic {
 }
 
 impl Synthetic {
-    /// What the trace says about itself.
+    /// The description of the trace.
     pub fn header(&self) -> Header {
         Header {
             recorder: "synthetic 1".into(),

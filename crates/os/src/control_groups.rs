@@ -11,8 +11,8 @@ pub struct Hierarchy {
     pub mount: PathBuf,
     /// The controllers that are bound to the hierarchy; none for the unified hierarchy (version 2).
     controllers: Option<Vec<String>>,
-    /// The path of our own group below the mount point. In a container it may be one that is not
-    /// visible here.
+    /// The path of this process's group below the mount point. In a container it may be one that is
+    /// not visible here.
     own: PathBuf,
 }
 

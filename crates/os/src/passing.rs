@@ -30,7 +30,7 @@ const MESSAGE_OVERHEAD_BYTES: usize = 32;
 /// messages of `message_bytes` at the second end; it may grant less ([`message_bytes_max`]).
 ///
 /// # Errors
-/// No descriptors or no memory.
+/// There are no descriptors or no memory.
 pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends: [RawFd; 2] = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

@@ -20,11 +20,11 @@ pub struct Mismatch {
     pub rfc: String,
     /// The profile that the case ran under.
     pub settings: String,
-    /// What was sent.
+    /// The bytes that were sent.
     pub request: Vec<u8>,
-    /// What is wrong, a line each.
+    /// The faults, a line each.
     pub problems: Vec<String>,
-    /// What came back.
+    /// The bytes that came back.
     pub received: Vec<u8>,
 }
 

@@ -29,7 +29,7 @@ pub enum EntryKind {
 pub struct DirectoryEntry<'d> {
     /// The name: not empty, without `/` and NUL, of any encoding.
     pub name: &'d [u8],
-    /// What it stands for.
+    /// The kind of file that the name stands for.
     pub kind: EntryKind,
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub enum Body {
     /// With the true Content-Length.
     Length,
-    /// With Content-Length, this one.
+    /// With this Content-Length, true or not.
     ClaimedLength(u64),
     /// In chunks of these sizes, the last again and again; none of them 0.
     Chunks(Vec<usize>),
