@@ -18,7 +18,7 @@ cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
            engines, all benchmarks, a peer that takes minutes to build (it is installed), and
-           what the README says on a machine that has nothing else
+           the README's commands on a machine that has nothing else
 ";
 
 /// When a step runs.

@@ -25,10 +25,10 @@ cargo xtask flaky [--rounds N] [--idle] [PROGRAM...]
 
 Builds the test programs and runs each of them N times, two at a time as the test command does,
 beside busy loops on all CPUs. Each run is a line in target/flaky/tally.jsonl; runs of the same
-build count, so that a repeated command goes on where it was broken off. What a failed run has
-printed lies beside the tally.
+build count, so that a repeated command continues where it was interrupted. The output of a failed
+run is beside the tally.
 
-  --rounds N   how many runs of each program there shall be (20)
+  --rounds N   the number of runs of each program (20)
   --idle       without the busy loops
   PROGRAM      a package (lab) or one of its test programs (server/it); all when none is named
 ";

@@ -23,12 +23,12 @@ const HELP: &str = "\
 cargo xtask fresh [ROUND...]
 
 Makes the root of a bare machine: Debian 12 with a C compiler, Rust, and a clone of HEAD. There it
-runs the README's commands: the server must serve a page and stop, the tests must pass, nothing may
-be left. It needs root, and takes what two builds take (some 20 minutes).
+runs the README's commands: the server must serve a page and stop, the tests must pass, no process may
+be left. It needs root, and takes as long as two builds (some 20 minutes).
 
-  ROUND   user-tmpfs, user-disk, root-tmpfs or root-disk: who runs the commands, and where /tmp
-          lies. Without any: user-tmpfs and root-disk. Ordinary users come first, and what they
-          have built is there for the others.
+  ROUND   user-tmpfs, user-disk, root-tmpfs or root-disk: the user that runs the commands, and
+          where /tmp is. Without any: user-tmpfs and root-disk. Ordinary users come first, and
+          root's rounds reuse what they have built.
 ";
 
 /// The user that runs the commands, and where temporary files are.
@@ -62,12 +62,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let commands = Commands::from_readme()?;
     let folder = folder()?;
     let machine = Machine::make(&folder)?;
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, round) in rounds {
-        told.push((name, attempt(name, round, &machine, &commands, &folder)));
+        results.push((name, attempt(name, round, &machine, &commands, &folder)));
     }
     drop(machine);
-    report(&told)
+    report(&results)
 }
 
 /// The folder for logs and, temporarily, for the machine: beside the build's output.
@@ -94,7 +94,7 @@ fn rounds(names: &[String]) -> Result<Vec<(&'static str, Round)>, String> {
 
 /// The result of a round.
 #[derive(Debug)]
-struct Told {
+struct RoundResult {
     /// Seconds until the first page was served.
     served_s: f64,
     /// Seconds that the tests took.
@@ -109,7 +109,7 @@ fn attempt(
     machine: &Machine,
     commands: &Commands,
     folder: &Path,
-) -> Result<Told, String> {
+) -> Result<RoundResult, String> {
     let log = |what: &str| folder.join(format!("{name}-{what}.log"));
     let inside = Inside::enter(machine, round)?;
     println!("fresh: {name}: {}", commands.serve);
@@ -119,7 +119,7 @@ fn attempt(
     let said = fs::read_to_string(log("test")).unwrap_or_default();
     let skipped = skipped(&said).ok_or("the tests do not say at the end what was skipped")?;
     inside.leave()?;
-    Ok(Told { served_s, tested_s, skipped: skipped.to_owned() })
+    Ok(RoundResult { served_s, tested_s, skipped: skipped.to_owned() })
 }
 
 /// The last lines of the tests' output: from the count of what was skipped on.
@@ -129,18 +129,18 @@ fn skipped(said: &str) -> Option<&str> {
     Some(said[start..].trim_end())
 }
 
-fn report(told: &[(&str, Result<Told, String>)]) -> Result<(), String> {
-    for (name, outcome) in told {
+fn report(results: &[(&str, Result<RoundResult, String>)]) -> Result<(), String> {
+    for (name, outcome) in results {
         match outcome {
-            Ok(Told { served_s, tested_s, skipped }) => println!(
+            Ok(RoundResult { served_s, tested_s, skipped }) => println!(
                 "\n{name}: a page after {served_s:.0} s, all tests passed in {tested_s:.0} s, \
                  nothing is left; {skipped}"
             ),
             Err(why) => println!("\n{name} FAILED: {why}"),
         }
     }
-    let failed = told.iter().filter(|(_, outcome)| outcome.is_err()).count();
-    println!("\n{} rounds passed, {failed} failed", told.len() - failed);
+    let failed = results.iter().filter(|(_, outcome)| outcome.is_err()).count();
+    println!("\n{} rounds passed, {failed} failed", results.len() - failed);
     if failed == 0 { Ok(()) } else { Err(String::new()) }
 }
 

@@ -19,8 +19,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   ci      run every check of the project: the one command before a push
-  test    run all tests; say at the end what this machine lacks for some
-  fresh   do what the README says on a bare machine (a root made by debootstrap)
+  test    run all tests; list at the end what this machine lacks for some
+  fresh   run the README's commands on a bare machine (a root made by debootstrap)
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load

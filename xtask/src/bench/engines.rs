@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
         return Err(format!("--together: row {name} has servers in turn only; choose with --rows"));
     }
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     let field = Field::find(&stage)?;
     println!(
         "Ropewalk {}. Kernel {}. Intervals are of 95 %.",

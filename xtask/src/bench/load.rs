@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     print_start(&stage);
     let mut sections = Vec::new();
     for row in &options.rows {

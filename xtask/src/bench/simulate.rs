@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
     if missing.contains(&VALGRIND) {
         return Err(VALGRIND.is_missing());
     }
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     for program in &options.rows {
         let mut all: Vec<Measured> = Vec::new();
         for round in 0..options.rounds {
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
 }
 
 impl Stage {
-    fn set(options: &Options<Program>) -> Result<Self, String> {
+    fn new(options: &Options<Program>) -> Result<Self, String> {
         let target = surroundings(options.build)?.target_dir;
         let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk");
         if options.build {

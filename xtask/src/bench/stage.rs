@@ -36,7 +36,7 @@ pub(crate) struct Stage<'a, R: 'static> {
 
 impl<'a, R: Named> Stage<'a, R> {
     /// Builds Ropewalk, writes the file and looks for clients.
-    pub(crate) fn set(options: &'a Options<R>) -> Result<Self, String> {
+    pub(crate) fn new(options: &'a Options<R>) -> Result<Self, String> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
         let ropewalk = peer(OURS, &surroundings)?;

@@ -303,7 +303,8 @@ fn a_wrong_byte_ends_the_run() {
             let right = body.clone();
             let server = Scripted::start(os::clock::now, move |asked| {
                 let reply = Reply::ok(&right).framed(framing.clone());
-                let reply = if asked.target == "/b" { reply.wrong_at(offset) } else { reply };
+                let reply =
+                    if asked.target == "/b" { reply.with_wrong_byte(offset) } else { reply };
                 let close = (reply.framing == Body::UntilClose).then_some(Action::Close);
                 [send(&reply)].into_iter().chain(close).collect()
             });

@@ -73,7 +73,7 @@ impl Reply {
     /// # Panics
     /// If the body is shorter.
     #[must_use]
-    pub fn wrong_at(mut self, offset: usize) -> Self {
+    pub fn with_wrong_byte(mut self, offset: usize) -> Self {
         self.body[offset] ^= 1;
         self
     }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn replies_can_be_wrong() {
-        assert_eq!(Reply::ok(b"hello").wrong_at(4).body, b"helln");
+        assert_eq!(Reply::ok(b"hello").with_wrong_byte(4).body, b"helln");
         assert!(Reply::ok(b"hello").cut(2).ends_with(b"\r\nhel"));
     }
 }

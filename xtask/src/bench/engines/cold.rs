@@ -6,7 +6,7 @@
 
 use super::Row;
 use super::field::{Entrant, Field, Sample};
-use super::look::Look;
+use super::look::Observation;
 use super::window::{Work, log};
 use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::rounds::{order, progress};
@@ -51,7 +51,7 @@ pub(super) fn run(
         }
     }
     for (contestant, entrant) in contestants.iter().zip(&mut entrants) {
-        progress(&format!("cold: a look at {}", entrant.label));
+        progress(&format!("cold: observing {}", entrant.label));
         match contestant.start(stage, CONNECTIONS, Some(MEMORY_BYTES)) {
             Ok(server) => entrant.look = observe_once(stage, &server, &work, &files)?,
             Err(why) => entrant.look.note = Some(why),
@@ -70,9 +70,9 @@ fn observe_once(
     server: &RunningServer,
     work: &Work,
     files: &Accessed,
-) -> Result<Look, String> {
+) -> Result<Observation, String> {
     files.evict()?;
-    let mut look = Look::before(server);
+    let mut look = Observation::before(server);
     let arguments =
         format!("{} --duration {}ms --lag-bound 1s", work.arguments(server), WINDOW.as_millis());
     let started = Started::new(stage, &arguments, "look")?;

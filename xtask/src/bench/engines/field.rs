@@ -1,6 +1,6 @@
 //! The participants: the engines of this program, and foreign servers of similar architectures.
 
-use super::look::{Look, check_and_observe};
+use super::look::{Observation, check_and_observe};
 use super::window::{Work, measure};
 use super::{Row, Subject};
 use crate::bench::stage::Stage;
@@ -178,7 +178,7 @@ impl Sample {
 pub(super) struct Entrant {
     pub(super) label: String,
     pub(super) samples: Vec<Sample>,
-    pub(super) look: Look,
+    pub(super) look: Observation,
     server: Option<RunningServer>,
 }
 
@@ -197,7 +197,7 @@ impl Entrant {
     /// A participant whose server is started for each window.
     pub(super) fn without_server(contestant: &Contestant, server: Option<RunningServer>) -> Self {
         let (label, samples) = (contestant.label.clone(), Vec::new());
-        Self { label, samples, look: Look::default(), server }
+        Self { label, samples, look: Observation::default(), server }
     }
 
     /// Measures a window. A void one is repeated once.

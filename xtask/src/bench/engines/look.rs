@@ -20,7 +20,7 @@ const SETTLE_EACH: Duration = Duration::from_micros(100);
 
 /// The result of an observation. Numbers are NaN where they are not available.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Observation {
     /// The memory before there was a load, measured in the same way.
     memory_before_bytes: f64,
     sockets_before: f64,
@@ -38,7 +38,7 @@ pub(super) struct Look {
     pub(super) note: Option<String>,
 }
 
-impl Default for Look {
+impl Default for Observation {
     fn default() -> Self {
         let (nothing, note) = (f64::NAN, None);
         Self {
@@ -60,8 +60,8 @@ pub(super) fn check_and_observe(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-) -> Result<Look, String> {
-    let mut look = Look::before(server);
+) -> Result<Observation, String> {
+    let mut look = Observation::before(server);
     if work.is_resting {
         return Ok(look); // the windows are long enough to look within one
     }
@@ -98,7 +98,7 @@ pub(super) struct Counted {
 /// these processes are reads.
 const EVENTS: [&str; 3] = ["raw_syscalls:sys_enter", "context-switches", "block:block_bio_queue"];
 
-impl Look {
+impl Observation {
     /// Observes a server before there is a load.
     pub(super) fn before(server: &RunningServer) -> Self {
         let memory = own_memory(server);
@@ -183,17 +183,17 @@ mod tests {
 
     #[test]
     fn memory_is_divided_by_the_connections_that_are_open() {
-        let mut look = Look {
+        let mut look = Observation {
             memory_before_bytes: 1000.0,
             memory_bytes: 9000.0,
             connections: 2.0,
-            ..Look::default()
+            ..Observation::default()
         };
         let counted = Counted { system_calls: 80.0, switches: 8.0, disk_reads: 4.0 };
         look.divide(&Ok(counted), 100.0);
         assert_eq!(look.connection_bytes, 4000.0);
         assert_eq!((look.system_calls, look.switches, look.disk_reads), (2.0, 0.2, 0.1));
-        let mut unconnected = Look { connections: 0.0, ..look };
+        let mut unconnected = Observation { connections: 0.0, ..look };
         unconnected.connection_bytes = f64::NAN;
         unconnected.divide(&Err("perf is not there".into()), 100.0);
         assert!(unconnected.connection_bytes.is_nan(), "no client was connected");

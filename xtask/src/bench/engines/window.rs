@@ -1,7 +1,7 @@
 //! One window of one server: the load, and the server's use of resources for it.
 
 use super::field::{Entrant, Sample};
-use super::look::Look;
+use super::look::Observation;
 use super::{Row, Subject};
 use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::stage::{FILE, Stage, server_url};
@@ -105,7 +105,7 @@ pub(super) fn measure(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-    look: &mut Look,
+    look: &mut Observation,
 ) -> Result<Sample, String> {
     if work.is_resting {
         return rest(stage, server, work, look);
@@ -170,7 +170,7 @@ fn rest(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-    look: &mut Look,
+    look: &mut Observation,
 ) -> Result<Sample, String> {
     let log = work.log.as_ref().ok_or("a row without a log")?.display();
     let (wanted, rest_s) = match stage.options.quick {

@@ -286,7 +286,7 @@ impl<'b> Reader<'b> {
     fn end_session(&mut self) -> Result<(), LogError> {
         let unused = [(self.start_line, "session"), (self.length.map(|of| of.1), "request")];
         if let [(Some(line), what), ..] | [_, (Some(line), what)] = unused {
-            let message = format!("no {what} follows what is said of it");
+            let message = format!("no {what} follows this directive");
             return Err(LogError { line, column: 1, message });
         }
         self.is_between_sessions = true;

@@ -185,10 +185,10 @@ fn what_is_wrong_is_shown() {
     check_error("/a\n#@ start=1\n", {
         "line 2, column 1: start= stands within a session, not before it"
     });
-    check_error("#@ start=1\n\n/a\n", "line 1, column 1: no session follows what is said of it");
+    check_error("#@ start=1\n\n/a\n", "line 1, column 1: no session follows this directive");
     check_error("#@ start=x\n/a\n", "line 1, column 1: `x` is no start time");
     check_error("/a\n#@ reply_bytes=1\n", {
-        "line 2, column 1: no request follows what is said of it"
+        "line 2, column 1: no request follows this directive"
     });
     check_error("#@ seen_bytes=x\n/a\n", "line 1, column 1: `x` is no number of bytes");
     check_error("#@ start=2\n/a\n\n#@ start=1\n/b\n\n", {
