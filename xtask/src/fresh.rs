@@ -23,8 +23,8 @@ const HELP: &str = "\
 cargo xtask fresh [ROUND...]
 
 Makes the root of a bare machine: Debian 12 with a C compiler, Rust, and a clone of HEAD. There it
-runs the README's commands: the server must serve a page and stop, the tests must pass, no process may
-be left. It needs root, and takes as long as two builds (some 20 minutes).
+runs the README's commands: the server must serve a page and stop, the tests must pass, no process
+may be left. It needs root, and takes as long as two builds (some 20 minutes).
 
   ROUND   user-tmpfs, user-disk, root-tmpfs or root-disk: the user that runs the commands, and
           where /tmp is. Without any: user-tmpfs and root-disk. Ordinary users come first, and
