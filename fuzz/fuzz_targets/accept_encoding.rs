@@ -1,6 +1,6 @@
-//! Arbitrary bytes as Accept-Encoding: the choice exists, depends neither on how members are spread
-//! over lines nor on white space, and stays the best when others are taken away. The first byte of
-//! the input says which codings exist.
+//! Arbitrary bytes as Accept-Encoding: the chosen coding exists, depends neither on how members are
+//! spread over lines nor on white space, and stays the best when others are removed. The first byte
+//! of the input decides which codings exist.
 
 #![no_main]
 

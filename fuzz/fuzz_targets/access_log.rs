@@ -1,5 +1,5 @@
 //! Arbitrary bytes as an access log: importing never panics, every line is accounted for, and the
-//! log that comes out can be written as httperf's and read back.
+//! resulting log can be written as httperf's and read back.
 
 #![no_main]
 

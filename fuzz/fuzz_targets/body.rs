@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// How many bytes the body has; `None` if it goes on.
+/// The length of the body in bytes; `None` if it is not complete.
 fn skip<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Result<Option<usize>, BodyError> {
     let mut skipper = BodySkipper::new(BodyFraming::Chunked);
     let mut total = 0;

@@ -1,5 +1,5 @@
 //! Arbitrary bytes as a request head: parsing never panics, the outcome does not depend on how the
-//! bytes are cut into reads, and what is accepted is unambiguous. The first four bytes of the input
+//! bytes are cut into reads, and an accepted head is unambiguous. The first four bytes of the input
 //! choose the cuts.
 
 #![no_main]
@@ -7,7 +7,7 @@
 use http1::{BodyFraming, FieldName, Head, HeadError, HeadLimits, Parsed, Version, parse_head};
 use libfuzzer_sys::fuzz_target;
 
-/// Small enough for the fuzzer to exceed.
+/// A limit that is small enough for the fuzzer to exceed.
 const LIMITS: HeadLimits =
     HeadLimits { head_bytes_max: 512, request_line_bytes_max: 128, fields_max: 12 };
 
@@ -22,11 +22,11 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(parse(&singles, bytes), whole, "a byte at a time");
 });
 
-/// What a connection learns that has read up to each of `ends` in turn.
+/// The outcomes for a connection that has read up to each of `ends` in turn.
 fn parse(ends: &[usize], bytes: &[u8]) -> Result<Option<String>, HeadError> {
     let mut scanned = 0;
     for &end in ends {
-        // A slice of its own, so that the sanitizer sees a byte that is read too far.
+        // A separate allocation, so that the sanitizer detects a byte that is read too far.
         let piece = bytes[..end].to_vec().into_boxed_slice();
         match parse_head(&piece, scanned, &LIMITS)? {
             Parsed::Partial { scanned: now } => scanned = now,
@@ -39,7 +39,7 @@ fn parse(ends: &[usize], bytes: &[u8]) -> Result<Option<String>, HeadError> {
     Ok(None)
 }
 
-/// What holds for every head that is accepted.
+/// Checks the properties of every accepted head.
 fn check(head: &Head<'_>, bytes: &[u8]) {
     assert!(bytes.ends_with(b"\r\n\r\n"));
     let count = |pattern: &[u8]| bytes.windows(pattern.len()).filter(|w| *w == pattern).count();

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a memory trace: opening and reading never panic, and an error says where.
-//! The same bytes as what lies behind the checksums: what can be decoded survives being encoded.
+//! Arbitrary bytes as a memory trace: opening and reading never panic, and an error has its place.
+//! The same bytes as the payload behind the checksums: what can be decoded survives being encoded.
 
 #![no_main]
 

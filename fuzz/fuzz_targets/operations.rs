@@ -1,10 +1,11 @@
-//! Arbitrary sequences of what can happen to a connection: bytes in any pieces, windows of any
-//! size, jobs that take their time or fail, files that change, time that passes, ends at any
-//! moment. The connection never panics or spins, and what the client receives is well-formed.
+//! Arbitrary sequences of events on a connection: bytes in any pieces, windows of any size, jobs
+//! that take their time or fail, files that change, time that passes, ends at any moment. The
+//! connection never panics or spins, and what the client receives is well-formed.
 //!
 //! An input is read byte by byte, so that seeds can be written by hand: `@` to `_` send one of the
-//! [`FRAGMENTS`], digits open one of the [`WINDOWS`], small letters do what [`Machine::control`]
-//! says, a byte from 0x80 on sends so many of the bytes after it, and all others are sent.
+//! [`FRAGMENTS`], digits open one of the [`WINDOWS`], small letters are operations of
+//! [`Machine::control`], a byte from 0x80 on sends that many of the bytes after it, and all others
+//! are sent.
 
 #![no_main]
 
@@ -20,7 +21,7 @@ mod memory;
 
 use memory::{MemoryFiles, Pair, open_files};
 
-/// What is sent for `@`, `A` to `Z`, `[`, `\`, `]`, `^`, `_`.
+/// The bytes that are sent for `@`, `A` to `Z`, `[`, `\`, `]`, `^`, `_`.
 const FRAGMENTS: [&str; 32] = [
     "GET /big HTTP/1.1\r\nHost: h\r\n\r\n",
     "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -59,7 +60,7 @@ const FRAGMENTS: [&str; 32] = [
 /// How far the client's window opens for `0` to `9`.
 const WINDOWS: [usize; 10] = [0, 1, 2, 7, 40, 100, 300, 1000, 10_000, usize::MAX];
 
-/// Small enough for the fuzzer to exceed.
+/// A limit that is small enough for the fuzzer to exceed.
 fn limits() -> Limits {
     let mut limits = Limits {
         requests_per_connection_max: 20,
@@ -81,16 +82,16 @@ fuzz_target!(|input: &[u8]| {
         machine.check_rest();
     }
     machine.end();
-    assert_eq!(open_files(), 0, "a file is open that nobody uses");
+    assert_eq!(open_files(), 0, "a file is open that is not in use");
 });
 
-/// A pair, and what the client has sent on its connection.
+/// A pair, and the bytes that the client has sent on its connection.
 struct Machine {
     pair: Pair,
     sent: Vec<u8>,
-    /// Whether something happened that may keep a request from being answered.
+    /// Whether an event has happened that may keep a request from being answered.
     is_disturbed: bool,
-    /// Whether a head has been waited for too long: what is sent from then on is not read.
+    /// Whether a head has been waited for too long: bytes sent from then on are not read.
     is_timed_out: bool,
     /// Complete responses on earlier connections.
     received: u64,
@@ -162,7 +163,7 @@ impl Machine {
             b's' => pair.files.truncate("big", 150),
             b't' => pair.files.put("big", &[b'x'; 5000]),
             b'u' => pair.files.put("a.txt", &[b'y'; 300]),
-            // A fragment in two pieces.
+            // A fragment sent in two pieces.
             b'p' => {
                 let (&[fragment, at], after) = after.split_first_chunk().unwrap_or((&[0, 0], &[]));
                 let fragment = FRAGMENTS[usize::from(fragment) % FRAGMENTS.len()].as_bytes();
@@ -193,7 +194,7 @@ impl Machine {
         self.is_timed_out = false;
     }
 
-    /// Lets everything come to its end.
+    /// Lets everything proceed to its end.
     fn end(mut self) {
         self.pair.window = usize::MAX;
         self.pair.holds_jobs = false;
@@ -212,7 +213,7 @@ impl Machine {
         assert!(counters.requests.get() >= self.received, "a response was not counted");
     }
 
-    /// What holds whenever the connection waits for something.
+    /// Checks the properties of a connection that waits.
     fn check_rest(&mut self) {
         let connection = &self.pair.connection;
         let op = shape(&connection.next());
@@ -232,9 +233,9 @@ impl Machine {
         assert_eq!((self.pair.received.len(), self.pair.closed), (received, Some(reset)));
     }
 
-    /// What the client received are well-formed responses, none of them uncalled for; unless the
-    /// connection was reset or the client stopped reading, the last is complete.
-    /// Returns how many they are.
+    /// Checks that the client has received well-formed responses, and none without a request;
+    /// unless the connection was reset or the client stopped reading, the last is complete. Returns
+    /// their number.
     fn check_received(&mut self) -> usize {
         let heads = requests(&self.sent);
         let is_over = self.pair.is_shut && self.pair.closed != Some(true);
@@ -249,7 +250,7 @@ impl Machine {
     }
 }
 
-/// What a driver sees of an operation; bytes by where they are.
+/// An operation as a driver sees it; bytes are given by their place.
 fn shape(op: &Op<'_>) -> (&'static str, usize, usize) {
     match op {
         Op::Recv => ("receive", 0, 0),
@@ -269,8 +270,8 @@ fn shape(op: &Op<'_>) -> (&'static str, usize, usize) {
     }
 }
 
-/// For each request that `bytes` hold, whether it is a HEAD. What is broken or never completed
-/// counts as a last one, because it may be answered with an error.
+/// For each request in `bytes`, whether it is a HEAD. A broken or incomplete request counts as a
+/// last one, because it may be answered with an error.
 fn requests(bytes: &[u8]) -> Vec<bool> {
     let mut heads = Vec::new();
     let mut rest = bytes;
@@ -290,8 +291,8 @@ fn requests(bytes: &[u8]) -> Vec<bool> {
     heads
 }
 
-/// How many requests of `bytes` must be answered whatever follows them: those up to the first that
-/// may end the connection.
+/// The number of requests in `bytes` that must be answered whatever follows them: those up to the
+/// first that may end the connection.
 fn answers_due(bytes: &[u8]) -> usize {
     let mut due = 0;
     let mut rest = bytes;

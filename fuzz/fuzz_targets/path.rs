@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a request path: what comes out is canonical, encodes to a safe Location, and
-//! comes out again when it goes in encoded.
+//! Arbitrary bytes as a request path: the result is canonical, encodes to a safe Location, and is
+//! the same again when its encoded form is parsed.
 
 #![no_main]
 

@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(found, model(value, file_len), "{} of {file_len}", value.escape_ascii());
 });
 
-/// The ranges to send; none for 416, and `None` for the whole file.
+/// The expected ranges; none for 416, and `None` for the whole file.
 fn model(value: &[u8], file_len: u64) -> Option<Vec<ByteRange>> {
     let text = value.iter().map(|&byte| char::from(byte)).collect::<String>();
     let is_bytes = text.get(..6).is_some_and(|unit| unit.eq_ignore_ascii_case("bytes="));
@@ -45,12 +45,12 @@ fn model(value: &[u8], file_len: u64) -> Option<Vec<ByteRange>> {
     (sent.len() < 2 || cost <= file_len).then_some(sent)
 }
 
-/// What is white space to `trim_ascii`.
+/// The white space of `trim_ascii`.
 fn is_space(letter: char) -> bool {
     letter.is_ascii_whitespace()
 }
 
-/// Which bytes a member asks for; `None` if it is not valid.
+/// The bytes that a member requests; `None` if it is not valid.
 fn bitmap(member: &str, file_len: u64) -> Option<Vec<bool>> {
     let (first, last) = member.split_once('-')?;
     let bytes = 0..u128::from(file_len);
@@ -64,8 +64,8 @@ fn bitmap(member: &str, file_len: u64) -> Option<Vec<bool>> {
     })
 }
 
-/// Digits, or nothing at all; `None` for anything else. What needs more than 64 bits is the
-/// greatest number.
+/// Parses digits, or nothing at all; `None` for anything else. A number of more than 64 bits
+/// becomes the greatest number.
 fn number(digits: &str) -> Option<Option<u128>> {
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -1,5 +1,5 @@
 //! Arbitrary bytes as httperf's session log: reading never panics, an error lies within the log,
-//! and what was read comes back when it is written, if the format can express it.
+//! and the log that was read comes back when it is written, if the format can express it.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: measures the server against the floor and its servers, and the load generator
 //! against others; recorders and the simulator against Cachegrind.
 //!
-//! Benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
+//! These benchmarks are of whole programs; those of single crates are in the crates (`cargo
+//! bench`).
 
 mod contest;
 mod corpus;
@@ -30,7 +31,7 @@ cargo xtask bench serve|load|engines|simulate [OPTION...]
   load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that
           are installed, and prints the processor time that they need themselves.
   engines Drives every engine, nginx and Apache in alternating rounds with `ropewalk load`, and
-          prints what each request costs them, their memory, and what they make of a disk.
+          prints what each request costs them, their memory, and how they deal with a disk.
   simulate
           Records programs with both recorders and simulates a processor with their references,
           beside Cachegrind, and prints processor time and references per second.
@@ -46,8 +47,8 @@ The servers run on processor 0 and the clients on processor 1.
                          apache-prefork, apache-worker, goserver and yaws only if named
   --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
   --engines NAME,...   engines: only these engines and servers
-  --together           engines: load all of them at once and not in turn: what the machine does
-                         besides meets all alike, so one-threaded ones are compared far more
+  --together           engines: load all of them at once and not in turn: other load on the
+                         machine affects all alike, so one-threaded ones are compared far more
                          sharply; those with several threads wait for the others as well
   --rounds N           rounds (7, engines 5, simulate 3); each contestant gets one window in each
   --seconds S          length of a window (serve 1.1, load 2, engines 1)
@@ -56,7 +57,7 @@ The servers run on processor 0 and the clients on processor 1.
   --quick              short rounds of some rows: does it work?
 ";
 
-/// Runs the benchmark that `arguments` (what follows `bench`) ask for; the error is one line.
+/// Runs the benchmark that `arguments` (the words after `bench`) select; the error is one line.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let asks_for_help = |word: &String| ["help", "--help", "-h"].contains(&word.as_str());
     match arguments.split_first() {

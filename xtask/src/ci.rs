@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: every check of the project, in one table, in order of cost.
 //!
-//! Each step is a command line that a person can repeat by hand. The first failure ends the run.
-//! A step whose tools are missing is skipped, counted, and named at the end with the command that
-//! would install them; what `.ci/run` has installed must be there when `CI=true`.
+//! Each step is a command line that a person can repeat by hand. The first failure ends the run. A
+//! step whose tools are missing is skipped, counted, and named at the end with the command that
+//! would install them; tools that `.ci/run` installs must be there when `CI=true`.
 
 use std::process::Stdio;
 
@@ -17,17 +17,17 @@ const HELP: &str = "\
 cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
-           engines, all benchmarks, a description that takes minutes to build (it is installed), and
-           what the README says on a machine that has nothing else
+           engines, all benchmarks, a server that takes minutes to build (it is installed), and
+           the README's commands on a machine that has nothing else
 ";
 
 /// When a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     Always,
-    /// Instead of its short form when `--long` is given.
+    /// With `--long`, instead of the step's short form.
     Long,
-    /// Only without `--long`.
+    /// Without `--long` only.
     Short,
 }
 
@@ -69,7 +69,7 @@ const STEPS: &[Step] = &[
     ),
     step("test", When::Always, "cargo xtask test", &[]),
     Step {
-        // Many systems have their temporary files in memory, where files are never cold.
+        // On many systems temporary files are in memory, where files are never cold.
         environment: &[("TMPDIR", "/dev/shm")],
         ..step(
             "test-tmpfs",
@@ -94,7 +94,7 @@ const STEPS: &[Step] = &[
     },
     step("build", When::Always, "cargo build --release --package cli", &[]),
     Step {
-        // Whether it can be linked so does not depend on how well it is optimised.
+        // Whether it can be linked in this way does not depend on optimisation.
         environment: &[
             ("CARGO_PROFILE_RELEASE_LTO", "off"),
             ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
@@ -110,7 +110,7 @@ const STEPS: &[Step] = &[
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),
     Step {
-        // Memory that processes share is leaked where a test stands for it.
+        // Memory that processes share is leaked in tests that stand in for it.
         environment: &[
             ("PROPTEST_CASES", "4"),
             ("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
@@ -160,7 +160,7 @@ const fn step(
     Step { name, when, command, environment: &[], needs }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -168,7 +168,7 @@ enum Outcome {
     Failed(String),
 }
 
-/// Runs the steps; the error is the line that says how it ended.
+/// Runs the steps; the error is the line that reports the outcome.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let long = match arguments {
         [] => false,
@@ -184,7 +184,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     report(&run_until_failure(steps, |step| step.run(strict)))
 }
 
-/// Every outcome up to the first failure.
+/// The outcomes up to the first failure.
 fn run_until_failure<'s>(
     steps: impl Iterator<Item = &'s Step>,
     run: impl Fn(&Step) -> Outcome,
@@ -232,13 +232,13 @@ impl Step {
         }
     }
 
-    /// As a person would type it.
+    /// The command as a person would type it.
     fn command_line(&self) -> String {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}=\"{value}\" "));
         variables.chain([self.command.to_owned()]).collect()
     }
 
-    /// Runs the command with no input; `strict` forbids skipping for want of what CI provides.
+    /// Runs the command with no input; `strict` forbids skipping for lack of what CI provides.
     fn run(&self, strict: bool) -> Outcome {
         if let Some(tool) = self.needs.iter().find(|tool| !tool.is_there()) {
             return missing(*tool, strict);

@@ -1,8 +1,8 @@
-//! `cargo xtask flaky`: built test programs, again and again beside a load that fills all CPUs.
+//! `cargo xtask flaky`: runs built test programs again and again beside a load that fills all CPUs.
 //!
 //! A test that passes on an idle machine and fails on a busy one waits on a clock where it should
-//! wait for an event. Each run is a line of a tally, so that rounds may be made over many days:
-//! what was broken off goes on where it was, and a program that is built anew begins anew.
+//! wait for an event. Each run is a line of a tally, so that rounds may be made over many days: an
+//! interrupted command continues where it was, and a program that is rebuilt starts again at zero.
 
 mod tally;
 
@@ -25,26 +25,26 @@ cargo xtask flaky [--rounds N] [--idle] [PROGRAM...]
 
 Builds the test programs and runs each of them N times, two at a time as the test command does,
 beside busy loops on all CPUs. Each run is a line in target/flaky/tally.jsonl; runs of the same
-build count, so that a repeated command goes on where it was broken off. What a failed run has
-printed lies beside the tally.
+build count, so that a repeated command continues where it was interrupted. The output of a failed
+run is beside the tally.
 
-  --rounds N   how many runs of each program there shall be (20)
+  --rounds N   the number of runs of each program (20)
   --idle       without the busy loops
   PROGRAM      a package (lab) or one of its test programs (server/it); all when none is named
 ";
 
 const ROUNDS_DEFAULT: u32 = 20;
 
-/// Where the tally and the output of failed runs lie, from the workspace root.
+/// The folder of the tally and of the output of failed runs, from the workspace root.
 const FOLDER: &str = "target/flaky";
 
-/// A run that takes longer hangs: the longest takes a fifth of it beside a load.
+/// The time after which a run counts as hanging: the longest takes a fifth of it beside a load.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// How often it is looked whether a program has ended.
+/// The interval at which a program is checked for its end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Lines of a failed run's output that are printed.
+/// The number of lines of a failed run's output that are printed.
 const TAIL_LINES: usize = 30;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct Wish {
     programs: Vec<String>,
 }
 
-/// Runs what `arguments` ask for; the error says how many runs failed.
+/// Runs the programs that `arguments` select; the error says how many runs failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.iter().any(|argument| argument == "--help") {
         print!("{HELP}");
@@ -105,21 +105,21 @@ fn chosen<'p>(wish: &Wish, built: &'p [Program]) -> Result<Vec<&'p Program>, Str
     Ok(built.iter().filter(is_due).collect())
 }
 
-/// Round by round, so that each program has had about as many runs as any other when it is broken
-/// off.
+/// Runs round by round, so that an interrupted command has run each program about as often as any
+/// other.
 fn make_rounds(
     wish: &Wish,
     chosen: &[&Program],
     folder: &Path,
     tally: &Mutex<Tally>,
 ) -> Result<(), String> {
-    // The scheduler spreads the threads: they have no CPU of their own.
+    // The scheduler spreads the threads: they are not bound to CPUs.
     let on_all_cpus = || Busy::after(os::affinity::allowed_cpus().into_iter().map(|_| || ()));
     let _busy = wish.is_busy.then(on_all_cpus);
     let failed = Mutex::new(None);
     for round in 1..=wish.rounds {
         let is_due = |program: &&&Program| {
-            locked(tally).of(program, wish.is_busy).count() < round as usize
+            locked(tally).runs_of_build(program, wish.is_busy).count() < round as usize
                 && locked(&failed).is_none()
         };
         let due: Vec<_> = chosen.iter().filter(is_due).collect();
@@ -168,7 +168,7 @@ fn run_once(program: &Program, is_busy: bool, round: u32, folder: &Path) -> Resu
     Ok(Run { program, built_ns, at_unix_us: lab::unix_us(), is_busy, seconds, passed, failed })
 }
 
-/// Runs a program to its end as cargo would; none if it has to be killed.
+/// Runs a program to its end as cargo would; none if it had to be killed.
 fn wait(program: &Program, output: File) -> Result<Option<ExitStatus>, String> {
     let explain = |why| format!("{}: {why}", program.path.display());
     let errors = output.try_clone().map_err(explain)?;
@@ -185,7 +185,7 @@ fn wait(program: &Program, output: File) -> Result<Option<ExitStatus>, String> {
     Ok(None)
 }
 
-/// The names that the test harness lists at its end.
+/// The names of failed tests that the test harness lists at its end.
 fn failed_tests(output: &str) -> Vec<String> {
     let list = output.rsplit_once("\nfailures:\n").map_or("", |(_, list)| list);
     let names = list.lines().map_while(|line| line.strip_prefix("    "));
@@ -198,12 +198,12 @@ fn tail(output: &str) -> String {
     lines[from..].iter().map(|line| format!("  | {line}\n")).collect()
 }
 
-/// A line for each program and each test that failed.
+/// Prints a line for each program and each failed test.
 fn report(wish: &Wish, chosen: &[&Program], tally: &Tally) -> Result<(), String> {
     let mut failures = 0;
     println!();
     for program in chosen {
-        let runs: Vec<&Run> = tally.of(program, wish.is_busy).collect();
+        let runs: Vec<&Run> = tally.runs_of_build(program, wish.is_busy).collect();
         let failed = runs.iter().filter(|run| !run.passed).count();
         failures += failed;
         println!("{:<24} {:>4} runs, {failed} failed", program.name, runs.len());

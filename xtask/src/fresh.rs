@@ -1,8 +1,8 @@
-//! `cargo xtask fresh`: what the README says, done on a machine that has nothing else.
+//! `cargo xtask fresh`: runs the README's commands on a machine that has nothing else.
 //!
-//! The machine is a root made by debootstrap ([`machine`]) that the commands see in place of ours
-//! ([`inside`]). The commands are taken from the README. Not about how fast anything is: the times
-//! are told because a reader waits for them.
+//! The machine is a root made by debootstrap ([`machine`]) that the commands see in place of this
+//! machine's ([`inside`]). The commands are taken from the README. This is not a benchmark: times
+//! are printed because a reader has to wait for them.
 
 mod inside;
 mod machine;
@@ -23,15 +23,15 @@ const HELP: &str = "\
 cargo xtask fresh [ROUND...]
 
 Makes the root of a bare machine: Debian 12 with a C compiler, Rust, and a clone of HEAD. There it
-runs the README's commands: the server must serve a page and stop, the tests must pass, nothing may
-be left. It needs root, and takes what two builds take (some 20 minutes).
+runs the README's commands: the server must serve a page and stop, the tests must pass, no process
+may be left. It needs root, and takes as long as two builds (some 20 minutes).
 
-  ROUND   user-tmpfs, user-disk, root-tmpfs or root-disk: who runs the commands, and where /tmp
-          lies. Without any: user-tmpfs and root-disk. Ordinary users come first, and what they
-          have built is there for the others.
+  ROUND   user-tmpfs, user-disk, root-tmpfs or root-disk: the user that runs the commands, and
+          where /tmp is. Without any: user-tmpfs and root-disk. Ordinary users come first, and
+          root's rounds reuse what they have built.
 ";
 
-/// Who runs the commands, and where temporary files lie.
+/// The user that runs the commands, and where temporary files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Round {
     /// Whether root runs the commands, or an ordinary user; `false` comes first in the order.
@@ -48,7 +48,7 @@ const ROUNDS: [(&str, Round); 4] = [
 ];
 const USUAL: [&str; 2] = ["user-tmpfs", "root-disk"];
 
-/// Makes the machine, runs the rounds, and takes the machine away.
+/// Makes the machine, runs the rounds, and removes the machine.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
@@ -59,18 +59,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(missing) = tools.iter().find(|tool| !tool.is_there()) {
         return Err(missing.is_missing());
     }
-    let commands = Commands::of_readme()?;
+    let commands = Commands::from_readme()?;
     let folder = folder()?;
     let machine = Machine::make(&folder)?;
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, round) in rounds {
-        told.push((name, attempt(name, round, &machine, &commands, &folder)));
+        results.push((name, attempt(name, round, &machine, &commands, &folder)));
     }
     drop(machine);
-    report(&told)
+    report(&results)
 }
 
-/// Where logs are written, and where the machine is for a while: beside what is built.
+/// The folder for logs and, temporarily, for the machine: beside the build's output.
 fn folder() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|why| format!("xtask: {why}"))?;
     let target = program.ancestors().nth(2).ok_or("xtask is not in a target directory")?;
@@ -86,20 +86,20 @@ fn rounds(names: &[String]) -> Result<Vec<(&'static str, Round)>, String> {
     if rounds.is_empty() {
         rounds.extend(USUAL.into_iter().filter_map(known));
     }
-    // What root has built an ordinary user cannot build on.
+    // An ordinary user cannot build on what root has built.
     rounds.sort_by_key(|(_, round)| *round);
     rounds.dedup();
     Ok(rounds)
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
-struct Told {
+struct RoundResult {
     /// Seconds until the first page was served.
     served_s: f64,
     /// Seconds that the tests took.
     tested_s: f64,
-    /// What was skipped, as the tests say it.
+    /// The report of the tests about what was skipped.
     skipped: String,
 }
 
@@ -109,7 +109,7 @@ fn attempt(
     machine: &Machine,
     commands: &Commands,
     folder: &Path,
-) -> Result<Told, String> {
+) -> Result<RoundResult, String> {
     let log = |what: &str| folder.join(format!("{name}-{what}.log"));
     let inside = Inside::enter(machine, round)?;
     println!("fresh: {name}: {}", commands.serve);
@@ -119,28 +119,28 @@ fn attempt(
     let said = fs::read_to_string(log("test")).unwrap_or_default();
     let skipped = skipped(&said).ok_or("the tests do not say at the end what was skipped")?;
     inside.leave()?;
-    Ok(Told { served_s, tested_s, skipped: skipped.to_owned() })
+    Ok(RoundResult { served_s, tested_s, skipped: skipped.to_owned() })
 }
 
-/// The last lines of what the tests print: from the count of what was skipped on.
+/// The last lines of the tests' output: from the count of what was skipped on.
 fn skipped(said: &str) -> Option<&str> {
     let (before, _) = said.rsplit_once(COUNTED)?;
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     Some(said[start..].trim_end())
 }
 
-fn report(told: &[(&str, Result<Told, String>)]) -> Result<(), String> {
-    for (name, outcome) in told {
+fn report(results: &[(&str, Result<RoundResult, String>)]) -> Result<(), String> {
+    for (name, outcome) in results {
         match outcome {
-            Ok(Told { served_s, tested_s, skipped }) => println!(
+            Ok(RoundResult { served_s, tested_s, skipped }) => println!(
                 "\n{name}: a page after {served_s:.0} s, all tests passed in {tested_s:.0} s, \
                  nothing is left; {skipped}"
             ),
             Err(why) => println!("\n{name} FAILED: {why}"),
         }
     }
-    let failed = told.iter().filter(|(_, outcome)| outcome.is_err()).count();
-    println!("\n{} rounds passed, {failed} failed", told.len() - failed);
+    let failed = results.iter().filter(|(_, outcome)| outcome.is_err()).count();
+    println!("\n{} rounds passed, {failed} failed", results.len() - failed);
     if failed == 0 { Ok(()) } else { Err(String::new()) }
 }
 

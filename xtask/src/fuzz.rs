@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: every fuzz target for a while, on the nightly toolchain.
+//! `cargo xtask fuzz`: runs every fuzz target for a while, on the nightly toolchain.
 //!
-//! The targets are the `[[bin]]` entries of fuzz/Cargo.toml; inputs worth starting from lie in
-//! fuzz/seeds/TARGET, and what the fuzzer finds interesting in fuzz/corpus/TARGET, untracked.
+//! The targets are the `[[bin]]` entries of fuzz/Cargo.toml; inputs worth starting from are in
+//! fuzz/seeds/TARGET, and those that the fuzzer finds interesting in fuzz/corpus/TARGET, untracked.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ cargo xtask fuzz [--seconds N] [TARGET...]
 
 const SECONDS_DEFAULT: u32 = 10;
 
-/// A target that needs more memory than this for one small input has a bug.
+/// The memory limit: a target that needs more for one small input has a bug.
 const MEMORY_MIB_MAX: u32 = 2048;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Wish {
     targets: Vec<String>,
 }
 
-/// Fuzzes what `arguments` ask for; the error names the first target that failed.
+/// Runs the targets that `arguments` select; the error names the first target that failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.iter().any(|argument| argument == "--help") {
         print!("{HELP}");

@@ -1,6 +1,6 @@
-//! What the CI script and a person both run: `cargo xtask COMMAND`.
+//! The commands that both the CI script and people run: `cargo xtask COMMAND`.
 //!
-//! Not part of the server: nothing here is shipped.
+//! This is not part of the server: nothing here is shipped.
 
 mod bench;
 mod ci;
@@ -19,8 +19,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   ci      run every check of the project: the one command before a push
-  test    run all tests; say at the end what this machine lacks for some
-  fresh   do what the README says on a bare machine (a root made by debootstrap)
+  test    run all tests; list at the end what this machine lacks for some
+  fresh   run the README's commands on a bare machine (a root made by debootstrap)
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // A command that has already told its story ends with an empty line of its own.
+            // A command that has printed the reason of its failure itself returns an empty text.
             if !why.is_empty() {
                 eprintln!("xtask: {why}");
             }

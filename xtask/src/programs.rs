@@ -1,4 +1,4 @@
-//! The test programs of the workspace: what cargo builds and would run.
+//! The test programs of the workspace, as cargo builds and runs them.
 
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -18,7 +18,8 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// The package's folder, in which cargo runs its tests.
     pub(crate) folder: PathBuf,
-    /// When it was built, or what it starts of the same package: nanoseconds since 1970.
+    /// When the program was built, or another program of its package that it starts, whichever is
+    /// later: nanoseconds since 1970.
     pub(crate) built_ns: u64,
 }
 
@@ -28,7 +29,7 @@ impl Program {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// What runs it as Cargo would, with no input.
+    /// A command that runs the program as Cargo would, with no input.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command
@@ -40,8 +41,8 @@ impl Program {
     }
 }
 
-/// Builds all test programs, and says which there are, the longest first: by and large the larger
-/// one is the longer it takes.
+/// Builds all test programs, and returns them, the longest-running first: by and large the larger
+/// ones take longer.
 pub(crate) fn build() -> Result<Vec<Program>, String> {
     let words = "cargo test --workspace --no-run --message-format=json-render-diagnostics";
     let output = tools::command(words).stderr(Stdio::inherit()).output();
@@ -55,14 +56,14 @@ pub(crate) fn build() -> Result<Vec<Program>, String> {
     Ok(programs)
 }
 
-/// Nanoseconds since 1970 at which a file was last written; zero if it is not there.
+/// When a file was last written, in nanoseconds since 1970; zero if it does not exist.
 fn built_ns(path: &Path) -> u64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
     let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
     since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default()
 }
 
-/// The test programs among what cargo says it has built, a JSON object a line.
+/// The test programs among those that cargo reports as built, a JSON object a line.
 fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
     let mut newest: HashMap<PathBuf, u64> = HashMap::new();
     let mut programs = Vec::new();
@@ -85,8 +86,8 @@ fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
     programs
 }
 
-/// The name in what Cargo calls a package by: `URL#NAME@VERSION`, or `URL#VERSION` where the folder
-/// has the package's name.
+/// The name in Cargo's identifier of a package: `URL#NAME@VERSION`, or `URL#VERSION` where the
+/// folder has the package's name.
 fn package(id: &str) -> &str {
     let (url, version) = id.split_once('#').unwrap_or((id, ""));
     let name = version.split_once('@').map(|(name, _)| name);
@@ -124,7 +125,7 @@ mod tests {
             line("test", "it", true),
             "not JSON\n".to_owned(),
         ];
-        // The tests start the other program: they are another build when it is.
+        // The tests start the other program: they count as rebuilt when it is.
         let built_ns = |path: &Path| if path.ends_with("ropewalk") { 7 } else { 3 };
         let found = listed(&messages.concat(), built_ns);
         let seen: Vec<_> = found.iter().map(|one| (&*one.name, one.built_ns)).collect();

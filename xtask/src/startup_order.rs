@@ -1,9 +1,9 @@
-//! `cargo xtask startup-order`: which functions a server runs when it starts and serves, for the
-//! linker to lay side by side.
+//! `cargo xtask startup-order`: finds the functions that a server runs when it starts and serves,
+//! for the linker to place side by side.
 //!
-//! The kernel maps code in pieces of 64 KiB. A program whose lab and simulator lie between what
-//! its server needs has three times as much resident. Callgrind tells what ran; crates/cli has the
-//! linker script that is written here.
+//! The kernel maps code in pieces of 64 KiB. A program whose lab and simulator lie between the
+//! functions of its server has three times as much code resident. Callgrind records which functions
+//! ran; the linker script in crates/cli is written here.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -26,10 +26,10 @@ writes crates/cli/startup.ld. Worth it when much has changed in what a server ru
 
 const SCRIPT: &str = "crates/cli/startup.ld";
 
-/// How long the server is watched; it is then asked to stop.
+/// How long the server runs; it is then asked to stop.
 const WATCH_S: &str = "20";
 
-/// What is asked of it: the common answers, and the common refusals.
+/// The requests to it: the common answers, and the common refusals.
 const REQUESTS: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
     "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -43,7 +43,7 @@ const REQUESTS: &[&str] = &[
     "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n",
 ];
 
-/// Watches a server and writes the script.
+/// Records a server and writes the script.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !arguments.is_empty() {
         print!("{HELP}");
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What Callgrind wrote about a server that started, answered, and stopped.
+/// Callgrind's record of a server that started, answered, and stopped.
 fn watched() -> Result<String, String> {
     let record = std::env::temp_dir().join(format!("ropewalk-callgrind-{}", std::process::id()));
     let found = lab::Surroundings::find(false).target_dir;
@@ -80,15 +80,15 @@ fn watched() -> Result<String, String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|why| format!("timeout: {why}"))?;
-    let asked = ask(&mut server);
+    let asked = send_requests(&mut server);
     let ended = server.wait().map_err(|why| format!("valgrind: {why}"));
     let text = fs::read_to_string(&record).map_err(|why| format!("{}: {why}", record.display()));
     let _ = fs::remove_file(&record);
     asked.and(ended).and(text)
 }
 
-/// Sends every request as soon as the server says where it listens, and reads on to its end.
-fn ask(server: &mut Child) -> Result<(), String> {
+/// Sends every request as soon as the server prints its address, and reads its output to the end.
+fn send_requests(server: &mut Child) -> Result<(), String> {
     let errors = server.stderr.take().expect("it was piped");
     let mut lines = BufReader::new(errors).lines().map_while(Result::ok);
     let address = lines.by_ref().find_map(|line| Some(address(&line)?.to_owned()));
@@ -102,7 +102,7 @@ fn ask(server: &mut Child) -> Result<(), String> {
     asked
 }
 
-/// The address in the line that says what is served.
+/// The address in the line with which the server announces that it serves.
 fn address(line: &str) -> Option<&str> {
     let (_, rest) = line.strip_prefix("ropewalk: serving ")?.split_once("http://")?;
     rest.split([' ', '/']).next()
@@ -116,7 +116,7 @@ fn exchange(address: &str, request: &str) -> std::io::Result<()> {
     stream.read_to_end(&mut Vec::new()).map(drop)
 }
 
-/// One glob for each function of the program that a record of Callgrind names, sorted.
+/// A glob for each function of the program in a record of Callgrind, sorted.
 fn patterns(record: &str) -> BTreeSet<String> {
     let (mut objects, mut functions) = (HashMap::new(), HashMap::new());
     let (mut in_program, mut patterns) = (false, BTreeSet::new());
@@ -143,8 +143,8 @@ fn patterns(record: &str) -> BTreeSet<String> {
     patterns
 }
 
-/// A mangled name without what changes from build to build: hashes, numbers that LLVM appends, and
-/// how often Callgrind had seen it before.
+/// A mangled name without the parts that change from build to build: hashes, numbers that LLVM
+/// appends, and Callgrind's number for recursive calls.
 fn pattern(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or_default();
     let name = without_numbers(name);
@@ -176,7 +176,7 @@ fn without_numbers(name: &str) -> &str {
     }
 }
 
-/// Whether it can be the disambiguator of a crate (RFC 2603).
+/// Whether a text can be the disambiguator of a crate (RFC 2603).
 fn is_hash(text: &str) -> bool {
     (8..=12).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

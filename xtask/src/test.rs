@@ -1,9 +1,9 @@
-//! `cargo xtask test`: all tests, and at the end what was left out on this machine, with what
-//! brings it.
+//! `cargo xtask test`: runs all tests, and prints at the end what was left out on this machine,
+//! with the command that installs what is missing.
 //!
-//! The tests are many programs, each of which knows only what it has left out itself; they write
-//! it to one file ([`testkit::SKIPPED`]). Cargo builds them and would run one after the other, but
-//! much of what the longest do is to wait: here two run at a time.
+//! The tests are many programs, each of which knows only what it has left out itself; they write it
+//! to one file ([`testkit::SKIPPED`]). Cargo builds them and would run one after the other, but the
+//! longest mostly wait: here two run at a time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,13 +25,14 @@ left out, and why. With ARGUMENTS it is `cargo test --no-fail-fast ARGUMENTS` an
 whole workspace unless they choose packages (-p).
 ";
 
-/// More at a time would give tests that measure something too little of a small machine.
+/// With more at a time, tests that measure something would have too small a part of a small
+/// machine.
 pub(crate) const AT_A_TIME: usize = 2;
 
-/// What follows the number in the line that begins the list of what was left out.
+/// The text after the number in the line that begins the list of what was left out.
 pub(crate) const COUNTED: &str = " checks skipped";
 
-/// Runs the tests; the error names what failed, unless Cargo has said it.
+/// Runs the tests; the error names what failed, unless Cargo has printed it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     result
 }
 
-/// Runs all test programs, the longest first, and then what is tested in documentation.
+/// Runs all test programs, the longest first, and then the tests in documentation.
 fn all(list: &Path) -> Result<(), String> {
     let programs = programs::build()?;
     let failed = Mutex::new(Vec::new());
@@ -59,8 +60,8 @@ fn all(list: &Path) -> Result<(), String> {
     if failed.is_empty() { documentation } else { Err(failed.join("\n")) }
 }
 
-/// Runs one to its end, and prints what it has printed in one piece. That goes through a file, so
-/// that whoever may be left of it cannot make this wait.
+/// Runs one program to its end, and prints its output in one piece. The output goes through a file,
+/// so that a process that the program leaves behind cannot make this wait.
 fn run_program(program: &Program, list: &Path) -> Result<(), String> {
     let path = list.with_extension(program.name.replace('/', "-"));
     let explain = |why| format!("{}: {why}", path.display());
@@ -91,13 +92,13 @@ fn cargo_test(arguments: &[String], list: &Path) -> Result<ExitStatus, String> {
     command.status().map_err(|why| format!("cargo: {why}"))
 }
 
-/// Whether Cargo is told of which packages the tests are.
+/// Whether the arguments for Cargo select packages.
 fn chooses_packages(arguments: &[String]) -> bool {
     let own = arguments.iter().take_while(|argument| *argument != "--");
     own.into_iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package"))
 }
 
-/// What was left out, by the reasons: the last lines of a run.
+/// What was left out, by reason: the last lines of a run.
 fn summary(skipped: &[Skipped]) -> String {
     let mut by_reason: BTreeMap<&str, Vec<&Skipped>> = BTreeMap::new();
     for one in skipped {
@@ -113,11 +114,11 @@ fn summary(skipped: &[Skipped]) -> String {
     text
 }
 
-/// The file to which test programs add; it is removed with the value.
+/// The file to which test programs append; it is removed with the value.
 struct List(PathBuf);
 
 impl List {
-    /// An empty one, beside what is built.
+    /// Creates an empty file, beside the build's output.
     fn create() -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|why| format!("xtask: {why}"))?;
         let name = format!("skipped-{}", std::process::id());
@@ -133,7 +134,7 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // of no use to anybody
+        let _ = fs::remove_file(&self.0); // of no further use
     }
 }
 

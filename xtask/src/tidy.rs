@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, one file each.
 //!
-//! Not a formatter and not a linter of Rust at large: `cargo fmt` and `cargo clippy` do that. A
-//! rule here reads the tracked files as text and says where each breach is and what to do instead.
+//! This is not a formatter and not a general linter of Rust: `cargo fmt` and `cargo clippy` do
+//! that. A rule here reads the tracked files as text and reports where each breach is and what to
+//! do instead.
 
 mod dependencies;
 mod engine_imports;
@@ -29,7 +30,7 @@ use crate::tools;
 pub(crate) struct Finding {
     /// The file, relative to the workspace root.
     path: String,
-    /// The line, counted from one; zero when the whole file is meant.
+    /// The line, counted from one; zero for the whole file.
     line: usize,
     /// What is wrong and what to do instead.
     message: String,
@@ -66,7 +67,7 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// A line for each breach under `root`.
 fn breaches(root: &Path) -> Result<Vec<String>, String> {
-    let tree = Tree::of_tracked_files(root)?;
+    let tree = Tree::read_tracked(root)?;
     let lines = RULES.iter().flat_map(|(name, check)| {
         check(&tree).into_iter().map(move |finding| format!("{finding} [{name}]"))
     });
@@ -74,11 +75,11 @@ fn breaches(root: &Path) -> Result<Vec<String>, String> {
 }
 
 impl Finding {
-    fn at(source: &Source, line: usize, message: impl Into<String>) -> Self {
+    fn in_line(source: &Source, line: usize, message: impl Into<String>) -> Self {
         Self { path: source.path.clone(), line, message: message.into() }
     }
 
-    fn of_file(path: &str, message: impl Into<String>) -> Self {
+    fn in_file(path: &str, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line: 0, message: message.into() }
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn findings_read_like_compiler_messages() {
         let source = Source::new("crates/a/src/lib.rs", "");
-        assert_eq!(Finding::at(&source, 3, "no").to_string(), "crates/a/src/lib.rs:3: no");
-        assert_eq!(Finding::of_file("deny.toml", "no").to_string(), "deny.toml: no");
+        assert_eq!(Finding::in_line(&source, 3, "no").to_string(), "crates/a/src/lib.rs:3: no");
+        assert_eq!(Finding::in_file("deny.toml", "no").to_string(), "deny.toml: no");
     }
 }

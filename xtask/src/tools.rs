@@ -1,7 +1,7 @@
-//! The programs that only `xtask` runs, and how to get them. Those that tests run, too, are in
+//! The programs that only `xtask` runs, and how to get them. Programs that tests run, too, are in
 //! `testkit::tools`.
 //!
-//! Not a package manager: a missing tool is reported with the command that installs it, and
+//! This is not a package manager: a missing tool is reported with the command that installs it, and
 //! nothing is ever installed from here.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) const CARGO_DENY: Tool = Tool {
     provided_in_ci: true,
 };
 
-/// Needs the network, and a machine that may reach github.com.
+/// The database of advisories; it needs a network that reaches github.com.
 pub(crate) const ADVISORY_DATABASE: Tool = Tool {
     name: "the RustSec advisory database",
     probe: Probe::Succeeds("cargo deny fetch db"),
@@ -52,7 +52,7 @@ pub(crate) const MUSL_TARGET: Tool = Tool {
     provided_in_ci: false,
 };
 
-/// What `fresh` mounts with.
+/// Root's rights, which `fresh` needs for mounting.
 pub(crate) const ROOT: Tool = Tool {
     name: "the right to mount",
     probe: Probe::Succeeds("test -O /"),
@@ -92,7 +92,7 @@ mod tests {
         assert!(workspace_root().join("Cargo.lock").is_file());
     }
 
-    /// What is said to be there in CI is installed there.
+    /// Tools that are declared to be provided in CI are installed there.
     #[test]
     fn the_script_of_ci_installs_what_the_checks_need() {
         let script = workspace_root().join(".ci/run");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use command::units::parse_duration;
-use command::{Failure, UNDECIDED, print, say};
+use command::{Failure, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, render, write_page};
 use lab::watch::Watch;
 use lab::workload::Workload;
@@ -103,7 +103,7 @@ fn failure(why: Uncompared) -> Failure {
         Uncompared::Failed(why) => Failure::Operation(why),
         Uncompared::Interrupted => Failure::Stopped(why.to_string()),
         Uncompared::Void(why) => {
-            say(&why);
+            notify(&why);
             Failure::Reported(UNDECIDED)
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use command::units::{parse_duration, parse_share};
-use command::{Failure, print, say};
+use command::{Failure, notify, print};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, LoadGenerator};
@@ -166,14 +166,14 @@ impl WorkloadOptions {
 
 /// Says what has become of knobs that were typed for a server and are others today.
 pub(crate) fn say_knob_notices(lab: &Lab, spec: &ServerSpec) {
-    lab.knob_notices(spec).iter().for_each(|notice| say(&format!("{spec}: {notice}")));
+    lab.knob_notices(spec).iter().for_each(|notice| notify(&format!("{spec}: {notice}")));
 }
 
 /// Says which names in a description of the user's own are others today.
 pub(crate) fn say_notices(description: &ServerDescription) {
     let folder = description.folder.as_deref().unwrap_or(Path::new(""));
     let file = folder.join(format!("{}.toml", description.name));
-    description.notices.iter().for_each(|notice| say(&format!("{}: {notice}", file.display())));
+    description.notices.iter().for_each(|notice| notify(&format!("{}: {notice}", file.display())));
 }
 
 impl WorkloadOptions {
@@ -199,7 +199,7 @@ pub(crate) fn open_records(
     if resume {
         let made = opened.runs.len() + opened.cache.len();
         print(&format!("Going on after {made} runs.\n"))?;
-        opened.notice.as_deref().into_iter().for_each(say);
+        opened.notice.as_deref().into_iter().for_each(notify);
         opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
     Ok((folder, opened))

@@ -26,7 +26,7 @@ mod tune_command;
 use std::process::ExitCode;
 
 use clap::Parser;
-use command::{Failure, exit_code, print, say};
+use command::{Failure, exit_code, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
 
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         Ok(Command::Serving(serving)) => exit_code(execute_serving(serving), server::report),
         Ok(command) => {
             let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-            former_names::notices(&arguments).iter().for_each(|notice| say(notice));
-            exit_code(execute(command), say)
+            former_names::notices(&arguments).iter().for_each(|notice| notify(notice));
+            exit_code(execute(command), notify)
         }
         Err(error) => {
             // Help and version are errors to clap, with status 0.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use command::units::Duration;
-use command::{Failure, print, say};
+use command::{Failure, notify, print};
 use lab::membench::{Facts, Options, Plan};
 
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
@@ -38,7 +38,7 @@ pub(crate) fn execute(arguments: &MembenchArguments) -> Result<(), Failure> {
         repetitions: arguments.repetitions,
     };
     let plan = Plan::new(options, Facts::read()).map_err(Failure::Usage)?;
-    say(&plan.announce());
+    notify(&plan.announce());
     let outcome = plan.run().map_err(Failure::Operation)?;
     print(&if arguments.json { outcome.json() } else { outcome.show() })
 }

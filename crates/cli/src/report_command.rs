@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use command::{Failure, print, say, whole_file};
+use command::{Failure, notify, print, whole_file};
 use lab::report::Report;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
@@ -100,7 +100,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("-o -: a PNG needs a file".into()));
     }
     let report = Report::read(&arguments.folder).map_err(Failure::Usage)?;
-    report.notice().into_iter().for_each(say);
+    report.notice().into_iter().for_each(notify);
     let text = match form {
         Form::Html => report.html(),
         Form::Markdown => report.markdown(),

@@ -5,7 +5,7 @@ mod arguments;
 mod end;
 mod of_cache;
 
-use command::{Failure, print, say};
+use command::{Failure, notify, print};
 use lab::record::Skipped;
 use lab::study::{
     Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, minutes,
@@ -28,7 +28,7 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
 
 fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
     for notice in &definition.notices {
-        say(&format!("{}: {notice}", arguments.experiment.display()));
+        notify(&format!("{}: {notice}", arguments.experiment.display()));
     }
     if let Some(option) = arguments.lab.cpus_typed() {
         return Err(Failure::Usage(format!(

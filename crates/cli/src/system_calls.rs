@@ -24,7 +24,7 @@ pub(crate) fn table(calls: &SystemCalls) -> String {
         let (count, part, name) = (call.count, percent(call, &sum), call.name());
         out += &format!("{count:>9} {part:>7.2}  {bytes:>12} {mean:>9}  {name}\n");
     }
-    out + match sum.told {
+    out + match sum.with_bytes {
         0 => {
             "How many bytes they moved is not in this trace: it was recorded before that was, was \
              imported,\nor has no such calls.\n"
@@ -49,7 +49,7 @@ pub(crate) fn sentence(calls: &SystemCalls) -> Option<String> {
     let moved = match sum.bytes_mean() {
         None => "how many bytes they moved is not in the trace".into(),
         Some(mean) => {
-            format!("{} bytes moved by {} of them, {mean:.0} each", sum.bytes, sum.told)
+            format!("{} bytes moved by {} of them, {mean:.0} each", sum.bytes, sum.with_bytes)
         }
     };
     (sum.count > 0).then(|| {
@@ -66,7 +66,7 @@ pub(crate) fn list(calls: &SystemCalls) -> Value {
             "name": memory_trace::system_call_name(call.number),
             "calls": call.count,
             "percent": percent(call, &sum),
-            "calls_with_bytes": call.told,
+            "calls_with_bytes": call.with_bytes,
             "bytes": call.bytes_mean().map(|_| call.bytes),
             "bytes_mean": call.bytes_mean(),
         })

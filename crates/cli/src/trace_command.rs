@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
-use command::{DASH, Failure, print, say, whole_file};
+use command::{DASH, Failure, notify, print, whole_file};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
 use record::{RECORD_HELP, RecordArguments};
@@ -138,7 +138,7 @@ fn import(arguments: &ImportArguments) -> Result<(), Failure> {
         Broken::Trace(why) => operation(&why),
     })?;
     let (imported, bytes) = outcome.expect("what has been written has an outcome");
-    say(&summary(&imported, bytes, form));
+    notify(&summary(&imported, bytes, form));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
-//! The bus: first come, first served, one transaction at a time; and how long it was busy for what.
+//! The bus: first come, first served, one transaction at a time; and the time for which each kind
+//! of transaction kept it busy.
 //!
-//! Knows times only. Whether a cache or memory supplies a block is decided by who asks.
+//! The bus knows times only. The caller decides whether a cache or memory supplies a block.
 
 use crate::machine::{self, MemoryLatency};
 use crate::protocol::Transaction;
@@ -9,23 +10,23 @@ use crate::protocol::Transaction;
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
     free_at: u64,
-    /// By transaction; those that memory supplies, then those that a cache supplies.
+    /// Times by transaction; those that memory supplies, then those that a cache supplies.
     times: [[Times; 2]; 5],
-    /// Cycles it was busy, in the same order.
+    /// Cycles for which the bus was busy, in the same order.
     pub(crate) busy: [[u64; 2]; 5],
-    /// Transactions, in the same order.
+    /// The number of transactions, in the same order.
     pub(crate) count: [[u64; 2]; 5],
     /// Cycles that transactions waited for their turn.
     pub(crate) waited: u64,
-    /// What a block from another node's memory takes more.
+    /// The additional times of a block from another node's memory.
     far: Times,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Times {
-    /// Until the one who asked has what it asked for.
+    /// Cycles until the requesting processor has its block.
     latency: u64,
-    /// Until the bus is free for others.
+    /// Cycles until the bus is free for others.
     occupancy: u64,
 }
 
@@ -36,7 +37,7 @@ impl Bus {
         let whole = machine.memory_latency_cycles + bytes;
         let occupancy = match machine.memory_latency {
             MemoryLatency::HoldsBus => whole,
-            // What a block costs on the way to memory, it costs on the way back.
+            // The bytes of a block cost the same in either direction.
             MemoryLatency::Split => whole.min(machine.update_latency_cycles + bytes),
         };
         let memory = Times { latency: whole, occupancy };

@@ -1,7 +1,7 @@
 //! One processor's cache: lines of each set in the order of their last use, in one slab.
 //!
-//! Not what happens on a miss. A line that was taken away keeps its number as a **ghost** until its
-//! place is used again: that is how a miss knows that it would have been a hit.
+//! Misses are handled elsewhere. A line that was taken away keeps its number as a **ghost** until
+//! its place is used again: a miss that finds the ghost would have been a hit.
 
 use crate::protocol::{INVALID, State};
 
@@ -13,7 +13,7 @@ pub(crate) const BLOCKS_MAX: u64 = 1 << (32 - BLOCK_SHIFT);
 const SLOT_SHIFT: u32 = 4;
 const STATE: u32 = 15;
 
-/// Words of a copy that were touched, one bit each; of a ghost see `classify`.
+/// The words of a copy that were touched, one bit each; for the masks of a ghost see `classify`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Masks {
     pub(crate) used: u64,
@@ -29,7 +29,7 @@ const STEP_WAY_SHIFT: u32 = 4;
 pub(crate) struct Cache {
     /// Sets of `ways` lines, the most recently used first.
     pub(crate) lines: Vec<Line>,
-    /// Sets of `ways` masks; these stay where they are.
+    /// Sets of `ways` masks; these are not reordered.
     pub(crate) masks: Vec<Masks>,
     pub(crate) ways: usize,
 }
@@ -40,21 +40,21 @@ impl Cache {
         Self { lines: lines.collect(), masks: vec![Masks::default(); sets * ways], ways }
     }
 
-    /// Where in the slab the block's line is, a copy's or a ghost's.
+    /// The index in the slab of the block's line, a copy or a ghost.
     pub(crate) fn find(&self, set: usize, block: u32) -> Option<usize> {
         let base = set * self.ways;
         let lines = &self.lines[base..base + self.ways];
         lines.iter().position(|line| block_of(*line) == block).map(|way| base + way)
     }
 
-    /// The line that makes room: one without a copy if there is any, the least recent of those.
+    /// The line to replace: one without a copy if there is any, else the least recently used.
     pub(crate) fn victim(&self, set: usize) -> usize {
         let base = set * self.ways;
         let lines = &self.lines[base..base + self.ways];
         base + lines.iter().rposition(|line| state_of(*line) == INVALID).unwrap_or(self.ways - 1)
     }
 
-    /// Puts a block in the place of the line and makes it the most recent of its set.
+    /// Replaces the line by a block and makes it the most recent of its set.
     pub(crate) fn install(&mut self, place: usize, block: u32, state: State) {
         let slot = self.lines[place] & (STATE << SLOT_SHIFT);
         self.lines[place] = (block << BLOCK_SHIFT) | slot | u32::from(state);
@@ -69,8 +69,9 @@ impl Cache {
         self.lines[base..=place].rotate_right(1);
     }
 
-    /// A hit has not been: it found its line in that way and state, and these masks if any. What a
-    /// read leaves in them as it is, others may have changed since.
+    /// Undoes a hit, which found its line in the way and state of `step`, and these masks if the
+    /// record was tracked. A read left the masks unchanged, and other processors may have changed
+    /// them since.
     pub(crate) fn take_back(&mut self, set: usize, step: Step, masks: Option<Masks>, write: bool) {
         let base = set * self.ways;
         let place = base + usize::from(step >> STEP_WAY_SHIFT);
@@ -85,7 +86,7 @@ impl Cache {
         }
     }
 
-    /// A line forgets its block.
+    /// Makes a line forget its block.
     pub(crate) fn clear(&mut self, place: usize) {
         self.lines[place] &= STATE << SLOT_SHIFT;
     }
@@ -94,7 +95,7 @@ impl Cache {
         self.lines[place] = with_state(self.lines[place], state);
     }
 
-    /// Where the masks of a line are.
+    /// The index of the masks of a line.
     pub(crate) fn masks_of(&self, place: usize) -> usize {
         place - place % self.ways + slot_of(self.lines[place])
     }

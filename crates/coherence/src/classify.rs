@@ -1,13 +1,15 @@
-//! Why a miss happened and what a coherence transaction was for: the classes, and their counts.
+//! The classes of misses (why a reference missed) and of coherence transactions (what for), and
+//! their counts.
 //!
-//! The finding out is in `simulation`, where the copies are. Definitions, after Torrellas, Lam and
-//! Hennessy (1994) and Hyde and Fleisch (1996), extended to private pages of processes that move:
+//! The classification itself is in `simulation`, where the copies are. Definitions, after
+//! Torrellas, Lam and Hennessy (1994) and Hyde and Fleisch (1996), extended to private pages of
+//! processes that move:
 //!
-//! - A ghost's masks say what other processors have written since its copy was taken away
-//!   (`wrote`) and whether a read took it away (`used` is not 0).
+//! - A ghost's masks hold the words that other processors have written since its copy was taken
+//!   away (`wrote`) and whether a read took it away (`used` is not 0).
 //! - **Passive**: the page is private, so that only its own process can have written to it.
 //! - **True**: the word in question has been written (a miss) or used (a transaction) by another
-//!   since then. **False**: only other words of the block have been.
+//!   processor since then. **False**: only other words of the block have been.
 
 use serde::Serialize;
 
@@ -17,32 +19,33 @@ use serde::Serialize;
 pub enum Miss {
     /// No cache ever had the block.
     Cold,
-    /// This cache never had it; others had, and the page is shared.
+    /// This cache never had the block; others had, and the page is shared.
     FirstHere,
-    /// This cache never had it; the process used it on another processor.
+    /// This cache never had the block; the process used it on another processor.
     Migrated,
-    /// Another process's reference replaced it.
+    /// A reference of another process replaced the block.
     ContextSwitch,
-    /// The process replaced it itself, and a fully associative cache would have, too.
+    /// The process replaced the block itself, and would have in a fully associative cache, too.
     Capacity,
-    /// The process replaced it itself; a fully associative cache would have kept it.
+    /// The process replaced the block itself; a fully associative cache would have kept it.
     Conflict,
-    /// The process replaced it itself; it was not asked which of the two.
+    /// The process replaced the block itself; whether a fully associative cache would have kept it
+    /// was not determined.
     Replaced,
     /// The last-level cache replaced the block, and the copies of its group with it.
     Inclusion,
-    /// Another processor's read took it away (AMSD, PSCR).
+    /// Another processor's read took the copy away (AMSD, PSCR).
     HandedOver,
-    /// Another processor's write took it away: true sharing.
+    /// Another processor's write took the copy away: true sharing.
     InvalidationTrue,
-    /// Another processor's write took it away: false sharing.
+    /// Another processor's write took the copy away: false sharing.
     InvalidationFalse,
-    /// The process's own write, on another processor, took it away.
+    /// The process's own write, on another processor, took the copy away.
     InvalidationPassive,
 }
 
 impl Miss {
-    /// All, in the order of their declaration.
+    /// All classes, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::Cold,
         Self::FirstHere,
@@ -58,7 +61,7 @@ impl Miss {
         Self::InvalidationPassive,
     ];
 
-    /// As in tables and reports.
+    /// The name in tables and reports.
     pub fn name(self) -> &'static str {
         [
             "cold",
@@ -76,7 +79,7 @@ impl Miss {
         ][self as usize]
     }
 
-    /// It follows an invalidation.
+    /// Whether the miss follows an invalidation.
     pub fn is_invalidation(self) -> bool {
         self as usize >= Self::InvalidationTrue as usize
     }
@@ -88,7 +91,7 @@ impl Miss {
 pub enum Sharing {
     /// Another processor has used the word.
     True,
-    /// Others have used other words of the block.
+    /// Other processors have used other words of the block.
     False,
     /// The page is private: the other copies are the process's own, left behind.
     Passive,
@@ -97,10 +100,10 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// All, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::True, Self::False, Self::Passive, Self::Alone];
 
-    /// As in tables and reports.
+    /// The name in tables and reports.
     pub fn name(self) -> &'static str {
         ["true", "false", "passive", "alone"][self as usize]
     }

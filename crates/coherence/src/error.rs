@@ -1,4 +1,4 @@
-//! Why a machine, a workload or a run of one on the other cannot be: each error is one line.
+//! Why a machine or a workload is refused, or a run of one on the other: each error is one line.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use memory_trace::TraceError;
 /// What is wrong with the description of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineError {
-    /// The text is not TOML, or its TOML is not that of a machine.
+    /// The text is not TOML, or its TOML does not describe a machine.
     Text {
-        /// The line of the text at which that shows, counted from one, if it can be told.
+        /// The number of the faulty line, counted from one, if it is known.
         line: Option<usize>,
-        /// What the reader of TOML says.
+        /// The message of the TOML parser.
         what: String,
     },
     /// A key has a value that it cannot have.
     Value {
-        /// `cache.ways`, with its table.
+        /// The key with its table: `cache.ways`.
         key: String,
-        /// As a file would have it.
+        /// The value as a file would have it.
         value: String,
-        /// What is wrong with it and which values can be given.
+        /// What is wrong with it and which values are possible.
         advice: String,
     },
-    /// The table `basis` says where a value comes from that the machine does not have.
+    /// The table `basis` gives the source of a value that the machine does not have.
     Basis {
         /// `basis.kernel.skew`, or the table alone.
         key: String,
-        /// What the machine does not have.
+        /// The key or table that the machine does not have.
         absent: String,
     },
 }
@@ -37,20 +37,20 @@ pub enum MachineError {
 pub enum WorkloadError {
     /// The trace cannot be read.
     Trace(TraceError),
-    /// The trace touches more memory than frames can be told apart; this is the most, in bytes.
+    /// The trace touches more memory than frames can be numbered; this is the limit, in bytes.
     TooMuchMemory(u64),
-    /// The trace refers to nothing.
+    /// The trace has no references.
     NoReferences,
 }
 
 /// Why a workload cannot be simulated on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SimulationError {
-    /// There is no such machine.
+    /// The machine is impossible.
     Machine(MachineError),
-    /// The workload has so many tasks, which is more than can be told apart.
+    /// The workload has this many tasks, which is more than can be numbered.
     TooManyTasks(usize),
-    /// More memory is touched than blocks can be told apart.
+    /// The workload touches more memory than blocks can be numbered.
     TooManyBlocks {
         /// Bytes that are touched.
         touched_bytes: u64,
@@ -70,8 +70,8 @@ impl MachineError {
         Self::Value { key: key.into(), value: value.to_string(), advice: advice.into() }
     }
 
-    /// This error without its line number, for a text that the user has not seen, so that its lines
-    /// mean nothing.
+    /// This error without its line number, for a text that the user does not see and whose line
+    /// numbers would mean nothing.
     #[must_use]
     pub fn without_line(self) -> Self {
         match self {

@@ -1,33 +1,33 @@
 //! The operating system's references: a stream drawn for each system call, as in Trace Factory
-//! (Giorgi and Prete 1997), because traces are of user mode.
+//! (Giorgi and Prete 1997), because traces contain user mode only.
 //!
-//! Not a trace of any kernel: its parameters are the machine's `[kernel]`. Code is fetched in
-//! runs that begin at popular places; data are the process's own kernel pages, or structures that
-//! all processes may touch, packed so that some share a block, and visited for some references
-//! each. Which structure is a process's own is fixed: those next to it belong to others, which is
-//! false sharing.
+//! The stream is not a trace of any kernel: its parameters are the machine's `[kernel]`. Code is
+//! fetched in runs that begin at popular places; data are the process's own kernel pages, or
+//! structures that all processes may touch, packed so that some share a block, and visited for some
+//! references each. Each process has one structure of its own, which is fixed: the neighbouring
+//! ones belong to other processes, which is false sharing.
 
 use statistics::Generator;
 
 use crate::machine::Kernel;
 use crate::record::{GRANULE_BYTES, Kind, Marker, PAGE_BYTES, Record, WORD_BYTES};
 
-/// Where the kernel's pages are, and how often what is referred to.
+/// The kernel's pages, and the distribution of the references to them.
 #[derive(Debug)]
 pub(crate) struct Stream {
     kernel: Kernel,
     tasks: u32,
-    /// The first frame: code, shared pages, then each task's own.
+    /// The first frame of the kernel: code, shared pages, then each task's own pages.
     first: u32,
-    /// Shares of the places of code, added up.
+    /// Cumulative shares of the places of code.
     code: Popularity,
-    /// Shares of the structures, added up.
+    /// Cumulative shares of the structures.
     structures: Popularity,
-    /// Of 100 data references that are not within a visit, those that begin one.
+    /// The percentage of data references outside a visit that begin one.
     visits_percent: f64,
 }
 
-/// References to a structure in a row, from one of its words on.
+/// Consecutive references to a structure, from one of its words on.
 #[derive(Debug, Default)]
 struct Visit {
     structure: u64,
@@ -36,16 +36,16 @@ struct Visit {
     write_percent: f64,
 }
 
-/// Places by Zipf's law.
+/// Places drawn by Zipf's law.
 #[derive(Debug)]
 struct Popularity {
-    /// Shares, added up.
+    /// Cumulative shares.
     shares: Vec<f64>,
-    /// By the first digits of a share: the places before it are smaller.
+    /// For each interval of shares, the number of places before it: where a search begins.
     guide: Vec<u32>,
 }
 
-/// Parts into which a guide divides the shares.
+/// The number of intervals into which a guide divides the shares.
 const GUIDES: usize = 4096;
 
 impl Stream {
@@ -60,7 +60,7 @@ impl Stream {
         Self { kernel, tasks, first, code, structures, visits_percent }
     }
 
-    /// Frames that it needs.
+    /// The number of frames of the kernel for that many tasks.
     pub(crate) fn frames(kernel: &Kernel, tasks: u32) -> u32 {
         if !kernel.enabled {
             return 0;
@@ -68,7 +68,7 @@ impl Stream {
         kernel.code_pages + kernel.shared_pages + tasks * kernel.private_pages
     }
 
-    /// The references of one system call, made by that task, that moved so many bytes.
+    /// Draws the references of one system call by `task` that moved `bytes` bytes.
     pub(crate) fn draw(
         &self,
         task: u32,
@@ -86,7 +86,7 @@ impl Stream {
             let run = geometric(generator, self.kernel.run_mean).min(left);
             self.fetch(run, generator, into);
             left -= run;
-            // So many data references for a run of code that the shares come out.
+            // The number of data references for a run of code that yields the configured shares.
             let data = run as f64 * (100.0 - self.kernel.code_percent) / self.kernel.code_percent;
             let whole = data as u64 + u64::from(generator.unit() < data.fract());
             for _ in 0..whole.min(left) {
@@ -97,7 +97,7 @@ impl Stream {
         into.push(Record::marker(Marker::End));
     }
 
-    /// Instructions of four bytes in a row, from a popular place.
+    /// Fetches consecutive instructions of four bytes, from a popular place.
     fn fetch(&self, run: u64, generator: &mut Generator, into: &mut Vec<Record>) {
         let granules = self.code.shares.len() as u64;
         let per_granule = GRANULE_BYTES / 4;
@@ -129,17 +129,17 @@ impl Stream {
         let address = (depth * depth * bytes as f64) as u64 / 8 * 8;
         let pages = self.kernel.code_pages + self.kernel.shared_pages;
         let own = self.first + pages + task * self.kernel.private_pages;
-        reference(kind(self.kernel.write_percent), own, address, 8).on_page(true)
+        reference(kind(self.kernel.write_percent), own, address, 8).with_private(true)
     }
 
-    /// Of a structure of all processes: the task's own one, or a popular one.
+    /// Begins a visit to a structure of all processes: the task's own one, or a popular one.
     fn visit(&self, task: u32, generator: &mut Generator) -> Visit {
         let kernel = &self.kernel;
         let size = u64::from(kernel.structure_bytes);
         let structures = self.structures.shares.len() as u64;
         let which = match one_of(generator, kernel.own_percent) {
             true => u64::from(task) % structures,
-            // Popular ones lie behind those that belong to somebody.
+            // Popular structures lie behind those that belong to a task.
             false => (self.structures.draw(generator) + u64::from(self.tasks)) % structures,
         };
         let word = generator.below((size / WORD_BYTES) as usize) as u64;
@@ -155,16 +155,16 @@ impl Stream {
         Visit { structure: which * size, word, left, write_percent }
     }
 
-    /// The next word of a visit; the first follows the last.
+    /// The next word of a visit; the last word is followed by the first.
     fn go_on(&self, visit: &mut Visit, kind: Kind) -> Record {
         let address = visit.structure + visit.word * WORD_BYTES;
         visit.word = (visit.word + 1) % (u64::from(self.kernel.structure_bytes) / WORD_BYTES);
         visit.left -= 1;
-        reference(kind, self.first + self.kernel.code_pages, address, 4).on_page(false)
+        reference(kind, self.first + self.kernel.code_pages, address, 4).with_private(false)
     }
 }
 
-/// Whether it is one of so many in a hundred.
+/// Whether an event of this probability, in percent, happens.
 fn one_of(generator: &mut Generator, percent: f64) -> bool {
     generator.unit() * 100.0 < percent
 }
@@ -179,7 +179,7 @@ fn scatter(place: u64, places: u64) -> u64 {
     place.wrapping_mul(0x9E37_79B9) % places
 }
 
-/// A number of at least 1 with that mean.
+/// A geometrically distributed number of at least 1 with this mean.
 fn geometric(generator: &mut Generator, mean: f64) -> u64 {
     // An exponential variable, rounded up: within half of the mean, and integer by construction.
     let mean = (mean - 0.5).max(0.5);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn shares_are_those_of(kernel: Kernel) {
+    fn check_shares(kernel: Kernel) {
         let records = drawn(kernel, 2000);
         let count = |of: &dyn Fn(&Record) -> bool| {
             records.iter().filter(|one| of(one)).map(|one| one.count()).sum::<u64>() as f64
@@ -267,12 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_are_those_of_the_parameters() {
-        shares_are_those_of(Kernel::default());
-        shares_are_those_of(Kernel { visit_mean: 6.0, ..Kernel::default() });
+    fn the_check_shares_the_parameters() {
+        check_shares(Kernel::default());
+        check_shares(Kernel { visit_mean: 6.0, ..Kernel::default() });
         let some = Kernel { visit_mean: 6.0, writing_visits_percent: 40.0, ..Kernel::default() };
-        shares_are_those_of(some);
-        shares_are_those_of(Kernel { shared_percent: 100.0, ..some });
+        check_shares(some);
+        check_shares(Kernel { shared_percent: 100.0, ..some });
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! coherence protocol let a workload scale, and to how many processors.
 //!
 //! After Foglia, Giorgi and Prete (2001) and their Trace Factory. A [`Workload`] is made once from
-//! a trace; a [`Machine`] says what it runs on; [`simulate`] runs one on the other, seeded, and
-//! gives an [`Outcome`]. `docs/simulator.md` says what is modelled and what is not.
+//! a trace; a [`Machine`] describes the simulated machine; [`simulate`] runs the workload on it,
+//! with a seed, and returns an [`Outcome`]. `docs/simulator.md` describes what is modelled and what
+//! is not.
 //!
-//! Not here: reading files, threads, clocks. Nothing is simulated but what moves blocks: there is
-//! no pipeline, no address translation, no prefetching.
+//! The crate does not read files and uses neither threads nor clocks. Only what moves blocks is
+//! simulated: there is no pipeline, no address translation, no prefetching.
 
 #![forbid(unsafe_code)]
 
@@ -38,5 +39,5 @@ pub use record::{Kind, Record};
 pub use simulation::{Done, Observer, Options, Reference, simulate, simulate_observed};
 pub use workload::{Builder, Workload};
 
-/// The tasks of a workload are told apart by numbers of 16 bits, three of which mean other things.
+/// The number of tasks is limited by their numbers of 16 bits, three of which mean other things.
 pub(crate) const TASKS_MAX: usize = u16::MAX as usize - 3;

@@ -1,7 +1,7 @@
 //! The machine that is simulated, as a TOML file describes it. Everything has a default: the
 //! reference machine of Foglia et al. (2001) with eight processors and blocks of 128 bytes.
 //!
-//! Not the workload, and not what is reported.
+//! The workload and the reported figures are elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::error::MachineError;
 use crate::protocol::{PROTOCOLS, Protocol, protocol};
 use crate::record::GRANULE_BYTES;
 
-/// Copies are found through one bit for each processor.
+/// The holders of a block are one bit for each processor.
 pub(crate) const CPUS_MAX: u32 = 64;
-/// One bit for each word says which of a block have been touched.
+/// The touched words of a block are one bit each.
 pub(crate) const BLOCK_BYTES_MAX: u64 = 256;
 /// A line's place among its ways takes four bits.
 pub(crate) const WAYS_MAX: u32 = 16;
 
-/// What a machine file could hold besides, where a machine has no last-level cache.
+/// An example of the table that a machine file without a last-level cache lacks.
 const NO_LLC: &str = "
 # A last-level cache; there is none unless this table is there:
 # [llc]
@@ -28,7 +28,7 @@ const NO_LLC: &str = "
 # ways = 24
 # hit_cycles = 15
 ";
-/// What a machine file could hold besides, where all memory of a machine is equally far.
+/// An example of the table that a machine file lacks where all memory is equally far.
 const NO_NUMA: &str = "
 # Memory nodes; all memory is equally far unless this table is there:
 # [numa]
@@ -47,69 +47,70 @@ pub struct Machine {
     pub protocol: String,
     /// Each processor's cache.
     pub cache: CacheShape,
-    /// A processor.
+    /// The timing of a processor.
     pub cpu: Cpu,
     /// The bus.
     pub bus: Bus,
-    /// Which process runs where.
+    /// The operating system's scheduler: which process runs where.
     pub scheduler: Scheduler,
-    /// References of the operating system.
+    /// The references of the operating system.
     pub kernel: Kernel,
-    /// Frames of physical memory are given out at random, or one after the other.
+    /// The placement of frames of physical memory: at random, or one after the other.
     pub placement: Placement,
-    /// A cache that groups of processors share, between their own and the bus; none if left out.
+    /// A cache that groups of processors share, between their own caches and the bus; none if left
+    /// out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llc: Option<LastLevel>,
-    /// Memory in several places; all of it is equally far if left out.
+    /// Memory in several nodes; all of it is equally far if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa: Option<Numa>,
-    /// Where values of a table come from, by the table and the key. Nothing is simulated by it.
+    /// The sources of values, by the table and the key. They do not influence the simulation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub basis: BTreeMap<String, BTreeMap<String, Basis>>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// It was measured.
+    /// The value was measured.
     Measured,
-    /// Outcomes were to be those that somebody tells of.
+    /// The value was fitted to published results.
     Fitted,
-    /// Whoever describes the machine says so.
+    /// The description of the machine, such as a paper, states the value.
     Paper,
-    /// Somebody thought it likely.
+    /// The value is a plausible choice.
     Chosen,
 }
 
-/// An inclusive cache shared by a group of processors that follow one another.
+/// An inclusive cache shared by a group of consecutive processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastLevel {
     /// Processors of a group; the last group may have fewer.
     pub cpus_per_group: u32,
-    /// Its size in KiB.
+    /// The size in KiB.
     pub size_kib: u64,
-    /// Ways of a set. The sets need be no power of two.
+    /// Ways of a set. The number of sets need not be a power of two.
     pub ways: u32,
     /// Cycles of a miss of a processor's own cache that is served inside the group.
     pub hit_cycles: u64,
 }
 
-/// Memory nodes. Processors that follow one another are at the same node.
+/// Memory nodes. Consecutive processors are at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numa {
     /// Nodes, each with its part of the processors and of memory.
     pub nodes: u32,
-    /// Cycles that a block from another node's memory takes longer.
+    /// Additional cycles for a block from another node's memory.
     pub remote_extra_cycles: u64,
-    /// At which node a page is.
+    /// How pages are assigned to nodes.
     #[serde(default)]
     pub placement: NodePlacement,
 }
 
-/// At which node a page is.
+/// How pages are assigned to nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodePlacement {
@@ -120,11 +121,11 @@ pub enum NodePlacement {
     Interleaved,
 }
 
-/// A cache for instructions and data, least recently used replaced first.
+/// A cache for instructions and data with replacement of the least recently used line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheShape {
-    /// Its size in KiB.
+    /// The size in KiB.
     pub size_kib: u64,
     /// Ways of a set.
     pub ways: u32,
@@ -132,7 +133,7 @@ pub struct CacheShape {
     pub block_bytes: u64,
 }
 
-/// What a processor does by itself.
+/// The timing of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
@@ -146,25 +147,25 @@ pub struct Cpu {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bus {
-    /// INV.
+    /// Cycles of an INV.
     pub invalidate_cycles: u64,
-    /// WR.
+    /// Cycles of a WR.
     pub write_cycles: u64,
-    /// RB and RIB from memory, before the bytes.
+    /// Cycles of an RB or RIB from memory, before the bytes.
     pub memory_latency_cycles: u64,
-    /// RB and RIB from another cache, before the bytes.
+    /// Cycles of an RB or RIB from another cache, before the bytes.
     pub cache_latency_cycles: u64,
-    /// UB, before the bytes.
+    /// Cycles of a UB, before the bytes.
     pub update_latency_cycles: u64,
-    /// Bytes that pass in a cycle.
+    /// Bytes transferred per cycle.
     pub bytes_per_cycle: u64,
-    /// Who supplies a block that memory has as well.
+    /// The supplier of a block that memory has as well.
     pub clean_supplier: CleanSupplier,
-    /// Whether the bus is held while memory is waited for, or free for others (split).
+    /// Whether the bus is held during the wait for memory, or free for others (split).
     pub memory_latency: MemoryLatency,
 }
 
-/// Who supplies a block that is in a cache and up to date in memory.
+/// The supplier of a block that is in a cache and up to date in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleanSupplier {
@@ -190,20 +191,21 @@ pub enum MemoryLatency {
 pub struct Scheduler {
     /// Which ready process a free processor takes.
     pub policy: Policy,
-    /// References after which another may have the processor.
+    /// References after which another process may get the processor.
     pub slice_references: u64,
-    /// With affinity: a process may be so many slices ahead of the one that has had least.
+    /// With affinity: the number of slices by which a process may be ahead of the one that has had
+    /// least.
     pub affinity_slack_slices: u64,
     /// System calls that make a process wait.
     pub blocking: Blocking,
     /// For how long a process waits, in cycles.
     pub blocked_cycles: u64,
-    /// A lock that another task used less than so many cycles ago is taken to be held: the task
-    /// gives up its processor. 0 is never.
+    /// A lock that another task used less than this many cycles ago is taken to be held: the task
+    /// gives up its processor. 0 disables this.
     pub lock_held_cycles: u64,
     /// When the run ends.
     pub until: Until,
-    /// With [`Until::Busy`]: the run goes on only while so many tasks are left, even if there are
+    /// With [`Until::Busy`]: the run goes on only while this many tasks are left, even if there are
     /// fewer processors. Machines of several sizes then end with about the same part of the trace
     /// done. 0 and 1 add nothing.
     pub tasks_left: u32,
@@ -219,7 +221,7 @@ pub enum Policy {
     Affinity,
 }
 
-/// System calls that make a process wait and give its processor to another.
+/// System calls that make a process wait and give its processor to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocking {
@@ -242,46 +244,47 @@ pub enum Until {
     AllDone,
 }
 
-/// References of the operating system, drawn for each system call.
+/// The references of the operating system, drawn for each system call.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kernel {
-    /// Off: only what was traced.
+    /// Whether there are any; if not, only the traced references are simulated.
     pub enabled: bool,
-    /// References of a system call, on the average; their number is drawn geometrically.
+    /// References of a system call on average; their number is drawn geometrically.
     pub references_mean: f64,
-    /// Of 100 references, instructions.
+    /// The percentage of references that fetch instructions.
     pub code_percent: f64,
-    /// Of 100 data references, writes.
+    /// The percentage of data references that write.
     pub write_percent: f64,
-    /// Of 100 data references, those to structures that all processes use.
+    /// The percentage of data references that go to structures that all processes use.
     pub shared_percent: f64,
     /// Pages of code.
     pub code_pages: u32,
-    /// Pages of structures that all use.
+    /// Pages of structures that all processes use.
     pub shared_pages: u32,
     /// Pages of each process that only the kernel uses: its stack and its descriptors.
     pub private_pages: u32,
-    /// Instructions fetched in a row before a jump, on the average.
+    /// Instructions fetched in a row before a jump, on average.
     pub run_mean: f64,
     /// How much more popular the popular places of code are (Zipf's exponent).
     pub code_skew: f64,
-    /// How much more popular the popular structures are of those that all use (Zipf's exponent).
+    /// How much more popular the popular structures of all processes are (Zipf's exponent).
     pub structure_skew: f64,
     /// Bytes of a structure. Those that lie in one block share it falsely.
     pub structure_bytes: u32,
-    /// Of 100 references to structures, those to the process's own, which no other touches.
+    /// The percentage of references to structures that go to the process's own, which no other
+    /// process touches.
     pub own_percent: f64,
-    /// References to a structure in a row, on the average: a visit, from word to word.
+    /// References to a structure in a row, on average: a visit, from word to word.
     pub visit_mean: f64,
-    /// Of 100 visits to structures, those that may write; all writes are theirs.
+    /// The percentage of visits to structures that may write; all writes are theirs.
     pub writing_visits_percent: f64,
-    /// For so many bytes that a system call moved it has one reference more; 0: what it moved makes
-    /// no difference.
+    /// A system call has one more reference for each of this many bytes that it moved; 0: the moved
+    /// bytes make no difference.
     pub bytes_per_reference: f64,
 }
 
-/// How frames are given out.
+/// How frames are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -375,28 +378,28 @@ impl Default for Kernel {
 }
 
 impl Machine {
-    /// Tables that are not in every machine's file.
+    /// Tables that a machine's file may lack.
     pub const OPTIONAL_TABLES: [&str; 2] = ["llc", "numa"];
 
-    /// What a TOML file says; what it does not say is as by default.
+    /// Reads a machine from TOML; keys that are left out have their defaults.
     ///
     /// # Errors
-    /// The text describes no machine, or one that cannot be.
+    /// The text does not describe a machine, or describes an impossible one.
     pub fn from_toml(text: &str) -> Result<Self, MachineError> {
         let machine = Self::unchecked_from_toml(text)?;
         machine.check()?;
         Ok(machine)
     }
 
-    /// What a TOML file says, of which more will be changed before it is checked.
+    /// Reads a machine from TOML without checking it, for a caller that changes more of it first.
     ///
     /// # Errors
-    /// The text describes no machine.
+    /// The text does not describe a machine.
     pub fn unchecked_from_toml(text: &str) -> Result<Self, MachineError> {
         toml::from_str(text).map_err(|why| text_error(text, &why))
     }
 
-    /// This machine as the text of a file, whole. Tables that it does without are comments.
+    /// This machine as the whole text of a file. Tables that it does without are comments.
     pub fn to_toml(&self) -> String {
         let mut text = toml::to_string(self).expect("numbers and names are TOML");
         for (absent, table) in [(self.llc.is_none(), NO_LLC), (self.numa.is_none(), NO_NUMA)] {
@@ -407,10 +410,10 @@ impl Machine {
         text
     }
 
-    /// Whether there can be such a machine.
+    /// Checks that such a machine is possible.
     ///
     /// # Errors
-    /// The first value that it cannot have.
+    /// The first impossible value.
     pub fn check(&self) -> Result<(), MachineError> {
         range("cpus", self.cpus, 1, CPUS_MAX)?;
         let CacheShape { size_kib, ways, block_bytes } = self.cache;
@@ -440,8 +443,8 @@ impl Machine {
         self.protocol().map(|_| ())
     }
 
-    /// Where each parameter of the kernel comes from that is drawn: words, and the keys that have
-    /// them. What no file says anything of is a default, which is an assumption.
+    /// The sources of the kernel's parameters: words, and the keys to which they apply. A value
+    /// without a source in any file is a default, which is an assumption.
     pub fn kernel_basis(&self) -> Vec<(&'static str, Vec<String>)> {
         let [own, default] = [self.kernel, Kernel::default()].map(table);
         let said = self.basis.get("kernel");
@@ -460,7 +463,7 @@ impl Machine {
         all.into_iter().map(|((_, words), keys)| (words, keys)).collect()
     }
 
-    /// What is said to come from somewhere has to be there.
+    /// Checks that each value with a source exists.
     fn check_basis(&self) -> Result<(), MachineError> {
         if self.basis.is_empty() {
             return Ok(());
@@ -480,7 +483,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The protocol of that name.
+    /// The protocol with this name.
     ///
     /// # Errors
     /// There is none.
@@ -510,7 +513,7 @@ impl Bus {
 }
 
 impl Scheduler {
-    /// The run of a trace of so many tasks goes on as long as this many of them are left.
+    /// The number of tasks that must be left for the run of a trace of `tasks` tasks to go on.
     pub fn tasks_needed(&self, cpus: u32, tasks: usize) -> usize {
         match self.until {
             Until::AllDone => 1,
@@ -542,7 +545,7 @@ impl LastLevel {
             );
             return Err(MachineError::value("llc.size_kib", size_kib, advice));
         }
-        // It is inclusive: what a processor's own cache has, it has as well.
+        // The cache is inclusive: it also holds all blocks in a processor's own cache.
         if size_kib < own.size_kib {
             let advice = format!(
                 "smaller than each processor's own cache, which it has to include; give \
@@ -610,7 +613,7 @@ fn range<T: PartialOrd + Copy + std::fmt::Display>(
     Err(MachineError::value(name, value, format!("give {low} to {high}")))
 }
 
-/// What a reader of TOML has to say, without the picture it draws.
+/// The message of the TOML parser, without its excerpt of the text.
 fn text_error(text: &str, why: &toml::de::Error) -> MachineError {
     let before = why.span().and_then(|span| text.get(..span.start));
     MachineError::Text {
@@ -650,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernels_values_come_from_is_told() {
+    fn the_sources_of_the_kernels_values_are_listed() {
         let defaults = Machine::default().kernel_basis();
         assert_eq!(defaults.len(), 1, "{defaults:?}");
         assert_eq!((defaults[0].0, defaults[0].1.len()), ("assumed (default)", 15));

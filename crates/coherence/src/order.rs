@@ -1,25 +1,25 @@
-//! Whose turn it is: the processor that is furthest behind, and how far it may run.
+//! The next processor to run (the one that is furthest behind), and how far it may run.
 //!
 //! A tournament: each inner node holds the smaller of its two children, so that a change costs the
 //! logarithm of the number of processors.
 
-/// Its leaves are (clock, processor), packed so that the smaller comes first.
+/// A tournament whose leaves are (clock, processor), packed so that the smaller comes first.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     nodes: Vec<u64>,
     leaves: usize,
 }
 
-/// Processors fit in so many bits (`CPUS_MAX`); the clock has the others.
+/// The number of a processor fits in this many bits (`CPUS_MAX`); the clock has the others.
 const CPU_BITS: u32 = 6;
-/// A processor that waits to be called.
+/// The clock of a processor that waits to be called.
 const NEVER: u64 = u64::MAX >> CPU_BITS;
 
-/// A turn: who, since when, and when the next would be due.
+/// A turn: the processor, its clock, and when the next turn would be due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) cpu: usize,
-    /// Up to here, not included, nobody else does anything.
+    /// Up to here, not included, no other processor does anything.
     pub(crate) alone_until: u64,
 }
 
@@ -33,7 +33,7 @@ impl Order {
         order
     }
 
-    /// A processor's clock; none if it waits to be called.
+    /// Sets a processor's clock; none if it waits to be called.
     pub(crate) fn set(&mut self, cpu: usize, clock: Option<u64>) {
         let mut node = self.leaves + cpu;
         self.nodes[node] = (clock.unwrap_or(NEVER) << CPU_BITS) | cpu as u64;
@@ -43,7 +43,7 @@ impl Order {
         }
     }
 
-    /// Who is furthest behind; nobody if all wait to be called.
+    /// The turn of the processor that is furthest behind; none if all wait to be called.
     pub(crate) fn next(&self) -> Option<Turn> {
         let first = self.nodes[1];
         if first >> CPU_BITS == NEVER {

@@ -1,6 +1,6 @@
-//! What a run gives: counts, and the figures of the paper made from them.
+//! The result of a run: counts, and the figures of the paper computed from them.
 //!
-//! Numbers only; how they are shown is for those who show them. An outcome of several seeds is a
+//! Numbers only; how they are shown is decided by the callers. The outcome of several seeds is a
 //! list of outcomes.
 
 use serde::Serialize;
@@ -11,26 +11,26 @@ use crate::machine::Machine;
 use crate::protocol::Transaction;
 use crate::ranking::Ranking;
 
-/// What was counted. The first index of an array is 0 for user mode and 1 for the kernel.
+/// The counts of a run. The first index of an array is 0 for user mode and 1 for the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Fetches, loads and stores.
     pub references: [[u64; 3]; 2],
-    /// By class in the order of [`Miss::ALL`]: reads and fetches, then writes.
+    /// Misses by class in the order of [`Miss::ALL`]: reads and fetches, then writes.
     pub misses: [[[u64; 2]; 12]; 2],
-    /// By [`Sharing::ALL`]: invalidations (INV), then updates (WR).
+    /// Coherence transactions by [`Sharing::ALL`]: invalidations (INV), then updates (WR).
     pub coherence: [[[u64; 2]; 4]; 2],
     /// System calls.
     pub system_calls: u64,
     /// How often a processor took a task.
     pub switches: u64,
-    /// How often that task had run on another processor before.
+    /// How often such a task had last run on another processor.
     pub migrations: u64,
     /// Transactions that found a copy in a cache whose processor had run ahead of them: 0 in
     /// strict order.
     pub late: u64,
     /// By transaction in the order of [`Transaction::ALL`]: those that stayed inside a group of
-    /// processors with a last-level cache. The bus has no part in them.
+    /// processors with a last-level cache and did not use the bus.
     pub inside: [u64; 5],
     /// Copies that were taken away because the last-level cache replaced their block.
     pub taken: u64,
@@ -38,53 +38,54 @@ pub struct Counts {
     pub remote: u64,
 }
 
-/// A run of one machine.
+/// The outcome of one run of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What was simulated.
+    /// The machine.
     pub machine: Machine,
-    /// With which seed.
+    /// The seed.
     pub seed: u64,
-    /// From the beginning to the end.
+    /// The length of the run in cycles.
     pub cycles: u64,
     /// Global system power: the sum of the processors' utilisations.
     pub gsp: f64,
     /// The part of the time for which the bus was busy.
     pub bus_utilisation: f64,
-    /// By transaction and supplier.
+    /// The use of the bus, by transaction and supplier.
     pub bus: Vec<BusUse>,
     /// Cycles that transactions waited for the bus.
     pub bus_waited: u64,
-    /// By number.
+    /// The processors by number.
     pub processors: Vec<Processor>,
-    /// Everything that was counted.
+    /// The counts.
     pub counts: Counts,
-    /// References of all traces; not all are made if the run ends when processors become idle.
+    /// References of all traces; not all are simulated if the run ends when processors become idle.
     pub trace_references: u64,
-    /// What causes misses and coherence transactions, if it was asked for.
+    /// What causes misses and coherence transactions, if [`Options::rank`](crate::Options::rank)
+    /// was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
 }
 
-/// What the bus did.
+/// The use of the bus by one kind of transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BusUse {
     /// The transaction.
     pub transaction: Transaction,
-    /// A cache supplied the block.
+    /// Whether a cache supplied the block.
     pub from_cache: bool,
-    /// How many there were.
+    /// The number of transactions.
     pub count: u64,
-    /// The part of the time for which they had the bus.
+    /// The part of the time for which they occupied the bus.
     pub utilisation: f64,
 }
 
 /// How a processor spent its time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Processor {
-    /// The part of the time in which it did not wait.
+    /// The part of the time in which the processor did not wait.
     pub utilisation: f64,
-    /// Cycles that it waited for memory.
+    /// Cycles that the processor waited for memory.
     pub delayed: u64,
     /// Cycles without a task.
     pub idle: u64,
@@ -132,7 +133,7 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn of(self, trace_references: u64) -> Self {
+    pub(crate) fn with_trace_references(self, trace_references: u64) -> Self {
         Self { trace_references, ..self }
     }
 
@@ -140,13 +141,13 @@ impl Outcome {
         Self { ranking, ..self }
     }
 
-    /// Misses for 100 references, of the classes that are asked for.
+    /// Misses per 100 references, of the classes that `of` selects.
     pub fn miss_percent(&self, of: impl Fn(Miss) -> bool) -> f64 {
         let classes = Miss::ALL.into_iter().filter(|class| of(*class));
         self.percent(classes.map(|class| self.counts.misses_of(class)).sum())
     }
 
-    /// Coherence transactions for 100 references, of the kinds that are asked for.
+    /// Coherence transactions per 100 references, of the kinds that `of` selects.
     pub fn coherence_percent(&self, of: impl Fn(Sharing) -> bool) -> f64 {
         let kinds = Sharing::ALL.into_iter().filter(|kind| of(*kind));
         self.percent(kinds.map(|kind| self.counts.coherence_of(kind)).sum())
@@ -176,12 +177,12 @@ impl Outcome {
 }
 
 impl Counts {
-    /// References of either mode.
+    /// References in both modes.
     pub fn all_references(&self) -> u64 {
         self.references.iter().flatten().sum()
     }
 
-    /// Misses of a class, in either mode.
+    /// Misses of a class, in both modes.
     pub fn misses_of(&self, class: Miss) -> u64 {
         self.misses.iter().flat_map(|mode| mode[class as usize]).sum()
     }
@@ -192,20 +193,20 @@ impl Counts {
             + self.inside[Transaction::ReadAndInvalidate as usize]
     }
 
-    /// Coherence transactions that nobody outside the group had to be told of.
-    pub fn told_inside(&self) -> u64 {
+    /// Coherence transactions that stayed inside a group of processors.
+    pub fn coherence_inside(&self) -> u64 {
         self.inside[Transaction::Invalidate as usize] + self.inside[Transaction::Write as usize]
     }
 
-    /// Coherence transactions of a kind, in either mode.
+    /// Coherence transactions of a kind, in both modes.
     pub fn coherence_of(&self, kind: Sharing) -> u64 {
         self.coherence.iter().flat_map(|mode| mode[kind as usize]).sum()
     }
 }
 
-/// To how many processors a machine scales: the first number at which one more adds less than 0.5
-/// to the GSP, by the straight line between the numbers that were simulated. None if all of them
-/// add more. `gsp` is by number of processors, which rises.
+/// The number of processors to which a machine scales: the first number at which one more adds less
+/// than 0.5 to the GSP, by linear interpolation between the simulated numbers. None if all of them
+/// add more. `gsp` is by number of processors, in ascending order.
 pub fn scalable_to(gsp: &[(u32, f64)]) -> Option<u32> {
     let too_little = gsp.windows(2).find(|pair| {
         let (cpus, power) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);

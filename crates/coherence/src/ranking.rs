@@ -1,7 +1,7 @@
-//! Which code and which data cause misses and coherence transactions: counts by granule while the
-//! run goes on, names afterwards.
+//! The code and the data that cause misses and coherence transactions: counted by granule during
+//! the run, named afterwards.
 //!
-//! The code of a data reference is the instruction fetched last before it.
+//! The code of a data reference is the last instruction fetched before it.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::classify::{Miss, Sharing};
 use crate::record::{GRANULE_BYTES, Kind, PAGE_BYTES, Record};
 use crate::workload::Workload;
 
-/// What a place has caused.
+/// The counts of a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Caused {
     misses: u64,
@@ -21,26 +21,26 @@ struct Caused {
     false_sharing: u64,
 }
 
-/// Counts by the first byte of a granule, as if frames lay one after the other.
+/// Counts by the first byte of a granule, as if all frames were contiguous.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     code: HashMap<u64, Caused>,
     data: HashMap<u64, Caused>,
 }
 
-/// Functions and data, those that cause most first.
+/// Functions and data, sorted by what they cause, most first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ranking {
     /// By function.
     pub functions: Vec<Ranked>,
-    /// By variable, or by what is mapped there.
+    /// By variable, or by the mapped region.
     pub data: Vec<Ranked>,
 }
 
-/// A function, or data, and what it causes.
+/// A function or datum, and what it causes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ranked {
-    /// A symbol or a region, with its process.
+    /// The symbol or region, with its process.
     pub name: String,
     /// Misses of any kind.
     pub misses: u64,
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// Names instead of places; what has the same name is one.
+    /// Replaces places by names; places with one name are added up.
     pub(crate) fn name(self, workload: &Workload, kernel_frames: u32) -> Ranking {
         let rank = |places: HashMap<u64, Caused>, kernel: &str| {
             let mut by_name: HashMap<String, Caused> = HashMap::new();
@@ -99,8 +99,8 @@ impl Tally {
 }
 
 impl Ranking {
-    /// The ranking of several runs of the same workload: their sums.
-    pub fn of_all(runs: &[&Self]) -> Self {
+    /// The ranking of several runs of one workload: their sums.
+    pub fn sum(runs: &[&Self]) -> Self {
         let sum = |of: fn(&Self) -> &[Ranked]| {
             let mut by_name: HashMap<String, Caused> = HashMap::new();
             for ranked in runs.iter().copied().flat_map(of) {
@@ -112,7 +112,7 @@ impl Ranking {
     }
 }
 
-/// Names with what they cause, the ones that cause most first.
+/// Names with their counts, sorted, most first.
 fn in_order(by_name: HashMap<String, Caused>) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> = by_name.into_iter().map(Ranked::from).collect();
     ranked.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
@@ -162,7 +162,7 @@ fn name_of(workload: &Workload, kernel_frames: u32, place: u64) -> Option<String
     let Some(process) = workload.processes.get(frame.process as usize) else {
         return Some("(nothing fetched yet)".into());
     };
-    Some(format!("{}: {}", program(process), at(process, address)))
+    Some(format!("{}: {}", program(process), symbol_or_region(process, address)))
 }
 
 /// The first word of the command, without its directory.
@@ -171,11 +171,11 @@ fn program(process: &Process) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// A symbol that lies in the granule, or the region.
-fn at(process: &Process, address: u64) -> String {
+/// The name of a symbol that lies in the granule, or of the region.
+fn symbol_or_region(process: &Process, address: u64) -> String {
     let touches = |start: u64, end: u64| start < address + GRANULE_BYTES && address < end;
     // A trace names each block of a heap: of those that begin before the granule ends, few need be
-    // looked at.
+    // examined.
     const NEAR: usize = 64;
     let before = process.symbols.partition_point(|one| one.start < address + GRANULE_BYTES);
     let near = &process.symbols[before.saturating_sub(NEAR)..before];

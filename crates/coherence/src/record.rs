@@ -1,14 +1,14 @@
 //! One step of a task, packed into 64 bits: a run of fetches, a load, a store, or a marker.
 //!
-//! Not the trace's own form: addresses are already frames of physical memory, and fetches in a row
-//! from one granule are one record, which costs as much time as all of them. A granule is no
-//! larger than the smallest block, so that this changes no hit and no miss.
+//! This is not the trace's own format: addresses are already frames of physical memory, and
+//! consecutive fetches from one granule are one record, which takes as much time as all of them. A
+//! granule is no larger than the smallest block, so that this changes no hit and no miss.
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// What fetches are merged in, and what an access is split at. No block is smaller.
+/// The unit in which fetches are merged and at whose ends an access is split. No block is smaller.
 pub(crate) const GRANULE_BYTES: u64 = 32;
-/// What sharing is told apart by.
+/// The unit in which sharing is distinguished.
 pub(crate) const WORD_BYTES: u64 = 4;
 
 /// What a record does.
@@ -27,9 +27,9 @@ pub enum Kind {
 pub enum Marker {
     /// The trace of the task ends.
     End,
-    /// A system call of that number.
+    /// The system call with this number.
     SystemCall(u32),
-    /// A lock is used, of that number.
+    /// The lock with this number is used.
     Synchronise(u64),
 }
 
@@ -40,29 +40,29 @@ pub enum Marker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record(pub(crate) u64);
 
-/// More fetches than this become two records.
+/// The most fetches in one record; more become two records.
 pub(crate) const COUNT_MAX: u64 = 63;
 pub(crate) const MARKER: u64 = 3;
 pub(crate) const STORE: u64 = 2;
 pub(crate) const PRIVATE: u64 = 1 << 2;
-/// Data of a shared page: which words are touched decides what kind of sharing it is.
+/// The mark of data on a shared page: which words are touched decides the kind of sharing.
 pub(crate) const TRACKED: u64 = 1 << 3;
 pub(crate) const COUNT_SHIFT: u32 = 4;
 pub(crate) const WORDS_SHIFT: u32 = 10;
 pub(crate) const OFFSET_SHIFT: u32 = 14;
 pub(crate) const FRAME_SHIFT: u32 = 26;
-/// Frames beyond this do not fit a record; caches allow fewer still.
+/// The number of frames that fit a record; caches allow fewer still.
 pub(crate) const FRAMES_MAX: u64 = 1 << 26;
 
-/// Of markers: what a system call moved lies between what they are and their number.
+/// In markers: the bytes that a system call moved lie between the kind and the number.
 const MOVED_SHIFT: u32 = 8;
 const MOVED_MAX: u64 = (1 << (FRAME_SHIFT - MOVED_SHIFT)) - 1;
-/// Bytes of the unit in which a marker tells what a system call moved: up to 2 MiB.
+/// The unit, in bytes, of the amount that a system call moved: amounts up to 2 MiB fit.
 const MOVED_UNIT: u64 = 8;
 
 impl Record {
-    /// An access of `bytes` at `offset` of a frame that does not leave its granule. What goes on in
-    /// the next granule is a record of its own with a count of 0: it takes no time.
+    /// An access of `bytes` at `offset` of a frame that does not leave its granule. The part in the
+    /// next granule is a record of its own with a count of 0: it takes no time.
     pub fn new(kind: Kind, frame: u32, offset: u16, bytes: u16, count: u8) -> Self {
         let offset = u64::from(offset);
         let last = offset + u64::from(bytes.max(1)) - 1;
@@ -81,7 +81,7 @@ impl Record {
         )
     }
 
-    /// Something that is no reference.
+    /// A marker, which is not a reference.
     pub fn marker(marker: Marker) -> Self {
         let (what, number) = match marker {
             Marker::End => (0, 0),
@@ -91,19 +91,19 @@ impl Record {
         Self(MARKER | (what << COUNT_SHIFT) | (number << FRAME_SHIFT))
     }
 
-    /// A system call that moved so many bytes, or more than can be told.
+    /// This system call with the amount that it moved, capped at the largest amount that fits.
     #[must_use]
-    pub(crate) fn that_moved(self, bytes: u32) -> Self {
+    pub(crate) fn with_moved(self, bytes: u32) -> Self {
         let units = u64::from(bytes).div_ceil(MOVED_UNIT).min(MOVED_MAX);
         Self(self.0 & !(MOVED_MAX << MOVED_SHIFT) | units << MOVED_SHIFT)
     }
 
-    /// How many bytes a system call moved, in whole units.
+    /// The number of bytes that a system call moved, in whole units.
     pub(crate) fn moved(self) -> u64 {
         (self.0 >> MOVED_SHIFT & MOVED_MAX) * MOVED_UNIT
     }
 
-    /// What the record is, unless it is a marker.
+    /// The kind of reference; none for a marker.
     pub fn kind(self) -> Option<Kind> {
         match self.0 & 3 {
             0 => Some(Kind::Fetch),
@@ -113,7 +113,7 @@ impl Record {
         }
     }
 
-    /// What a record that is no reference says.
+    /// The marker that the record holds; only for a record that is not a reference.
     pub(crate) fn as_marker(self) -> Marker {
         match (self.0 >> COUNT_SHIFT) & 3 {
             0 => Marker::End,
@@ -122,23 +122,23 @@ impl Record {
         }
     }
 
-    /// References that it stands for.
+    /// The number of references that the record stands for.
     pub fn count(self) -> u64 {
         (self.0 >> COUNT_SHIFT) & COUNT_MAX
     }
 
-    /// This record for so many references.
+    /// This record with this number of references.
     pub(crate) fn with_count(self, count: u64) -> Self {
         Self(self.0 & !(COUNT_MAX << COUNT_SHIFT) | (count << COUNT_SHIFT))
     }
 
-    /// Of a page that belongs to one task.
+    /// Whether the page belongs to one task.
     pub fn is_private(self) -> bool {
         self.0 & PRIVATE != 0
     }
 
-    /// Says whether the page belongs to one task.
-    pub(crate) fn on_page(self, private: bool) -> Self {
+    /// This record with the mark for a private or a shared page.
+    pub(crate) fn with_private(self, private: bool) -> Self {
         let data = self.0 & 3 == 1 || self.0 & 3 == STORE;
         let tracked = if data && !private { TRACKED } else { 0 };
         Self(self.0 & !(PRIVATE | TRACKED) | tracked | if private { PRIVATE } else { 0 })
@@ -149,12 +149,12 @@ impl Record {
         (self.0 >> FRAME_SHIFT) as u32
     }
 
-    /// The first byte's place in the page.
+    /// The offset of the first byte in the page.
     pub fn offset(self) -> u64 {
         (self.0 >> OFFSET_SHIFT) & (PAGE_BYTES - 1)
     }
 
-    /// The words of a block of `block_bytes` that are touched, one bit each.
+    /// The touched words of a block of `block_bytes`, one bit each.
     pub fn words(self, block_bytes: u64) -> u64 {
         let words = (self.0 >> WORDS_SHIFT) & 7;
         let first = (self.offset() & (block_bytes - 1)) / WORD_BYTES;
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((record.frame(), record.offset(), record.count()), (77, 0x7f8, 1));
         assert_eq!(record.words(32), 0b1100_0000);
         assert_eq!(record.words(64), 0b1100_0000 << 8);
-        assert!(record.on_page(true).is_private() && !record.on_page(false).is_private());
+        assert!(record.with_private(true).is_private() && !record.with_private(false).is_private());
         assert_eq!(record.with_count(9).count(), 9);
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn markers_come_back() {
         let call = Record::marker(Marker::SystemCall(u32::MAX));
         for (bytes, expected) in [(0, 0), (1, 8), (4096, 4096), (u32::MAX, (1 << 21) - 8)] {
-            let moved = call.that_moved(77).that_moved(bytes);
+            let moved = call.with_moved(77).with_moved(bytes);
             assert_eq!((moved.moved(), moved.kind()), (expected, None), "{bytes}");
             assert_eq!(moved.as_marker(), Marker::SystemCall(u32::MAX));
         }

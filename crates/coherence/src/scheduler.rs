@@ -1,6 +1,6 @@
-//! Which task runs where: a ready list, those that wait, and a policy. Seeded.
+//! The assignment of tasks to processors: a ready list, waiting tasks, and a policy. Seeded.
 //!
-//! Knows no references and no caches; time is an argument.
+//! The scheduler knows neither references nor caches; time is an argument.
 
 use statistics::Generator;
 
@@ -11,9 +11,9 @@ use crate::machine::{Policy, Scheduler as Settings};
 pub(crate) struct Scheduler {
     settings: Settings,
     generator: Generator,
-    /// In the order in which they became ready.
+    /// Ready tasks, in the order in which they became ready.
     ready: Vec<u32>,
-    /// When each wakes, and who.
+    /// Waiting tasks: when each wakes, and its number.
     blocked: Vec<(u64, u32)>,
     tasks: Vec<History>,
     pub(crate) switches: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Scheduler {
 #[derive(Debug, Clone, Copy)]
 struct History {
     cpu: Option<u32>,
-    /// References it has had.
+    /// References that the task has had.
     served: u64,
 }
 
@@ -40,29 +40,29 @@ impl Scheduler {
         }
     }
 
-    /// Someone could run if there were a processor.
+    /// Whether a task could run if there were a free processor.
     pub(crate) fn anyone_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// When the next of those who wait wakes.
+    /// When the next waiting task wakes.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.blocked.iter().map(|(wake, _)| *wake).min()
     }
 
-    /// A task gives up its processor after so many references and could go on at once.
+    /// Returns a task to the ready list after `served` references.
     pub(crate) fn yields(&mut self, task: u32, served: u64) {
         self.tasks[task as usize].served += served;
         self.ready.push(task);
     }
 
-    /// A task gives up its processor and waits.
+    /// Makes a task wait until `wake`.
     pub(crate) fn blocks(&mut self, task: u32, served: u64, wake: u64) {
         self.tasks[task as usize].served += served;
         self.blocked.push((wake, task));
     }
 
-    /// What a free processor runs next.
+    /// Takes the task that a free processor runs next.
     pub(crate) fn take(&mut self, cpu: u32, now: u64) -> Option<u32> {
         self.wake(now);
         if self.ready.is_empty() {
@@ -81,7 +81,7 @@ impl Scheduler {
     }
 
     fn wake(&mut self, now: u64) {
-        // In the order of their times, whatever the order in which they began to wait.
+        // In the order of their wake times, whatever the order in which they began to wait.
         while let Some(place) = self.first_awake(now) {
             let (_, task) = self.blocked.remove(place);
             self.ready.push(task);
@@ -93,7 +93,7 @@ impl Scheduler {
         awake.min_by_key(|(_, (wake, task))| (*wake, *task)).map(|(place, _)| place)
     }
 
-    /// One that the processor ran last and that is not too far ahead of the others; else the one
+    /// A task that the processor ran last and that is not too far ahead of the others; else the one
     /// that has had least.
     fn preferred(&self, cpu: u32) -> usize {
         let served = |place: &usize| (self.tasks[self.ready[*place] as usize].served, *place);
@@ -118,7 +118,7 @@ mod tests {
         Scheduler::new(settings, tasks, 1)
     }
 
-    /// Lets every processor take a task in turn, so many times.
+    /// Lets every processor take a task in turn, for `rounds` rounds.
     fn rotate(scheduler: &mut Scheduler, cpus: u32, rounds: u32) -> Vec<u32> {
         let mut runs = vec![0; scheduler.tasks.len()];
         for _ in 0..rounds {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_moves_less_and_starves_nobody() {
+    fn affinity_moves_less_and_starves_no_task() {
         let mut random = scheduler(Policy::Random, 12);
         let mut affinity = scheduler(Policy::Affinity, 12);
         rotate(&mut random, 4, 600);

@@ -1,12 +1,12 @@
-//! Fully associative caches of the same size beside the real ones: they tell a capacity miss from a
-//! conflict miss (Hill 1987).
+//! Fully associative caches of the same size beside the real ones: they distinguish capacity misses
+//! from conflict misses (Hill 1987).
 //!
-//! Slow, because each reference is followed; asked for with `three_c`. A shadow keeps what
+//! Slow, because each reference is followed; enabled by `three_c`. A shadow keeps blocks that
 //! coherence takes away: only its own processor's references count.
 
 use crate::simulation::{Done, Observer, Reference};
 
-/// One list of blocks for each processor, and whoever else listens.
+/// One list of blocks for each processor, and another observer.
 #[derive(Debug)]
 pub(crate) struct Shadows<O> {
     shadows: Vec<Shadow>,

@@ -1,10 +1,11 @@
-//! What is simulated: the tasks of a trace, each a sequence of records, and the frames of physical
-//! memory that they touch.
+//! The workload of a simulation: the tasks of a trace, each a sequence of records, and the frames
+//! of physical memory that they touch.
 //!
-//! Made once from a trace and read by any number of simulations. Pages become frames here: those
-//! of one object at one offset are one frame for all processes, and a page that is copied when it
-//! is written becomes another frame at its first write, which depends on no schedule. A frame is
-//! **private** if one task alone touches it and it is not of a shared mapping or a file.
+//! A workload is made once from a trace and read by any number of simulations. Pages become frames
+//! here: the pages of one object at one offset are one frame for all processes, and a page that is
+//! copied when it is written becomes another frame at its first write, which depends on no
+//! schedule. A frame is **private** if only one task touches it and it belongs neither to a shared
+//! mapping nor to a file.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use crate::record::{
 #[derive(Debug)]
 pub struct Workload {
     pub(crate) tasks: Vec<Task>,
-    /// By frame number; the first is nobody's.
+    /// The frames by number; the first belongs to no task.
     pub(crate) frames: Vec<Frame>,
     /// The processes, each with its symbols in the order of addresses.
     pub(crate) processes: Vec<Process>,
@@ -29,7 +30,7 @@ pub struct Workload {
 /// A process, or a thread of one that has several.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// Ends with [`Marker::End`].
+    /// The records; the last is [`Marker::End`].
     pub(crate) records: Vec<Record>,
 }
 
@@ -43,7 +44,8 @@ pub(crate) struct Frame {
 }
 
 impl Workload {
-    /// Everything that a trace has. `progress` is told how many references have been read.
+    /// Makes a workload of a whole trace. `progress` is called with the number of references read
+    /// so far.
     ///
     /// # Errors
     /// The trace is damaged, or cannot be simulated.
@@ -73,7 +75,7 @@ impl Workload {
         self.tasks.len()
     }
 
-    /// The system calls that were traced, and what they moved.
+    /// The traced system calls, and the bytes that they moved.
     pub fn system_calls(&self) -> &SystemCalls {
         &self.calls
     }
@@ -107,7 +109,7 @@ pub struct Builder {
     space: Space,
 }
 
-/// What makes two pages the same.
+/// The identity of a page: pages that are equal by this are one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Page {
     Anonymous { process: u32, number: u64 },
@@ -115,17 +117,17 @@ enum Page {
     Object { device: u64, inode: u64, number: u64 },
 }
 
-/// The address space of the process whose events come.
+/// The address space of the process whose events are added.
 #[derive(Debug, Default)]
 struct Space {
-    /// Its place in `processes`.
+    /// The process's index in `processes`.
     process: u32,
-    /// In the order of their addresses.
+    /// The regions, in the order of their addresses.
     regions: Vec<Region>,
     pages: HashMap<u64, Mapping>,
     /// The mappings used last, by the page's lowest bits: most accesses find theirs here.
     recent: Vec<(u64, Mapping)>,
-    /// By thread: the task.
+    /// The task of each thread.
     threads: HashMap<u32, u32>,
     task: u32,
 }
@@ -133,20 +135,20 @@ struct Space {
 #[derive(Debug, Clone, Copy, Default)]
 struct Mapping {
     frame: u32,
-    /// A write makes another frame.
+    /// Whether a write makes another frame.
     copied_on_write: bool,
 }
 
 const RECENT: usize = 256;
-const NOBODY: u32 = u32::MAX;
+const NO_TASK: u32 = u32::MAX;
 
 impl Builder {
-    /// What is still empty.
+    /// An empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A process whose events come next.
+    /// Begins a process, whose events come next.
     pub fn process(&mut self, process: &Process) {
         let workload = self.workload.get_or_insert_with(empty);
         let number = workload.processes.len() as u32;
@@ -167,10 +169,10 @@ impl Builder {
         self.switch_thread(0);
     }
 
-    /// What the process does next.
+    /// Adds the next events of the process.
     ///
     /// # Errors
-    /// It touches more memory than can be simulated.
+    /// The process touches more memory than can be simulated.
     pub fn events(&mut self, events: &[Event]) -> Result<(), WorkloadError> {
         for event in events {
             match *event {
@@ -190,10 +192,10 @@ impl Builder {
         Ok(())
     }
 
-    /// All of it.
+    /// Finishes the workload.
     ///
     /// # Errors
-    /// Nothing is referred to.
+    /// There are no references.
     pub fn finish(self) -> Result<Workload, WorkloadError> {
         let mut workload = self.workload.unwrap_or_else(empty);
         workload.calls = self.calls;
@@ -201,7 +203,7 @@ impl Builder {
         for task in &mut workload.tasks {
             task.records.push(Record::marker(Marker::End));
             for record in task.records.iter_mut().filter(|record| record.kind().is_some()) {
-                *record = record.on_page(!frames[record.frame() as usize].shared);
+                *record = record.with_private(!frames[record.frame() as usize].shared);
             }
         }
         workload.tasks.retain(|task| task.records.len() > 1);
@@ -224,7 +226,7 @@ impl Builder {
         workload.tasks[self.space.task as usize].records.push(record);
     }
 
-    /// The end of the call that the task made last, if that is in the trace.
+    /// Records the end of the task's last call, if that call is in the trace.
     fn moved(&mut self, number: u32, bytes: u32) {
         let workload = self.workload.get_or_insert_with(empty);
         let last = workload.tasks[self.space.task as usize].records.last_mut();
@@ -232,11 +234,12 @@ impl Builder {
             record.kind().is_none() && record.as_marker() == Marker::SystemCall(number)
         };
         if let Some(record) = last.filter(call) {
-            *record = record.that_moved(bytes);
+            *record = record.with_moved(bytes);
         }
     }
 
-    /// Locks are told apart by the memory that they lie in, which processes may share.
+    /// Records the use of a lock. Locks are distinguished by the memory that they lie in, which
+    /// processes may share.
     fn synchronise(&mut self, address: u64) -> Result<(), WorkloadError> {
         let frame = u64::from(self.frame(address, false)?);
         let lock = frame * (PAGE_BYTES / WORD_BYTES) + address % PAGE_BYTES / WORD_BYTES;
@@ -271,7 +274,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a record, to the one before if both are fetches from one granule.
+    /// Adds a record, merging it with the one before if both are fetches from one granule.
     fn reference(&mut self, record: Record) {
         let workload = self.workload.get_or_insert_with(empty);
         let records = &mut workload.tasks[self.space.task as usize].records;
@@ -288,7 +291,7 @@ impl Builder {
         records.push(record);
     }
 
-    /// The frame of an address, and who touches it.
+    /// The frame of an address; the touching task is recorded.
     fn frame(&mut self, address: u64, write: bool) -> Result<u32, WorkloadError> {
         let number = address / PAGE_BYTES;
         let at = number as usize % RECENT;
@@ -300,7 +303,7 @@ impl Builder {
         let workload = self.workload.get_or_insert_with(empty);
         let frame = &mut workload.frames[mapping.frame as usize];
         if frame.task != self.space.task {
-            frame.shared |= frame.task != NOBODY;
+            frame.shared |= frame.task != NO_TASK;
             frame.task = self.space.task;
         }
         Ok(mapping.frame)
@@ -331,12 +334,13 @@ impl Builder {
             return Err(WorkloadError::TooMuchMemory(FRAMES_MAX * PAGE_BYTES));
         }
         let process = self.space.process;
-        workload.frames.push(Frame { process, address, task: NOBODY, shared });
+        workload.frames.push(Frame { process, address, task: NO_TASK, shared });
         self.by_page.insert(page, frame as u32);
         Ok(frame as u32)
     }
 
-    /// What an address's page is, whether others may have it, and whether a write copies it.
+    /// The identity of an address's page, whether other tasks may have it, and whether a write
+    /// copies it.
     fn page(&self, address: u64, write: bool) -> (Page, bool, bool) {
         let id = self.process_id();
         let number = address / PAGE_BYTES;
@@ -352,7 +356,7 @@ impl Builder {
             RegionKind::File => (object(region, address).unwrap_or(own), true, true),
             RegionKind::CopyOnWrite => match object(region, address) {
                 Some(page) => (page, true, true),
-                // Memory that a fork left: the page of the first process of the family.
+                // Memory inherited by fork: the page of the first process of the family.
                 None => (Page::Anonymous { process: root, number }, false, root != id),
             },
         }
@@ -368,7 +372,7 @@ impl Builder {
         self.space.regions[..after].last().filter(|region| address < region.end)
     }
 
-    /// The first process of the family, as far as the trace has it.
+    /// The first process of the family, as far as it is in the trace.
     fn root(&self, mut process: u32) -> u32 {
         // A family of processes is a tree; a damaged one may not be, and must end here as well.
         for _ in 0..self.parents.len() {
@@ -382,10 +386,10 @@ impl Builder {
 }
 
 fn empty() -> Workload {
-    let nobody = Frame { process: NOBODY, address: 0, task: NOBODY, shared: false };
+    let unused = Frame { process: NO_TASK, address: 0, task: NO_TASK, shared: false };
     Workload {
         tasks: Vec::new(),
-        frames: vec![nobody],
+        frames: vec![unused],
         processes: Vec::new(),
         calls: SystemCalls::default(),
     }
@@ -424,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_moved_is_told_with_the_call_of_its_own_task() {
+    fn moved_bytes_are_recorded_with_the_call_of_their_own_task() {
         let (switch, moved) = (
             |thread| Event::SwitchThread { thread },
             |number, bytes| Event::Moved { number, bytes },
@@ -451,7 +455,7 @@ mod tests {
         };
         assert_eq!((told(0), told(1)), (vec![4096], vec![16]));
         let sum = workload.system_calls().sum();
-        assert_eq!((sum.count, sum.told, sum.bytes), (2, 3, 4120));
+        assert_eq!((sum.count, sum.with_bytes, sum.bytes), (2, 3, 4120));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Files that are compressed are not read here, but told, with the program that unpacks them.
+//! Detection of compressed files, which are not read here, with the program that unpacks them.
 
-/// What prints the contents of a compressed file that begins so.
+/// The command that prints the contents of a compressed file with these first bytes.
 pub fn decompressor(start: &[u8]) -> Option<&'static str> {
     let magics: [(&[u8], &str); 4] = [
         (b"\x1f\x8b", "zcat"),

@@ -1,7 +1,7 @@
 //! JSON as commands print it for other programs, indented by two spaces. It is only written here: a
 //! server needs no library for that.
 //!
-//! A value is a string of JSON: what these functions return, a number as it is shown, `null`.
+//! A value is a string of JSON: a result of these functions, a number as it is displayed, `null`.
 
 /// A text, of any characters (RFC 8259 §7).
 #[must_use]
@@ -25,20 +25,21 @@ pub fn text_or_null(optional: Option<&str>) -> String {
     optional.map_or_else(|| "null".to_owned(), text)
 }
 
-/// Values in their order, each on lines of its own.
+/// An array of values, each on lines of its own.
 #[must_use]
 pub fn array(values: impl IntoIterator<Item = String>) -> String {
     enclosed('[', values, ']')
 }
 
-/// Values with their names, in the order given, each on lines of its own.
+/// An object of values with their names, in the order given, each on lines of its own.
 #[must_use]
 pub fn object<const N: usize>(members: [(&str, String); N]) -> String {
     enclosed('{', members.map(|(name, value)| format!("{}: {value}", text(name))), '}')
 }
 
 fn enclosed(open: char, values: impl IntoIterator<Item = String>, close: char) -> String {
-    // A line break within a text is escaped, so what follows one of these is a line's beginning.
+    // A line break within a text is escaped, so a line break always precedes the beginning of a
+    // line.
     let indented = |value: String| format!("\n  {}", value.replace('\n', "\n  "));
     let values: Vec<String> = values.into_iter().map(indented).collect();
     let end = if values.is_empty() { "" } else { "\n" };

@@ -1,7 +1,7 @@
-//! What all commands share: how they end, files written whole, JSON that they print, durations as
-//! users type them.
+//! Shared by all commands: how they end, files written whole, JSON output, durations as users type
+//! them.
 //!
-//! It knows no command by name, and nothing of how arguments are parsed.
+//! The crate knows no command by name, and nothing of how arguments are parsed.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ mod outcome;
 pub mod units;
 pub mod whole_file;
 
-pub use outcome::{Failure, UNDECIDED, UNFINISHED, exit_code, print, renamed, say};
+pub use outcome::{Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed};
 
-/// What is typed in place of a file's name for standard input or standard output.
+/// Typed in place of a file's name, it stands for standard input or standard output.
 pub const DASH: &str = "-";

@@ -1,4 +1,4 @@
-//! How a command ends: what it prints, and its exit status.
+//! The end of a command: its output, and its exit status.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,21 +8,22 @@ use std::process::ExitCode;
 pub enum Failure {
     /// What was typed or configured is wrong: status 2.
     Usage(String),
-    /// What was typed and configured is right, and the operation failed: status 1.
+    /// The arguments and the configuration are right, and the operation failed: status 1.
     Operation(String),
-    /// The operation ended before it was done, and can go on once the cause is mended: status 4.
+    /// The operation ended before it was done, and can be resumed once the cause is mended: status
+    /// 4.
     Stopped(String),
-    /// All has been said; only the status is left.
+    /// Everything has been reported; only the status is left.
     Reported(u8),
 }
 
-/// The status of a comparison or a search after which nobody knows which is best.
+/// The status of a comparison or a search that has not determined the best.
 pub const UNDECIDED: u8 = 3;
 
-/// The status of a study or a search that can be gone on with.
+/// The status of a study or a search that can be resumed.
 pub const UNFINISHED: u8 = 4;
 
-/// Prints to standard output. A reader that has seen enough (`| head`) is no failure.
+/// Prints to standard output. It is not a failure that a reader has stopped reading (`| head`).
 ///
 /// # Errors
 /// [`Failure::Operation`]: why it cannot be printed.
@@ -35,8 +36,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says in a line on standard error what a person should know. That it is closed is no failure.
-pub fn say(message: &str) {
+/// Prints a line for people on standard error. It is not a failure that standard error is closed.
+pub fn notify(message: &str) {
     let _ = io::stderr().write_all(format!("ropewalk: {message}\n").as_bytes());
 }
 
@@ -46,9 +47,9 @@ pub fn renamed(before: &str, now: &str) -> String {
     format!("`{before}` is called `{now}` now; the old name is read until 0.2")
 }
 
-/// The exit status of a command that ended so, after its message, if any, has been given to `say`:
-/// [`say()`], or what a server reports with.
-pub fn exit_code(outcome: Result<(), Failure>, say: fn(&str)) -> ExitCode {
+/// The exit status of a command with this outcome, after its message, if any, has been passed to
+/// `notify`: the function [`notify()`], or a server's way of reporting.
+pub fn exit_code(outcome: Result<(), Failure>, notify: fn(&str)) -> ExitCode {
     let (message, status) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Reported(status)) => return ExitCode::from(status),
@@ -56,6 +57,6 @@ pub fn exit_code(outcome: Result<(), Failure>, say: fn(&str)) -> ExitCode {
         Err(Failure::Operation(message)) => (message, 1),
         Err(Failure::Stopped(message)) => (message, UNFINISHED),
     };
-    say(&message);
+    notify(&message);
     ExitCode::from(status)
 }

@@ -1,15 +1,15 @@
 //! Durations and shares as users type them: `10s`, `500ms`, `1.5m`, `100us`, `2h`; `5%`.
 //!
-//! Not a clock: nothing here knows what time it is.
+//! This is not a clock: nothing here knows the time.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Names and microseconds, largest first.
+/// Names of units and their length in microseconds, largest first.
 const UNITS: [(&str, u64); 5] =
     [("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
 
-/// A duration in microseconds. It is shown in the form in which it can be typed.
+/// A duration in microseconds. It is displayed in a form in which it can be typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub u64);
 
@@ -40,7 +40,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Reads a duration, in microseconds.
+/// Parses a duration, in microseconds.
 ///
 /// # Errors
 /// What is wrong, in a line.
@@ -80,10 +80,10 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     u64::try_from(product / scale).map_err(|_| too_long())
 }
 
-/// Reads a share: `5%` is 0.05.
+/// Parses a share: `5%` is 0.05.
 ///
 /// # Errors
-/// What can be typed, in a line.
+/// The accepted forms, in a line.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').map(|number| number.trim().parse::<f64>());
     match number {

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, whatever ends the program meanwhile.
+//! Files that are written whole or not at all, even if the program is ended meanwhile.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use os::files::NewFile;
 
-/// Large enough that a system call costs nothing next to what is written.
+/// Large enough that a system call costs nothing compared with writing the data.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The permissions of a new file, before the mask of the process.
 const MODE: u32 = 0o666;
 
-/// Fills the file at `path` anew. Until all is written the old one, if any, stays as it is, and
-/// if something fails it stays for good. Links are followed. What is no plain file (a pipe, a
-/// device) is written to.
+/// Replaces the contents of the file at `path`. Until everything is written the old file, if any,
+/// stays as it is, and if something fails it stays for good. Links are followed. A path that is not
+/// a regular file (a pipe, a device) is written to directly.
 ///
 /// # Errors
-/// What `fill` says, or why the file cannot be written.
+/// The error of `fill`, or why the file cannot be written.
 pub fn write<E: From<io::Error>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    // Of a file that does not exist yet there is nothing to follow.
+    // If the file does not exist yet there is no link to follow.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         return fill_all(&mut File::options().write(true).open(&path)?, fill);

@@ -453,7 +453,7 @@ impl HostRoot {
     /// A root that is missing for a moment (between two steps of a deployment) stays what it was.
     fn replace_if_other(&self, root: &Root) {
         let Ok(named) = std::fs::metadata(&self.path) else { return };
-        let Ok(open) = FileStatus::of(root.as_fd()) else { return };
+        let Ok(open) = FileStatus::from_file(root.as_fd()) else { return };
         if (named.dev(), named.ino()) == (open.device, open.inode) {
             return;
         }
@@ -496,7 +496,7 @@ impl HostFiles<'_> {
             let status = self.tree.root.stat_relative(path, symlinks(policy));
             status.is_ok_and(|status| status.kind == FileKind::Directory)
         };
-        match Cause::of(&why) {
+        match Cause::from_error(&why) {
             Cause::SymbolicLink => Unopened::Refused(Refusal::SymbolicLink),
             Cause::NothingBehind => Unopened::Refused(Refusal::NotRegular),
             _ if why.kind() == io::ErrorKind::PermissionDenied && is_directory() => {
@@ -517,7 +517,7 @@ impl Files for HostFiles<'_> {
     fn open(&self, path: &[u8], policy: Symlinks) -> Result<Opened, Unopened> {
         let opened = self.tree.root.open(path, symlinks(policy));
         let descriptor: OwnedFd = opened.map_err(|why| self.unopened(path, policy, why))?;
-        let status = FileStatus::of(descriptor.as_fd())?;
+        let status = FileStatus::from_file(descriptor.as_fd())?;
         let kind = match status.kind {
             FileKind::Regular => Kind::Regular,
             FileKind::Directory => Kind::Directory,
@@ -531,7 +531,7 @@ impl Files for HostFiles<'_> {
         let root = &self.tree.root;
         let status = match policy {
             Symlinks::Anywhere => root.stat_at(path),
-            _ if path.is_empty() => FileStatus::of(root.as_fd()),
+            _ if path.is_empty() => FileStatus::from_file(root.as_fd()),
             policy => root.stat_relative(path, symlinks(policy)),
         };
         status.map(|status| identity(&status))
@@ -571,7 +571,7 @@ impl Files for HostFiles<'_> {
     }
 
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
-        FileStatus::of(file.as_fd()).map(|status| identity(&status))
+        FileStatus::from_file(file.as_fd()).map(|status| identity(&status))
     }
 
     fn report_refusal(&self, path: &[u8], why: Refusal) {
@@ -645,7 +645,7 @@ fn list_more(mut cursor: Box<ListCursor>) -> io::Result<(Vec<u8>, Option<Box<Lis
         *next += 1;
         let name = name(names, *entry);
         // What was deleted meanwhile is left out.
-        if let Ok(status) = FileStatus::at(directory.as_fd(), name) {
+        if let Ok(status) = FileStatus::from_path(directory.as_fd(), name) {
             renderer.item(&item(name, &status), &mut bytes);
         }
     }

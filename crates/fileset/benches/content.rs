@@ -1,12 +1,12 @@
-//! What making and checking the content of files costs: it is paid for every byte of every reply
-//! that is verified. `cargo bench -p fileset`; with `cargo test` a few rounds, to see that it runs.
+//! The cost of making and checking the content of files, which is paid for every byte of every
+//! verified reply. `cargo bench -p fileset`; with `cargo test` a few rounds, to check that it runs.
 
 use std::hint::black_box;
 
 use os::clock;
 use workload::fileset::File;
 
-/// One reply of each class, and a large one.
+/// The lengths of one reply of each class, and of a large one.
 const LENGTHS: [usize; 6] = [102, 614, 5120, 51_200, 512_000, 921_600];
 
 fn main() {

@@ -11,31 +11,31 @@ use crate::size;
 pub enum Error {
     /// Fewer free bytes than the missing files need.
     Space {
-        /// Where.
+        /// The root of the set.
         root: PathBuf,
-        /// Bytes, in whole blocks.
+        /// The bytes needed, in whole blocks.
         needed: u64,
-        /// Bytes that there are.
+        /// The free bytes.
         free: u64,
     },
     /// Fewer free inodes than missing files and directories.
     Inodes {
-        /// Where.
+        /// The root of the set.
         root: PathBuf,
-        /// Files and directories.
+        /// The number of files and directories to create.
         needed: u64,
-        /// Inodes that there are.
+        /// The free inodes.
         free: u64,
     },
-    /// Another run is at work there.
+    /// Another run is at work on this root.
     Busy(PathBuf),
     /// The file system refused.
     Io {
-        /// A verb.
+        /// The refused operation, a verb.
         action: &'static str,
-        /// Of what.
+        /// The path that it was tried on.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         why: io::Error,
     },
 }

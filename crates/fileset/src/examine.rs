@@ -1,6 +1,6 @@
-//! What is there of a set: which files are missing or wrong, which are not of it at all.
+//! Examines the files of a set on disk: which are missing or wrong, and which do not belong to it.
 //!
-//! It changes nothing.
+//! Nothing is changed.
 
 use std::fmt;
 use std::fs;
@@ -25,7 +25,7 @@ pub enum Fault {
     NotRegular,
     /// The file has this length, in bytes, and should have another.
     Length(u64),
-    /// Not everybody may read it.
+    /// Not all users may read the file, which has this mode.
     Mode(u32),
     /// A byte is wrong.
     Byte(Mismatch),
@@ -37,7 +37,7 @@ impl fmt::Display for Fault {
             Self::Missing => write!(out, "missing"),
             Self::NotRegular => write!(out, "not a regular file"),
             Self::Length(bytes) => write!(out, "{bytes} bytes long"),
-            Self::Mode(mode) => write!(out, "not readable by everybody (mode {mode:03o})"),
+            Self::Mode(mode) => write!(out, "not readable by all users (mode {mode:03o})"),
             Self::Byte(Mismatch { offset, expected, got }) => {
                 write!(out, "byte {offset} is {got:#04x} instead of {expected:#04x}")
             }
@@ -45,23 +45,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What there is of a set.
+/// The state of a set on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// What is missing or wrong, in the order of the set.
+    /// The missing or wrong files, in the order of the set.
     pub faults: Vec<(File, Fault)>,
-    /// How many files are as they should be.
+    /// The number of files that are right.
     pub right: u64,
-    /// How many files in the tree are not of the set.
+    /// The number of files in the tree that do not belong to the set.
     pub foreign: u64,
-    /// How many of the set's directories are missing.
+    /// The number of the set's directories that are missing.
     pub directories_missing: u64,
-    /// What interrupted runs left behind.
+    /// Files that interrupted runs left behind.
     pub leftovers: Vec<PathBuf>,
 }
 
 impl Survey {
-    /// How many files are not there at all.
+    /// The number of files that do not exist.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.faults.iter().filter(|(_, fault)| *fault == Fault::Missing).count() as u64
@@ -76,7 +76,7 @@ impl Survey {
     }
 }
 
-/// Looks at everything below `root`.
+/// Examines everything below `root`.
 pub(crate) fn survey(
     root: &Path,
     set: &FileSet,
@@ -84,29 +84,33 @@ pub(crate) fn survey(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Survey, Error> {
     let tally = Tally::new(Stage::Checking, set.files(), set.bytes());
-    let eye = Eye { root, every_byte: options.every_byte, tally: &tally };
-    let mut whole = eye.root_entries(set)?;
+    let examiner = Examiner { root, every_byte: options.every_byte, tally: &tally };
+    let mut whole = examiner.root_entries(set)?;
     let directories = set.directory_count() as usize;
     let units = directories + set.single_lengths().len();
     let parts = share(options.threads, units, &tally, progress, |unit| {
         let first = unit.min(directories) * FILES_PER_DIRECTORY + unit.saturating_sub(directories);
         let files = if unit < directories { FILES_PER_DIRECTORY } else { 1 };
         let files = (first..first + files).filter_map(|index| set.file(index as u64));
-        if unit < directories { eye.directory(files.collect()) } else { eye.files(files.collect()) }
+        if unit < directories {
+            examiner.directory(files.collect())
+        } else {
+            examiner.files(files.collect())
+        }
     })?;
     parts.into_iter().for_each(|part| whole.add(part));
     Ok(whole)
 }
 
-/// What looks.
-struct Eye<'s> {
+/// The settings and the progress of an examination.
+struct Examiner<'s> {
     root: &'s Path,
     every_byte: bool,
     tally: &'s Tally,
 }
 
-impl Eye<'_> {
-    /// What lies in the root itself and is not of the set.
+impl Examiner<'_> {
+    /// Examines the entries of the root itself that do not belong to the set.
     fn root_entries(&self, set: &FileSet) -> Result<Survey, Error> {
         let is_directory_of_set =
             |name: &str| format!("{name}/class0_0").parse().is_ok_and(|file| set.contains(file));
@@ -115,7 +119,7 @@ impl Eye<'_> {
         Ok(entries(self.root, is_of_set)?.unwrap_or_default())
     }
 
-    /// A directory of the set with all its files.
+    /// Examines a directory of the set with all its files.
     fn directory(&self, files: Vec<File>) -> Result<Survey, Error> {
         let path = self.root.join(files[0].path().as_str());
         let path = path.parent().unwrap_or(self.root);
@@ -165,7 +169,7 @@ impl Eye<'_> {
         self.content(file, path, buffer)
     }
 
-    /// Compares what is in the file: all of it or samples.
+    /// Compares the content of the file: all of it or samples.
     fn content(&self, file: File, path: &Path, buffer: &mut Vec<u8>) -> io::Result<Option<Fault>> {
         let (content, opened) = (file.content(), fs::File::open(path)?);
         let mut seen = 0;
@@ -188,12 +192,12 @@ impl Eye<'_> {
     }
 }
 
-/// Which bytes of a file to read: where, and how many.
+/// The pieces of a file to read: offset and length.
 fn pieces(bytes: u64, every_byte: bool) -> Vec<(u64, usize)> {
     const PIECE_LEN: u64 = 1 << 20;
     const SAMPLE_LEN: u64 = 512;
     const SAMPLES: u64 = 5;
-    /// Up to here one read of all costs less than several of samples.
+    /// The largest file that is read whole, because that costs less than reading several samples.
     const SMALL_BYTES: u64 = 16 << 10;
 
     let samples = !every_byte && bytes > SMALL_BYTES;
@@ -208,7 +212,8 @@ fn pieces(bytes: u64, every_byte: bool) -> Vec<(u64, usize)> {
     (0..count).map(piece).collect()
 }
 
-/// What lies in a directory and is not of the set, None if there is no such directory.
+/// Examines the entries of a directory that do not belong to the set, None if there is no such
+/// directory.
 fn entries(directory: &Path, is_of_set: impl Fn(&str) -> bool) -> Result<Option<Survey>, Error> {
     let fail = |why| Error::io("list", directory, why);
     let listing = match fs::read_dir(directory) {
@@ -229,7 +234,7 @@ fn entries(directory: &Path, is_of_set: impl Fn(&str) -> bool) -> Result<Option<
     Ok(Some(survey))
 }
 
-/// How many files an entry is: itself, or those below it.
+/// The number of files that an entry stands for: itself, or those below it.
 fn count_files(entry: &fs::DirEntry) -> io::Result<u64> {
     if !entry.file_type()?.is_dir() {
         return Ok(1);

@@ -1,10 +1,10 @@
 //! File sets on disk: written in parallel, checked, repaired.
 //!
-//! Which files a set has and what is in them is `workload`'s business. What is already there and
-//! right is left alone, what is not of the set is counted and never touched. A file gets its name
-//! when it is whole: whatever ends a run, no file of the set is ever half written.
+//! The files of a set and their contents are defined by `workload`. Existing right files are left
+//! alone, files that do not belong to the set are counted and never touched. A file gets its name
+//! when it is complete: however a run ends, no file of the set is ever half written.
 //!
-//! Nothing here is for sets that several runs write at once: the second one is turned away.
+//! A set cannot be written by several runs at once: the second run is refused.
 
 #![forbid(unsafe_code)]
 
@@ -25,37 +25,37 @@ pub use error::Error;
 pub use examine::{Fault, Survey};
 pub use team::{Progress, Stage};
 
-/// How to go about it.
+/// How to examine or write a set.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many threads share the work; at least one does it.
+    /// The number of threads that share the work; at least one.
     pub threads: usize,
-    /// Whether to read every byte of the files that are there. Otherwise their lengths, their
-    /// first and last bytes and some between vouch for them.
+    /// Whether to read every byte of the existing files. Otherwise their lengths, their first and
+    /// last bytes and some in between are checked.
     pub every_byte: bool,
 }
 
-/// What [`write()`] did.
+/// The result of [`write()`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Files that were missing and now are there.
+    /// The number of missing files that were written.
     pub written: u64,
-    /// Files that were there, were wrong, and were replaced.
+    /// The number of wrong files that were replaced.
     pub repaired: u64,
-    /// Files that were there and right.
+    /// The number of files that were right.
     pub untouched: u64,
-    /// Files in the tree that are not of the set.
+    /// The number of files in the tree that do not belong to the set.
     pub foreign: u64,
     /// The bytes of the files written and repaired.
     pub bytes: u64,
-    /// How long all of it took.
+    /// How long everything took, in microseconds.
     pub elapsed_us: u64,
 }
 
-/// Looks at the files of `set` below `root`. A root that is not there lacks them all.
+/// Examines the files of `set` below `root`. If the root does not exist all files are missing.
 ///
 /// # Errors
-/// What could not be read; a file that is missing or wrong is no error.
+/// The path that could not be read, and why; a file that is missing or wrong is not an error.
 pub fn check(
     root: &Path,
     set: &FileSet,
@@ -65,11 +65,11 @@ pub fn check(
     examine::survey(root, set, options, progress)
 }
 
-/// Makes `root` hold the files of `set`: writes what is missing, replaces what is wrong.
+/// Makes `root` hold the files of `set`: writes missing files, replaces wrong ones.
 ///
 /// # Errors
-/// No room for what is missing, another run at work on the same root, or what the file system
-/// says. What has been written by then is whole, and another run goes on from there.
+/// No room for missing files, another run at work on the same root, or the file system's error.
+/// Files that have been written by then are whole, and another run continues from there.
 pub fn write(
     root: &Path,
     set: &FileSet,

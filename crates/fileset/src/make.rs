@@ -1,4 +1,4 @@
-//! Writing files: without their name until they are whole.
+//! Writing files, which get their names when they are whole.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,25 +14,25 @@ use crate::examine::Survey;
 use crate::team::{Progress, Stage, Tally, share};
 use crate::{Options, unit};
 
-/// Before the name of a file that is being written, in the directory it will be in, where the file
-/// system knows no files without a name.
+/// The prefix of the name of a file that is being written, in the directory it will be in, on file
+/// systems without unnamed files.
 const PARTIAL: &str = ".ropewalk-partial-";
-/// Everybody may read: a server often runs as somebody else.
+/// All users may read: a server often runs as another user.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 /// Bytes made and written at a time.
 const CHUNK_LEN: usize = 1 << 20;
 
-/// The name of the file of a set that will come of a file with this one. None if it is no
-/// temporary name of ours.
+/// The name of the set's file for which a file of this name is the temporary one. None if this is
+/// not a temporary name.
 pub(crate) fn final_name(name: &str) -> Option<&str> {
     let name = name.strip_prefix(PARTIAL)?;
     let is_ours = File::locate(format!("dir00000/{name}").as_bytes()).is_some();
     is_ours.then_some(name)
 }
 
-/// Keeps other runs away from `root` for as long as the value lives. File systems that know no
-/// such locks have to do without.
+/// Keeps other runs away from `root` for as long as the value lives. File systems without such
+/// locks have to do without.
 pub(crate) fn lock(root: &Path) -> Result<Option<FileLock>, Error> {
     let directory = fs::File::open(root).map_err(|why| Error::io("open", root, why))?;
     match FileLock::take(directory) {
@@ -77,12 +77,12 @@ fn make_file(root: &Path, file: File, buffer: &mut Vec<u8>, tally: &Tally) -> Re
     Ok(())
 }
 
-/// Makes one that is missing; one that is there keeps its permissions.
+/// Creates a missing directory; an existing one keeps its permissions.
 fn make_directory(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(why) => Err(why),
-        // The mask of the process has been at the mode.
+        // The mask of the process has been applied to the mode.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE)),
     }
 }
@@ -98,6 +98,6 @@ fn write(to: &mut fs::File, file: File, buffer: &mut Vec<u8>, tally: &Tally) -> 
         offset += len as u64;
         tally.add_bytes(len as u64);
     }
-    // The mask of the process has been at the mode.
+    // The mask of the process has been applied to the mode.
     to.set_permissions(fs::Permissions::from_mode(FILE_MODE))
 }

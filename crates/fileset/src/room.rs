@@ -1,4 +1,4 @@
-//! Whether the file system has room for what is missing: better known before than at the end.
+//! Checks that the file system has room for the missing files before writing begins.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -9,10 +9,12 @@ use os::files::Space;
 use crate::error::Error;
 use crate::examine::{Fault, Survey};
 
+/// Checks that bytes and inodes suffice.
+///
 /// # Errors
-/// Bytes or inodes are short. Other programs may take what is free meanwhile; then writing fails.
+/// Bytes or inodes are short. Other programs may take free space meanwhile; then writing fails.
 pub(crate) fn check(root: &Path, survey: &Survey, threads: usize) -> Result<(), Error> {
-    let space = fs::File::open(root).and_then(|directory| Space::of(directory.as_fd()));
+    let space = fs::File::open(root).and_then(|directory| Space::from_file(directory.as_fd()));
     let space = space.map_err(|why| Error::io("ask for the free space of", root, why))?;
     let needed = bytes_needed(survey, threads, space.block_bytes);
     if needed > space.free_bytes {
@@ -25,7 +27,8 @@ pub(crate) fn check(root: &Path, survey: &Survey, threads: usize) -> Result<(), 
     }
 }
 
-/// In whole blocks. A file that is replaced is there twice for a moment, one on each thread.
+/// The bytes needed, in whole blocks. A replaced file exists twice for a moment, one on each
+/// thread.
 fn bytes_needed(survey: &Survey, threads: usize, block_bytes: u64) -> u64 {
     let on_disk = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
     let mut needed = survey.directories_missing.saturating_mul(block_bytes);

@@ -1,15 +1,15 @@
 //! Sizes as people type and read them.
 //!
 //! K is 1024, with or without the `i`: the literature of file sets writes "50 KB" and means 51,200
-//! bytes. What is shown always has the `i`, so that nobody needs to know.
+//! bytes. The output always has the `i`, so that it is unambiguous.
 
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/// Reads `51200`, `50KB`, `50 KiB`, `3.3GB`: a number and B, KB, MB, GB or TB, each step 1024;
-/// a fraction of a byte is dropped.
+/// Parses `51200`, `50KB`, `50 KiB`, `3.3GB`: a number and B, KB, MB, GB or TB, each step 1024; a
+/// fraction of a byte is dropped.
 ///
 /// # Errors
-/// What a size looks like.
+/// The accepted forms of a size.
 pub fn parse(text: &str) -> Result<u64, String> {
     parse_exact(text.trim()).ok_or_else(|| {
         format!("\"{text}\" is no size: 51200, 50KB, 50KiB or 3.3GB, where K is 1024")
@@ -44,12 +44,12 @@ fn scale(number: &str, factor: u128) -> Option<u64> {
     u64::try_from(digits * factor / 10_u128.pow(fraction.len() as u32)).ok()
 }
 
-/// Three significant digits: `102 B`, `1.00 KiB`, `3.24 GiB`.
+/// A size with three significant digits: `102 B`, `1.00 KiB`, `3.24 GiB`.
 #[must_use]
 pub fn show(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = 0;
-    // What would be rounded up to 1000 is shown in the next unit.
+    // A value that would be rounded up to 1000 is shown in the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;

@@ -1,4 +1,4 @@
-//! Threads that share numbered pieces of work, while the caller reports how far they are.
+//! Threads that share numbered pieces of work, while the caller reports their progress.
 
 use std::convert::Infallible;
 use std::panic;
@@ -11,36 +11,36 @@ use os::clock;
 
 use crate::error::Error;
 
-/// How often progress is reported.
+/// The interval at which progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
-/// What is being done.
+/// The stage of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Looking at what is there.
+    /// Examining existing files.
     Checking,
-    /// Writing what is missing or wrong.
+    /// Writing missing or wrong files.
     Writing,
 }
 
-/// How far it has got.
+/// The progress of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Of this stage:
+    /// The stage.
     pub stage: Stage,
-    /// files done,
+    /// The number of files done.
     pub files: u64,
-    /// files in all,
+    /// The number of files in all.
     pub files_total: u64,
-    /// bytes done,
+    /// The number of bytes done.
     pub bytes: u64,
-    /// bytes in all,
+    /// The number of bytes in all.
     pub bytes_total: u64,
-    /// and how long it has taken so far.
+    /// How long the stage has taken so far, in microseconds.
     pub elapsed_us: u64,
 }
 
-/// A stage of the work: how much there is, and how much is done.
+/// A stage of the work: its size, and how much is done.
 pub(crate) struct Tally {
     pub(crate) stage: Stage,
     pub(crate) files_total: u64,

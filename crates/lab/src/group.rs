@@ -118,7 +118,7 @@ impl Group {
         let explain = |why: &dyn std::fmt::Display| {
             format!("no control group can bound memory here{}: {why}", as_root())
         };
-        if let Some(memory) = control_groups::of_controller("memory") {
+        if let Some(memory) = control_groups::hierarchy_with_controller("memory") {
             let folder = memory.mount.join(&self.name);
             fs::create_dir(&folder).map_err(|why| explain(&why))?;
             self.memory_folder = Some(folder.clone());
@@ -256,7 +256,7 @@ impl Drop for Group {
 
 /// Folders in which a group might be made, the best first.
 fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
-    let separate = control_groups::of_controller("cpuacct");
+    let separate = control_groups::hierarchy_with_controller("cpuacct");
     let around = enclosing.unified.clone().map(|folder| (Accounting::Unified, folder));
     let below = |accounting| {
         // In a container our own group's path may be one that is not visible here.
@@ -403,7 +403,7 @@ mod tests {
             return;
         }
         let mut victim = Victim::start("group::tests::grouped_victim", VICTIM, "");
-        let mut words = victim.said();
+        let mut words = victim.printed_words();
         let pid: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
         let folders: Vec<PathBuf> = words.map(PathBuf::from).collect();
         assert!(!folders.is_empty(), "root may make a group");

@@ -8,7 +8,7 @@ use crate::http::{self, Connection};
 use crate::process;
 use crate::record::Described;
 use crate::template::Values;
-use ::workload::describe::{Description, bytes_by, describe};
+use ::workload::describe::{Description, bytes_with_lengths, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_of;
 use load::options::Options;
@@ -407,7 +407,7 @@ fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described 
     if let Some(root) = &spec.root {
         // What will be sent: the log's lengths may be of replies that were compressed.
         let length = |uri: &[u8]| Some(fs::metadata(file_of(uri, root)?).ok()?.len());
-        description.bytes = bytes_by(log, length);
+        description.bytes = bytes_with_lengths(log, length);
     }
     let end = if spec.loses_pauses_of(log) { "; the pauses in sessions are left out" } else { "" };
     Described {

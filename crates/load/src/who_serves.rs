@@ -27,8 +27,9 @@ pub(crate) fn who_serves(addresses: &[SocketAddr]) -> Server {
     }
     let all: HashSet<PathBuf> = sockets.iter().flatten().cloned().collect();
     let pids = accounting::processes().map(|process| process.pid);
-    let each =
-        pids.map(|pid| (pid, listening::held_by(pid, &all))).filter(|(_, open)| !open.is_empty());
+    let each = pids
+        .map(|pid| (pid, listening::held_by_process(pid, &all)))
+        .filter(|(_, open)| !open.is_empty());
     let holders: HashMap<u32, HashSet<PathBuf>> = each.collect();
     let is_known = |at: &HashSet<PathBuf>| holders.values().any(|open| !open.is_disjoint(at));
     if sockets.iter().all(is_known) {

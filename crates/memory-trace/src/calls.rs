@@ -1,6 +1,6 @@
-//! Which system calls were made, how often, and how many bytes they moved.
+//! System calls: which were made, how often, and how many bytes they moved.
 //!
-//! Not here: what they do in the kernel, which is in no trace.
+//! What they do in the kernel is in no trace.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,14 @@ use crate::event::Event;
 /// One kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Call {
-    /// The system's number of it.
+    /// The system's number of the call.
     pub number: u32,
     /// How often it was made.
     pub count: u64,
-    /// How often the trace says how many bytes it moved: it succeeded, and its recorder looked.
-    pub told: u64,
-    /// How many bytes these moved.
+    /// For how many of them the trace has the number of bytes: the call succeeded, and its recorder
+    /// determined the number.
+    pub with_bytes: u64,
+    /// The number of bytes that these moved.
     pub bytes: u64,
 }
 
@@ -26,43 +27,43 @@ pub struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// Counts an event, if it is of a system call.
+    /// Counts an event, if it is a system call.
     pub fn event(&mut self, event: &Event) {
         match *event {
             Event::SystemCall { number } => self.call(number).count += 1,
             Event::Moved { number, bytes } => {
                 let call = self.call(number);
-                call.told += 1;
+                call.with_bytes += 1;
                 call.bytes += u64::from(bytes);
             }
             Event::Access(_) | Event::Synchronise { .. } | Event::SwitchThread { .. } => {}
         }
     }
 
-    /// Counts those of another as well.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for call in other.by_number.values() {
             let own = self.call(call.number);
             own.count += call.count;
-            own.told += call.told;
+            own.with_bytes += call.with_bytes;
             own.bytes += call.bytes;
         }
     }
 
-    /// The most frequent first.
+    /// The calls, most frequent first.
     pub fn list(&self) -> Vec<Call> {
         let mut calls: Vec<Call> = self.by_number.values().copied().collect();
-        // Equals stay in the order of their numbers.
+        // Equally frequent calls stay in the order of their numbers.
         calls.sort_by_key(|call| std::cmp::Reverse(call.count));
         calls
     }
 
-    /// All of them.
+    /// The sum of all calls.
     pub fn sum(&self) -> Call {
         self.by_number.values().fold(Call::default(), |sum, call| Call {
             number: 0,
             count: sum.count + call.count,
-            told: sum.told + call.told,
+            with_bytes: sum.with_bytes + call.with_bytes,
             bytes: sum.bytes + call.bytes,
         })
     }
@@ -73,18 +74,18 @@ impl SystemCalls {
 }
 
 impl Call {
-    /// Its name on x86-64, or its number in words.
+    /// The call's name on x86-64, or its number in words.
     pub fn name(&self) -> String {
         system_call_name(self.number).map_or_else(|| format!("call {}", self.number), str::to_owned)
     }
 
-    /// Bytes of a call that says how many; none if none does.
+    /// The mean number of bytes of the calls with a known number; none if there are none.
     pub fn bytes_mean(&self) -> Option<f64> {
-        (self.told > 0).then(|| self.bytes as f64 / self.told as f64)
+        (self.with_bytes > 0).then(|| self.bytes as f64 / self.with_bytes as f64)
     }
 }
 
-/// What Linux calls it on x86-64, where it knows the number.
+/// The name of a system call on x86-64 Linux, if the number is known.
 pub fn system_call_name(number: u32) -> Option<&'static str> {
     let (names, number) = match number.checked_sub(LATER_BEGIN) {
         None => (NAMES, number),
@@ -93,7 +94,7 @@ pub fn system_call_name(number: u32) -> Option<&'static str> {
     names.split(' ').nth(number as usize)
 }
 
-/// From 0 on, of Linux 6.1's `asm/unistd_64.h`.
+/// The names of the numbers from 0 on, from Linux 6.1's `asm/unistd_64.h`.
 const NAMES: &str = "\
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction \
     rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select sched_yield \
@@ -132,7 +133,7 @@ const NAMES: &str = "\
     renameat2 seccomp getrandom memfd_create kexec_file_load bpf execveat userfaultfd membarrier \
     mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents \
     rseq";
-/// System calls that all architectures number alike begin here.
+/// The first number from which on all architectures number system calls alike.
 const LATER_BEGIN: u32 = 424;
 const LATER: &str = "\
     pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen \
@@ -176,10 +177,10 @@ mod tests {
         let mut twice = calls.clone();
         twice.add(&calls);
         let [read, close, unknown] = twice.list()[..] else { panic!("{twice:?}") };
-        assert_eq!(read, Call { number: 0, count: 6, told: 4, bytes: 200 });
+        assert_eq!(read, Call { number: 0, count: 6, with_bytes: 4, bytes: 200 });
         assert_eq!((read.bytes_mean(), close.bytes_mean()), (Some(50.0), None));
         let names = [read, close, unknown].map(|call| call.name());
         assert_eq!(names, ["read", "close", "call 999"]);
-        assert_eq!(twice.sum(), Call { number: 0, count: 10, told: 4, bytes: 200 });
+        assert_eq!(twice.sum(), Call { number: 0, count: 10, with_bytes: 4, bytes: 200 });
     }
 }

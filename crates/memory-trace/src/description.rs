@@ -3,7 +3,7 @@
 use crate::process::{Header, Object, Process, Region, RegionKind, Symbol};
 use crate::varint::{Cursor, Malformed, put, put_text};
 
-/// In this order in the file: a kind is its place here.
+/// The kinds in the order of their numbers in the file.
 const KINDS: [RegionKind; 4] =
     [RegionKind::Private, RegionKind::Shared, RegionKind::File, RegionKind::CopyOnWrite];
 
@@ -86,7 +86,7 @@ fn region(from: &mut Cursor<'_>) -> Result<Region, Malformed> {
     Ok(Region { start, end, kind, name, object })
 }
 
-/// Symbols are mostly sorted, so that starts are small distances.
+/// Appends a symbol. Symbols are mostly sorted, so that starts are small distances.
 fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol, previous: u64) {
     put(out, symbol.start.wrapping_sub(previous));
     put(out, symbol.end.wrapping_sub(symbol.start));
@@ -122,7 +122,7 @@ fn option<'b, T>(
     }
 }
 
-/// Nothing is reserved for what a length promises: it may be a lie.
+/// Reads a list. No memory is reserved by its length alone, which may be wrong.
 fn list<'b, T>(
     from: &mut Cursor<'b>,
     mut read: impl FnMut(&mut Cursor<'b>) -> Result<T, Malformed>,

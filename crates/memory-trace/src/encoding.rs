@@ -1,11 +1,12 @@
 //! Events as bytes: a column with one byte for each event, and a column of numbers.
 //!
-//! Most events are what a [`Model`] of the process expects: the next instruction, a jump to where
-//! it went before, data where the instruction found them before. These cost one byte, which
-//! repeats as the program does and so compresses well. Each block starts with a fresh model: it
-//! is decoded without those before it.
+//! Most events are those that a [`Model`] of the process expects: the next instruction, a jump to
+//! the same target as before, data at the same address as at the instruction's last execution.
+//! These cost one byte, which repeats as the program does and so compresses well. Each block starts
+//! with a fresh model: it is decoded without those before it.
 //!
-//! Exact: what was encoded comes back, however strange it is. Not here: checksums and compression.
+//! The encoding is exact: decoding returns the encoded events, however strange they are. Checksums
+//! and compression are elsewhere.
 
 use crate::event::{Access, AccessKind, Event};
 use crate::varint::{Cursor, Malformed, put, unzigzag, zigzag};
@@ -19,18 +20,18 @@ const DATA: u8 = 0x20;
 const STORE: u8 = 0x10;
 /// Relative to the last data of any instruction, not to the last of this instruction.
 const NEAR: u8 = 0x08;
-/// What is rare.
+/// The first code of rare events.
 const LONG_FETCH: u8 = 0x40;
 const SYSTEM_CALL: u8 = 0x41;
 const SYNCHRONISE: u8 = 0x42;
 const SWITCH_THREAD: u8 = 0x43;
-/// Since version 2.
+/// The code exists since version 2.
 const MOVED: u8 = 0x44;
 
 /// Sizes with a code of their own; the code after the last one says that a number follows.
 const SIZES: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
 const OTHER_SIZE: u8 = 7;
-/// An instruction is this long at most, or is a `LONG_FETCH`.
+/// The longest instruction with a short code; a longer one is a `LONG_FETCH`.
 const SHORT: u16 = 15;
 
 /// Appends the encoding of `events`.
@@ -56,7 +57,7 @@ pub(crate) fn decode(bytes: &[u8], count: usize, out: &mut Vec<Event>) -> Result
     if from.is_at_end() { Ok(()) } else { Err(Malformed) }
 }
 
-/// What is being encoded.
+/// An encoding in progress.
 struct Columns {
     model: Model,
     codes: Vec<u8>,
@@ -165,19 +166,19 @@ fn data(code: u8, from: &mut Cursor<'_>, model: &mut Model) -> Result<Event, Mal
     Ok(Event::Access(Access { kind, address, bytes }))
 }
 
-/// How many places the model remembers, each for jumps and data; a power of two.
+/// The number of places that the model remembers, each for jumps and data; a power of two.
 const PLACES: usize = 4096;
 
-/// What is expected of the process: the same for who writes and who reads.
+/// What is expected of the process, the same for the writer and the reader.
 struct Model {
-    /// Where the instruction after the last one is.
+    /// The address after the last instruction.
     next: u64,
-    /// Where the last data were.
+    /// The address of the last data.
     last_data: u64,
-    /// The place of the instruction, and of its data, which come after it.
+    /// The place of the instruction; that of its data comes after it.
     place: usize,
     data_place: usize,
-    /// Where the instruction went, and where its data were, when they were last seen.
+    /// The target of the instruction, and the address of its data, when they were last seen.
     targets: Vec<u64>,
     data: Vec<u64>,
 }

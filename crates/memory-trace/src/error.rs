@@ -1,4 +1,4 @@
-//! Why a trace cannot be written or read: one line that says where, what, and what to do.
+//! Why a trace cannot be written or read: one line that says where, what, and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 /// What is wrong.
 #[derive(Debug)]
 pub enum Fault {
-    /// The system does not let us read or write.
+    /// The system refuses to read or write.
     Io(io::Error),
-    /// What is read is not a trace at all.
+    /// The file is not a trace at all.
     Foreign,
     /// A trace of a version that this program does not know.
     Version(u32),
     /// The trace ends before its end mark.
     Truncated(&'static str),
-    /// Bytes are not those that were written.
+    /// The bytes differ from those that were written.
     Damaged(&'static str),
     /// No process of the trace has this number.
     NoProcess(u32),
-    /// What is written cannot be expressed in the format.
+    /// A value to be written cannot be expressed in the format.
     TooLarge(&'static str),
-    /// What is imported is not what it was said to be.
+    /// An imported trace is not of the stated form.
     Import(String),
 }
 
 /// A fault and its place.
 #[derive(Debug)]
 pub struct TraceError {
-    /// The file; `-` and the like for what is none.
+    /// The file; `-` or the like if it is not a file.
     pub path: PathBuf,
-    /// The byte at which the faulty part begins, where that can be said.
+    /// The offset of the first byte of the faulty part, if it is known.
     pub offset: Option<u64>,
     /// What is wrong.
     pub fault: Fault,
@@ -41,7 +41,7 @@ impl TraceError {
         Self { path: path.to_owned(), offset, fault }
     }
 
-    pub(crate) fn at(path: &Path, offset: u64, fault: Fault) -> Self {
+    pub(crate) fn with_offset(path: &Path, offset: u64, fault: Fault) -> Self {
         Self::new(path, Some(offset), fault)
     }
 }

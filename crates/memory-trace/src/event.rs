@@ -1,4 +1,4 @@
-//! What a process does, in the order in which it does it.
+//! The events of a process, in the order in which they happen.
 
 /// How memory is referred to. An instruction that modifies memory is a load and a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,18 +16,18 @@ pub enum AccessKind {
 pub struct Access {
     /// Fetch, load or store.
     pub kind: AccessKind,
-    /// Where it begins: a virtual address of the process.
+    /// The virtual address of the first byte.
     pub address: u64,
-    /// How many bytes it refers to; it may straddle blocks and pages.
+    /// The number of bytes; the reference may straddle blocks and pages.
     pub bytes: u16,
 }
 
-/// One thing that a process does.
+/// One event of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A reference to memory.
     Access(Access),
-    /// A system call is made here; what it does in the kernel is not in the trace.
+    /// A system call is made here; its work in the kernel is not in the trace.
     SystemCall {
         /// The system's number of the call.
         number: u32,
@@ -36,7 +36,7 @@ pub enum Event {
     Moved {
         /// The system's number of the call.
         number: u32,
-        /// How many it copied. Linux copies at most 2 GiB at once.
+        /// The number of bytes copied. Linux copies at most 2 GiB at once.
         bytes: u32,
     },
     /// A lock or a futex is used.
@@ -44,7 +44,7 @@ pub enum Event {
         /// The virtual address of the lock.
         address: u64,
     },
-    /// What follows is done by this thread. A process begins with its first thread.
+    /// The following events are those of this thread. A process begins with its first thread.
     SwitchThread {
         /// A number that no other thread of the process has.
         thread: u32,
@@ -52,17 +52,17 @@ pub enum Event {
 }
 
 impl Event {
-    /// An instruction of `bytes` bytes is fetched.
+    /// The fetch of an instruction of `bytes` bytes.
     pub fn fetch(address: u64, bytes: u16) -> Self {
         Self::Access(Access { kind: AccessKind::Fetch, address, bytes })
     }
 
-    /// Data are read.
+    /// A read of data.
     pub fn load(address: u64, bytes: u16) -> Self {
         Self::Access(Access { kind: AccessKind::Load, address, bytes })
     }
 
-    /// Data are written.
+    /// A write of data.
     pub fn store(address: u64, bytes: u16) -> Self {
         Self::Access(Access { kind: AccessKind::Store, address, bytes })
     }

@@ -1,38 +1,39 @@
 //! The parts of a trace: a head with a checksum of its own, and a compressed, checked payload.
 //!
-//! Both sums are XXH3 of 64 bits. That the head has its own tells a damaged length, which
-//! could be anything, from a file that ends too early.
+//! Both sums are XXH3 of 64 bits. The head has its own to distinguish a damaged length, which could
+//! be anything, from a file that ends too early.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Fault;
 
-/// The file begins with this. The first byte is no text, and the line ends are lost by programs
-/// that take the file for text: all of them notice, as with PNG.
+/// The first bytes of a file. The first byte is not text, and programs that take the file for text
+/// damage the line ends: each of these mistakes is noticed, as with PNG.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89RWTR\r\n\x1a";
 /// The version of the format that is written. Readers of version 1 would take the event `MOVED` for
-/// damage; so they say that the version is too new.
+/// damage; because of the new version they report that the version is too new.
 pub(crate) const VERSION: u32 = 2;
-/// The first version is read as well: it is the same without that event.
+/// The oldest version that is read: it lacks that event.
 const VERSION_MIN: u32 = 1;
 /// The magic, the version, and half a checksum of both.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
 /// The head of a frame.
 pub(crate) const HEAD_BYTES: usize = 40;
-/// The end mark: where the index is, a checksum of that, and `END`.
+/// The length of the end mark: the offset of the index, a checksum of it, and `END`.
 pub(crate) const TRAILER_BYTES: usize = 24;
 const END: [u8; 8] = *b"RWTR end";
 
-/// How many events a block holds at most: a mebibyte of them in memory.
+/// The maximum number of events in a block: a mebibyte of them in memory.
 pub(crate) const EVENTS_MAX: usize = 1 << 16;
-/// What a payload may grow to. An event needs at most 14 bytes; descriptions may be larger.
+/// The maximum size of a decompressed payload. An event needs at most 14 bytes; descriptions may be
+/// larger.
 pub(crate) const RAW_BYTES_MAX: usize = 1 << 28;
 const _: () = assert!(EVENTS_MAX * 14 < RAW_BYTES_MAX);
 
 /// zstd's default: higher levels gain little on these columns and cost several times as much.
 const LEVEL: i32 = 3;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     Header,
@@ -48,23 +49,23 @@ const TAGS: [(Tag, [u8; 4]); 4] = [
     (Tag::Index, *b"INDX"),
 ];
 
-/// The head of a frame, after its bytes have been found to be right.
+/// The head of a frame, after its checksum has been verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) tag: Tag,
     /// The process; 0 where there is none.
     pub(crate) process: u32,
-    /// How many bytes follow.
+    /// The number of bytes of the payload in the file.
     pub(crate) stored: u32,
-    /// How many they are when decompressed.
+    /// The number of bytes after decompression.
     pub(crate) raw: u32,
-    /// How many events, and how many of them are references to memory.
+    /// The number of events, and how many of them are references to memory.
     pub(crate) events: u32,
     pub(crate) references: u32,
     pub(crate) sum: u64,
 }
 
-/// A frame as it is written.
+/// Makes a frame.
 pub(crate) fn frame(
     tag: Tag,
     process: u32,
@@ -104,7 +105,7 @@ impl Head {
         out
     }
 
-    /// The head that these bytes say; nothing if they are not the bytes of a head.
+    /// Parses a head; none if the bytes are not those of a head.
     pub(crate) fn from_bytes(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
         if xxh3_64(&bytes[..32]) != u64_at(bytes, 32) {
             return None;
@@ -123,12 +124,12 @@ impl Head {
         sane.then_some(head)
     }
 
-    /// The payload, checked and decompressed.
+    /// The payload, verified and decompressed.
     pub(crate) fn open(&self, stored: &[u8]) -> Option<Vec<u8>> {
         if stored.len() != self.stored as usize || xxh3_64(stored) != self.sum {
             return None;
         }
-        // What is promised is not reserved before zstd agrees: the sum may be a forger's.
+        // No memory is reserved before zstd confirms the size: the sum may be forged.
         let known = zstd::zstd_safe::get_frame_content_size(stored).ok()??;
         if known != u64::from(self.raw) {
             return None;
@@ -138,7 +139,7 @@ impl Head {
     }
 }
 
-/// What the file begins with.
+/// The first bytes of a file.
 pub(crate) fn preamble() -> [u8; PREAMBLE_BYTES] {
     let mut out = [0; PREAMBLE_BYTES];
     out[..8].copy_from_slice(&MAGIC);
@@ -148,7 +149,7 @@ pub(crate) fn preamble() -> [u8; PREAMBLE_BYTES] {
     out
 }
 
-/// Whether a file that begins like this can be read.
+/// Checks whether a file with this beginning can be read.
 pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), Fault> {
     if bytes.len() < MAGIC.len() || bytes[..MAGIC.len()] != MAGIC {
         return Err(Fault::Foreign);
@@ -165,7 +166,7 @@ pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// What the file ends with.
+/// The last bytes of a file.
 pub(crate) fn trailer(index_at: u64) -> [u8; TRAILER_BYTES] {
     let mut out = [0; TRAILER_BYTES];
     out[..8].copy_from_slice(&index_at.to_le_bytes());
@@ -174,7 +175,7 @@ pub(crate) fn trailer(index_at: u64) -> [u8; TRAILER_BYTES] {
     out
 }
 
-/// Where the index is, if these are the bytes of an end mark.
+/// The offset of the index, if these are the bytes of an end mark.
 pub(crate) fn index_at(trailer: &[u8; TRAILER_BYTES]) -> Option<u64> {
     (trailer[16..] == END && xxh3_64(&trailer[..8]) == u64_at(trailer, 8))
         .then(|| u64_at(trailer, 0))

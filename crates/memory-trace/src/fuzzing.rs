@@ -1,10 +1,10 @@
 //! For the fuzz target: the decoders without the checksums in front of them, which no fuzzer
-//! guesses. Not an interface.
+//! guesses. This is not a public interface.
 
 use crate::description::{decode_header, decode_process, encode_header, encode_process};
 use crate::{encoding, index};
 
-/// Takes bytes for a payload of every kind; what can be decoded must survive being encoded.
+/// Decodes bytes as a payload of every kind; what can be decoded must survive being encoded.
 pub fn payloads(input: &[u8]) {
     events(input);
     if let Ok(header) = decode_header(input) {
@@ -18,7 +18,7 @@ pub fn payloads(input: &[u8]) {
     }
 }
 
-/// The first byte says how many events there are.
+/// Decodes events, whose number is in the first byte.
 fn events(input: &[u8]) {
     let Some((count, payload)) = input.split_first() else { return };
     let (count, mut decoded) = (usize::from(*count), Vec::new());

@@ -1,6 +1,6 @@
-//! Foreign traces become ours: the text of Valgrind's lackey, din, and the records of drmemtrace.
+//! Conversion of foreign traces: the text of Valgrind's lackey, din, and the records of drmemtrace.
 //!
-//! They say nothing of regions and symbols: all memory of an imported process is private.
+//! They contain no regions and symbols: all memory of an imported process is private.
 
 mod din;
 mod drmemtrace;
@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::process::Process;
 use crate::writer::Writer;
 
-/// What is imported.
+/// The form of a foreign trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `valgrind --tool=lackey --trace-mem=yes`: `I  04016b80,3`, ` L`, ` S`, ` M`.
@@ -32,7 +32,7 @@ pub const FORMS: [(&str, Form); 3] =
     [("lackey", Form::Lackey), ("din", Form::Din), ("drmemtrace", Form::Drmemtrace)];
 
 impl Form {
-    /// What a trace that begins with these bytes must be, if it is any.
+    /// The form of a trace that begins with these bytes, if it is any of these.
     pub fn guess(start: &[u8]) -> Option<Self> {
         if drmemtrace::begins(start) {
             return Some(Self::Drmemtrace);
@@ -47,37 +47,38 @@ impl Form {
     }
 }
 
-/// What the foreign trace does not say itself.
+/// What the foreign trace does not contain itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
-    /// Its name, for messages.
+    /// The trace's name, for messages.
     pub path: PathBuf,
-    /// What it is.
+    /// The form of the trace.
     pub form: Form,
-    /// The number of its process, if it has none.
+    /// The number of its process, if the trace has none.
     pub process: u32,
-    /// What its process ran. Without it, what a banner of lackey says, if there is one.
+    /// The command of its process. Without it, the command in the banner of lackey, if there is
+    /// one.
     pub command: Option<String>,
-    /// How many bytes a reference of din is, which does not say.
+    /// The size of a reference of din, which has no sizes, in bytes.
     pub din_bytes: u16,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
     /// Fetches, loads and stores.
     pub references: u64,
     /// Events of other kinds.
     pub others: u64,
-    /// Lines or records that say nothing that the format can express: prefetches, flushes, what
-    /// the program itself printed into the trace, references that the kernel made.
+    /// Lines or records that the format cannot express: prefetches, flushes, output of the program
+    /// itself in the trace, references that the kernel made.
     pub skipped: u64,
-    /// The line, from 1, or the record's first byte, of the first of them.
+    /// The number of the first skipped line, from 1, or the offset of the first skipped record.
     pub first_skipped: Option<u64>,
 }
 
-/// Reads a foreign trace to its end into `writer`, which is not finished: several may follow each
-/// other. Processes are described, too.
+/// Reads a foreign trace to its end into `writer`, which is not finished: several traces may follow
+/// each other. Processes are described, too.
 pub fn import<R: BufRead, W: Write>(
     from: R,
     foreign: &Foreign,
@@ -102,7 +103,7 @@ pub fn import<R: BufRead, W: Write>(
     Ok(imported)
 }
 
-/// Where events go, and what has been counted.
+/// The destination of events, and the counts so far.
 struct Into<'a, W: Write> {
     foreign: &'a Foreign,
     writer: &'a mut Writer<W>,
@@ -127,6 +128,6 @@ impl<W: Write> Into<'_, W> {
     }
 
     fn error(&self, offset: u64, fault: Fault) -> TraceError {
-        TraceError::at(&self.foreign.path, offset, fault)
+        TraceError::with_offset(&self.foreign.path, offset, fault)
     }
 }

@@ -1,4 +1,4 @@
-//! The list of a trace's frames, which is written at its end and made anew if that is missing.
+//! The list of a trace's frames, which is written at its end and rebuilt if that is missing.
 
 use crate::frame::{Head, Tag};
 use crate::varint::{Cursor, Malformed, put};
@@ -6,7 +6,7 @@ use crate::varint::{Cursor, Malformed, put};
 /// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where its head begins.
+    /// The offset of the frame's head.
     pub(crate) offset: u64,
     pub(crate) tag: Tag,
     pub(crate) process: u32,
@@ -15,13 +15,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn of(offset: u64, head: &Head) -> Self {
+    pub(crate) fn new(offset: u64, head: &Head) -> Self {
         let Head { tag, process, events, references, .. } = *head;
         Self { offset, tag, process, events, references }
     }
 }
 
-/// Offsets are distances: they grow.
+/// Encodes the list. Offsets are stored as distances, since they grow.
 pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut previous = 0;

@@ -1,11 +1,11 @@
 //! Memory traces of processes: the format that a tracer writes and a simulator reads.
 //!
-//! A trace holds, for each process, what it is ([`Process`]) and the sequence of what it did
+//! A trace holds, for each process, its description ([`Process`]) and the sequence of its events
 //! ([`Event`]): user references to memory, system calls, synchronisation, switches between its
-//! threads. It says nothing about how processes interleave: to decide that is a scheduler's
-//! business. The layout is described to the byte in `docs/trace.md`.
+//! threads. It does not hold how processes interleave: that is for a scheduler to decide. The
+//! layout is described to the byte in `docs/trace.md`.
 //!
-//! Not here: recording, simulating, and what a process does in the kernel.
+//! Elsewhere: recording, simulating, and what a process does in the kernel.
 
 #![forbid(unsafe_code)]
 

@@ -1,37 +1,38 @@
-//! What a trace says about itself and about its processes, apart from what they did.
+//! Descriptions of a trace and of its processes, apart from events.
 
-/// What a trace says about itself.
+/// The description of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
-    /// What made the trace, with its version: `valgrind-tool 1`, `import lackey`.
+    /// The program that made the trace, with its version: `valgrind-tool 1`, `import lackey`.
     pub recorder: String,
-    /// What was traced, as it was typed.
+    /// The traced command, as it was typed.
     pub command: String,
-    /// Whatever else should be known, as names and values: the machine, the workload, the load.
+    /// Other remarks, as names and values: the machine, the workload, the load.
     pub notes: Vec<(String, String)>,
 }
 
-/// A process, or what an import takes for one.
+/// A process; of an import, what is taken for one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Process {
-    /// Its number in the system that was traced; no other process of the trace has it.
+    /// The process's number in the traced system; no other process of the trace has it.
     pub id: u32,
     /// The process that forked it, if that is in the trace, too.
     pub parent: Option<u32>,
-    /// What it runs, with arguments.
+    /// The command that it runs, with arguments.
     pub command: String,
-    /// What is at which virtual addresses. Regions do not overlap. What is in none is private.
+    /// The mapped regions by virtual address. Regions do not overlap. Memory outside them is
+    /// private.
     pub regions: Vec<Region>,
     /// Names of code and data.
     pub symbols: Vec<Symbol>,
 }
 
-/// Whose memory a region is.
+/// How the memory of a region is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RegionKind {
-    /// The process's own.
+    /// The process's own memory.
     Private,
-    /// Written and read by several processes.
+    /// Memory written and read by several processes.
     Shared,
     /// Text or read-only data of a file: one physical page for all.
     File,
@@ -46,12 +47,12 @@ pub struct Region {
     pub start: u64,
     /// The address after the last one.
     pub end: u64,
-    /// Whose it is.
+    /// How the region is shared.
     pub kind: RegionKind,
     /// A path, or `[heap]`, `[stack]`; may be empty.
     pub name: String,
-    /// What is mapped at `start`. Pages of one object at one offset are one physical page for all
-    /// processes.
+    /// The object mapped at `start`. Pages of one object at one offset are one physical page for
+    /// all processes.
     pub object: Option<Object>,
 }
 
@@ -60,9 +61,9 @@ pub struct Region {
 pub struct Object {
     /// The device of the file system.
     pub device: u64,
-    /// The file's number there.
+    /// The file's number on the device.
     pub inode: u64,
-    /// Bytes from its beginning.
+    /// The offset in bytes from the object's beginning.
     pub offset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Reads a trace: what it says about itself at once, events block by block.
+//! Reads a trace: its description at once, events block by block.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::source::Source;
 
 /// An open trace.
 ///
-/// If its end is missing or damaged it is read from its beginning as far as it is whole, and
-/// [`damage`](Self::damage) says what ended that. A block that is damaged elsewhere is found when
-/// its [`Stream`] comes to it.
+/// If its end is missing or damaged it is read from its beginning as far as it is intact, and
+/// [`damage`](Self::damage) returns what ended that. A block that is damaged elsewhere is found
+/// when its [`Stream`] comes to it.
 #[derive(Debug)]
 pub struct Reader {
     source: Arc<Source>,
@@ -30,15 +30,15 @@ pub struct Reader {
 impl Reader {
     /// Opens a trace in a file.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::of(Source::open(path)?)
+        Self::from_source(Source::open(path)?)
     }
 
     /// Opens a trace in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, TraceError> {
-        Self::of(Source::memory(bytes))
+        Self::from_source(Source::memory(bytes))
     }
 
-    fn of(source: Source) -> Result<Self, TraceError> {
+    fn from_source(source: Source) -> Result<Self, TraceError> {
         let mut preamble = vec![0; PREAMBLE_BYTES.min(source.length() as usize)];
         source.read(0, &mut preamble)?;
         check_preamble(&preamble).map_err(|fault| source.error(0, fault))?;
@@ -55,18 +55,18 @@ impl Reader {
         Ok(Self { source: Arc::new(source), header, processes, blocks, damage })
     }
 
-    /// What the trace says about itself.
+    /// The description of the trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The processes, in the order in which they were first mentioned. One that has events and no
-    /// description is there with its number only.
+    /// The processes, in the order in which they were first mentioned. A process with events and
+    /// without a description is included with its number only.
     pub fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// Why the trace is not whole, if it is not. What can be read ends at that offset.
+    /// Why the trace is incomplete, if it is. What can be read ends at that offset.
     pub fn damage(&self) -> Option<&TraceError> {
         self.damage.as_ref()
     }
@@ -76,14 +76,14 @@ impl Reader {
         self.source.length()
     }
 
-    /// How many fetches, loads and stores of a process there are.
+    /// The number of fetches, loads and stores of a process.
     pub fn references(&self, process: u32) -> u64 {
         let blocks = self.blocks.iter().filter(|block| block.process == process);
         blocks.map(|block| u64::from(block.references)).sum()
     }
 
-    /// What a process did, from its beginning. Streams know nothing of each other: any number may
-    /// be read at once, of the same process as well, also in several threads.
+    /// The events of a process, from its beginning. Streams are independent: any number may be read
+    /// at once, of the same process as well, also in several threads.
     pub fn stream(&self, process: u32) -> Result<Stream, TraceError> {
         if !self.processes.iter().any(|known| known.id == process) {
             return Err(self.source.nowhere(Fault::NoProcess(process)));
@@ -103,8 +103,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Replaces what is in `out` by the next events, at most 65,536; false, and nothing, after the
-    /// last. After an error the next call goes on with the block behind the damaged one.
+    /// Replaces the contents of `out` by the next events, at most 65,536; false, and no events,
+    /// after the last. After an error the next call goes on with the block behind the damaged one.
     pub fn next_block(&mut self, out: &mut Vec<Event>) -> Result<bool, TraceError> {
         out.clear();
         let Some(entry) = self.blocks.get(self.next) else { return Ok(false) };
@@ -128,10 +128,10 @@ fn read_block(source: &Source, entry: &Entry, out: &mut Vec<Event>) -> Result<()
     encoding::decode(&raw, entry.events as usize, out).map_err(damaged)
 }
 
-/// The payload of a frame that must be what the index says.
+/// The payload of a frame that must agree with the index.
 fn payload(source: &Source, entry: &Entry) -> Result<Vec<u8>, TraceError> {
     let head = source.head(entry.offset, source.length())?;
-    if Entry::of(entry.offset, &head) != *entry {
+    if Entry::new(entry.offset, &head) != *entry {
         return Err(source.error(entry.offset, Fault::Damaged("index, which disagrees here")));
     }
     source.payload(entry.offset, &head)
@@ -155,7 +155,8 @@ fn entries_by_index(source: &Source) -> Result<Vec<Entry>, TraceError> {
     index::decode(&source.payload(at, &head)?).map_err(|_| damaged())
 }
 
-/// The frames from the beginning on, and why there are no more; nothing if they end with an index.
+/// The frames from the beginning on, and why there are no more; no reason if they end with an
+/// index.
 fn entries_by_scan(source: &Source) -> (Vec<Entry>, Option<TraceError>) {
     let mut entries = Vec::new();
     let mut offset = PREAMBLE_BYTES as u64;
@@ -167,7 +168,7 @@ fn entries_by_scan(source: &Source) -> (Vec<Entry>, Option<TraceError>) {
         if head.tag == Tag::Index {
             return (entries, None);
         }
-        entries.push(Entry::of(offset, &head));
+        entries.push(Entry::new(offset, &head));
         offset += HEAD_BYTES as u64 + u64::from(head.stored);
     }
 }

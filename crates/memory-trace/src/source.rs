@@ -1,5 +1,5 @@
-//! Where a trace is read from: a file, or bytes in memory. Any number of readers share it, each
-//! with its own position.
+//! The source of a trace: a file, or bytes in memory. Any number of readers share it, each with its
+//! own position.
 
 use std::fs::File;
 use std::io;
@@ -45,14 +45,14 @@ impl Source {
     }
 
     pub(crate) fn error(&self, offset: u64, fault: Fault) -> TraceError {
-        TraceError::at(&self.path, offset, fault)
+        TraceError::with_offset(&self.path, offset, fault)
     }
 
     pub(crate) fn nowhere(&self, fault: Fault) -> TraceError {
         TraceError::new(&self.path, None, fault)
     }
 
-    /// Bytes that are within the length, unless the file became shorter.
+    /// Reads bytes that are within the length, unless the file became shorter.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TraceError> {
         let outcome = match &self.bytes {
             Bytes::File(file) => file.read_exact_at(into, offset),

@@ -1,8 +1,8 @@
-//! Traces that nobody recorded, for tests and benchmarks: seeded, and the same on every machine.
+//! Synthetic traces for tests and benchmarks: seeded, and the same on every machine.
 //!
 //! The processes run one program: loops of functions, with stack, heap, copied and shared data.
-//! They are plausible in their proportions and nothing more; no figure of a paper is to be got
-//! from them.
+//! They are plausible in their proportions and nothing more; figures of a paper cannot be
+//! reproduced with them.
 
 use std::io::Write;
 
@@ -36,15 +36,16 @@ const STACK_BYTES: u64 = 0x1_0000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synthetic {
-    /// Another seed makes another trace of the same kind.
+    /// The seed: another seed makes another trace of the same kind.
     pub seed: u64,
-    /// How many processes; they are numbered from 1, and the first is the parent of the others.
+    /// The number of processes; they are numbered from 1, and the first is the parent of the
+    /// others.
     pub processes: u32,
-    /// How many threads each has, numbered from 0; they take turns.
+    /// The number of threads of each process, numbered from 0; they take turns.
     pub threads: u32,
-    /// How many events each process has.
+    /// The number of events of each process.
     pub events: u64,
-    /// How many of a hundred references to data go to the shared region.
+    /// The percentage of references to data that go to the shared region.
     pub shared_percent: u32,
 }
 
@@ -56,7 +57,7 @@ impl Default for Synthetic {
 }
 
 impl Synthetic {
-    /// What the trace says about itself.
+    /// The description of the trace.
     pub fn header(&self) -> Header {
         Header {
             recorder: "synthetic 1".into(),
@@ -65,12 +66,12 @@ impl Synthetic {
         }
     }
 
-    /// The processes, without what they did.
+    /// The processes, without their events.
     pub fn processes(&self) -> Vec<Process> {
         (1..=self.processes).map(process).collect()
     }
 
-    /// What a process did.
+    /// The events of a process.
     pub fn events(&self, process: u32) -> impl Iterator<Item = Event> + use<> {
         let mut run = Run::new(*self, process);
         (0..self.events).map(move |_| run.next())
@@ -131,13 +132,13 @@ fn symbol(function: u64) -> Symbol {
     }
 }
 
-/// A process under way.
+/// A process being generated.
 #[derive(Debug)]
 struct Run {
     process: u32,
     shape: Synthetic,
     random: Generator,
-    /// The next instruction, and the end of the function that it is in.
+    /// The address of the next instruction, and of the end of its function.
     next: u64,
     end: u64,
     /// References to data that the last instruction still has to make.
@@ -167,7 +168,8 @@ impl Run {
         }
     }
 
-    /// An instruction is as long each time, because its length is made of its address.
+    /// Fetches the next instruction. Its length is computed from its address, so that it never
+    /// changes.
     fn fetch(&mut self) -> Event {
         if self.next >= self.end {
             self.jump();
@@ -179,7 +181,8 @@ impl Run {
         Event::fetch(address, bytes as u16)
     }
 
-    /// To the beginning of a function; the first are called most. Some of it is run.
+    /// Jumps to the beginning of a function; the first functions are called most. A part of it is
+    /// run.
     fn jump(&mut self) {
         let function = self.below(FUNCTIONS).min(self.below(FUNCTIONS));
         self.next = TEXT + function * FUNCTION_BYTES;

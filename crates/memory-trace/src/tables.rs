@@ -1,10 +1,10 @@
-//! What Tables 1 to 3 of Foglia, Giorgi and Prete (2001) say of a trace: how many blocks it
-//! touches, how much of it is code, data and writes, and how much of that is shared.
+//! Tables 1 to 3 of Foglia, Giorgi and Prete (2001) for a trace: how many blocks it touches, how
+//! much of it is code, data and writes, and how much of that is shared.
 //!
-//! Blocks are physical, as far as regions tell: what processes share counts once. A block is
+//! Blocks are physical, as far as regions tell: memory that processes share counts once. A block is
 //! shared if data references of more than one process, or thread, reach it; text that several
-//! run is no shared data. A reference that straddles blocks touches them all and counts once, in
-//! the first. Not here: caches, time, and what the kernel refers to.
+//! processes run is not shared data. A reference that straddles blocks touches them all and counts
+//! once, in the first. Caches, time, and the kernel's references are not considered.
 
 mod placement;
 mod tally;
@@ -19,7 +19,7 @@ use crate::reader::Reader;
 use placement::{Placement, Space};
 use tally::{Tally, Touched};
 
-/// The unit of physical memory: blocks are not larger.
+/// The unit of physical memory in bytes: blocks are not larger.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Counts of some processes. Percentages are of all their references.
@@ -53,12 +53,12 @@ impl Counts {
         self.fetches + self.loads + self.stores
     }
 
-    /// This many references, as a percentage of all; of none it is 0.
+    /// This many references, as a percentage of all; 0 if there are none.
     pub fn percent(&self, part: u64) -> f64 {
         100.0 * part as f64 / self.references().max(1) as f64
     }
 
-    /// What can be added up; blocks cannot.
+    /// Adds the counts that can be added; blocks cannot.
     fn add(&mut self, other: &Self) {
         self.fetches += other.fetches;
         self.loads += other.loads;
@@ -71,13 +71,13 @@ impl Counts {
 /// A line of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The process, where it is one.
+    /// The process, if the line is about one.
     pub process: Option<u32>,
     /// The command of a process, or the name of a program.
     pub name: String,
-    /// How many processes have been counted.
+    /// The number of processes counted.
     pub processes: u64,
-    /// What has been counted.
+    /// The counts.
     pub counts: Counts,
 }
 
@@ -86,9 +86,9 @@ pub struct Row {
 pub struct Tables {
     /// The size of a block in bytes.
     pub block_bytes: u64,
-    /// One line for each process; what is shared is shared with any process of the trace.
+    /// One line for each process; shared means shared with any process of the trace.
     pub processes: Vec<Row>,
-    /// One for each program, by name; shared is what its own processes or threads share.
+    /// One line for each program, by name; shared means shared by its own processes or threads.
     pub programs: Vec<Row>,
     /// The whole trace.
     pub all: Row,
@@ -100,27 +100,27 @@ pub struct Tables {
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If `block_bytes` is not such a power.
 pub fn tables(reader: &Reader, block_bytes: u64) -> Result<Tables, TraceError> {
     let allowed = block_bytes.is_power_of_two() && (4..=PAGE_BYTES).contains(&block_bytes);
     assert!(allowed, "a block has a power of two of bytes, from 4 to {PAGE_BYTES}");
     let processes = reader.processes();
     let mut tallies = Vec::new();
     for process in processes {
-        tallies.push(Tally::of(reader, process, block_bytes)?);
+        tallies.push(Tally::count(reader, process, block_bytes)?);
     }
     let placement = Placement::new(processes, &tallies);
     Ok(Tables {
         block_bytes,
-        processes: of_processes(processes, &tallies, &placement),
-        programs: of_programs(processes, &tallies, &placement),
+        processes: process_rows(processes, &tallies, &placement),
+        programs: program_rows(processes, &tallies, &placement),
         calls: calls(&tallies),
         all: group("all", processes.iter().zip(&tallies), &placement),
     })
 }
 
-/// What a command runs: its first word without directories. A colon after it is a habit of servers
-/// that say what they do.
+/// The program that a command runs: its first word without directories. A colon after it is
+/// removed; servers that show what they do in their title have one.
 pub fn program(command: &str) -> &str {
     let first = command.split_whitespace().next().unwrap_or("(unknown)");
     let name = first.rsplit('/').next().unwrap_or(first).trim_end_matches(':');
@@ -135,7 +135,7 @@ fn calls(tallies: &[Tally]) -> SystemCalls {
     all
 }
 
-fn of_processes(processes: &[Process], tallies: &[Tally], placement: &Placement<'_>) -> Vec<Row> {
+fn process_rows(processes: &[Process], tallies: &[Tally], placement: &Placement<'_>) -> Vec<Row> {
     let mut everywhere = Blocks::default();
     for (process, tally) in processes.iter().zip(tallies) {
         everywhere.add(process, tally, placement);
@@ -150,7 +150,7 @@ fn of_processes(processes: &[Process], tallies: &[Tally], placement: &Placement<
     processes.iter().zip(tallies).map(row).collect()
 }
 
-fn of_programs(processes: &[Process], tallies: &[Tally], placement: &Placement<'_>) -> Vec<Row> {
+fn program_rows(processes: &[Process], tallies: &[Tally], placement: &Placement<'_>) -> Vec<Row> {
     let mut programs: BTreeMap<&str, Vec<(&Process, &Tally)>> = BTreeMap::new();
     for (process, tally) in processes.iter().zip(tallies) {
         programs.entry(program(&process.command)).or_default().push((process, tally));
@@ -175,7 +175,7 @@ fn group<'t>(
     row
 }
 
-/// Who refers to the data of a block: a process and one of its threads.
+/// A user of the data of a block: a process and one of its threads.
 type User = (u32, u32);
 
 /// A physical block as some processes see it.
@@ -185,7 +185,7 @@ struct Block {
     several_users: bool,
     loads: u64,
     stores: u64,
-    /// Whether it is written, also by a reference that begins in another block.
+    /// Whether the block is written, also by a reference that begins in another block.
     written: bool,
 }
 
@@ -206,7 +206,7 @@ impl Blocks {
         }
     }
 
-    /// Fills in what is to be said of these blocks, if those are shared that are in `all`.
+    /// Fills in the counts of these blocks; those that are in `all` count as shared.
     fn count(&self, all: &Self, counts: &mut Counts) {
         counts.blocks = self.blocks.len() as u64;
         for (key, own) in &self.blocks {

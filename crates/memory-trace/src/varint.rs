@@ -13,7 +13,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A signed number: small ones of either sign become small unsigned ones.
+/// Maps a signed number to an unsigned one: small numbers of either sign become small ones.
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -29,7 +29,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads from the front.
+/// A cursor that reads from the front.
 #[derive(Debug)]
 pub(crate) struct Cursor<'b> {
     bytes: &'b [u8],

@@ -29,14 +29,14 @@ use crate::process::{Header, Process};
 pub struct Writer<W: Write = BufWriter<File>> {
     sink: W,
     path: PathBuf,
-    /// How many bytes went into the sink.
+    /// The number of bytes written to the sink so far.
     offset: u64,
     entries: Vec<Entry>,
     pending: HashMap<u32, Vec<Event>>,
     written: Written,
 }
 
-/// What a trace came to.
+/// The result of writing a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// The size of the file.
@@ -48,7 +48,7 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Begins a trace in a new file; one that is there is overwritten.
+    /// Begins a trace in a new file; an existing one is overwritten.
     pub fn create(path: &Path, header: &Header) -> Result<Self, TraceError> {
         let fault = |why| TraceError::new(path, None, Fault::Io(why));
         let file = File::create(path).map_err(fault)?;
@@ -57,12 +57,12 @@ impl Writer {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace in whatever takes bytes.
+    /// Begins a trace in any sink of bytes.
     pub fn new(sink: W, header: &Header) -> Result<Self, TraceError> {
         Self::begin(sink, Path::new("(stream)"), header)
     }
 
-    /// Has errors name this file, where the sink is one.
+    /// Sets the path that errors name, for a sink that is a file.
     #[must_use]
     pub fn named(mut self, path: &Path) -> Self {
         path.clone_into(&mut self.path);
@@ -84,12 +84,12 @@ impl<W: Write> Writer<W> {
     }
 
     /// Describes a process, before or after its events. A later description of the same process
-    /// replaces an earlier one, so that what became known at its end can be told.
+    /// replaces an earlier one, so that facts known only at its end can be added.
     pub fn process(&mut self, process: &Process) -> Result<(), TraceError> {
         self.put_frame(Tag::Process, process.id, (0, 0), &encode_process(process))
     }
 
-    /// Adds what a process did next. Whole blocks of it are written at once, the rest at the end.
+    /// Adds the next event of a process. Whole blocks are written at once, the rest at the end.
     pub fn event(&mut self, process: u32, event: &Event) -> Result<(), TraceError> {
         let pending = self.pending.entry(process).or_default();
         pending.push(*event);
@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
         }
         let block = std::mem::take(pending);
         self.put_events(process, &block)?;
-        // The same memory serves for the next block.
+        // The same memory is reused for the next block.
         self.pending.insert(process, cleared(block));
         Ok(())
     }
@@ -106,7 +106,7 @@ impl<W: Write> Writer<W> {
     /// Writes what is pending, the index and the end mark.
     pub fn finish(mut self) -> Result<Written, TraceError> {
         let mut pending: Vec<(u32, Vec<Event>)> = self.pending.drain().collect();
-        // A hash map has no order, and the same events should make the same file.
+        // A hash map has no order, and equal events should make equal files.
         pending.sort_by_key(|(process, _)| *process);
         for (process, events) in pending.iter().filter(|(_, events)| !events.is_empty()) {
             self.put_events(*process, events)?;
@@ -145,7 +145,7 @@ impl<W: Write> Writer<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let outcome = self.sink.write_all(bytes);
-        outcome.map_err(|why| TraceError::at(&self.path, self.offset, Fault::Io(why)))?;
+        outcome.map_err(|why| TraceError::with_offset(&self.path, self.offset, Fault::Io(why)))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }

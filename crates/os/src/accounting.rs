@@ -1,9 +1,10 @@
-//! What the kernel has counted of processor time: of each CPU in `/proc/stat`, of each process in
-//! `/proc/PID/stat` (proc_stat(5), proc_pid_stat(5)), of each thread in `schedstat`. It judges
-//! nothing.
+//! Processor time as the kernel counts it: of each CPU in `/proc/stat`, of each process in
+//! `/proc/PID/stat` (proc_stat(5), proc_pid_stat(5)), of each thread in `schedstat`. The module
+//! only reads these counts and draws no conclusions from them.
 //!
-//! The first two are in ticks, and none says where a process has run. A CPU's time with nothing to
-//! do is measured; what it was busy with is what was seen at each tick, which whoever runs by the
+//! The first two are in ticks, and none says on which CPU a process ran. A CPU's idle time is
+//! measured; its busy time is sampled at each tick, and a program that is scheduled by the same
+//! clock may escape the samples.
 //! same clock may miss.
 
 use std::fs;
@@ -11,15 +12,16 @@ use std::io;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The step, in microseconds, in which the kernel tells processor time: USER_HZ is 100 on every
-/// architecture of today.
+/// The resolution, in microseconds, of the processor times that the kernel reports: USER_HZ is 100
+/// on every current architecture.
 pub const TICK_US: u64 = 10_000;
 
-/// What one wake-up takes at most: 3.5 to 5 us in a virtual machine, whose host is asked each time,
-/// and less on real processors.
+/// The longest time that one wake-up takes: 3.5 to 5 us in a virtual machine, where each one
+/// involves the host, and less on real processors.
 const WAKE_UP_US: u64 = 5;
 
-/// How one CPU has spent its time since the machine started, or between two looks; in microseconds.
+/// How one CPU has spent its time since the machine started, or between two readings; in
+/// microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// The CPU's number, from 0.
@@ -36,11 +38,11 @@ pub struct Cpu {
     pub irq_us: u64,
     /// Time in soft interrupts.
     pub softirq_us: u64,
-    /// Taken by the host of a virtual machine while something was to run.
+    /// Time that the host of a virtual machine took while something was ready to run.
     pub steal_us: u64,
 }
 
-/// What is known of a process.
+/// What the kernel reports of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// The process's number.
@@ -49,9 +51,9 @@ pub struct Process {
     pub parent: u32,
     /// Its process group, by the number of the process that led it first.
     pub group: u32,
-    /// Whether it has ended, and nobody has waited for it.
+    /// Whether the process has ended and its parent has not yet waited for it.
     pub has_ended: bool,
-    /// When it started, in ticks since the machine did.
+    /// When the process started, in ticks since the machine started.
     pub start_ticks: u64,
     /// Processor time of all its threads so far, those that have ended included, in microseconds.
     pub used_us: u64,
@@ -60,15 +62,15 @@ pub struct Process {
     pub children_us: u64,
 }
 
-/// What the scheduler has counted of a thread so far, or between two looks
-/// (Documentation/scheduler/sched-stats.rst). A thread that ends takes it with it.
+/// What the scheduler has counted of a thread so far, or between two readings
+/// (Documentation/scheduler/sched-stats.rst). The counts of a thread that ends are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// How long it ran, in nanoseconds.
     pub ran_ns: u64,
     /// How long it was ready to run while others ran on the CPUs that it may use, in nanoseconds.
     pub waited_ns: u64,
-    /// How often it came to run: no less often than it was woken.
+    /// How often the thread came to run: at least as often as it was woken.
     pub turns: u64,
 }
 
@@ -80,7 +82,7 @@ pub fn cpus() -> io::Result<Vec<Cpu>> {
     Ok(parse_cpus(&fs::read_to_string("/proc/stat")?))
 }
 
-/// What is known of a process; none if there is none of that number.
+/// What the kernel reports of the process `pid`; none if there is no such process.
 #[must_use]
 pub fn process(pid: u32) -> Option<Process> {
     // A name need not be text.
@@ -101,15 +103,15 @@ pub fn scheduled(pid: u32, thread: u32) -> Option<Scheduled> {
     Scheduled::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
 }
 
-/// All processes that we may see.
+/// All processes that this process may see.
 pub fn processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// Whether this kernel counts the time of interrupts apart from that of whoever was interrupted
-/// (CONFIG_IRQ_TIME_ACCOUNTING). Where it does not say, it is taken to: then less is held against
-/// others.
+/// Whether this kernel counts the time of interrupts apart from that of the thread that was
+/// interrupted (CONFIG_IRQ_TIME_ACCOUNTING). If the kernel's configuration cannot be read, the
+/// answer is yes: then less time is held against other programs.
 pub fn interrupts_apart() -> bool {
     static APART: OnceLock<bool> = OnceLock::new();
     *APART.get_or_init(|| {
@@ -135,7 +137,7 @@ impl Scheduled {
         (all != Self::default()).then_some(all)
     }
 
-    /// What has come to it since an earlier look at the same thread.
+    /// The difference from an earlier reading of the same thread.
     #[must_use]
     pub fn since(&self, first: &Self) -> Self {
         Self {
@@ -147,7 +149,7 @@ impl Scheduled {
 }
 
 impl Cpu {
-    /// What it did since an earlier look at it.
+    /// The difference from an earlier reading of the same CPU.
     #[must_use]
     pub fn since(&self, first: &Self) -> Self {
         Self {
@@ -162,9 +164,9 @@ impl Cpu {
         }
     }
 
-    /// How long of a window of `window_us` processes kept it busy, or the host of a virtual machine
-    /// did; at least, for ticks are coarse. Where interrupts are in nobody's time (`apart`) they
-    /// are not in this either.
+    /// How long processes, or the host of a virtual machine, kept the CPU busy during a window of
+    /// `window_us`; a lower bound, for ticks are coarse. Where interrupts are counted apart from
+    /// processes (`apart`) they are not included here either.
     #[must_use]
     pub fn in_use_us(&self, window_us: u64, apart: bool) -> u64 {
         let interrupts_us = if apart { self.irq_us + self.softirq_us } else { 0 };
@@ -172,24 +174,24 @@ impl Cpu {
     }
 }
 
-/// What it took CPUs to wake up so often from doing nothing, and to come to rest again, in
-/// microseconds: that is in nobody's processor time and is not idle. What never was idle has not
-/// woken up.
+/// The time, in microseconds, that CPUs spent on so many wake-ups from idleness and on going idle
+/// again, which is neither in any process's processor time nor idle time. A CPU that was never idle
+/// has not woken up.
 #[must_use]
 pub fn waking_us(wake_ups: u64, cpus: &[Cpu]) -> u64 {
     let idle_us = cpus.iter().map(|cpu| cpu.idle_us + cpu.iowait_us).sum();
     wake_ups.saturating_mul(WAKE_UP_US).min(idle_us)
 }
 
-/// The CPUs of both looks.
+/// What each CPU that is in both readings did between them.
 #[must_use]
 pub fn between(first: &[Cpu], last: &[Cpu]) -> Vec<Cpu> {
     let since = |last: &Cpu| Some(last.since(first.iter().find(|first| first.cpu == last.cpu)?));
     last.iter().filter_map(since).collect()
 }
 
-/// Lines of nine numbers or more: user, nice, system, idle, iowait, irq, softirq and steal are the
-/// first eight, and what guests used is in that of users.
+/// Reads the lines of nine numbers or more: the first eight are user, nice, system, idle, iowait,
+/// irq, softirq and steal, and the time of guests is included in that of user mode.
 fn parse_cpus(stat: &str) -> Vec<Cpu> {
     let of_line = |line: &str| {
         let (cpu, numbers) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -215,7 +217,7 @@ fn parse_process(pid: u32, stat: &str) -> Option<Process> {
         pid,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
-        // Z is one that nobody has waited for, X and x are dead.
+        // Z is a process that its parent has not waited for, X and x are dead.
         has_ended: matches!(field(3)?, "Z" | "X" | "x"),
         start_ticks: number(22)?,
         used_us: (number(14)? + number(15)?) * TICK_US,
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(later.since(&expected), Scheduled { ran_ns: 1, waited_ns: 100, turns: 2 });
     }
 
-    /// A thread that sleeps has one turn more each time that it is woken.
+    /// A thread that sleeps has one more turn each time it is woken.
     #[test]
     fn a_thread_is_known_by_its_turns() {
         let own = std::process::id();

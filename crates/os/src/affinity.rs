@@ -1,5 +1,5 @@
-//! Which CPUs threads may run on, and lists of CPUs as the kernel prints them. It knows CPU numbers
-//! only, not cores, caches or nodes.
+//! Which CPUs threads may run on, and lists of CPUs as the kernel prints them. This module knows
+//! CPU numbers only, not cores, caches or nodes.
 
 use crate::call::{check, error};
 use std::io;
@@ -24,9 +24,9 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// number of the process.
 ///
 /// # Errors
-/// One that has ended is ESRCH.
+/// ESRCH if the thread has ended.
 pub fn allowed_cpus_of(thread: u32) -> io::Result<Vec<usize>> {
-    // 0 stands for the caller, and numbers beyond the type for nobody.
+    // 0 stands for the calling thread, and no thread has a number beyond the type.
     let thread = libc::pid_t::try_from(thread).ok().filter(|&thread| thread > 0);
     mask_of(thread.ok_or_else(|| error(libc::ESRCH))?).map(|mask| members(&mask))
 }
@@ -41,7 +41,7 @@ pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
 /// the number of the process. CPUs that the machine or the process's cpuset lacks are ignored; when
 /// none is left the result is EINVAL. A thread that has ended is ESRCH, another user's EPERM.
 pub fn pin_other(thread: u32, cpus: &[usize]) -> io::Result<()> {
-    // 0 stands for the caller, and numbers beyond the type for nobody.
+    // 0 stands for the calling thread, and no thread has a number beyond the type.
     let thread = libc::pid_t::try_from(thread).ok().filter(|&thread| thread > 0);
     pin(thread.ok_or_else(|| error(libc::ESRCH))?, cpus)
 }
@@ -63,7 +63,8 @@ fn pin(thread: libc::pid_t, cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// The CPU the calling thread runs on now; unless it is pinned that may be past already.
+/// The CPU that the calling thread runs on now; unless the thread is pinned the answer may be out
+/// of date at once.
 pub fn current_cpu() -> usize {
     // SAFETY: sched_getcpu takes no pointers.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -139,11 +140,11 @@ mod tests {
         child.wait().unwrap();
         pinned.unwrap();
         assert_eq!(allowed.unwrap(), [cpu]);
-        for nobody in [0, child.id(), u32::MAX] {
-            let refused = pin_other(nobody, &[cpu]).unwrap_err();
-            assert_eq!(refused.raw_os_error(), Some(libc::ESRCH), "{nobody}");
-            let unknown = allowed_cpus_of(nobody).unwrap_err();
-            assert_eq!(unknown.raw_os_error(), Some(libc::ESRCH), "{nobody}");
+        for absent in [0, child.id(), u32::MAX] {
+            let refused = pin_other(absent, &[cpu]).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ESRCH), "{absent}");
+            let unknown = allowed_cpus_of(absent).unwrap_err();
+            assert_eq!(unknown.raw_os_error(), Some(libc::ESRCH), "{absent}");
         }
     }
 

@@ -1,6 +1,6 @@
-//! The only place that asks the kernel what time it is. Everything else is given the time.
+//! The only place that asks the kernel for the time. All other code is given the time.
 //!
-//! It does not cache: an engine asks once per loop and passes the answer on.
+//! The time is not cached here: an engine asks once per loop and passes the answer on.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -41,14 +41,14 @@ pub fn cpu_time_process() -> Duration {
 /// The processor time all threads of the process `pid` have used, those that ended included; none
 /// if there is no such process (clock_getcpuclockid(3)).
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
-    /// No process has a higher number (proc_sys_kernel(5)), and the C library takes a much higher
-    /// one for another.
+    /// No process has a higher number (proc_sys_kernel(5)), and the C library mistakes a much
+    /// higher one for another process.
     const PID_MAX: u32 = 1 << 22;
     let pid = pid.try_into().ok().filter(|_| pid <= PID_MAX)?;
     let mut clock = 0;
     // SAFETY: the pointer is to a live, writable integer of this frame.
     let refused = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
-    // It may end between the two calls.
+    // The process may end between the two calls.
     let time = (refused == 0).then(|| try_read(clock)).flatten()?;
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -117,8 +117,8 @@ mod tests {
         assert!(after - before >= Duration::from_millis(3), "{before:?} {after:?}");
         assert!(cpu_time_process() >= after);
         assert!(cpu_time_of(1).is_some(), "it need not be ours");
-        for nobody in [u32::MAX, i32::MAX as u32, (1 << 22) + 1] {
-            assert_eq!(cpu_time_of(nobody), None, "{nobody}");
+        for absent in [u32::MAX, i32::MAX as u32, (1 << 22) + 1] {
+            assert_eq!(cpu_time_of(absent), None, "{absent}");
         }
     }
 }

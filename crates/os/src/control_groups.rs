@@ -1,5 +1,5 @@
-//! The hierarchies of control groups that are mounted, of both versions, and where this process is
-//! in them. Nothing is made or changed here.
+//! The mounted hierarchies of control groups, of both versions, and this process's place in them.
+//! Nothing is made or changed here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 pub struct Hierarchy {
     /// The directory that the hierarchy is mounted at.
     pub mount: PathBuf,
-    /// The controllers that are bound to it; none: it is the unified one (version 2).
+    /// The controllers that are bound to the hierarchy; none for the unified hierarchy (version 2).
     controllers: Option<Vec<String>>,
-    /// The path of our own group below the mount point. In a container it may be one that is not
-    /// visible here.
+    /// The path of this process's group below the mount point. In a container it may be one that is
+    /// not visible here.
     own: PathBuf,
 }
 
 impl Hierarchy {
-    /// The folder of our own group in it.
+    /// The folder of this process's group in the hierarchy.
     #[must_use]
     pub fn own(&self) -> PathBuf {
         self.mount.join(&self.own)
     }
 
-    /// The folders of our own group and of those around it, up to the mount point.
+    /// The folders of this process's group and of its ancestors, up to the mount point.
     pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.own.ancestors().map(|below| self.mount.join(below))
     }
 
-    /// Whether it is the unified one.
+    /// Whether this is the unified hierarchy.
     #[must_use]
     pub fn is_unified(&self) -> bool {
         self.controllers.is_none()
     }
 
-    /// Whether this controller of version 1 is bound to it.
+    /// Whether this controller of version 1 is bound to the hierarchy.
     #[must_use]
     pub fn has(&self, controller: &str) -> bool {
         self.controllers.iter().flatten().any(|bound| bound == controller)
@@ -55,27 +55,29 @@ pub fn unified() -> Option<Hierarchy> {
     hierarchies().into_iter().find(Hierarchy::is_unified)
 }
 
-/// The hierarchy of a controller of version 1, if it is mounted.
+/// The hierarchy that a controller of version 1 is bound to, if it is mounted.
 #[must_use]
-pub fn of_controller(controller: &str) -> Option<Hierarchy> {
+pub fn hierarchy_with_controller(controller: &str) -> Option<Hierarchy> {
     hierarchies().into_iter().find(|hierarchy| hierarchy.has(controller))
 }
 
-/// The folders of this process's groups, and of those around them: whatever limits it is there.
+/// The folders of this process's groups in all hierarchies, and of their ancestors: all groups
+/// whose limits apply to this process.
 #[must_use]
 pub fn folders() -> Vec<PathBuf> {
     hierarchies().iter().flat_map(Hierarchy::folders).collect()
 }
 
-/// The hierarchies that `/proc/self/mounts` (device, folder, type, options) and `/proc/self/cgroup`
-/// (number, controllers, path) tell of.
+/// Reads the hierarchies from `/proc/self/mounts` (device, folder, type, options) and
+/// `/proc/self/cgroup` (number, controllers, path).
 fn parse(mounts: &str, own: &str) -> Vec<Hierarchy> {
     let hierarchy = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();
         let [_, mount, kind @ ("cgroup" | "cgroup2"), options, ..] = fields[..] else {
             return None;
         };
-        // What is mounted with the controllers' names also says how: `rw`, `relatime`.
+        // The options name the controllers, but also how the hierarchy is mounted: `rw`,
+        // `relatime`.
         let bound = options.split(',').map(str::to_owned).collect();
         let controllers = (kind == "cgroup").then_some(bound);
         let path = own.lines().find_map(|line| own_path(line, controllers.as_deref()));
@@ -85,8 +87,8 @@ fn parse(mounts: &str, own: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(hierarchy).collect()
 }
 
-/// Our own group's path, if the line is of the hierarchy with these controllers, or of the unified
-/// one.
+/// The path of this process's group, if the line belongs to the hierarchy with these controllers,
+/// or to the unified one.
 fn own_path<'l>(line: &'l str, bound: Option<&[String]>) -> Option<&'l str> {
     let (number, line) = line.split_once(':')?;
     let (controllers, path) = line.split_once(':')?;

@@ -52,9 +52,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_DEL, descriptor, Interest::NONE, 0)
     }
 
-    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only
-    /// looks), fills `events` and returns how many there are. A signal ends the wait with 0
-    /// events, so that the caller computes its next timeout afresh.
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only checks),
+    /// fills `events` and returns how many there are. A signal ends the wait with 0 events, so that
+    /// the caller computes its next timeout afresh.
     pub fn wait(&self, events: &mut EventBuffer, timeout_ms: Option<u32>) -> io::Result<usize> {
         let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
         let capacity = i32::try_from(events.raw.len()).unwrap_or(i32::MAX);
@@ -144,11 +144,11 @@ impl Epoll {
     }
 }
 
-/// Whether the kernel has epoll_pwait2 and lets this process use it. Asked once.
+/// Whether the kernel has epoll_pwait2 and lets this process use it. Probed once.
 fn precise_wait_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
-        // No events asked for: EINVAL from a kernel that knows the call.
+        // The call with room for no events: EINVAL from a kernel that knows it.
         let asked = Epoll::new().map(|epoll| epoll.wait_precisely(std::ptr::null_mut(), 0, 1));
         matches!(asked, Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL))
     })
@@ -160,8 +160,8 @@ impl AsFd for Epoll {
     }
 }
 
-/// What to be told about a descriptor: a union (`|`) of the constants. Errors and a complete
-/// hang-up are always told.
+/// What to report about a descriptor: a union (`|`) of the constants. Errors and a complete hang-up
+/// are always reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Interest(u32);
 
@@ -174,13 +174,13 @@ impl Interest {
     pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
     /// The peer has shut down its sending side.
     pub const RDHUP: Self = Self(libc::EPOLLRDHUP as u32);
-    /// Tell of changes only: after an event the descriptor must be used until it would block.
+    /// Report changes only: after an event the descriptor must be used until it would block.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
     /// Of several epoll sets that watch the same listener, an arrival wakes one or a few instead of
     /// all.
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 
-    /// Tell once: the descriptor is not watched again until [`Epoll::modify`] says so.
+    /// Report once: the descriptor is not watched again until [`Epoll::modify`] is called.
     pub const ONCE: Self = Self(libc::EPOLLONESHOT as u32);
 
     const NAMES: [(Self, &'static str); 6] = [
@@ -379,7 +379,7 @@ mod tests {
         let (epoll, _ours, theirs, mut events) = watched(Interest::NONE);
         drop(theirs);
         assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
-        assert!(events.get(0).unwrap().hangup, "told even when nothing was asked for");
+        assert!(events.get(0).unwrap().hangup, "reported even when nothing was requested");
     }
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
 
         // A waiter that comes too late is woken as well, hence several rounds.
         let rounds = (0..5).map(|_| waiters_woken(&epolls, &listener)).collect::<Vec<_>>();
-        assert!(rounds.iter().all(|&woken| woken >= 1), "nobody was woken: {rounds:?}");
+        assert!(rounds.iter().all(|&woken| woken >= 1), "no waiter was woken: {rounds:?}");
         assert!(rounds.contains(&1), "all were woken every time: {rounds:?}");
     }
 

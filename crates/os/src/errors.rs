@@ -1,6 +1,6 @@
-//! What the kernel's error numbers mean to those who decide by them: the one place that reads them
-//! where [`io::ErrorKind`] has no name. Not a list of all errors: what nobody decides on is
-//! [`Cause::Other`].
+//! What the kernel's error numbers mean to code that decides by them: the one place that reads them
+//! where [`io::ErrorKind`] has no name. This is not a list of all errors: an error that no code
+//! decides on is [`Cause::Other`].
 
 use std::io;
 
@@ -9,7 +9,7 @@ use std::io;
 pub enum Cause {
     /// The process or the system has no descriptor left (EMFILE, ENFILE).
     NoDescriptor,
-    /// The kernel has no memory for it (ENOMEM, ENOBUFS).
+    /// The kernel has no memory for the operation (ENOMEM, ENOBUFS).
     NoMemory,
     /// The path leads through too many symbolic links, or through one where none may be (ELOOP).
     SymbolicLink,
@@ -29,7 +29,7 @@ pub enum Cause {
 impl Cause {
     /// The cause of an error.
     #[must_use]
-    pub fn of(error: &io::Error) -> Self {
+    pub fn from_error(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Self::NoDescriptor,
             Some(libc::ENOMEM | libc::ENOBUFS) => Self::NoMemory,
@@ -42,21 +42,21 @@ impl Cause {
         }
     }
 
-    /// Whether the process or the system lacks something that others will give back.
+    /// Whether the process or the system lacks something that other code will give back.
     #[must_use]
     pub fn is_exhaustion(self) -> bool {
         matches!(self, Self::NoDescriptor | Self::NoMemory)
     }
 }
 
-/// An error as a number that fits shared memory, which has no place for more; 0 stands for one
+/// An error as a number, for shared memory, which has no room for more; 0 stands for an error
 /// without a number.
 #[must_use]
 pub fn to_number(error: &io::Error) -> u64 {
     error.raw_os_error().unwrap_or_default().unsigned_abs().into()
 }
 
-/// The error that [`to_number`] has made this number of, if it is one.
+/// The error from which [`to_number`] made this number, if it is one.
 #[must_use]
 pub fn from_number(number: u64) -> Option<io::Error> {
     let number = i32::try_from(number).ok().filter(|number| *number != 0)?;
@@ -70,7 +70,11 @@ mod tests {
     #[track_caller]
     fn check(numbers: &[i32], expected: Cause) {
         for number in numbers {
-            assert_eq!(Cause::of(&io::Error::from_raw_os_error(*number)), expected, "{number}");
+            assert_eq!(
+                Cause::from_error(&io::Error::from_raw_os_error(*number)),
+                expected,
+                "{number}"
+            );
         }
     }
 
@@ -84,7 +88,7 @@ mod tests {
         check(&[libc::EAFNOSUPPORT], Cause::NoSuchFamily);
         check(&[libc::ECANCELED], Cause::Cancelled);
         check(&[libc::ENOENT, libc::EIO], Cause::Other);
-        assert_eq!(Cause::of(&io::Error::other("EMFILE")), Cause::Other);
+        assert_eq!(Cause::from_error(&io::Error::other("EMFILE")), Cause::Other);
         assert!(Cause::NoDescriptor.is_exhaustion() && Cause::NoMemory.is_exhaustion());
         assert!(!Cause::Cancelled.is_exhaustion() && !Cause::Other.is_exhaustion());
     }

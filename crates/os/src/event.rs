@@ -1,6 +1,6 @@
 //! A descriptor that one thread makes readable to wake another out of its wait (eventfd).
 //!
-//! It carries no message: what happened is told by some queue, which the woken thread looks at
+//! A wake-up carries no message: what happened is in some queue, which the woken thread checks
 //! after [`Wake::clear`].
 
 use crate::call::check;
@@ -14,7 +14,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// A wake-up call nobody has made yet.
+    /// A wake-up call that no thread has made yet.
     pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd takes no pointers. A non-negative return is a new descriptor, which
         // nothing else can own.
@@ -44,7 +44,7 @@ impl Wake {
         let read = unsafe {
             libc::read(self.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len())
         };
-        // The only failure is EAGAIN: nobody has notified.
+        // The only failure is EAGAIN: no thread has notified.
         debug_assert!(read == 8 || would_block());
     }
 }

@@ -1,10 +1,10 @@
-//! Fibers: lives that are lived on stacks of their own, suspended in the middle and resumed by any
-//! thread.
+//! Fibers: pieces of work (each a [`Life`]) that run on stacks of their own, are suspended in the
+//! middle and are resumed by any thread.
 //!
-//! The code on a fiber's stack is `live`, here and nowhere else. The compiler cannot see what
-//! lies on a stack when it is suspended, so whoever lets a fiber go on in another thread must know
-//! it: a life (which is `Send`), where in `live` it is, and nothing more. In particular no address
-//! of a thread's own variable is kept across a suspension: what belongs to a thread is lent anew by
+//! The code on a fiber's stack is `live`, here and nowhere else. The compiler cannot see what lies
+//! on a stack when it is suspended, so code that resumes a fiber in another thread must know it: a
+//! life (which is `Send`), where in `live` it is, and nothing more. In particular no address of a
+//! thread's own variable is kept across a suspension: what belongs to a thread is lent anew by
 //! every [`Fiber::resume`]. All other work is done on the stack of the thread that resumes, which
 //! is why a fiber's stack can be small. There is no scheduler here.
 
@@ -18,17 +18,17 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::memory::prefetch;
 use crate::stacks::Stack;
 
-/// What a fiber lives through.
+/// The work of a fiber.
 pub trait Life: Send + Sized + 'static {
     /// What a thread lends to the fiber that it resumes.
     type Thread: 'static;
-    /// What is said about a rest.
+    /// What a fiber says when it rests: what it waits for.
     type Rest: Copy + Send + 'static;
 
     /// Works until something else follows, on the stack of the thread that lends `thread`.
     fn step(&mut self, thread: &mut Self::Thread) -> Next<Self::Rest>;
 
-    /// Does what [`Next::Block`] asked for, in whatever thread called [`Fiber::resume_blocking`].
+    /// Does what [`Next::Block`] requested, in the thread that called [`Fiber::resume_blocking`].
     fn block(&mut self);
 }
 
@@ -37,10 +37,10 @@ pub trait Life: Send + Sized + 'static {
 pub enum Next<R> {
     /// A rest: the fiber is suspended until it is resumed.
     Rest(R),
-    /// Work that may block: the fiber moves to a thread where that delays nobody, does it there,
-    /// and moves back.
+    /// Work that may block: the fiber moves to a thread where blocking delays no other fiber, does
+    /// the work there, and moves back.
     Block,
-    /// The end of the fiber. The life goes back to whoever resumed it.
+    /// The end of the fiber. The life goes back to the thread that resumed the fiber.
     Leave,
 }
 
@@ -49,15 +49,15 @@ pub enum Next<R> {
 pub enum Pause<L: Life> {
     /// The fiber rests.
     Rest(L::Rest),
-    /// The fiber waits for [`Fiber::resume_blocking`].
+    /// The fiber wants to block and waits for [`Fiber::resume_blocking`].
     Block,
-    /// The fiber has done what may block, and waits for [`Fiber::resume`].
+    /// The fiber has done the work that may block, and waits for [`Fiber::resume`].
     Blocked,
-    /// The fiber has ended; this is what it lived.
+    /// The fiber has ended; this is its life.
     Left(L),
 }
 
-/// What a suspended fiber has in use of its stack beside its life, in bytes, about.
+/// What a suspended fiber uses of its stack beside its life, in bytes, approximately.
 const FRAME_BYTES: usize = 640;
 
 /// A line of the cache, in bytes.
@@ -66,20 +66,20 @@ const LINE: usize = 64;
 /// A life on a stack, suspended.
 pub struct Fiber<L: Life> {
     coroutine: Living<L>,
-    /// Where its stack begins.
+    /// The address where the fiber's stack begins.
     base: usize,
     is_at_block: bool,
 }
 
-/// A coroutine that lives.
+/// The coroutine that runs `live`.
 type Living<L> = Coroutine<Lent<<L as Life>::Thread>, Suspension<<L as Life>::Rest>, End<L>, Stack>;
 
-/// What a resumed fiber is given: a thread's own, good until its next suspension.
+/// What a resumed fiber is given: the thread's own data, valid until the next suspension.
 enum Lent<T> {
     Thread(NonNull<T>),
-    /// Nothing but leave to block.
+    /// Nothing but permission to block.
     Leave,
-    /// Nothing: it is to end now.
+    /// Nothing: the fiber is to end now.
     Nothing,
 }
 
@@ -89,8 +89,8 @@ enum Suspension<R> {
     Blocked,
 }
 
-/// What comes out of a fiber. A panic is carried out as a value: unwinding takes more stack than a
-/// fiber has.
+/// What a fiber yields at its end. A panic is carried out as a value: unwinding takes more stack
+/// than a fiber has.
 struct End<L> {
     life: L,
     panic: Option<Box<dyn Any + Send>>,
@@ -99,8 +99,8 @@ struct End<L> {
 /// Something that is used only while the thread it belongs to waits for it.
 struct SameThread<T>(T);
 
-// SAFETY: `corosensei` wants it of what is run on the parent's stack, lest a yielder goes there;
-// it runs in the very same thread. There is no yielder in what `live` runs there.
+// SAFETY: `corosensei` requires Send of what runs on the parent's stack, lest a yielder is moved to
+// another thread; it runs in the very same thread. There is no yielder in what `live` runs there.
 unsafe impl<T> Send for SameThread<T> {}
 
 // SAFETY: a suspended fiber is a stack (Send) and what lies on it: `live`'s `life`, Send by its
@@ -109,7 +109,7 @@ unsafe impl<T> Send for SameThread<T> {}
 unsafe impl<L: Life> Send for Fiber<L> {}
 
 impl<L: Life> Fiber<L> {
-    /// A fiber that will live `life` on `stack`. It has not begun.
+    /// A fiber that will run `life` on `stack`. It has not begun.
     #[must_use]
     pub fn new(stack: Stack, life: L) -> Self {
         let base = stack.base().get();
@@ -118,14 +118,14 @@ impl<L: Life> Fiber<L> {
         Self { coroutine, base, is_at_block: false }
     }
 
-    /// Has what lies on its stack brought into the cache, for a resumption soon.
+    /// Prefetches the top of the fiber's stack into the cache, for a resumption soon.
     #[inline]
     pub fn prefetch(&self) {
         let lines = (size_of::<L>() + FRAME_BYTES).div_ceil(LINE);
         (1..=lines).for_each(|line| prefetch(self.base - line * LINE));
     }
 
-    /// Goes on until the next pause.
+    /// Runs the fiber until its next pause.
     ///
     /// # Panics
     /// With the panic of [`Life::step`], after which the fiber has ended. If the fiber has ended or
@@ -136,7 +136,7 @@ impl<L: Life> Fiber<L> {
         self.switch(Lent::Thread(NonNull::from(thread)))
     }
 
-    /// Does what may block, in this thread.
+    /// Does the work that may block, in this thread.
     ///
     /// # Panics
     /// With the panic of [`Life::block`], after which the fiber has ended. If the fiber has not
@@ -174,7 +174,7 @@ impl<L: Life> Drop for Fiber<L> {
     }
 }
 
-/// The life of a fiber, from its first resumption to its end.
+/// Runs a fiber, from its first resumption to its end.
 fn live<L: Life>(
     yielder: &Yielder<Lent<L::Thread>, Suspension<L::Rest>>,
     mut lent: Lent<L::Thread>,
@@ -222,7 +222,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    /// Adds up what it is lent, resting after each, and blocks before the third.
+    /// Adds up the numbers it is lent, resting after each, and blocks before the third.
     #[derive(Debug)]
     struct Sum {
         sum: u64,

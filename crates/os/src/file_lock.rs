@@ -1,6 +1,6 @@
-//! A file that one process at a time may have locked (`flock`).
+//! A file that only one process at a time can have locked (`flock`).
 //!
-//! Not a lock between threads: those have the standard library's.
+//! It is not for locking between threads, for which there are the standard library's locks.
 
 use std::fs::{File, TryLockError};
 
@@ -12,14 +12,14 @@ impl FileLock {
     /// Locks a file.
     ///
     /// # Errors
-    /// When somebody else has it, or its file system knows no such locks.
+    /// When another process holds the lock, or the file system has no such locks.
     pub fn take(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
     }
 
-    /// What is locked, for whoever is to have it open as well: a process with a duplicate of it
-    /// keeps the lock when this process is killed.
+    /// The locked file, for a process that is to have it open as well: a process with a duplicate
+    /// of it keeps the lock when this process is killed.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
@@ -28,8 +28,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing the file is not enough. The lock is the open file's, which a child that any
-        // thread has started has as well, close-on-exec or not, until its program begins.
+        // Closing the file is not enough. The lock belongs to the open file, which a child started
+        // by any thread shares, close-on-exec or not, until it executes its program.
         let _ = self.0.unlock(); // it can only fail for what is no lock
     }
 }
@@ -42,12 +42,12 @@ mod tests {
     fn a_lock_ends_though_a_child_still_has_the_file_open() {
         let path = std::env::temp_dir().join(format!("ropewalk-lock-{}", std::process::id()));
         let open = || File::create(&path).expect("the folder for temporary files is writable");
-        let lock = FileLock::take(open()).expect("nobody has it");
+        let lock = FileLock::take(open()).expect("it is not locked");
         // What a process has from fork to exec: another descriptor of the same open file.
         let child = lock.file().try_clone().expect("it is open");
         assert!(matches!(FileLock::take(open()), Err(TryLockError::WouldBlock)));
         drop(lock);
-        FileLock::take(open()).expect("nobody has it any more");
+        FileLock::take(open()).expect("it has been released");
         drop(child);
         std::fs::remove_file(&path).expect("it is ours");
     }

@@ -1,8 +1,8 @@
 //! Opening files below a directory without leaving it, and reading them and their metadata.
 //!
-//! It knows nothing of URLs: paths are bytes, relative to a [`Root`], already decoded and
+//! This module knows nothing of URLs: paths are bytes, relative to a [`Root`], already decoded and
 //! canonical. What a path may be is decided twice, by the caller's own rules and by the kernel
-//! here, so that a mistake in one is not yet an escape.
+//! here, so that a mistake in one of the two is not yet an escape.
 
 mod directory;
 mod new_file;

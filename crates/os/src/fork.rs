@@ -1,8 +1,8 @@
-//! Copies of this process that go on from here. Not for starting programs: those are
-//! `std::process`'s.
+//! Copies of this process that continue from the call. Not for starting programs, for which there
+//! is `std::process`.
 //!
-//! Only a process with one thread may be copied: of the others only their locks would live on in
-//! the copy, held for ever.
+//! Only a process with one thread may be copied: a copy would have the locks that other threads
+//! held, but not the threads that could release them.
 
 use crate::call::{check, error, uninterrupted};
 use crate::signals::Signal;
@@ -11,8 +11,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A copy of this process that was started. It is not ended when this is dropped, but it is killed
-/// when the process that made it ends.
+/// A copy of this process that was started. Dropping this does not end it, but it is killed when
+/// the process that made it ends.
 #[derive(Debug)]
 pub struct Child {
     pid: libc::pid_t,
@@ -39,7 +39,7 @@ pub fn is_single_threaded() -> io::Result<bool> {
 /// The number of a child that has ended and has not been waited for, if there is one.
 ///
 /// # Errors
-/// None that a caller can mend.
+/// None that a caller can correct.
 pub fn next_ended() -> io::Result<Option<u32>> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -57,9 +57,9 @@ pub fn next_ended() -> io::Result<Option<u32>> {
     Ok((pid != 0).then_some(pid.cast_unsigned()))
 }
 
-/// Makes a copy of this process, which does `work` and ends with the status that it returns. It
-/// ends at once then: nothing is dropped, and nothing flushed but what `work` did. The copy is
-/// killed when this process ends, and before it when memory runs out.
+/// Makes a copy of this process, which does `work` and exits with the status that `work` returns.
+/// It exits at once then: nothing is dropped, and nothing flushed except by `work` itself. The copy
+/// is killed when this process ends, and is the first to be killed when memory runs out.
 ///
 /// # Errors
 /// The process has more than one thread; no memory or no room for a process.
@@ -69,15 +69,15 @@ pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let parent = std::process::id();
-    // SAFETY: there is no other thread, so the copy's memory is in order: no lock in it is held by
-    // somebody who is not there.
+    // SAFETY: there is no other thread, so the copy's memory is consistent: no lock in it is held
+    // by a thread that the copy lacks.
     let pid = check(unsafe { libc::fork() })?;
     if pid != 0 {
         return Ok(Child { pid, ended: None });
     }
     let status = || {
         end_with(parent);
-        // Where it cannot be said, the kernel chooses as it would have.
+        // Where the preference cannot be set, the kernel chooses by its own rules.
         let _ = crate::oom::end_before_parent();
         work()
     };
@@ -86,7 +86,7 @@ pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     unsafe { libc::_exit(status) }
 }
 
-/// Has the calling process killed when its parent ends; now, if it has ended already.
+/// Has the calling process killed when its parent ends, or exits at once if the parent has ended.
 fn end_with(parent: u32) {
     // SAFETY: both calls take no pointers.
     let current = unsafe {
@@ -100,28 +100,28 @@ fn end_with(parent: u32) {
 }
 
 impl Child {
-    /// The process's number; its own until it has been waited for.
+    /// The process's number, which no other process has until this child has been waited for.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.cast_unsigned()
     }
 
-    /// How it ended, if it has.
+    /// How the child ended, if it has.
     pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
-        self.look(libc::WNOHANG)
+        self.wait_with(libc::WNOHANG)
     }
 
-    /// Waits for its end.
+    /// Waits for the child to end.
     pub fn wait(&mut self) -> io::Result<Ended> {
-        self.look(0)?.ok_or_else(|| error(libc::ECHILD))
+        self.wait_with(0)?.ok_or_else(|| error(libc::ECHILD))
     }
 
-    /// Kills it, unless it has been waited for.
+    /// Kills the child, unless it has been waited for.
     pub fn kill(&self) {
         self.send(libc::SIGKILL);
     }
 
-    /// Sends it a signal, unless it has been waited for.
+    /// Sends the child a signal, unless it has been waited for.
     pub fn signal(&self, signal: Signal) {
         self.send(signal.number());
     }
@@ -134,7 +134,7 @@ impl Child {
         }
     }
 
-    fn look(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
+    fn wait_with(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
         if self.ended.is_some() {
             return Ok(self.ended);
         }

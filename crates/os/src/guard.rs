@@ -1,7 +1,7 @@
-//! A shell command that runs when this process has ended, by whatever means: to clean up.
+//! A shell command that runs, for cleaning up, when this process has ended, by whatever means.
 //!
-//! Destructors do not run when a signal ends this process, and what it has started would go on.
-//! So a shell waits beside it for the end of a pipe, which the kernel closes in every case.
+//! Destructors do not run when a signal ends this process, and processes that it has started would
+//! go on. So a shell beside it waits for the end of a pipe, which the kernel closes in every case.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A guard outlives what ends others. Above all, when we end and it is stopped at that moment, as
-/// everything is that whoever stopped us has stopped too, the kernel sends it SIGHUP before it lets
-/// it go on: its process group has lost the last process that could have done so (setpgid(2)).
+/// A guard ignores the signals that end other processes. Above all SIGHUP: if this process and the
+/// guard are stopped together and this process then ends, the kernel sends the guard SIGHUP before
+/// it continues it, because its process group has lost the last process that could have done so
+/// (setpgid(2)).
 const DEAF: &str = "trap '' HUP INT QUIT TERM";
 
 /// A shell command that runs if this process ends before the guard is dropped.
@@ -19,7 +20,7 @@ const DEAF: &str = "trap '' HUP INT QUIT TERM";
 pub struct Guard(Child);
 
 impl Guard {
-    /// Stands by to run `script`, in which `arguments` are `$1` and so on.
+    /// Starts a guard that will run `script`, in which `arguments` are `$1` and so on.
     ///
     /// # Errors
     /// When no shell can be started.
@@ -30,8 +31,8 @@ impl Guard {
         Self::start(script, arguments, Stdio::null())
     }
 
-    /// Stands by to run `script`, as [`Self::new`] does, and holds `lock` open meanwhile: a lock on
-    /// that file is not released before the script is through.
+    /// Starts a guard as [`Self::new`] does, and holds `lock` open meanwhile: a lock on that file
+    /// is not released before the script has finished.
     ///
     /// # Errors
     /// When no shell can be started.
@@ -40,7 +41,7 @@ impl Guard {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> io::Result<Self> {
-        // It prints nothing; and a standard stream is what a child inherits.
+        // The guard prints nothing; and a standard stream is what a child inherits.
         Self::start(script, arguments, lock.try_clone()?.into())
     }
 
@@ -53,7 +54,7 @@ impl Guard {
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).args(arguments);
         shell.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null());
-        // What is sent to our process group, by Ctrl-C or timeout(1), must not reach it.
+        // Signals to this process's group, by Ctrl-C or timeout(1), must not reach the guard.
         shell.process_group(0).spawn().map(Self)
     }
 
@@ -109,7 +110,8 @@ mod tests {
     /// The variable that makes the next test do something.
     const VICTIM: &str = "ROPEWALK_GUARDED";
 
-    /// Not a test by itself: it has a guard, says where what it guards is, and waits to be killed.
+    /// Not a test by itself: it has a guard, prints the guarded folder's path, and waits to be
+    /// killed.
     #[test]
     fn guarded_victim() {
         if std::env::var_os(VICTIM).is_none() {
@@ -120,11 +122,11 @@ mod tests {
         thread::sleep(Duration::from_secs(600));
     }
 
-    /// Somebody stops us with all that we have started, and ends us.
+    /// This process is stopped with all processes that it has started, and then ended.
     #[test]
     fn a_guard_acts_though_it_was_stopped_when_we_ended() {
         let mut victim = Victim::start("guard::tests::guarded_victim", VICTIM, "");
-        let mut words = victim.said();
+        let mut words = victim.printed_words();
         let guard: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
         let folder = words.next().map(PathBuf::from).expect("two words");
         assert!(folder.exists());
@@ -134,7 +136,7 @@ mod tests {
         crate::signals::send("STOP", &[guard]);
         assert!(comes_true(|| status().contains("State:\tT")), "{}", status());
         victim.kill();
-        // Where the kernel has done so already this changes nothing.
+        // Where the kernel has continued the guard already this changes nothing.
         crate::signals::send("CONT", &[guard]);
         assert!(comes_true(|| !folder.exists()));
     }

@@ -1,7 +1,7 @@
-//! Passing open descriptors on to a program that is started, and taking them there.
+//! Passing open descriptors on to a program that is started, and taking them over there.
 //!
-//! Descriptors keep their numbers, which the starter tells the program in its arguments. Nothing
-//! else is passed on: all descriptors are opened close-on-exec.
+//! Descriptors keep their numbers, which the program learns from its arguments. Nothing else is
+//! passed on: all descriptors are opened close-on-exec.
 
 use crate::call::check;
 use std::io;
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// Has the program that `command` will start inherit these descriptors under their numbers. They
-/// stay open here for as long as the command lives.
+/// stay open in this process for as long as the command lives.
 pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let pass = move || {
         for descriptor in &descriptors {
@@ -26,8 +26,8 @@ pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     unsafe { command.pre_exec(pass) };
 }
 
-/// Takes a descriptor that the starter of this program has passed on with [`pass_on`], and makes
-/// it close-on-exec. Each can be taken once; the standard streams cannot.
+/// Takes over a descriptor that the parent of this program has passed on with [`pass_on`], and
+/// makes it close-on-exec. Each can be taken once; the standard streams cannot.
 pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is open and was inherited: what something else in this process owns
     // was opened by this process, and the standard library and this crate open everything
-    // close-on-exec, which this one is not. The guard and the flag that is set here let nobody
+    // close-on-exec, which this one is not. The guard and the flag that is set here let no caller
     // take it twice.
     unsafe {
         check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
@@ -64,7 +64,7 @@ mod tests {
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
 
-    /// What the child process of the next test runs; without the variable it has no work.
+    /// The work of the next test's child process; without the variable there is nothing to do.
     #[test]
     fn child_takes_what_was_passed_on() {
         let Ok(number) = env::var("OS_TEST_DESCRIPTOR") else { return };

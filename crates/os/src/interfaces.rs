@@ -1,4 +1,4 @@
-//! Which addresses, receive queues and interrupts a network interface has. It changes none.
+//! Which addresses, receive queues and interrupts a network interface has. Nothing is changed here.
 
 use crate::call::check;
 use std::ffi::CStr;
@@ -30,12 +30,12 @@ pub fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
     Ok(all)
 }
 
-/// An address if it is of IPv4 or IPv6; interfaces have others, too.
+/// Decodes an address of IPv4 or IPv6; interfaces have addresses of other families, too.
 ///
 /// # Safety
 /// The pointer is null, or to an address that is as long as its family says.
 unsafe fn decode(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: null, or at least the family is there: see above.
+    // SAFETY: the pointer is null, or to at least a family, by the contract of this function.
     let family = unsafe { address.as_ref() }?.sa_family;
     match libc::c_int::from(family) {
         libc::AF_INET => {
@@ -61,14 +61,15 @@ pub fn receive_queues(net: &Path, name: &str) -> Vec<String> {
     queues
 }
 
-/// The name of the device behind an interface, if the kernel has not made the interface up.
+/// The name of the device behind an interface, if the interface is not a virtual one.
 pub fn device(net: &Path, name: &str) -> Option<String> {
     let device = fs::canonicalize(net.join(name).join("device")).ok()?;
     device.file_name()?.to_str().map(String::from)
 }
 
-/// The numbers of an interface's interrupts: those whose names have its own (`eth0-rx-1`) or its
-/// device's (`virtio1-input.0`, `mlx5_comp0@pci:0000:3b:00.0`) in them. `proc` is `/proc`.
+/// The numbers of an interface's interrupts: those whose names contain the interface's name
+/// (`eth0-rx-1`) or its device's (`virtio1-input.0`, `mlx5_comp0@pci:0000:3b:00.0`). `proc` is
+/// `/proc`.
 pub fn interrupts(net: &Path, proc: &Path, name: &str) -> Vec<u32> {
     let lines = fs::read_to_string(proc.join("interrupts")).unwrap_or_default();
     let device = device(net, name);

@@ -6,8 +6,8 @@
 //! ([`std::os::fd::OwnedFd`]) or borrowed ([`std::os::fd::BorrowedFd`]), never bare numbers, and
 //! all of them are opened close-on-exec. A call that a signal interrupts is repeated.
 //!
-//! It is not a runtime and holds no policy: what to open, when to wait and what to do about an
-//! error is decided by the crates above. Linux only.
+//! This crate is not a runtime and holds no policy: what to open, when to wait and what to do about
+//! an error is decided by the crates above. Linux only.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and sendfile");

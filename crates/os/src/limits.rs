@@ -1,4 +1,4 @@
-//! The process's limits on descriptors, of which it sets the soft one only, never the hard one; and
+//! The process's limits on descriptors (only the soft limit is ever set, never the hard one), and
 //! whether the machine has room for more threads and processes.
 
 use crate::call::{check, error};
@@ -19,10 +19,10 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     descriptor_limit()
 }
 
-/// Makes room in the process's descriptor table for so many, if the limit allows them, at 8 bytes
-/// of the kernel's memory for each. Where threads share the table, the kernel otherwise has whoever
-/// opens the 65th, 129th, 257th … wait until all CPUs have switched contexts (`expand_files`): some
-/// milliseconds, more where they are busy.
+/// Makes room in the process's descriptor table for `count` descriptors, if the limit allows them,
+/// at 8 bytes of the kernel's memory for each. Where threads share the table, the thread that opens
+/// the 65th, 129th, 257th … descriptor otherwise waits in the kernel until all CPUs have switched
+/// contexts (`expand_files`): some milliseconds, more where they are busy.
 pub fn widen_descriptor_table(count: u64) -> io::Result<()> {
     let last = count.min(descriptor_limit()?).saturating_sub(1);
     let last = libc::c_int::try_from(last).unwrap_or(libc::c_int::MAX);
@@ -49,8 +49,9 @@ pub fn open_descriptors() -> usize {
     entries.count().saturating_sub(1) // the one that reads the directory
 }
 
-/// What starts threads or processes without end asks here first, and so leaves the machine's last
-/// numbers to others: an eighth of `kernel.pid_max`, without which nobody could so much as log in.
+/// Checks whether there is room before a thread or process is started, for code that starts them in
+/// unbounded numbers. It leaves the machine's last process numbers to other programs: an eighth of
+/// `kernel.pid_max`, without which no user could even log in.
 #[derive(Debug)]
 pub struct ThreadRoom {
     asked: u64,
@@ -58,7 +59,7 @@ pub struct ThreadRoom {
     has_room: fn() -> bool,
 }
 
-/// The number of threads asked for between two looks at the system's limits.
+/// The number of threads requested between two checks of the system's limits.
 const THREADS_PER_LOOK: u64 = 16;
 
 impl Default for ThreadRoom {
@@ -68,11 +69,11 @@ impl Default for ThreadRoom {
 }
 
 impl ThreadRoom {
-    /// Whether one more may be started.
+    /// Checks whether one more thread or process may be started.
     ///
     /// # Errors
     /// EAGAIN, as from the kernel when there are no numbers at all.
-    pub fn ask(&mut self) -> io::Result<()> {
+    pub fn check(&mut self) -> io::Result<()> {
         if self.is_full || self.asked.is_multiple_of(THREADS_PER_LOOK) {
             self.is_full = !(self.has_room)();
         }
@@ -84,13 +85,15 @@ impl ThreadRoom {
     }
 }
 
-/// True where /proc does not say. It reads two small files: some microseconds.
+/// Whether the machine has room for more threads; true where /proc does not say. Reads two small
+/// files, which takes some microseconds.
 fn has_room_for_threads() -> bool {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     has_room(&read("/proc/loadavg"), &read("/proc/sys/kernel/pid_max")).unwrap_or(true)
 }
 
-/// The fourth field of the load is `running/existing` threads (proc_loadavg(5)).
+/// Whether there is room by these two files' texts. The fourth field of the load is
+/// `running/existing` threads (proc_loadavg(5)).
 fn has_room(load: &str, pid_max: &str) -> Option<bool> {
     let (_, existing) = load.split_whitespace().nth(3)?.split_once('/')?;
     let (existing, max): (u64, u64) = (existing.parse().ok()?, pid_max.trim().parse().ok()?);
@@ -134,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_refused_until_there_is_room_again() {
+    fn a_request_is_refused_until_there_is_room_again() {
         use std::sync::atomic::{AtomicU64, Ordering};
         static LOOKS: AtomicU64 = AtomicU64::new(0);
-        // Room at the first look, none at the next two, then again.
+        // Room at the first check, none at the next two, then again.
         let has_room = || ![1, 2].contains(&LOOKS.fetch_add(1, Ordering::Relaxed));
         let mut room = ThreadRoom { has_room, ..ThreadRoom::default() };
-        let mut asked = (0..THREADS_PER_LOOK + 3).map(|_| room.ask().is_ok());
+        let mut asked = (0..THREADS_PER_LOOK + 3).map(|_| room.check().is_ok());
         assert!(asked.by_ref().take(THREADS_PER_LOOK as usize).all(|granted| granted));
         assert_eq!(asked.collect::<Vec<_>>(), [false, false, true]);
         assert_eq!(LOOKS.load(Ordering::Relaxed), 4);
@@ -170,7 +173,8 @@ mod tests {
 
     #[test]
     fn open_descriptors_are_counted() {
-        // Other tests open and close descriptors at the same time: only a large step is certain.
+        // Other tests open and close descriptors at the same time: only a large difference proves
+        // something.
         let before = open_descriptors();
         let files: Vec<_> = (0..300).map(|_| fs::File::open("/dev/null").unwrap()).collect();
         assert!(open_descriptors() >= before + 200, "{before} then {}", open_descriptors());

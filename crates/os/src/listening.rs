@@ -1,13 +1,13 @@
-//! Which sockets listen at a port, and which of them a process has open, as far as we may look
-//! (proc_net(5), proc_pid_fd(5)). Sockets are named as they are in `/proc/PID/fd`.
+//! Which sockets listen at a port, and which of them a process has open, as far as this process may
+//! see (proc_net(5), proc_pid_fd(5)). Sockets are named as they are in `/proc/PID/fd`.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// A line of these tables, about: whoever reads more at once has the kernel go through its
-/// connections, which are many where load is made.
+/// The approximate length of a line of these tables. A larger read makes the kernel go through its
+/// connections, of which there are many on a machine that makes load.
 const LINE_BYTES: usize = 150;
 
 /// The sockets that listen at a port of a network namespace: the one whose tables are in `net`,
@@ -19,9 +19,9 @@ pub fn sockets(net: &Path, port: u16) -> HashSet<PathBuf> {
     inodes.map(|inode| format!("socket:[{inode}]").into()).collect()
 }
 
-/// Which of these sockets a process has open.
+/// Those of `sockets` that the process `pid` has open.
 #[must_use]
-pub fn held_by(pid: u32, sockets: &HashSet<PathBuf>) -> HashSet<PathBuf> {
+pub fn held_by_process(pid: u32, sockets: &HashSet<PathBuf>) -> HashSet<PathBuf> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| sockets.contains(target)).collect()
@@ -55,9 +55,9 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let sockets = sockets(Path::new("/proc/self/net"), port);
         assert_eq!(sockets.len(), 1);
-        assert_eq!(held_by(std::process::id(), &sockets), sockets);
+        assert_eq!(held_by_process(std::process::id(), &sockets), sockets);
         drop(listener);
-        assert!(held_by(std::process::id(), &sockets).is_empty());
+        assert!(held_by_process(std::process::id(), &sockets).is_empty());
     }
 
     #[test]

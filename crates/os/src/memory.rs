@@ -1,4 +1,4 @@
-//! How much memory processes use and the machine has, from /proc. It allocates nothing lasting.
+//! How much memory processes use and the machine has, from /proc. Nothing lasting is allocated.
 
 use std::fs;
 use std::io;
@@ -24,8 +24,8 @@ pub fn physical_memory_bytes() -> io::Result<u64> {
         .ok_or_else(|| malformed("meminfo"))
 }
 
-/// The memory that this process may use, in bytes: the machine's, or less if a control group that
-/// it is in, or one around that, has a limit.
+/// The memory that this process may use, in bytes: the machine's, or less if the process's control
+/// group, or an ancestor of the group, has a limit.
 pub fn usable_memory_bytes() -> io::Result<u64> {
     let files = ["memory.max", "memory.limit_in_bytes"];
     let folders = crate::control_groups::folders();
@@ -34,10 +34,10 @@ pub fn usable_memory_bytes() -> io::Result<u64> {
     Ok(limits.fold(physical_memory_bytes()?, u64::min))
 }
 
-/// Has all threads of this process take memory from so many arenas of the C library at most. By
-/// itself glibc gives each thread one of its own until there are eight for each CPU, and what is
-/// freed in one is of no use to the others. Best called before there are threads: arenas stay. With
-/// another C library it does nothing.
+/// Makes all threads of this process allocate memory from at most `count` arenas of the C library.
+/// By default glibc gives each thread one of its own until there are eight for each CPU, and memory
+/// that is freed in one is of no use to the others. Best called before there are other threads:
+/// arenas stay. With another C library the function does nothing.
 pub fn limit_allocator_arenas(count: u16) {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers. It returns whether it has accepted them; if not, memory is
@@ -49,15 +49,16 @@ pub fn limit_allocator_arenas(count: u16) {
     let _ = count;
 }
 
-/// Asks the processor for the line of memory at that address, which will soon be read. It need not
-/// be valid: nothing else happens, and nothing at all where the instruction is not known.
+/// Prefetches the cache line of memory at `address`, which will soon be read. The address need not
+/// be valid: the prefetch has no other effect, and where the instruction is not known the function
+/// does nothing.
 #[inline]
 pub fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let pointer = std::ptr::without_provenance(address);
-        // SAFETY: a prefetch is a hint; it reads nothing that anyone can see, and never faults.
+        // SAFETY: a prefetch is a hint; it has no visible effect, and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(pointer) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -21,16 +21,16 @@ const ONE_DESCRIPTOR_LEN: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as 
 const _: () = assert!(ONE_DESCRIPTOR_LEN <= CONTROL_BYTES);
 const _: () = assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
 
-/// What the kernel keeps to itself of the room that a socket has (net/unix/af_unix.c).
+/// What the kernel uses for itself of the room that a socket has (net/unix/af_unix.c).
 const MESSAGE_OVERHEAD_BYTES: usize = 32;
 
 /// Two connected sockets that do not block and keep messages apart (SOCK_SEQPACKET): what one call
-/// sends another receives, all of it or nothing, whoever else sends at the same end. An end of
-/// which all copies are closed shows as a message of 0 bytes. The kernel is asked for room for
-/// messages of so many bytes at the second end; it may grant less ([`message_bytes_max`]).
+/// sends another receives, all of it or nothing, even if several processes send at one end. An end
+/// of which all copies are closed shows as a message of 0 bytes. The kernel is asked for room for
+/// messages of `message_bytes` at the second end; it may grant less ([`message_bytes_max`]).
 ///
 /// # Errors
-/// No descriptors or no memory.
+/// There are no descriptors or no memory.
 pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends: [RawFd; 2] = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -49,13 +49,13 @@ pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 /// The longest message that can be sent at this end, in bytes.
 ///
 /// # Errors
-/// It is no socket.
+/// `end` is not a socket.
 pub fn message_bytes_max(end: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(send_buffer_bytes(end)?.saturating_sub(MESSAGE_OVERHEAD_BYTES))
 }
 
-/// Sends a prefix of `bytes`, of which there must be some, and with the first of them the
-/// descriptor. Returns how many.
+/// Sends a prefix of `bytes`, which must not be empty, and with its first byte the descriptor.
+/// Returns the length of the prefix.
 pub fn send_with(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -115,7 +115,7 @@ pub fn receive_with(
             && (*head).cmsg_level == libc::SOL_SOCKET
             && (*head).cmsg_type == libc::SCM_RIGHTS
             && (*head).cmsg_len as usize == ONE_DESCRIPTOR_LEN;
-        // A new descriptor of this process, which nothing else can own.
+        // The descriptor is a new one of this process, which nothing else can own.
         is_there.then(|| {
             let number = ptr::read_unaligned(libc::CMSG_DATA(head).cast::<RawFd>());
             OwnedFd::from_raw_fd(number)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_stay_apart_wait_for_nobody_and_end() {
+    fn messages_stay_apart_do_not_wait_and_end() {
         let (ours, theirs) = message_pair(100_000).unwrap();
         let mut buffer = [0; 8];
         let nothing = crate::send::recv(theirs.as_fd(), &mut buffer).unwrap_err();
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(full, io::ErrorKind::WouldBlock);
         drop(ours);
         let mut large = [0; 4096];
-        // A child that another test starts has a copy of the other end until it runs its program.
+        // A child that another test starts has a copy of the other end until it executes its
+        // program.
         let mut next = || {
             assert!(wait_ready(theirs.as_fd(), Readiness::Readable, 10_000).unwrap(), "no end");
             crate::send::recv(theirs.as_fd(), &mut large).unwrap()

@@ -1,8 +1,8 @@
 //! Waiting for many descriptors at once, the way of System V (poll): the whole list goes to the
 //! kernel with every wait, and all of it is looked through afterwards.
 //!
-//! Unlike an epoll set this one does not notice that a descriptor is closed: it must be taken out
-//! first, or the next one of that number is watched in its place.
+//! Unlike an epoll set this one does not notice that a descriptor is closed: the descriptor must be
+//! removed first, or the next one with that number is watched in its place.
 
 use crate::call::{check, error};
 use crate::epoll::{Event, Interest};
@@ -17,7 +17,8 @@ pub struct PollSet {
     keys: Vec<u64>,
     /// By descriptor number: one more than its place in `raw`, 0 if it has none.
     places: Vec<usize>,
-    /// Where the next look for events begins, so that a small room for them is fair to all.
+    /// Where the next search for events begins, so that all descriptors get their turn though
+    /// `events_max` is small.
     cursor: usize,
 }
 
@@ -75,7 +76,7 @@ impl PollSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only looks),
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only checks),
     /// and fills `events` with at most `events_max` events; the next wait begins with the others. A
     /// signal ends the wait without events.
     pub fn wait(
@@ -117,7 +118,7 @@ impl PollSet {
     }
 }
 
-/// poll's bits are epoll's, in half as many bits.
+/// The interest as poll's bits, which are epoll's in half the width.
 fn poll_events(interest: Interest) -> io::Result<libc::c_short> {
     if interest.contains(Interest::EDGE) || interest.contains(Interest::EXCLUSIVE) {
         return Err(error(libc::EINVAL));
@@ -154,7 +155,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut set, mut events) = (PollSet::new(), Vec::new());
         set.add(ours.as_fd(), Interest::WRITE, 7).unwrap();
-        theirs.shutdown(Shutdown::Both).unwrap(); // whoever has a copy of it
+        theirs.shutdown(Shutdown::Both).unwrap(); // whichever process has a copy of it
         set.wait(&mut events, 8, Some(0)).unwrap();
         assert!(events[0].hangup);
     }

@@ -1,4 +1,4 @@
-//! What the kernel offers this process and whom it runs as: facts for diagnosis.
+//! Facts about this process and its kernel, for diagnosis.
 
 use crate::accounting::Scheduled;
 use crate::call::check;
@@ -36,7 +36,7 @@ pub fn is_root() -> bool {
 }
 
 /// Lets the calling thread's timers fire when they are due instead of up to 50 microseconds later
-/// (PR_SET_TIMERSLACK). Threads started by it inherit that.
+/// (PR_SET_TIMERSLACK). Threads that it starts inherit the setting.
 pub fn set_precise_timers() -> io::Result<()> {
     // SAFETY: this option takes a number and no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) })?;
@@ -45,14 +45,15 @@ pub fn set_precise_timers() -> io::Result<()> {
 
 /// Gives the calling thread a descriptor table of its own, a copy of the process's: calls that take
 /// a descriptor then need not guard against other threads that might close it, and the limit on
-/// descriptors is the thread's own. What the thread opens from here on means nothing in other
-/// threads, and must not be given to them, nor what they open to it; it is closed with the thread.
+/// descriptors is the thread's own. A descriptor that the thread opens from here on is meaningless
+/// in other threads and must not be passed to them, nor theirs to this thread; it is closed when
+/// the thread ends.
 ///
 /// # Errors
 /// Old system call filters (seccomp) refuse it; nothing has changed then.
 pub fn unshare_descriptors() -> io::Result<()> {
     // SAFETY: unshare takes no pointers. Descriptors owned elsewhere stay open in the process's
-    // table; that the caller moves none of its own to other threads is what it promises above.
+    // table; that the caller passes none of its own to other threads is its contract.
     check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     Ok(())
 }
@@ -62,8 +63,8 @@ pub fn cpu_times_of_thread() -> (Duration, Duration) {
     cpu_times_of(libc::RUSAGE_THREAD)
 }
 
-/// The processor time of the children that have been waited for, and of theirs, in user mode and
-/// in system mode. Read before and after one `wait` it tells what that child alone has used.
+/// The processor time of the children that have been waited for, and of their children, in user
+/// mode and in system mode. The difference across one `wait` is what that child alone has used.
 pub fn cpu_times_of_children() -> (Duration, Duration) {
     cpu_times_of(libc::RUSAGE_CHILDREN)
 }
@@ -83,18 +84,18 @@ pub fn wake_ups_of_thread() -> u64 {
     usage_of(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-fn cpu_times_of(whom: libc::c_int) -> (Duration, Duration) {
-    let usage = usage_of(whom);
+fn cpu_times_of(target: libc::c_int) -> (Duration, Duration) {
+    let usage = usage_of(target);
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     (time(usage.ru_utime), time(usage.ru_stime))
 }
 
-fn usage_of(whom: libc::c_int) -> libc::rusage {
+fn usage_of(target: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame, which is all integers, so
     // that zeroes are a valid value even if the call wrote nothing.
     let (returned, usage) = unsafe {
-        let returned = libc::getrusage(whom, usage.as_mut_ptr());
+        let returned = libc::getrusage(target, usage.as_mut_ptr());
         (returned, usage.assume_init())
     };
     assert_eq!(returned, 0, "getrusage fails only for bad arguments");
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_who_owns_proc_self() {
+    fn the_user_owns_proc_self() {
         assert_eq!(is_root(), fs::metadata("/proc/self").unwrap().uid() == 0);
     }
 

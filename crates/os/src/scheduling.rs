@@ -1,12 +1,13 @@
-//! When threads run that want the same CPU. Which CPUs they may run on is `affinity`'s.
+//! The order in which threads run that want the same CPU. Which CPUs they may run on is set in
+//! `affinity`.
 
 use crate::call::check;
 use std::io;
 
-/// Has the calling thread, when it wakes, wait until whoever runs sleeps or has had its slice; by
-/// default the kernel lets a thread that wakes interrupt. It gets no less time for that. Threads
-/// that it starts do as it does. One that does not have the default policy (SCHED_OTHER) keeps its
-/// own.
+/// Has the calling thread, when it wakes, wait until the running thread sleeps or has used up its
+/// slice; by default the kernel lets a thread that wakes interrupt. The calling thread gets no less
+/// time for that. Threads that it starts inherit the policy. A thread without the default policy
+/// (SCHED_OTHER) keeps its own.
 ///
 /// # Errors
 /// When this process may not do so.
@@ -17,7 +18,7 @@ pub fn wake_without_interrupting() -> io::Result<()> {
     Ok(())
 }
 
-// The C library's functions are not used for either: musl has none that work.
+// The C library's functions are used for neither call: musl has none that work.
 
 fn policy() -> io::Result<libc::c_int> {
     // SAFETY: the call takes no pointers.

@@ -1,8 +1,8 @@
 //! Waiting for many descriptors at once, the way of BSD (select): two bit maps go to the kernel
-//! with every wait, and it can only be asked about the first 1024 descriptors of the process.
+//! with every wait, and only the first 1024 descriptors of the process can be watched.
 //!
-//! Unlike an epoll set this one does not notice that a descriptor is closed: it must be taken out
-//! first, or the next one of that number is watched in its place.
+//! Unlike an epoll set this one does not notice that a descriptor is closed: the descriptor must be
+//! removed first, or the next one with that number is watched in its place.
 
 use crate::call::{check, error};
 use crate::epoll::{Event, Interest};
@@ -14,8 +14,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Descriptors from this number on cannot be watched.
 pub const DESCRIPTORS_MAX: usize = libc::FD_SETSIZE;
 
-/// A set of descriptors to wait for, always level-triggered. Errors and hang-ups show as readiness
-/// for what was asked: the next call on the descriptor says which.
+/// A set of descriptors to wait for, always level-triggered. Errors and hang-ups show as the
+/// readiness that was requested: the next call on the descriptor reports which it is.
 pub struct SelectSet {
     readers: libc::fd_set,
     writers: libc::fd_set,
@@ -23,7 +23,8 @@ pub struct SelectSet {
     keys: Box<[Option<u64>]>,
     /// All descriptors from here on are not watched.
     end: usize,
-    /// Where the next look for events begins, so that a small room for them is fair to all.
+    /// Where the next search for events begins, so that all descriptors get their turn though
+    /// `events_max` is small.
     cursor: usize,
 }
 
@@ -36,7 +37,7 @@ impl SelectSet {
     }
 
     /// Starts to watch `descriptor` for [`Interest::READ`], [`Interest::WRITE`] or both; its events
-    /// will carry `key`. A hang-up need not be asked for. What only epoll can do is EINVAL.
+    /// will carry `key`. A hang-up need not be requested. Interests that only epoll has are EINVAL.
     ///
     /// # Errors
     /// EINVAL if the interest is one that only epoll has, and an error if the descriptor's number
@@ -72,7 +73,7 @@ impl SelectSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only looks),
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only checks),
     /// and fills `events` with at most `events_max` events; the next wait begins with the others. A
     /// signal ends the wait without events.
     pub fn wait(
@@ -182,7 +183,7 @@ fn empty() -> libc::fd_set {
 
 fn put(set: &mut libc::fd_set, number: usize, is_in: bool) {
     let number = number as libc::c_int;
-    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX: `number()` sees to it.
+    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX, as `number()` ensures.
     unsafe {
         match is_in {
             true => libc::FD_SET(number, set),
@@ -192,7 +193,8 @@ fn put(set: &mut libc::fd_set, number: usize, is_in: bool) {
 }
 
 fn has(set: &libc::fd_set, number: usize) -> bool {
-    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX: it is one of a watched one.
+    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX, for the descriptor is
+    // watched.
     unsafe { libc::FD_ISSET(number as libc::c_int, set) }
 }
 
@@ -208,7 +210,8 @@ mod tests {
             return; // then there is no such descriptor
         }
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        // One is enough: a thousand would leave none that are small to the tests beside this one.
+        // One descriptor is enough: a thousand would leave no low numbers to the tests beside this
+        // one.
         let least = DESCRIPTORS_MAX as libc::c_int;
         // SAFETY: F_DUPFD_CLOEXEC takes a number, and the descriptor is open: `ours` owns it.
         let copy = unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };

@@ -20,8 +20,16 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         // kernel writes at most that many bytes, and any bytes are valid u8s.
         check_len(unsafe {
             let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
-            let nobody: *mut libc::c_void = std::ptr::null_mut();
-            libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), pointer, len, 0, nobody, nobody)
+            let no_address: *mut libc::c_void = std::ptr::null_mut();
+            libc::syscall(
+                libc::SYS_recvfrom,
+                socket.as_raw_fd(),
+                pointer,
+                len,
+                0,
+                no_address,
+                no_address,
+            )
         } as libc::ssize_t)
     })
 }
@@ -33,9 +41,17 @@ pub fn recv_discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
         // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket (tcp(7)),
         // so that a null pointer is as good as any.
         check_len(unsafe {
-            let nobody: *mut libc::c_void = std::ptr::null_mut();
+            let no_address: *mut libc::c_void = std::ptr::null_mut();
             let (socket, flags) = (socket.as_raw_fd(), libc::MSG_TRUNC);
-            libc::syscall(libc::SYS_recvfrom, socket, nobody, len, flags, nobody, nobody)
+            libc::syscall(
+                libc::SYS_recvfrom,
+                socket,
+                no_address,
+                len,
+                flags,
+                no_address,
+                no_address,
+            )
         } as libc::ssize_t)
     })
 }
@@ -48,8 +64,8 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usiz
         // reads them.
         check_len(unsafe {
             let (pointer, len) = (bytes.as_ptr(), bytes.len());
-            let (socket, nobody) = (socket.as_raw_fd(), std::ptr::null::<libc::c_void>());
-            libc::syscall(libc::SYS_sendto, socket, pointer, len, flags(more), nobody, 0_usize)
+            let (socket, no_address) = (socket.as_raw_fd(), std::ptr::null::<libc::c_void>());
+            libc::syscall(libc::SYS_sendto, socket, pointer, len, flags(more), no_address, 0_usize)
         } as libc::ssize_t)
     })
 }
@@ -161,7 +177,7 @@ mod tests {
         assert_eq!(&buffer[..4], b"kept");
         let nothing = recv_discard(ours.as_fd(), 6).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
-        theirs.shutdown(Shutdown::Write).unwrap(); // whoever has a copy of it
+        theirs.shutdown(Shutdown::Write).unwrap(); // whichever process has a copy of it
         assert!(wait_ready(ours.as_fd(), Readiness::Readable, 10_000).unwrap());
         assert_eq!(recv_discard(ours.as_fd(), 6).unwrap(), 0);
     }
@@ -201,7 +217,8 @@ mod tests {
     #[test]
     fn a_head_sent_with_more_travels_with_the_file() {
         let file = file_with(b"0123456789");
-        // The kernel sends it after 200 ms at the latest: only what was done well before tells.
+        // The kernel sends it after 200 ms at the latest: only an arrival well before that proves
+        // something.
         testkit::undisturbed(|| {
             let (ours, mut theirs) = connected();
             theirs.set_nonblocking(true).unwrap();

@@ -1,7 +1,7 @@
-//! Memory that several processes see: cells for numbers, and texts that nobody can change.
+//! Memory that several processes see: cells for numbers, and texts that no process can change.
 //!
-//! Both are anonymous files (memfd), passed on as descriptors. What is shared are whole 64-bit
-//! numbers, each of which is always in order: there are no locks here.
+//! Both are anonymous files (memfd), passed on as descriptors. Only whole 64-bit numbers are
+//! shared, each of which is always consistent: there are no locks here.
 
 use crate::call::{check, uninterrupted};
 use std::ffi::CStr;
@@ -13,11 +13,11 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-/// Seals without which a mapping could lose its pages under our feet.
+/// Seals without which a mapping could lose its pages while it is in use.
 const FIXED_SIZE: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// A file of `count` cells, all 0, whose size can never change. Cells that nobody touches take no
-/// memory.
+/// Creates a file of `count` cells, all 0, whose size can never change. Cells that no process
+/// touches take no memory.
 pub fn create_cells(count: usize) -> io::Result<OwnedFd> {
     let file = File::from(create(c"ropewalk-cells")?);
     file.set_len((count * size_of::<AtomicU64>()) as u64)?;
@@ -49,12 +49,13 @@ pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
     }
     // SAFETY: the mapping is aligned to a page, covers `count` cells, and is never unmapped. The
     // seals keep the file at its size, so that every page stays there. Every bit pattern is a
-    // number, and all processes that map it come through here and use atomic operations only; one
-    // that writes to the file instead can change numbers, which is no more than others may do.
+    // number, and all processes that map the file come through here and use atomic operations only;
+    // a process that writes to the file instead can change numbers, which any of them may do
+    // anyway.
     Ok(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) })
 }
 
-/// A file with this text, which can be read any number of times and never be changed.
+/// Creates a file with this text, which can be read any number of times and never be changed.
 pub fn create_text(text: &str) -> io::Result<OwnedFd> {
     let mut file = File::from(create(c"ropewalk-text")?);
     file.write_all(text.as_bytes())?;
@@ -62,7 +63,7 @@ pub fn create_text(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The whole text of a file, from its beginning, wherever others have read to.
+/// Reads the whole text of a file, from its beginning, wherever other processes have read to.
 pub fn read_text(file: BorrowedFd<'_>) -> io::Result<String> {
     let file = File::from(file.try_clone_to_owned()?);
     let mut bytes = vec![0; file.metadata()?.len() as usize];

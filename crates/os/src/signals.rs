@@ -1,6 +1,6 @@
 //! Signals: received as events on a descriptor (signalfd) instead of by handlers, and sent.
 //!
-//! It does not handle the signals that report bugs (SIGSEGV and its like).
+//! Signals that report bugs (SIGSEGV and its like) are not handled here.
 
 use crate::call::{check, error};
 use std::io;
@@ -30,7 +30,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// Every signal there is a name for.
+    /// Every signal that has a name here.
     pub const ALL: [Self; 7] = [
         Self::Terminate,
         Self::Interrupt,
@@ -113,9 +113,9 @@ impl AsFd for SignalDescriptor {
     }
 }
 
-/// The signals by which a command that runs to its end is asked to end before: Ctrl-C, SIGTERM, and
-/// that its terminal is gone, unless it was started to outlive that (nohup(1)). For a
-/// [`SignalDescriptor`], which would take what is ignored, too.
+/// The signals that ask a command to end before it is finished: Ctrl-C, SIGTERM, and that its
+/// terminal is gone, unless it was started to outlive that (nohup(1)). For a [`SignalDescriptor`],
+/// which would also receive signals that are ignored.
 pub fn endings() -> impl Iterator<Item = Signal> {
     let hangup = (!is_ignored(Signal::Hangup)).then_some(Signal::Hangup);
     [Signal::Interrupt, Signal::Terminate].into_iter().chain(hangup)
@@ -158,15 +158,15 @@ fn number_of(name: &str) -> Option<libc::c_int> {
     NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-/// Sends a signal to processes. Those that are gone already are no error; under a name that is
-/// none ([`is_name`]) nothing is sent.
+/// Sends a signal to processes. A process that is gone already is not an error; with an unknown
+/// name ([`is_name`]) nothing is sent.
 pub fn send(name: &str, pids: &[u32]) {
     let Some(number) = number_of(name) else { return };
-    // To the kernel, 0 and what is negative mean groups of processes.
+    // To the kernel, 0 and negative numbers mean groups of processes.
     let pids = pids.iter().filter_map(|pid| libc::pid_t::try_from(*pid).ok());
     for pid in pids.filter(|pid| *pid > 0) {
-        // SAFETY: kill takes two numbers. What a process does about a signal cannot break what
-        // this program relies on: its memory is its own. To itself it sends what it would do about
+        // SAFETY: kill takes two numbers. A process's reaction to a signal cannot break what this
+        // program relies on: its memory is its own. This process would react to a signal of its own
         // by a handler only, and it has none.
         unsafe { libc::kill(pid, number) };
     }
@@ -181,9 +181,9 @@ pub fn raise_pipe_ignored() -> io::Result<()> {
     if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Gives the process that `command` will start every signal as programs expect it: none blocked
-/// here and inherited, and interrupts not ignored, as a shell has it for what runs in its
-/// background. Such a process could not be asked to stop.
+/// Gives the process that `command` will start every signal as programs expect it: none blocked by
+/// inheritance from this process, and interrupts not ignored, as a shell ignores them for processes
+/// in its background. Such a process could not be asked to stop.
 pub fn restore_in_child(command: &mut Command) {
     let none = signal_set(&[]);
     let restore = move || {
@@ -208,8 +208,8 @@ pub fn restore_in_child(command: &mut Command) {
 }
 
 /// Has the kernel kill the process that `command` will start when the thread that starts it ends,
-/// however this process ends. So what is kept from Ctrl-C by a process group of its own is not left
-/// behind.
+/// however this process ends. So a process that a process group of its own keeps from Ctrl-C is not
+/// left behind.
 pub fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let bind = move || {
@@ -218,7 +218,7 @@ pub fn kill_with_parent(command: &mut Command) {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
             libc::getppid()
         };
-        // It may have ended between fork and here.
+        // The parent may have ended between fork and here.
         let is_there = current.cast_unsigned() == parent;
         if is_there { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
     };
@@ -338,7 +338,7 @@ mod tests {
         // SAFETY: neither disposition installs code that could run.
         let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
         assert!(!all().contains(&Signal::Hangup));
-        // SAFETY: as above; and tests of this program expect no hangup.
+        // SAFETY: the disposition installs no code; and tests of this program expect no hangup.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
         assert!(all().contains(&Signal::Hangup));
         // SAFETY: it is the disposition that was there.

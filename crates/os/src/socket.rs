@@ -1,6 +1,6 @@
 //! TCP sockets: listening, accepting and the options a web server sets.
 //!
-//! It does not move bytes (see [`crate::send`]) and knows no addresses but IPv4 and IPv6.
+//! This module does not move bytes (see [`crate::send`]) and knows no addresses but IPv4 and IPv6.
 
 mod address;
 mod blocking;
@@ -90,7 +90,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
     Ok(socket)
 }
 
-/// Takes a connection that waits, as a non-blocking socket, and its peer's address.
+/// Takes a connection that waits to be accepted, as a non-blocking socket, and its peer's address.
 /// `WouldBlock`: none waits. `ConnectionAborted`: the client has gone again; try the next.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut peer = RawAddress::empty();
@@ -183,14 +183,14 @@ fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for room for so many bytes that wait to be sent. The kernel grants twice as much, for what
-/// it needs itself, within its limits.
+/// Requests room for `bytes` bytes that wait to be sent. The kernel grants twice as much, for its
+/// own overhead, within its limits.
 pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes)
 }
 
-/// How much room the kernel has granted.
+/// The room for bytes that wait to be sent, as the kernel has granted it.
 pub(crate) fn send_buffer_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let bytes = option_number(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
     Ok(usize::try_from(bytes).unwrap_or(0))
@@ -205,7 +205,8 @@ fn set_flag(
     set_option(socket, level, name, &libc::c_int::from(on))
 }
 
-/// Private on purpose: pairing `name` with the right `T` is what its callers here guarantee.
+/// Sets an option of a socket. Private on purpose: the callers here guarantee that `name` goes with
+/// `T`.
 fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

@@ -3,8 +3,8 @@
 //! A guard page is a mark in the page table where the kernel can do that (`MADV_GUARD_INSTALL`,
 //! Linux 6.13): any number of stacks is one mapping then. Older kernels split the mapping at every
 //! guard page, two mappings for a stack, and `vm.max_map_count` (65,530 as a rule) bounds them all;
-//! [`Stacks::take`] fails beyond. Memory of a stack that was never touched costs nothing. It is no
-//! allocator of anything but stacks, and runs nothing on them: see [`crate::fiber`].
+//! [`Stacks::take`] fails beyond. Memory of a stack that was never touched costs nothing. This
+//! module allocates nothing but stacks, and runs nothing on them: see [`crate::fiber`].
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ pub struct Stacks {
     slab: Arc<Slab>,
 }
 
-/// One stack; dropped, it goes back to where it came from.
+/// One stack; when it is dropped it goes back to its [`Stacks`].
 #[derive(Debug)]
 pub struct Stack {
     slab: Arc<Slab>,
@@ -54,7 +54,7 @@ struct Slab {
 
 #[derive(Debug)]
 struct Free {
-    /// Stacks that were given back, the warmest last.
+    /// Stacks that were given back, the most recently used last.
     used: Vec<u32>,
     /// The first stack that was never taken: it has no guard page yet.
     fresh: usize,
@@ -64,7 +64,7 @@ impl Stacks {
     /// Room for `count` stacks of `bytes` each, rounded up to pages. Only address space is taken.
     ///
     /// # Errors
-    /// The address space is not to be had.
+    /// There is not enough address space.
     pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
         let page = page_bytes();
         let count = count.clamp(1, u32::MAX as usize);
@@ -82,7 +82,7 @@ impl Stacks {
     /// A stack; none if all are in use.
     ///
     /// # Errors
-    /// No guard page is to be had: without marks in the page table, `vm.max_map_count` is used up.
+    /// No guard page can be made: without marks in the page table, `vm.max_map_count` is used up.
     pub fn take(&self) -> io::Result<Option<Stack>> {
         let mut free = self.slab.free();
         let index = match free.used.pop() {
@@ -97,10 +97,10 @@ impl Stacks {
         Ok(Some(Stack { slab: Arc::clone(&self.slab), index }))
     }
 
-    /// Makes `count` stacks ready, so that taking one of them asks the kernel for nothing.
+    /// Prepares `count` stacks, so that taking one of them needs no call into the kernel.
     ///
     /// # Errors
-    /// As [`Stacks::take`].
+    /// Those of [`Stacks::take`].
     pub fn prepare(&self, count: usize) -> io::Result<()> {
         let mut ready = Vec::new();
         while ready.len() < count
@@ -120,17 +120,17 @@ impl Stacks {
 }
 
 impl Stack {
-    /// Has the kernel provide the first page.
+    /// Has the kernel provide the stack's first page.
     fn touch(&self) {
         let top = (self.base().get() - size_of::<u64>()) as *mut u64;
-        // SAFETY: the topmost word of this stack, aligned because stacks end at page boundaries;
-        // nobody else uses it, because this is the only Stack with this index and it is borrowed.
+        // SAFETY: the topmost word of this stack, aligned because stacks end at page boundaries; no
+        // other code uses it, because this is the only Stack with this index and it is borrowed.
         unsafe { top.write_volatile(0) }
     }
 }
 
 // SAFETY: the memory between limit and base is mapped for as long as the slab lives, which this
-// value holds; no other Stack has the same index, so nobody else uses it. The lowest page faults
+// value holds; no other Stack has the same index, so no other code uses it. The lowest page faults
 // (`install_guard` succeeded before the index was given out), and above it lie at least
 // MIN_STACK_SIZE bytes. Both ends are page boundaries, so aligned.
 unsafe impl CoroutineStack for Stack {
@@ -152,15 +152,15 @@ impl Drop for Stack {
 
 impl Slab {
     fn free(&self) -> MutexGuard<'_, Free> {
-        // Nothing in there is ever half done.
+        // No list in there is ever in the middle of a change.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the lowest page of a stack fault. Harmless if it does already.
+    /// Makes the lowest page of a stack fault when it is touched. Harmless if it does already.
     fn install_guard(&self, index: usize) -> io::Result<()> {
         let page = (self.start + index * self.stride) as *mut libc::c_void;
-        // SAFETY: the page lies within this slab's mapping, at the low end of a stack that nobody
-        // has taken yet, so that nothing in it is lost.
+        // SAFETY: the page lies within this slab's mapping, at the low end of a stack that has
+        // never been taken, so that nothing in it is lost.
         check(unsafe {
             match self.guard {
                 Guard::Marked => libc::madvise(page, self.page, MADV_GUARD_INSTALL),
@@ -233,7 +233,7 @@ mod tests {
         let before = crate::memory::resident_bytes(std::process::id()).unwrap();
         let taken: Vec<_> = (0..100_000).map(|_| stacks.take().unwrap().unwrap()).collect();
         let after = crate::memory::resident_bytes(std::process::id()).unwrap();
-        // Not touched yet: what has grown is the list above, and what other tests did meanwhile.
+        // No stack is touched yet: what has grown is the list above, and memory of other tests.
         assert!(after.saturating_sub(before) < 200 << 20, "{before} -> {after}");
         drop(taken);
     }

@@ -14,10 +14,10 @@ use os::socket::{Readiness, wait_ready};
 testkit::one_by_one![
     a_copy_ends_with_the_status_of_its_work,
     a_process_with_threads_is_not_copied,
-    copies_are_more_expendable_than_who_made_them,
+    copies_are_more_expendable_than_their_parents,
     copies_are_told_by_signals_and_tell_their_end,
     a_copy_may_have_threads,
-    killed_holders_are_noticed_by_who_waits,
+    killed_holders_are_noticed_by_waiters,
     killed_holders_are_buried,
 ];
 
@@ -63,8 +63,8 @@ fn a_process_with_threads_is_not_copied() {
     }
 }
 
-/// When memory runs out the copy is to be ended first, and its copy before it.
-fn copies_are_more_expendable_than_who_made_them() {
+/// When memory runs out a copy is to be ended before its parent, and its own copy before it.
+fn copies_are_more_expendable_than_their_parents() {
     let own = |offset: i64| {
         let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
         text.trim().parse::<i64>().unwrap() + offset
@@ -82,7 +82,7 @@ fn copies_are_more_expendable_than_who_made_them() {
 }
 
 fn copies_are_told_by_signals_and_tell_their_end() {
-    // Blocked in the copies, too: a signal that comes before they look waits for them.
+    // Blocked in the copies, too: a signal that arrives before they read signals waits for them.
     let signals = SignalDescriptor::new(&[Signal::User1, Signal::Child]).unwrap();
     assert_eq!(next_ended().unwrap(), None, "there is none");
     let work = || {
@@ -100,7 +100,7 @@ fn copies_are_told_by_signals_and_tell_their_end() {
     }
     assert_eq!(child.try_wait().unwrap(), Some(Ended::Exit(3)));
     assert_eq!(next_ended().unwrap(), None);
-    child.signal(Signal::User1); // nobody: its number may be another's
+    child.signal(Signal::User1); // has no effect: its number may be another's
 }
 
 fn a_copy_may_have_threads() {
@@ -111,7 +111,7 @@ fn a_copy_may_have_threads() {
 const SLOTS: usize = 3;
 
 /// Two numbers under a lock that are equal except in the middle of a change, and how often they
-/// were found different by who had been told (the first) and had not (the second).
+/// were found different by holders that had been told so (the first) and had not (the second).
 struct Ledger {
     owners: Owners,
     cells: &'static [AtomicU64],
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Kills one after the other, and has another take its place.
+    /// Kills one process after the other, and starts another in its place.
     fn rounds(&self, rounds: u32, bury: bool) {
         let start = |slot: usize, number: u32| fork(|| self.work(slot, number)).unwrap();
         let mut children: Vec<Child> =
@@ -161,7 +161,7 @@ impl Ledger {
             std::thread::sleep(Duration::from_micros(200 + u64::from(round * 37 % 700)));
             children[slot].kill();
             if !bury {
-                // Nobody waits for it and nobody is told: the others notice by themselves.
+                // No process waits for it and none is told: the others notice by themselves.
                 let after = self.get(2);
                 while self.get(2) < after + 100 {
                     std::thread::sleep(Duration::from_micros(100));
@@ -184,11 +184,11 @@ impl Ledger {
             "{rounds} killed, {inherited} of them as holders, {told} in the middle of a change"
         );
         assert_eq!(untold, 0, "torn data without a word");
-        assert!(inherited > 0, "nobody was killed while it held the lock");
+        assert!(inherited > 0, "no process was killed while it held the lock");
     }
 }
 
-fn killed_holders_are_noticed_by_who_waits() {
+fn killed_holders_are_noticed_by_waiters() {
     let ledger = Ledger::new();
     ledger.rounds(40, false);
     ledger.check(40);

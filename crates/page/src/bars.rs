@@ -1,4 +1,4 @@
-//! Columns of parts that add up, drawn as SVG. A part tells what it is when it is pointed at.
+//! Columns of parts that add up, drawn as SVG. A part shows its description under the pointer.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::svg::{
     axis_labels, cut,
 };
 
-/// Of a column's place, what the column takes.
+/// The part of a column's place that the column fills.
 const FILLED: f64 = 0.72;
 
 pub(crate) fn height(bars: &Bars) -> f64 {
@@ -26,13 +26,13 @@ pub(crate) fn draw(bars: &Bars) -> String {
     let width = (place * FILLED).min(90.0);
     for (index, (name, parts)) in bars.columns.iter().enumerate() {
         let middle = LEFT + (index as f64 + 0.5) * place;
-        // Writing to a string does not fail, here and below.
+        // Writing to a string does not fail, neither here nor below.
         let _ = write!(
             text,
             "<text class=\"tick\" x=\"{middle:.1}\" y=\"{}\" font-size=\"10\" \
              text-anchor=\"middle\">{}</text>",
             TOP + PLOT_HEIGHT + 16.0,
-            // Its letters are smaller than others.
+            // The letters of column names are smaller than others.
             escape(&cut(name, place * 1.2))
         );
         let mut below = 0.0;
@@ -64,12 +64,12 @@ fn grid(text: &mut String, top: f64) {
             WIDTH - RIGHT,
             LEFT - 6.0,
             y + 4.0,
-            axis.name_of(tick)
+            axis.tick_label(tick)
         );
     }
 }
 
-/// A part of a column; what has no height cannot be pointed at.
+/// A part of a column; a part without height cannot be pointed at.
 fn block(
     text: &mut String,
     part: usize,
@@ -92,7 +92,7 @@ fn block(
     );
 }
 
-/// Where each entry of the legend begins, with its line; and how many lines there are.
+/// The start and the line of each entry of the legend; and the number of lines.
 fn entries(bars: &Bars) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut line) = (LEFT, 0);
     let places = bars.parts.iter().map(|part| {
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn parts_stand_on_each_other_and_fill_the_height_together() {
         let text = draw(&bars(vec![("a".into(), vec![1.0, 3.0]), ("b".into(), vec![0.0, 2.0])]));
-        // What is nothing is not drawn; two more are the legend's.
+        // Parts of size zero are not drawn; two more elements are in the legend.
         assert_eq!(text.matches("class=\"bar").count(), 5);
         let heights: f64 = text
             .split("height=\"")

@@ -1,21 +1,22 @@
-//! Figures as data: what is drawn, by whatever draws it, and the table that says the same.
+//! Figures as data: their content, independent of how it is drawn, and a table with the same
+//! content.
 //!
 //! Nothing is drawn here; see `svg.rs` and the script of the page.
 
 use crate::number;
 
-/// A figure with its words.
+/// A figure with its texts.
 #[derive(Debug, Clone)]
 pub struct Figure {
     /// Unique in a report: an anchor in the page.
     pub id: String,
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// What it shows and how to read it, in a sentence or two.
+    /// What the figure shows and how to read it, in a sentence or two.
     pub about: String,
-    /// What is drawn.
+    /// The data of the drawing.
     pub drawing: Drawing,
-    /// All that is drawn, as text.
+    /// Everything in the drawing, as text.
     pub table: Table,
 }
 
@@ -37,18 +38,18 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// In the order of the legend.
+    /// The curves in the order of the legend.
     pub curves: Vec<Curve>,
 }
 
 /// An axis of a chart.
 #[derive(Debug, Clone, Default)]
 pub struct Axis {
-    /// What it measures, with the unit.
+    /// The measured quantity, with the unit.
     pub label: String,
-    /// Decades are as far apart as decades.
+    /// Whether the axis is logarithmic.
     pub log: bool,
-    /// The ends, if the data should not choose them.
+    /// The ends, if they do not depend on the data.
     pub range: Option<(f64, f64)>,
     /// Places with names, in ascending order: the lines of the grid, instead of round numbers.
     pub names: Vec<(f64, String)>,
@@ -57,40 +58,41 @@ pub struct Axis {
 /// A curve.
 #[derive(Debug, Clone, Default)]
 pub struct Curve {
-    /// As the legend has it.
+    /// The name in the legend.
     pub label: String,
     /// How it is drawn.
     pub form: Form,
-    /// Decides colour, dashes and marker; the same series has the same in all figures.
+    /// A number that decides colour, dashes and marker; one series has the same style in all
+    /// figures.
     pub style: usize,
-    /// In the order of their `x`.
+    /// The points, in ascending order of `x`.
     pub dots: Vec<Dot>,
 }
 
 /// How a curve is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Points that were measured, with markers and error bands.
+    /// Measured points, with markers and error bands.
     #[default]
     Measured,
     /// So many points that markers would hide the curve.
     Dense,
-    /// A bound that holds everywhere, or what would be ideal.
+    /// A bound that always holds, or an ideal.
     Reference,
-    /// Single points that somebody else has told: markers, and no line between them.
+    /// Single points from published results: markers, and no line between them.
     Stated,
-    /// Points that were measured at places that are names: markers and error bars, and no line
-    /// between them, because there is nothing between names.
+    /// Measured points at places with names: markers and error bars, and no line between them,
+    /// because there is nothing between names.
     Apart,
 }
 
 impl Form {
-    /// Its points are joined by a line.
+    /// Whether the points are joined by a line.
     pub fn has_line(self) -> bool {
         !matches!(self, Self::Stated | Self::Apart)
     }
 
-    /// Each point has a mark of its own.
+    /// Whether each point has a marker of its own.
     pub fn has_markers(self) -> bool {
         matches!(self, Self::Measured | Self::Stated | Self::Apart)
     }
@@ -99,18 +101,18 @@ impl Form {
 /// A point, with the ends of its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dot {
-    /// Where.
+    /// The position.
     pub x: f64,
     /// The value.
     pub y: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 impl Dot {
-    /// Without an interval.
+    /// A point without an interval.
     pub fn exact(x: f64, y: f64) -> Self {
         Self { x, y, low: y, high: y }
     }
@@ -119,59 +121,59 @@ impl Dot {
 /// Values over two axes of names.
 #[derive(Debug, Clone, Default)]
 pub struct Heat {
-    /// Below the columns.
+    /// The label below the columns.
     pub x_label: String,
-    /// Beside the rows.
+    /// The label beside the rows.
     pub y_label: String,
-    /// What the values are, with their unit.
+    /// The meaning of the values, with their unit.
     pub value_label: String,
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The names of the rows.
     pub rows: Vec<String>,
-    /// By row, then column; none: not measured.
+    /// The cells by row, then column; none: not measured.
     pub cells: Vec<Vec<Option<HeatCell>>>,
-    /// The lowest and the highest value of the scale, which figures beside it share.
+    /// The lowest and the highest value of the scale, which neighbouring figures share.
     pub range: (f64, f64),
 }
 
 /// A cell of a heat map.
 #[derive(Debug, Clone)]
 pub struct HeatCell {
-    /// Decides the shade.
+    /// The value, which decides the shade.
     pub value: f64,
-    /// As it is written into the cell.
+    /// The text in the cell.
     pub text: String,
-    /// All that is known of it.
+    /// Further facts about the cell.
     pub about: String,
-    /// Whether it is the best of the surface.
+    /// Whether the cell is the best of the surface.
     pub best: bool,
 }
 
 /// Columns of parts that add up to a whole.
 #[derive(Debug, Clone, Default)]
 pub struct Bars {
-    /// Below the columns.
+    /// The label below the columns.
     pub x_label: String,
-    /// What the parts are counted in.
+    /// The unit of the parts.
     pub y_label: String,
     /// The names of the parts, from the bottom.
     pub parts: Vec<String>,
-    /// From the left: the name, and the size of each part.
+    /// The columns from the left: the name, and the size of each part.
     pub columns: Vec<(String, Vec<f64>)>,
 }
 
 /// Rows of text under heads.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// One for each column.
+    /// The heads, one for each column.
     pub heads: Vec<String>,
-    /// As many cells as there are heads.
+    /// The rows, each with as many cells as there are heads.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Without rows.
+    /// A table without rows.
     pub fn new(heads: &[&str]) -> Self {
         Self { heads: heads.iter().map(|&head| head.to_owned()).collect(), rows: Vec::new() }
     }
@@ -192,17 +194,18 @@ impl Chart {
 }
 
 impl Axis {
-    /// Equal steps are equally far apart.
+    /// A linear axis.
     pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), ..Self::default() }
     }
 
-    /// Equal ratios are equally far apart.
+    /// A logarithmic axis.
     pub fn log(label: &str) -> Self {
         Self { label: label.to_owned(), log: true, ..Self::default() }
     }
 
-    /// From 0 and a little beyond the largest; of a logarithmic axis only what it can show.
+    /// The ends for these values: from 0 to a little beyond the largest; on a logarithmic axis only
+    /// values that it can show count.
     fn ends(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
         if let Some(range) = self.range {
             return range;
@@ -220,7 +223,7 @@ impl Axis {
         }
     }
 
-    /// Where lines of the grid go between two ends.
+    /// The places of grid lines between two ends.
     pub fn ticks(&self, (low, high): (f64, f64)) -> Vec<f64> {
         if !self.names.is_empty() {
             return self.names.iter().map(|(place, _)| *place).collect();
@@ -228,19 +231,19 @@ impl Axis {
         if self.log { log_ticks(low, high) } else { linear_ticks(low, high) }
     }
 
-    /// What stands at a line of the grid.
-    pub fn name_of(&self, tick: f64) -> String {
+    /// The label of a grid line.
+    pub fn tick_label(&self, tick: f64) -> String {
         let named = self.names.iter().find(|(place, _)| *place == tick);
         named.map_or_else(|| number::plain(tick), |(_, name)| name.clone())
     }
 
-    /// From 0 to 1 between the ends.
+    /// The place of a value between the ends, from 0 to 1.
     pub fn place(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         if self.log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
     }
 }
 
-/// About six at multiples of 1, 2 or 5.
+/// About six grid lines at multiples of 1, 2 or 5.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let raw = (high - low) / 6.0;
     let power = 10_f64.powf(raw.log10().floor());
@@ -251,7 +254,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     (first..=last.min(first + 20)).map(|n| n as f64 * step).collect()
 }
 
-/// Decades; with 2 and 5 between them if there are few.
+/// Grid lines at decades; with 2 and 5 between them if there are few.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let between: &[f64] = if last - first <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -279,7 +282,7 @@ mod tests {
         let names = vec![(0.0, "128K".to_owned()), (1.0, "256K".to_owned())];
         let axis = Axis { names, ..Axis::linear("cache") };
         assert_eq!(axis.ticks((-0.5, 1.5)), [0.0, 1.0]);
-        assert_eq!([axis.name_of(1.0), Axis::log("x").name_of(1000.0)], ["256K", "1,000"]);
+        assert_eq!([axis.tick_label(1.0), Axis::log("x").tick_label(1000.0)], ["256K", "1,000"]);
     }
 
     #[test]

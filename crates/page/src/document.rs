@@ -1,8 +1,8 @@
-//! The page: style, script, figures and data are in it, nothing is fetched. Each figure is drawn
-//! as SVG, for print and for readers without scripts; where scripts run, an interactive chart
-//! takes its place on the screen.
+//! The page: style, script, figures and data are in it, nothing is fetched. Each figure is drawn as
+//! SVG, for print and for readers without scripts; where scripts run, an interactive chart replaces
+//! it on the screen.
 //!
-//! A report puts its body together from the parts that are here, and [`render`]s it.
+//! A report assembles its body from the parts that are here, and [`render`]s it.
 
 use std::fmt::Write as _;
 
@@ -15,19 +15,19 @@ const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 const UPLOT_STYLE: &str = include_str!("assets/uPlot.min.css");
 const UPLOT_SCRIPT: &str = include_str!("assets/uPlot.iife.min.js");
-/// Goes wherever the library goes.
+/// The licence, which must accompany the library.
 const UPLOT_LICENCE: &str = include_str!("assets/uPlot-LICENSE");
 
-/// A table of its own.
+/// A section with a table.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// An anchor.
+    /// The id of its anchor.
     pub id: String,
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// The table.
     pub table: Table,
-    /// What few will read is folded.
+    /// Whether the section is folded, because few will read it.
     pub folded: bool,
 }
 
@@ -44,7 +44,7 @@ pub fn render(title: &str, preamble: &[String], body: &str, figures: &[Figure]) 
          <style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     );
     for line in preamble {
-        // Writing to a string does not fail, here and below.
+        // Writing to a string does not fail, neither here nor below.
         let _ = writeln!(text, "<p class=\"preamble\">{}</p>", escape(line));
     }
     let _ = write!(
@@ -57,7 +57,7 @@ pub fn render(title: &str, preamble: &[String], body: &str, figures: &[Figure]) 
     text
 }
 
-/// What may stand in an element or between double quotes.
+/// Escapes a text for an element or for double quotes.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -67,7 +67,8 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // A document may not hold these, and XML no reference to them either.
+            // A document may not contain these characters, and XML may not even contain references
+            // to them.
             c if c.is_control() && !matches!(c, '\n' | '\t') => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
@@ -75,7 +76,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Links to anchors: each with its words.
+/// A list of links: pairs of an anchor and a text.
 pub fn contents<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut text =
         String::from("<nav aria-label=\"Contents\"><details><summary>Contents</summary><ul>\n");
@@ -96,7 +97,7 @@ pub fn words(class: &str, head: &str, sentences: &[String]) -> String {
     text
 }
 
-/// Pairs of backticks become code, one without its like is text; the text is escaped already.
+/// Marks up pairs of backticks as code, a single one stays text; the text is escaped already.
 pub fn with_code(escaped: &str) -> String {
     let (mut text, mut rest) = (String::new(), escaped);
     while let Some((before, after)) = rest.split_once('`')
@@ -146,7 +147,7 @@ fn table(table: &Table, caption: &str) -> String {
     text
 }
 
-/// All figures, under a head of theirs; nothing if there are none.
+/// All figures, under a common head; nothing if there are none.
 pub fn figures(figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
@@ -193,12 +194,12 @@ pub fn folded(head: &str, texts: &[(String, &str)]) -> String {
     text
 }
 
-/// Where the script says what is pointed at.
+/// The place where the script describes the element under the pointer.
 fn pointed(hint: &str) -> String {
     format!("<p class=\"pointed\" aria-live=\"polite\">{hint}</p>")
 }
 
-/// What the script draws, as JSON that may stand in a script element.
+/// The data for the script, as JSON that is safe in a script element.
 fn data(figures: &[Figure]) -> String {
     let charts: Vec<Value> = figures
         .iter()
@@ -212,7 +213,7 @@ fn data(figures: &[Figure]) -> String {
     text.replace('<', "\\u003c")
 }
 
-/// All curves over the same ascending places, as the library wants them.
+/// All curves over common ascending places, in the form that the library expects.
 fn chart_data(id: &str, title: &str, chart: &Chart) -> Value {
     let mut places: Vec<f64> =
         chart.curves.iter().flat_map(|curve| curve.dots.iter().map(|dot| dot.x)).collect();

@@ -1,8 +1,8 @@
-//! Reports as pages: figures as data ([`chart`]), as drawings ([`svg`]), and one HTML document
-//! that needs nothing else ([`document`]).
+//! Reports as pages: figures as data ([`chart`]), as drawings ([`svg`]), and one self-contained
+//! HTML document ([`document`]).
 //!
-//! Not here: what is measured or simulated, and what is said of it. The charting library is in
-//! `assets/`, with where it comes from.
+//! Measuring, simulating and wording are done elsewhere. The charting library is in `assets/`, with
+//! its origin.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
-//! Numbers as a report shows them. No form that a program reads uses these.
+//! Numbers as a report shows them, for people only. Formats for programs do not use these
+//! functions.
 
 use http1::DateTime;
 use statistics::Estimate;
 
-/// Three significant digits from one on upwards, and no fewer than all digits before the point:
-/// more would be noise.
+/// A number with three significant digits from one on upwards, and no fewer than all digits before
+/// the point: more would be noise.
 pub fn figure(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -16,17 +17,19 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Without zeros that say nothing, for the labels of axes and for what was chosen, not measured.
+/// A number without trailing zeros, for the labels of axes and for values that were chosen, not
+/// measured.
 pub fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { grouped(value) } else { figure(value) }
 }
 
-/// `1 run`, `2 runs`.
+/// A count with its noun: `1 run`, `2 runs`.
 pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A part of one. What is not all is never shown as 100 %, what is some never as 0 %.
+/// A part of one as a percentage. A part below one is never shown as 100 %, and one above zero
+/// never as 0 %.
 pub fn percent(part: f64) -> String {
     let percent = part * 100.0;
     match percent {
@@ -36,7 +39,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// Bytes in binary units, as memory is measured.
+/// A number of bytes in binary units, as memory is measured.
 pub fn memory(bytes: f64) -> String {
     let mut value = bytes;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -66,7 +69,7 @@ pub fn ratio(value: f64) -> String {
     if value < 0.095 { significant(value) } else { format!("{value:.2}") }
 }
 
-/// A duration in words for people.
+/// A duration in words.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds < 120.0 => format!("{seconds:.0} s"),
@@ -82,7 +85,7 @@ pub fn moment(unix_us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// Below one: three digits after the zeros.
+/// A number below one: three digits after the zeros.
 fn significant(value: f64) -> String {
     let decimals = (2.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
     trimmed(format!("{value:.decimals$}"))
@@ -95,7 +98,7 @@ fn trimmed(text: String) -> String {
     }
 }
 
-/// With a comma between each three digits.
+/// A whole number with a comma between each three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::from(if value < 0.0 { "-" } else { "" });
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(interval(3.0, 2.0, 3.0, figure), "3 [2, 3]");
     }
 
-    /// As `date --utc` has them.
+    /// The expected texts are those of `date --utc`.
     #[test]
     fn moments() {
         assert_eq!(moment(0), "1970-01-01 00:00 UTC");

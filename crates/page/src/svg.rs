@@ -1,4 +1,4 @@
-//! Figures drawn as SVG: for print, for pages without scripts, and for pictures. Colours stand in
+//! Figures drawn as SVG: for print, for pages without scripts, and for pictures. Colours are in
 //! attributes, so that a picture needs no style sheet; in a page its classes change them.
 
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use crate::bars;
 use crate::chart::{Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell};
 use crate::document::escape;
 
-/// Units of the drawing; a page scales them.
+/// The width of a drawing in its own units; a page scales them.
 pub const WIDTH: f64 = 720.0;
 pub(crate) const PLOT_HEIGHT: f64 = 300.0;
 pub(crate) const LEFT: f64 = 70.0;
@@ -15,22 +15,22 @@ pub(crate) const RIGHT: f64 = 18.0;
 pub(crate) const TOP: f64 = 12.0;
 pub(crate) const BOTTOM: f64 = 48.0;
 pub(crate) const LEGEND_LINE: f64 = 20.0;
-/// Of a letter of the legend, about.
+/// The approximate width of a letter of the legend.
 pub(crate) const LETTER: f64 = 7.0;
 const CELL_HEIGHT: f64 = 34.0;
 pub(crate) const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
 
-/// Colours that differ for those who do not see all of them, on white; the page's style sheet has
-/// their likes on black.
+/// Colours that can be distinguished by readers who do not see all colours, on white; the page's
+/// style sheet has similar ones for black.
 pub const COLOURS: [&str; 8] =
     ["#0067a5", "#c84f00", "#00805e", "#a6408f", "#8a6d00", "#4b8fd6", "#555555", "#7a1f3d"];
-/// Dashes; their number has no divisor in common with that of colours and markers, so that series
-/// differ in more than one of them.
+/// Patterns of dashes; their number has no divisor in common with that of colours and markers, so
+/// that series differ in more than one of them.
 pub const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
-/// Forms of markers.
+/// The number of markers.
 pub const MARKERS: usize = 7;
 
-/// A document of its own, with the figure's title as its name.
+/// A complete SVG document, with the figure's title as its name.
 pub fn draw(figure: &Figure) -> String {
     let height = height(figure);
     let (title, about) = (escape(&figure.title), escape(&figure.about));
@@ -45,8 +45,8 @@ pub fn draw(figure: &Figure) -> String {
     )
 }
 
-/// All figures below each other in as many columns as keep the sheet within `height_max`, and
-/// the sheet's width and height.
+/// All figures below each other in as many columns as keep the sheet within `height_max`, and the
+/// sheet's width and height.
 pub fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, f64) {
     const HEAD: f64 = 34.0;
     const GAP: f64 = 16.0;
@@ -93,7 +93,7 @@ fn height(figure: &Figure) -> f64 {
         }
         Drawing::Bars(bars) => bars::height(bars),
         Drawing::Heat(heat) => {
-            let names = Slant::of(heat).height;
+            let names = Slant::for_heat(heat).height;
             HEAT_HEAD + heat.rows.len() as f64 * CELL_HEIGHT + names + BOTTOM
         }
     }
@@ -118,7 +118,7 @@ fn lines(chart: &Chart) -> String {
     text
 }
 
-/// A chart between its ends.
+/// A chart with the ends of its axes.
 struct Frame<'c> {
     chart: &'c Chart,
     x: (f64, f64),
@@ -126,7 +126,7 @@ struct Frame<'c> {
 }
 
 impl Frame<'_> {
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+    fn position(&self, x: f64, y: f64) -> (f64, f64) {
         let across = self.chart.x.place(x, self.x);
         let up = self.chart.y.place(y, self.y).clamp(-0.01, 1.01);
         (LEFT + across * PLOT_WIDTH, TOP + (1.0 - up) * PLOT_HEIGHT)
@@ -138,11 +138,11 @@ impl Frame<'_> {
     }
 
     fn grid(&self, text: &mut String) {
-        // Writing to a string does not fail, here and below.
+        // Writing to a string does not fail, neither here nor below.
         for tick in self.chart.x.ticks(self.x) {
-            let (x, _) = self.at(tick, self.y.1);
+            let (x, _) = self.position(tick, self.y.1);
             let room = PLOT_WIDTH / self.chart.x.names.len().max(1) as f64;
-            let label = escape(&cut(&self.chart.x.name_of(tick), room));
+            let label = escape(&cut(&self.chart.x.tick_label(tick), room));
             let bottom = TOP + PLOT_HEIGHT;
             let _ = write!(
                 text,
@@ -152,8 +152,8 @@ impl Frame<'_> {
             );
         }
         for tick in self.chart.y.ticks(self.y) {
-            let (_, y) = self.at(self.x.0, tick);
-            let (right, label) = (WIDTH - RIGHT, escape(&self.chart.y.name_of(tick)));
+            let (_, y) = self.position(self.x.0, tick);
+            let (right, label) = (WIDTH - RIGHT, escape(&self.chart.y.tick_label(tick)));
             let _ = write!(
                 text,
                 "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{LEFT} {y:.1}H{right}\"/>\
@@ -167,13 +167,13 @@ impl Frame<'_> {
 
     fn curve(&self, text: &mut String, curve: &Curve) {
         let dots: Vec<&Dot> = curve.dots.iter().filter(|dot| self.is_shown(dot)).collect();
-        let ink = Ink::of(curve);
+        let ink = Ink::for_curve(curve);
         if matches!(curve.form, Form::Measured | Form::Apart) {
             self.band(text, &dots, &ink, curve.form.has_line());
         }
         let mut path = String::new();
         for (index, dot) in dots.iter().enumerate() {
-            let (x, y) = self.at(dot.x, dot.y);
+            let (x, y) = self.position(dot.x, dot.y);
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
         let Ink { class, colour, dashes, width } = ink;
@@ -186,13 +186,13 @@ impl Frame<'_> {
         }
         if curve.form.has_markers() {
             for dot in dots {
-                let (x, y) = self.at(dot.x, dot.y);
+                let (x, y) = self.position(dot.x, dot.y);
                 marker(text, curve.style, x, y);
             }
         }
     }
 
-    /// The intervals as bars, and as an area where there is something between points.
+    /// The intervals as bars, and as an area for curves that are defined between points.
     fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink, has_area: bool) {
         if dots.iter().all(|dot| dot.low == dot.high) {
             return;
@@ -201,13 +201,13 @@ impl Frame<'_> {
         let mut area = String::new();
         let mut bars = String::new();
         for dot in dots {
-            let (x, y) = self.at(dot.x, dot.high);
+            let (x, y) = self.position(dot.x, dot.high);
             let _ = write!(area, "{}{x:.1} {y:.1}", if area.is_empty() { "M" } else { "L" });
-            let (_, low) = self.at(dot.x, dot.low.max(floor));
+            let (_, low) = self.position(dot.x, dot.low.max(floor));
             let _ = write!(bars, "M{x:.1} {y:.1}V{low:.1}");
         }
         for dot in dots.iter().rev() {
-            let (x, y) = self.at(dot.x, dot.low.max(floor));
+            let (x, y) = self.position(dot.x, dot.low.max(floor));
             let _ = write!(area, "L{x:.1} {y:.1}");
         }
         let Ink { class, colour, .. } = ink;
@@ -225,7 +225,7 @@ impl Frame<'_> {
     }
 }
 
-/// How a curve is drawn.
+/// The drawing style of a curve.
 struct Ink {
     class: String,
     colour: &'static str,
@@ -234,7 +234,7 @@ struct Ink {
 }
 
 impl Ink {
-    fn of(curve: &Curve) -> Self {
+    fn for_curve(curve: &Curve) -> Self {
         if curve.form == Form::Reference {
             return Self {
                 class: "reference".into(),
@@ -253,7 +253,7 @@ impl Ink {
     }
 }
 
-/// One of seven forms about a point.
+/// One of seven markers about a point.
 fn marker(text: &mut String, style: usize, x: f64, y: f64) {
     let index = style % COLOURS.len();
     let (class, colour) = (format!("s{index}"), COLOURS[index]);
@@ -284,7 +284,7 @@ pub(crate) fn axis_labels(text: &mut String, x: &str, y: &str, plot_height: f64)
     );
 }
 
-/// The curves of each line of the legend, with where their entries begin.
+/// The curves in each line of the legend, with where their entries begin.
 fn legend_lines(curves: &[Curve]) -> Vec<Vec<(f64, &Curve)>> {
     let mut lines: Vec<Vec<(f64, &Curve)>> = Vec::new();
     let mut x = f64::INFINITY;
@@ -304,7 +304,7 @@ fn legend(text: &mut String, curves: &[Curve]) {
     for (index, line) in legend_lines(curves).into_iter().enumerate() {
         let y = TOP + PLOT_HEIGHT + BOTTOM + (index as f64 + 0.5) * LEGEND_LINE;
         for (x, curve) in line {
-            let Ink { class, colour, dashes, .. } = Ink::of(curve);
+            let Ink { class, colour, dashes, .. } = Ink::for_curve(curve);
             if curve.form.has_line() {
                 let _ = write!(
                     text,
@@ -326,27 +326,27 @@ fn legend(text: &mut String, curves: &[Curve]) {
     }
 }
 
-/// Above the cells stands what the rows are: beside them there may be too little room.
+/// The top of the cells: the label of the rows is above the cells, where there is room for it.
 const HEAT_HEAD: f64 = TOP + 20.0;
 
-/// Where the columns of a heat map are, and whether their names stand aslant.
+/// The positions of the columns of a heat map, and whether their names are slanted.
 struct Slant {
     left: f64,
     cell_width: f64,
     is_slant: bool,
-    /// Of the names beyond a line.
+    /// The height of the names beyond one line.
     height: f64,
 }
 
-/// Room for the names of rows and columns.
+/// The largest room for the names of rows and columns.
 const NAME_WIDTH_MAX: f64 = 36.0 * LETTER;
 
 impl Slant {
-    /// Of the angle at which names stand, 30 degrees.
+    /// The sine of the angle at which names are slanted, 30 degrees.
     const SINE: f64 = 0.5;
     const COSINE: f64 = 0.87;
 
-    fn of(heat: &Heat) -> Self {
+    fn for_heat(heat: &Heat) -> Self {
         let longest = |names: &[String]| names.iter().map(|name| width(name)).fold(0.0, f64::max);
         let [rows, columns] =
             [&heat.rows, &heat.columns].map(|names| longest(names).min(NAME_WIDTH_MAX));
@@ -354,14 +354,14 @@ impl Slant {
         let cell_width =
             |left: f64| ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
         let is_slant = columns > cell_width(beside);
-        // They reach to the left of their columns.
+        // Slanted names reach to the left of their columns.
         let left = if is_slant { beside.max(columns * Self::COSINE) } else { beside };
         let height = if is_slant { columns * Self::SINE } else { 0.0 };
         Self { left, cell_width: cell_width(left), is_slant, height }
     }
 }
 
-/// Of a name, about.
+/// The approximate width of a name.
 fn width(name: &str) -> f64 {
     name.chars().count() as f64 * LETTER
 }
@@ -377,7 +377,7 @@ pub(crate) fn cut(name: &str, room: f64) -> String {
 
 fn heat_map(heat: &Heat) -> String {
     let mut text = String::new();
-    let Slant { left, cell_width, is_slant, height } = Slant::of(heat);
+    let Slant { left, cell_width, is_slant, height } = Slant::for_heat(heat);
     let _ = write!(text, "<text x=\"8\" y=\"{TOP}\" dy=\"4\">{}</text>", escape(&heat.y_label));
     for (row, (name, cells)) in heat.rows.iter().zip(&heat.cells).enumerate() {
         let y = HEAT_HEAD + row as f64 * CELL_HEIGHT;
@@ -448,7 +448,8 @@ fn heat_cell(
     );
 }
 
-/// From light to dark, so that it can be told without colours; and what to write on it with.
+/// A shade from light to dark, so that it is readable without colours; and the colour of text on
+/// it.
 fn shade(part: f64) -> (String, &'static str) {
     const STOPS: [[f64; 3]; 3] = [[237.0, 243.0, 250.0], [94.0, 152.0, 200.0], [8.0, 48.0, 107.0]];
     let (from, to, within) = match part < 0.5 {
@@ -465,7 +466,7 @@ mod tests {
     use super::*;
     use crate::chart::Axis;
 
-    /// The texts of a drawing, each with the number of an attribute, and whether it stands aslant.
+    /// The texts of a drawing, each with the value of an attribute, and whether it is slanted.
     fn texts<'d>(drawing: &'d str, attribute: &str) -> Vec<(&'d str, f64, bool)> {
         let elements = drawing.split("<text ").skip(1).map(|rest| {
             let (attributes, rest) = rest.split_once('>').expect("it is closed");
@@ -489,8 +490,8 @@ mod tests {
         }
     }
 
-    /// From a few names to many, from short ones to such as are cut: all begin within the drawing,
-    /// and none is beside what the rows are, or below the line that says what the columns are.
+    /// From a few names to many, from short ones to some that are cut: all begin within the
+    /// drawing, and none overlaps the label of the rows or of the columns.
     #[test]
     fn names_of_rows_and_columns_have_room() {
         for (count, row, column) in
@@ -501,7 +502,7 @@ mod tests {
             };
             let heat = heat(&names(row), &names(column));
             let drawing = heat_map(&heat);
-            let slant = Slant::of(&heat);
+            let slant = Slant::for_heat(&heat);
             let across = texts(&drawing, "x=");
             let own = &across[1..=2 * count];
             for (name, x, is_slant) in own {

@@ -103,7 +103,7 @@ fn write_advice(f: &mut fmt::Formatter<'_>, address: SocketAddr, why: &io::Error
 
 /// Whether the machine lacks the address or the whole protocol.
 pub(crate) fn is_absent(why: &io::Error) -> bool {
-    why.kind() == io::ErrorKind::AddrNotAvailable || Cause::of(why) == Cause::NoSuchFamily
+    why.kind() == io::ErrorKind::AddrNotAvailable || Cause::from_error(why) == Cause::NoSuchFamily
 }
 
 impl std::error::Error for StartError {}

@@ -1,25 +1,26 @@
-//! An interval of a mean that may be looked at after every value: a confidence sequence.
+//! An interval of a mean that may be evaluated after every value: a confidence sequence.
 //!
-//! Whoever measures until an interval is narrow enough, or until it leaves out 0, is wrong more
-//! often than a common interval says, because each look is another chance to be. This interval is
-//! right at all looks at once with the stated confidence. It inverts the t-statistic's mixture
-//! martingale: Robbins 1970 and Lai, "On confidence sequences", Annals of Statistics 4 (1976), with
-//! the normal prior of the effect size of Lindon, Ham, Tingley and Bojinov 2022
-//! (arXiv:2210.08589), exact for normal values of unknown variance. The price is about twice the
-//! width of an interval that may be looked at once.
+//! An experimenter who measures until an interval is narrow enough, or until it leaves out 0, is
+//! wrong more often than a common interval states, because each evaluation is another chance of
+//! error. This interval is right at all evaluations at once with the stated confidence. It inverts
+//! the t-statistic's mixture martingale: Robbins 1970 and Lai, "On confidence sequences", Annals of
+//! Statistics 4 (1976), with the normal prior of the effect size of Lindon, Ham, Tingley and
+//! Bojinov 2022 (arXiv:2210.08589), exact for normal values of unknown variance. The price is about
+//! twice the width of an interval that may be evaluated only once.
 
 use crate::order::Interval;
 use crate::student::Mean;
 
 /// The prior's precision, in values: the effect, in standard deviations, is expected to lie within
-/// about its inverse square root of 0. Any is valid; this one is narrow at 5 to 10 values.
+/// about its inverse square root of 0. Any value is valid; this one is narrow at 5 to 10 values.
 const PRIOR: f64 = 0.1;
 
-/// Where the true mean of normal values lies, with that confidence however often one has looked
-/// before; `sample` has all values so far. Without bounds while there are too few values.
+/// An interval that holds the true mean of normal values with this confidence, however often it has
+/// been evaluated before; `sample` has all values so far. Without bounds while there are too few
+/// values.
 pub fn anytime_interval(sample: &[f64], confidence: f64) -> Interval {
     let unknown = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
-    let Some(mean) = Mean::of(sample) else { return unknown };
+    let Some(mean) = Mean::from_sample(sample) else { return unknown };
     let Some(t) = t_bound(mean.count, 1.0 - confidence) else { return unknown };
     let reach = t * mean.error_squared.sqrt();
     Interval { low: mean.mean - reach, high: mean.mean + reach }
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(anytime_interval(&[1.0], 0.95).high, f64::INFINITY);
     }
 
-    /// The promise: of 1,000 sequences looked at after each of 100 values, at most 5 % ever leave
+    /// The guarantee: of 1,000 sequences evaluated after each of 100 values, at most 5 % ever leave
     /// out the true mean; common intervals do so in about 4 of 10.
     #[test]
     fn it_holds_at_all_looks_at_once() {
@@ -84,15 +85,16 @@ mod tests {
             let looks = || (3..=sample.len()).map(|count| &sample[..count]);
             wrong += u32::from(looks().any(|seen| !anytime_interval(seen, 0.95).contains(0.0)));
             // A bound of 2 standard errors is narrower than any t interval: an easy comparison.
-            let common =
-                |seen: &[f64]| Mean::of(seen).map(|m| m.mean.powi(2) > 4.0 * m.error_squared);
+            let common = |seen: &[f64]| {
+                Mean::from_sample(seen).map(|m| m.mean.powi(2) > 4.0 * m.error_squared)
+            };
             wrong_common += u32::from(looks().any(|seen| common(seen) == Some(true)));
         }
         assert!(wrong <= 60, "{wrong} of 1000");
         assert!(wrong_common > 250, "{wrong_common} of 1000");
     }
 
-    /// Box and Muller.
+    /// A normal variable (Box and Muller).
     fn normal(generator: &mut Generator) -> f64 {
         let (radius, angle) = (generator.unit(), generator.unit());
         (-2.0 * libm::log(radius)).sqrt() * libm::cos(std::f64::consts::TAU * angle)

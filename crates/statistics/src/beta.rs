@@ -1,9 +1,9 @@
 //! The regularised incomplete beta function, of which Student's t distribution is made: its
 //! continued fraction (Abramowitz and Stegun 26.5.8) from the side on which it converges quickly.
 
-/// Near the border about the square root of `a + b` steps are needed.
+/// The most steps of the fraction: near the border about the square root of `a + b` are needed.
 const STEPS_MAX: usize = 100_000;
-/// What a divisor is set to that came out as 0 (Lentz's method).
+/// The replacement of a divisor that came out as 0 (Lentz's method).
 const TINY: f64 = 1e-300;
 
 /// I_x(a, b): the integral of t^(a-1) (1-t)^(b-1) from 0 to x, over that from 0 to 1; `a` and `b`
@@ -17,7 +17,7 @@ pub fn regularised_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
-/// 1/(1+ d1/(1+ d2/(1+ …))), from the front.
+/// Evaluates 1/(1+ d1/(1+ d2/(1+ …))), from the front.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
     let mut numerators = 1.0;
     let mut denominators = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
@@ -62,7 +62,7 @@ mod tests {
         assert!((other - expected).abs() < 1e-11, "1 - I({b}, {a}) = {other}");
     }
 
-    /// scipy.special.betainc.
+    /// Expected values: scipy.special.betainc.
     #[test]
     fn agrees_with_scipy() {
         check(0.5, 0.5, 0.3, 0.369_010_119_565_545_36);

@@ -1,19 +1,19 @@
-//! Pearson's chi-square test: do counts agree with the probabilities they are said to come from?
+//! Pearson's chi-square test: do counts agree with given probabilities?
 //!
-//! Not a test of continuous distributions: cut them into bins of known probability first.
+//! Continuous distributions cannot be tested: cut them into bins of known probability first.
 
 use crate::gamma::regularised_gamma_above;
 
-/// Cells expected to hold fewer are pooled: the test rests on an approximation, and this is where
-/// it becomes poor (Cochran 1954).
+/// Cells with a smaller expected count are pooled: the test rests on an approximation, which
+/// becomes poor below this (Cochran 1954).
 const EXPECTED_MIN: f64 = 5.0;
 
-/// How far counts are from what was expected of them.
+/// The deviation of counts from their expectations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChiSquare {
     /// The sum of (observed - expected)^2 / expected.
     pub statistic: f64,
-    /// Cells, after pooling, less one.
+    /// The number of cells, after pooling, less one.
     pub degrees: usize,
     /// How probable a statistic at least this large is if the counts do follow the probabilities.
     /// Below 0.001 they most likely do not.
@@ -42,14 +42,14 @@ pub fn chi_square_test(observed: &[u64], weights: &[f64]) -> Option<ChiSquare> {
     Some(ChiSquare { statistic, degrees, p_value: chi_square_p_value(statistic, degrees) })
 }
 
-/// The probability that a chi-square variable of so many degrees of freedom, at least 1, is as
+/// The probability that a chi-square variable of `degrees` degrees of freedom, at least 1, is as
 /// large as `statistic` or larger.
 pub fn chi_square_p_value(statistic: f64, degrees: usize) -> f64 {
     regularised_gamma_above(degrees as f64 / 2.0, statistic / 2.0)
 }
 
 /// Pairs of observed and expected counts, those with small expectations summed up in one. If that
-/// one is still too small, the last of the large ones takes it in.
+/// one is still too small, it is merged with the last of the large ones.
 fn pooled(cells: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let (mut kept, small): (Vec<_>, Vec<_>) =
         cells.partition(|&(_, expected)| expected >= EXPECTED_MIN);

@@ -2,10 +2,10 @@
 //! distributions are made. Series below a + 1, continued fraction above (Abramowitz and Stegun
 //! 6.5.29 and 6.5.31), each where it converges quickly.
 
-/// Steps of the series and of the continued fraction at most. Both need about the square root of
-/// `a` steps near their border; enough for a = 10^9.
+/// The most steps of the series and of the continued fraction. Both need about the square root of
+/// `a` steps near their border; this is enough for a = 10^9.
 const STEPS_MAX: usize = 200_000;
-/// What a divisor is set to that came out as 0 (Lentz's method).
+/// The replacement of a divisor that came out as 0 (Lentz's method).
 const TINY: f64 = 1e-300;
 
 /// P(a, x): the integral of t^(a-1) e^-t from 0 to x, over gamma(a); `a` above 0.
@@ -26,7 +26,7 @@ pub fn regularised_gamma_above(a: f64, x: f64) -> f64 {
     }
 }
 
-/// P(a, x) = x^a e^-x / gamma(a) * (1/a + x/(a(a+1)) + x^2/(a(a+1)(a+2)) + …).
+/// Evaluates P(a, x) = x^a e^-x / gamma(a) * (1/a + x/(a(a+1)) + x^2/(a(a+1)(a+2)) + …).
 fn series(a: f64, x: f64) -> f64 {
     let mut term = 1.0 / a;
     let mut sum = term;
@@ -40,7 +40,8 @@ fn series(a: f64, x: f64) -> f64 {
     sum * factor(a, x)
 }
 
-/// Q(a, x) = x^a e^-x / gamma(a) * 1/(x+1-a- 1(1-a)/(x+3-a- 2(2-a)/(x+5-a- …))), from the front.
+/// Evaluates Q(a, x) = x^a e^-x / gamma(a) * 1/(x+1-a- 1(1-a)/(x+3-a- 2(2-a)/(x+5-a- …))), from the
+/// front.
 fn continued_fraction(a: f64, x: f64) -> f64 {
     if x.is_infinite() {
         return 0.0;

@@ -1,11 +1,11 @@
 //! Many comparisons at once: Holm's correction of p-values (Scandinavian Journal of Statistics 6,
 //! 1979).
 //!
-//! Of twenty true nulls one comes out below 5 % by chance. After the correction the chance that
-//! any does is 5 %, whatever the comparisons have to do with each other.
+//! Of twenty true nulls one comes out below 5 % by chance. After the correction the chance that any
+//! does is 5 %, whatever the dependence between the comparisons.
 
-/// The p-values, in their order, corrected: each may be compared with the level that is to hold
-/// for all of them together.
+/// The corrected p-values, in their order: each may be compared with the level that is to hold for
+/// all of them together.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|&a, &b| p_values[a].total_cmp(&p_values[b]));

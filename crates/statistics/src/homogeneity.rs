@@ -1,10 +1,11 @@
-//! Whether groups fare alike: exact binomial tails of each against all (Clopper and Pearson 1934),
-//! Bonferroni's bound over the groups. Exact, because rare groups have few events or none.
+//! Whether the rates of groups are equal: exact binomial tails of each against all (Clopper and
+//! Pearson 1934), with Bonferroni's bound over the groups. Exact, because rare groups have few
+//! events or none.
 
 use crate::beta::regularised_beta;
 
-/// The probability that groups which all fare alike differ by chance as much as these: of each the
-/// events and the trials. Bounded from above. None where there is nothing to compare.
+/// An upper bound of the probability that groups of equal rates differ by chance as much as these.
+/// Each group is a pair of events and trials. None where there is nothing to compare.
 pub fn homogeneity_p_value(groups: &[(u64, u64)]) -> Option<f64> {
     let (events, trials) = groups.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let compared = groups.iter().filter(|group| group.1 > 0).count();
@@ -13,15 +14,15 @@ pub fn homogeneity_p_value(groups: &[(u64, u64)]) -> Option<f64> {
     }
     let share = events as f64 / trials as f64;
     let tails = groups.iter().filter(|group| group.1 > 0).map(|&(events, trials)| {
-        let below = 1.0 - at_least(events + 1, trials, share);
-        at_least(events, trials, share).min(below)
+        let below = 1.0 - upper_tail(events + 1, trials, share);
+        upper_tail(events, trials, share).min(below)
     });
     let least = tails.fold(1.0, f64::min);
     Some((2.0 * compared as f64 * least).clamp(0.0, 1.0))
 }
 
-/// The probability of so many events or more.
-fn at_least(events: u64, trials: u64, share: f64) -> f64 {
+/// The probability of this many events or more.
+fn upper_tail(events: u64, trials: u64, share: f64) -> f64 {
     match events {
         0 => 1.0,
         events if events > trials => 0.0,
@@ -33,21 +34,21 @@ fn at_least(events: u64, trials: u64, share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The expected tails are those of scipy.stats.binom.sf(events - 1, trials, share).
+    /// Expected values: scipy.stats.binom.sf(events - 1, trials, share).
     #[test]
     fn tails_are_those_of_the_binomial_distribution() {
         let check = |events, trials, share, expected: f64| {
-            let found = at_least(events, trials, share);
+            let found = upper_tail(events, trials, share);
             assert!((found / expected - 1.0).abs() < 1e-9, "{events} of {trials}: {found}");
         };
         check(1, 10, 0.1, 0.6513215599);
         check(5, 10, 0.5, 0.623046875);
         check(10, 10, 0.5, 0.0009765625);
-        assert_eq!((at_least(0, 9, 0.3), at_least(10, 9, 0.3)), (1.0, 0.0));
+        assert_eq!((upper_tail(0, 9, 0.3), upper_tail(10, 9, 0.3)), (1.0, 0.0));
     }
 
     #[test]
-    fn what_chance_does_is_told_from_what_it_does_not() {
+    fn differences_by_chance_are_distinguished_from_others() {
         let check = |groups: &[(u64, u64)], range: std::ops::Range<f64>| {
             let p = homogeneity_p_value(groups).expect("two groups");
             assert!(range.contains(&p), "{groups:?}: {p}");

@@ -1,8 +1,8 @@
 //! Kolmogorov and Smirnov's test: does a sample come from a continuous distribution?
 //!
-//! Not for parameters estimated from the same sample: the p-value would be too large.
+//! The test is not for parameters estimated from the same sample: the p-value would be too large.
 
-/// How far a sample is from a distribution.
+/// The distance of a sample from a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// The greatest distance between the two cumulative distributions.
@@ -22,7 +22,7 @@ pub fn kolmogorov_smirnov(sample: &[f64], cdf: impl Fn(f64) -> f64) -> Option<Ko
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len() as f64;
-    // The sample's function is a staircase: both edges of each step are looked at.
+    // The sample's function is a staircase: both edges of each step are compared.
     let distance = |(index, &value): (usize, &f64)| {
         let expected = cdf(value);
         (expected - index as f64 / n).max((index + 1) as f64 / n - expected)

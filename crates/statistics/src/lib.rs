@@ -1,8 +1,8 @@
 //! Quantiles, confidence intervals and tests of fit.
 //!
-//! What the bench, the load generator, the lab and the simulator need to say how sure they are,
-//! and no more: no regression. Everything is a pure function of its arguments:
-//! a report computed twice from the same numbers says the same.
+//! The statistics that the bench, the load generator, the lab and the simulator need for stating
+//! their uncertainty, and no more: no regression. Everything is a pure function of its arguments: a
+//! report computed twice from the same numbers has the same contents.
 
 #![forbid(unsafe_code)]
 

@@ -2,12 +2,12 @@
 //! test (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
 //! statistics", Statistics & Probability Letters 4 (1986)).
 //!
-//! Chosen because the distribution of a server's measurements is unknown and skewed: a neighbour
-//! on the machine makes some rounds slow and none fast. The chance that so many of `n` values lie
-//! on one side of the median is a coin's whatever the distribution, and so the interval holds the
-//! median as often as it says from six values on, where the percentile bootstrap of seven at 95 %
-//! holds it 87 times in 100. No test of significance: an interval of a paired ratio that holds 1
-//! is called a tie by whoever prints it.
+//! Chosen because the distribution of a server's measurements is unknown and skewed: other load on
+//! the machine makes some rounds slow and none fast. The number of values, of `n`, on one side of
+//! the median has the distribution of coin tosses whatever that of the values, and so the interval
+//! contains the median as often as stated from six values on, where the percentile bootstrap of
+//! seven at 95 % contains it 87 times in 100. This is not a test of significance: reports call an
+//! interval of a paired ratio that contains 1 a tie.
 
 use crate::quantile::quantile_of_sorted;
 
@@ -26,13 +26,14 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Of a ratio: whether it lies where the two differ by no more than `margin`, such as 0.02.
+    /// For a ratio: whether the whole interval lies where the two sides differ by no more than
+    /// `margin`, such as 0.02.
     pub fn is_within(&self, margin: f64) -> bool {
         self.low >= 1.0 / (1.0 + margin) && self.high <= 1.0 + margin
     }
 }
 
-/// A median and where the true one lies.
+/// A median with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The sample's median.
@@ -55,9 +56,9 @@ pub fn median_estimate(sample: &[f64], confidence: f64) -> Option<Estimate> {
     Some(Estimate { median, interval })
 }
 
-/// How many values support an interval of their median with that confidence, at least: 6 for
-/// 95 %. The range of fewer holds it less often, as five coins fall on the same side once in 16
-/// times.
+/// The least number of values that supports an interval of their median with this confidence: 6 for
+/// 95 %. The range of fewer values contains it less often, as five coins fall on the same side once
+/// in 16 times.
 pub fn values_min(confidence: f64) -> usize {
     let doubt = (1.0 - confidence).max(f64::EPSILON);
     let mut one_sided = 1.0;
@@ -69,14 +70,14 @@ pub fn values_min(confidence: f64) -> usize {
     values
 }
 
-/// From which of `count` values in order, the first being 1, an interval begins, and what share of
-/// the way to the next: as many from the other end it ends.
+/// The rank of the value, the first of `count` in order being 1, at which an interval begins, and
+/// the share of the way to the next value; it ends symmetrically at the other end.
 fn rank(count: usize, confidence: f64) -> (usize, f64) {
     let n = count as f64;
-    // The logarithm of the chance that `rank` values lie below the median; the chance itself is
-    // too small a number for many values.
+    // The logarithm of the probability that `rank` values lie below the median; the probability
+    // itself is too small a number for many values.
     let mut ln_chance = -n * core::f64::consts::LN_2;
-    // That the median lies between the values `rank` from either end.
+    // The probability that the median lies between the values `rank` from either end.
     let mut coverage = 1.0 - 2.0 * libm::exp(ln_chance);
     if coverage < confidence {
         return (1, 0.0);
@@ -96,7 +97,7 @@ fn rank(count: usize, confidence: f64) -> (usize, f64) {
 }
 
 /// The median of `numerators[i] / denominators[i]` with its interval. The two were measured in
-/// pairs, one after the other, so what slows a whole round cancels. Pairs in which either is
+/// pairs, one after the other, so a disturbance of a whole round cancels. Pairs in which either is
 /// missing (not finite, or a denominator of 0) are left out.
 pub fn paired_ratio(numerators: &[f64], denominators: &[f64], confidence: f64) -> Option<Estimate> {
     let ratios: Vec<f64> = numerators
@@ -125,9 +126,10 @@ mod tests {
         assert_eq!(estimate, Estimate { median: 3.0, interval: Interval { low: 3.0, high: 3.0 } });
     }
 
-    /// Between the intervals of the sign test, whose chances are those of coins: for 15 values the
-    /// 4th to the 12th at 96.484 %, the 5th to the 11th at 88.147 %; for 11 the 2nd to the 10th at
-    /// 98.828 %, the 3rd to the 9th at 93.457 % (as `SIGN.test` of R's BSDA prints).
+    /// The ends lie between the intervals of the sign test, whose probabilities are those of coins:
+    /// for 15 values the 4th to the 12th at 96.484 %, the 5th to the 11th at 88.147 %; for 11 the
+    /// 2nd to the 10th at 98.828 %, the 3rd to the 9th at 93.457 % (as `SIGN.test` of R's BSDA
+    /// prints).
     #[test]
     fn ends_lie_between_those_of_the_sign_test() {
         #[track_caller]
@@ -166,8 +168,8 @@ mod tests {
         }
     }
 
-    /// The promise itself: over many skewed samples with a known median, so many of the intervals
-    /// hold it within two percentage points, few values or many.
+    /// The guarantee itself: over many skewed samples with a known median, the stated share of the
+    /// intervals contains it within two percentage points, for few values and for many.
     #[test]
     fn the_interval_covers_as_often_as_it_says() {
         #[track_caller]

@@ -1,6 +1,6 @@
 //! Quantiles of a sample: Hyndman and Fan's type 7, the default of R and NumPy.
 //!
-//! Not a streaming estimate: the sample is at hand.
+//! This is not a streaming estimate: the whole sample is needed.
 
 /// The `p`-quantile of `sample`, 0 <= p <= 1, linearly interpolated between order statistics.
 /// `None` for an empty sample. The sample need not be sorted.

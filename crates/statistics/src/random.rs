@@ -1,7 +1,7 @@
 //! A small seeded generator of random numbers for resampling.
 //!
-//! Not for secrets. SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one word of state, passes
-//! BigCrush, and gives the same numbers on every machine.
+//! The numbers are not for secrets. SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one word of
+//! state, passes BigCrush, and gives the same numbers on every machine.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
@@ -24,8 +24,8 @@ impl Generator {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0. The bias of the multiplication method is
-    /// below `bound / 2^64`: nothing that a sample could show.
+    /// A number below `bound`, which must not be 0. The bias of the multiplication method is below
+    /// `bound / 2^64`: too small to show in any sample.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }

@@ -1,19 +1,19 @@
-//! Student's t distribution, and what is read off it: intervals of a mean and Welch's comparison
-//! of two samples that were not measured in pairs.
+//! Student's t distribution, and its applications: intervals of a mean and Welch's comparison of
+//! two samples that were not measured in pairs.
 //!
-//! For means of few values that scatter about alike. Paired measurements are compared by
+//! For means of few values of about equal scatter. Paired measurements are compared by
 //! `equivalence` and `anytime`; medians by `order`.
 
 use crate::beta::regularised_beta;
 use crate::order::Interval;
 
-/// The chance that a t variable of so many degrees of freedom lies above `t`.
+/// The probability that a t variable of `degrees` degrees of freedom lies above `t`.
 pub fn student_above(t: f64, degrees: f64) -> f64 {
     let outside = regularised_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t));
     if t >= 0.0 { outside / 2.0 } else { 1.0 - outside / 2.0 }
 }
 
-/// The t that lies above so large a share of the distribution, `0 < share < 1`.
+/// The t below which a `share` of the distribution lies, `0 < share < 1`.
 pub fn student_quantile(share: f64, degrees: f64) -> f64 {
     if share < 0.5 {
         return -student_quantile(1.0 - share, degrees);
@@ -24,7 +24,7 @@ pub fn student_quantile(share: f64, degrees: f64) -> f64 {
         high *= 2.0;
     }
     let mut low = 0.0;
-    // Halving a range of doubles ends after their 53 digits and the doublings before.
+    // Halving a range of doubles ends after their 53 digits and the preceding doublings.
     for _ in 0..200 {
         let middle = f64::midpoint(low, high);
         if student_above(middle, degrees) > above {
@@ -36,20 +36,20 @@ pub fn student_quantile(share: f64, degrees: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// How many values, their mean, and the square of its standard error.
+/// The size of a sample, its mean, and the square of the mean's standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
-    /// Values.
+    /// The number of values.
     pub count: usize,
-    /// Their mean.
+    /// The mean of the values.
     pub mean: f64,
     /// The variance of the values, divided by their count.
     pub error_squared: f64,
 }
 
 impl Mean {
-    /// Of at least two values.
-    pub fn of(sample: &[f64]) -> Option<Self> {
+    /// The mean of a sample; none for fewer than two values.
+    pub fn from_sample(sample: &[f64]) -> Option<Self> {
         let count = sample.len();
         if count < 2 {
             return None;
@@ -60,14 +60,14 @@ impl Mean {
         Some(Self { count, mean, error_squared: variance / count as f64 })
     }
 
-    /// Where the true mean lies with that confidence, if the values are normal.
+    /// An interval that contains the true mean with this confidence, if the values are normal.
     pub fn interval(&self, confidence: f64) -> Interval {
         let degrees = (self.count - 1) as f64;
         around(self.mean, self.error_squared, degrees, confidence)
     }
 }
 
-/// Welch's comparison of two means (1947), which does not take their variances for equal.
+/// Welch's comparison of two means (1947), which does not assume equal variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welch {
     /// The difference of the means, `a - b`.
@@ -76,13 +76,13 @@ pub struct Welch {
     pub t: f64,
     /// Degrees of freedom by Satterthwaite's formula.
     pub degrees: f64,
-    /// The chance of so large a difference, either way, between samples of equal means.
+    /// The probability of so large a difference, either way, between samples of equal means.
     pub p_value: f64,
     error_squared: f64,
 }
 
 impl Welch {
-    /// Where the true difference lies with that confidence.
+    /// An interval that contains the true difference with this confidence.
     pub fn interval(&self, confidence: f64) -> Interval {
         around(self.difference, self.error_squared, self.degrees, confidence)
     }
@@ -91,7 +91,7 @@ impl Welch {
 /// Welch's comparison of the means of `a` and `b`. None for fewer than two values in either, or
 /// where neither varies.
 pub fn welch_test(a: &[f64], b: &[f64]) -> Option<Welch> {
-    let (a, b) = (Mean::of(a)?, Mean::of(b)?);
+    let (a, b) = (Mean::from_sample(a)?, Mean::from_sample(b)?);
     let error_squared = a.error_squared + b.error_squared;
     if error_squared <= 0.0 {
         return None;
@@ -118,7 +118,7 @@ mod tests {
         assert!((got - expected).abs() <= 1e-10 * expected.abs().max(1e-2), "{got} != {expected}");
     }
 
-    /// scipy.stats.t.sf.
+    /// Expected values: scipy.stats.t.sf.
     #[test]
     fn tails_agree_with_scipy() {
         check(student_above(0.0, 3.0), 0.5);
@@ -130,7 +130,7 @@ mod tests {
         assert!((far - 1.0).abs() < 1e-9, "{far}");
     }
 
-    /// scipy.stats.t.ppf; the first three stand in every table.
+    /// Expected values: scipy.stats.t.ppf; the first three are in every table.
     #[test]
     fn quantiles_agree_with_scipy() {
         check(student_quantile(0.975, 1.0), 12.706_204_736_174_694);
@@ -141,7 +141,8 @@ mod tests {
         check(student_quantile(0.025, 4.0), -2.776_445_105_197_793_4);
     }
 
-    /// scipy.stats.ttest_ind(a, b, equal_var=False) and its confidence_interval(0.95).
+    /// Expected values: scipy.stats.ttest_ind(a, b, equal_var=False) and its
+    /// confidence_interval(0.95).
     #[test]
     fn welch_agrees_with_scipy() {
         let a = [
@@ -164,6 +165,6 @@ mod tests {
     fn too_little_is_nothing() {
         assert_eq!(welch_test(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(welch_test(&[1.0, 1.0], &[2.0, 2.0]), None);
-        assert_eq!(Mean::of(&[1.0]), None);
+        assert_eq!(Mean::from_sample(&[1.0]), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Where the warm-up of a series ends: MSER-5 (White, Simulation 69, 1997; White, Cobb and
+//! Finds where the warm-up of a series ends: MSER-5 (White, Simulation 69, 1997; White, Cobb and
 //! Spratt, WSC 2000).
 //!
-//! It cuts off the beginning without which the mean of the rest is known best: the cut minimises
-//! the squared standard error of what is left. No test of whether a series settles at all: where
-//! the best cut is not in the first half it says nothing rather than something wrong.
+//! The method cuts off the beginning without which the mean of the rest is known best: the cut
+//! minimises the squared standard error of the rest. It does not test whether a series settles at
+//! all: where the best cut is not in the first half it gives no answer rather than a wrong one.
 
 /// Values that are averaged before the cut is sought.
 const BATCH: usize = 5;

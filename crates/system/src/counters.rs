@@ -1,12 +1,12 @@
-//! Counters that the kernel and the processor keep (perf_event_open(2)): cycles, instructions,
-//! cache misses, system calls. Counting only, no samples; of a CPU as a whole or of a control group
-//! on a CPU. Whether a counter exists is for the kernel to say: many virtual machines have none.
+//! Counters of the kernel and the processor (perf_event_open(2)): cycles, instructions, cache
+//! misses, system calls. Counting only, no samples; for a CPU as a whole or for a control group on
+//! a CPU. Whether a counter exists depends on the machine: many virtual machines have none.
 
 use os::call::{check, check_len, error, uninterrupted};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What is counted.
+/// The counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Cycles of the core, which vary in length with its frequency.
@@ -15,7 +15,7 @@ pub enum Event {
     Instructions,
     /// References to the last-level cache.
     CacheReferences,
-    /// References to the last-level cache that it could not answer.
+    /// References that missed the last-level cache.
     CacheMisses,
     /// Cycles in which no instruction could be issued because none had been fetched.
     StalledFrontend,
@@ -33,7 +33,7 @@ pub enum Event {
     },
     /// A tracepoint of the kernel, by the number in its `id` file.
     Tracepoint(u64),
-    /// Nanoseconds that the CPU was used, by the kernel's own clock; always there.
+    /// Nanoseconds that the CPU was used, by the kernel's own clock; always available.
     CpuClock,
 }
 
@@ -64,14 +64,14 @@ pub struct Counter {
     descriptor: OwnedFd,
 }
 
-/// What a counter says.
+/// A reading of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The count.
     pub count: u64,
-    /// Nanoseconds for which it was wanted.
+    /// Nanoseconds for which the counter was enabled.
     pub enabled_ns: u64,
-    /// Nanoseconds for which it was there: less, where counters take turns on the hardware.
+    /// Nanoseconds for which it counted: less, where counters take turns on the hardware.
     pub running_ns: u64,
 }
 
@@ -95,26 +95,31 @@ const ATTRIBUTES_BYTES: u32 = 64;
 const _: () = assert!(size_of::<Attributes>() == ATTRIBUTES_BYTES as usize);
 
 impl Counter {
-    /// Counts whatever runs on a CPU, the kernel's own work included.
+    /// Counts everything that runs on a CPU, the kernel's own work included.
     ///
     /// # Errors
     /// ENOENT or EOPNOTSUPP where the machine has no such counter, EACCES or EPERM where the user
     /// may not count (`kernel.perf_event_paranoid`), ENODEV for a CPU that is not there.
-    pub fn of_cpu(event: Event, cpu: usize) -> io::Result<Self> {
+    pub fn for_cpu(event: Event, cpu: usize) -> io::Result<Self> {
         Self::open(event, -1, cpu, 0)
     }
 
-    /// Counts what the processes of a control group do on a CPU. `group` is the open folder of a
-    /// group in the unified hierarchy (version 2), or in that of `perf_event`.
+    /// Counts for the processes of a control group on a CPU. `group` is the open folder of a group
+    /// in the unified hierarchy (version 2), or in that of `perf_event`.
     ///
     /// # Errors
-    /// As [`Self::of_cpu`], and EBADF for another folder.
-    pub fn of_group(event: Event, group: BorrowedFd<'_>, cpu: usize) -> io::Result<Self> {
+    /// Those of [`Self::for_cpu`], and EBADF for another folder.
+    pub fn for_group(event: Event, group: BorrowedFd<'_>, cpu: usize) -> io::Result<Self> {
         const PID_IS_GROUP: libc::c_ulong = 1 << 2;
         Self::open(event, group.as_raw_fd(), cpu, PID_IS_GROUP)
     }
 
-    fn open(event: Event, whom: libc::c_int, cpu: usize, flags: libc::c_ulong) -> io::Result<Self> {
+    fn open(
+        event: Event,
+        target: libc::c_int,
+        cpu: usize,
+        flags: libc::c_ulong,
+    ) -> io::Result<Self> {
         const TIMES: u64 = 1 | 2; // TOTAL_TIME_ENABLED and TOTAL_TIME_RUNNING
         const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
         let cpu = libc::c_int::try_from(cpu).map_err(|_| error(libc::EINVAL))?;
@@ -127,18 +132,18 @@ impl Counter {
             ..Attributes::default()
         };
         let none: libc::c_int = -1;
-        // SAFETY: the pointer is to live attributes of the size that they state, which the kernel
-        // reads. The other arguments are numbers. What is returned is a new descriptor or -1.
+        // SAFETY: the pointer is to attributes of the size that they state, which the kernel only
+        // reads. The other arguments are numbers. The result is a new descriptor or -1.
         let descriptor = unsafe {
             let (number, attributes) = (libc::SYS_perf_event_open, &raw const attributes);
             let returned =
-                libc::syscall(number, attributes, whom, cpu, none, flags | CLOSE_ON_EXEC);
+                libc::syscall(number, attributes, target, cpu, none, flags | CLOSE_ON_EXEC);
             OwnedFd::from_raw_fd(check(returned as libc::c_int)?)
         };
         Ok(Self { descriptor })
     }
 
-    /// What it has counted since it was opened.
+    /// The count since the counter was opened.
     ///
     /// # Errors
     /// Only for a counter that the kernel had to give up; its count is lost.
@@ -167,9 +172,9 @@ mod tests {
     use os::affinity;
 
     /// A counter of a CPU that every kernel with perf has; none if this user may not count, which
-    /// is said.
+    /// is printed.
     fn counter() -> Option<Counter> {
-        match Counter::of_cpu(Event::CpuClock, affinity::allowed_cpus()[0]) {
+        match Counter::for_cpu(Event::CpuClock, affinity::allowed_cpus()[0]) {
             Err(why) if matches!(why.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                 let mend = "try as root, or sysctl -w kernel.perf_event_paranoid=0";
                 testkit::skip("counters", &format!("an ordinary user may not count: {mend}"));
@@ -179,7 +184,7 @@ mod tests {
         }
     }
 
-    /// What is only the machine's is not tested.
+    /// Events that only some machines have are not tested.
     #[test]
     fn a_counter_of_a_cpu_goes_on() {
         let Some(counter) = counter() else { return };
@@ -197,10 +202,10 @@ mod tests {
             return;
         }
         let code = |result: io::Result<Counter>| result.unwrap_err().raw_os_error().unwrap();
-        assert_eq!(code(Counter::of_cpu(Event::CpuClock, usize::MAX)), libc::EINVAL);
-        assert_ne!(code(Counter::of_cpu(Event::CpuClock, 100_000)), 0);
+        assert_eq!(code(Counter::for_cpu(Event::CpuClock, usize::MAX)), libc::EINVAL);
+        assert_ne!(code(Counter::for_cpu(Event::CpuClock, 100_000)), 0);
         let file = std::fs::File::open("/dev/null").unwrap();
         let group = std::os::fd::AsFd::as_fd(&file);
-        assert_eq!(code(Counter::of_group(Event::CpuClock, group, 0)), libc::EBADF);
+        assert_eq!(code(Counter::for_group(Event::CpuClock, group, 0)), libc::EBADF);
     }
 }

@@ -1,13 +1,13 @@
-//! Reading, writing and copying memory with instructions of one width, so that what the memory can
-//! do is measured and not what a compiler makes of a loop. It does not measure: who calls it looks
-//! at the clock.
+//! Reading, writing and copying memory with instructions of one width, so that the memory is
+//! measured and not what a compiler makes of a loop. The functions do not measure: the caller reads
+//! the clock.
 //!
-//! Every access is volatile: as many, and as wide, as it says. On processors other than x86-64
-//! there are the plain instructions only.
+//! Every access is volatile: the number and width of accesses are exactly as stated. On processors
+//! other than x86-64 there are the plain instructions only.
 
 use std::mem::MaybeUninit;
 
-/// A line of the caches of today's processors; areas are made of them.
+/// A cache line of current processors; areas consist of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Line(pub [u64; 8]);
@@ -31,10 +31,10 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// All, the narrowest first.
+    /// All widths, the narrowest first.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Sse2, Self::Avx2, Self::Avx512];
 
-    /// What people call them.
+    /// The usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -54,7 +54,7 @@ impl Instructions {
         }
     }
 
-    /// Whether this processor has them, and the kernel lets us use them.
+    /// Whether this processor has the instructions, and the kernel permits them.
     pub fn is_available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return match self {
@@ -67,7 +67,7 @@ impl Instructions {
     }
 }
 
-/// How what is written gets to memory.
+/// How written data gets to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// Through the caches: a line is read before it is written.
@@ -94,10 +94,10 @@ pub fn read(instructions: Instructions, area: &[Line]) -> u64 {
         // SAFETY: every x86-64 has SSE2.
         Instructions::Sse2 => unsafe { sse2::read(area) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX2 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX2.
         Instructions::Avx2 => unsafe { avx2::read(area) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX-512 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX-512.
         Instructions::Avx512 => unsafe { avx512::read(area) },
         #[cfg(not(target_arch = "x86_64"))]
         _ => unreachable!("they are not available"),
@@ -116,10 +116,10 @@ pub fn write(instructions: Instructions, store: Store, area: &mut [Line], value:
         // SAFETY: every x86-64 has SSE2.
         Instructions::Sse2 => unsafe { sse2::write(store, area, value) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX2 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX2.
         Instructions::Avx2 => unsafe { avx2::write(store, area, value) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX-512 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX-512.
         Instructions::Avx512 => unsafe { avx512::write(store, area, value) },
         #[cfg(not(target_arch = "x86_64"))]
         _ => unreachable!("they are not available"),
@@ -139,10 +139,10 @@ pub fn copy(instructions: Instructions, store: Store, from: &[Line], to: &mut [L
         // SAFETY: every x86-64 has SSE2.
         Instructions::Sse2 => unsafe { sse2::copy(store, from, to) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX2 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX2.
         Instructions::Avx2 => unsafe { avx2::copy(store, from, to) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX-512 was found to be there by the assertion above.
+        // SAFETY: the assertion above has found AVX-512.
         Instructions::Avx512 => unsafe { avx512::copy(store, from, to) },
         #[cfg(not(target_arch = "x86_64"))]
         _ => unreachable!("they are not available"),
@@ -150,12 +150,12 @@ pub fn copy(instructions: Instructions, store: Store, from: &[Line], to: &mut [L
     finish_stores();
 }
 
-/// The processor's own clock: reference cycles, which go at one pace whatever the frequency is at
-/// the moment. None where there is no such counter.
+/// The processor's own clock: reference cycles, whose rate does not depend on the current
+/// frequency. None where there is no such counter.
 pub fn reference_cycles() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the instruction; where the kernel forbids it to a process (prctl,
-    // PR_SET_TSC, which nothing here calls) that is a signal, not undefined.
+    // PR_SET_TSC, which nothing here calls) the effect is a signal, not undefined behaviour.
     return Some(unsafe { std::arch::x86_64::_rdtsc() });
     #[cfg(not(target_arch = "x86_64"))]
     return None;
@@ -170,7 +170,7 @@ fn finish_stores() {
     }
 }
 
-/// The loops for one width, as a module: `$vector` is what one access moves.
+/// The loops for one width, as a module: `$vector` is the type that one access moves.
 macro_rules! loops {
     (
         $name:ident, $(#[$feature:meta])?, $vector:ty,
@@ -302,7 +302,7 @@ mod tests {
             for instructions in available() {
                 assert_eq!(read(instructions, &area), sum(&area), "{instructions:?}, {lines}");
             }
-            // Each word counts, wherever it is.
+            // Each word counts, whatever its position.
             for word in 0..lines.min(7) * 8 {
                 area[(word / 8) as usize].0[(word % 8) as usize] ^= 1 << 40;
                 for instructions in available() {
@@ -347,7 +347,7 @@ mod tests {
     fn reference_cycles_pass() {
         let Some(before) = reference_cycles() else { return };
         let after = reference_cycles().expect("there was one a moment ago");
-        // Another CPU's counter may be read the second time: constant to a few cycles, not more.
+        // The second reading may be of another CPU's counter: constant to a few cycles, not more.
         assert!(after.wrapping_add(1 << 20) > before, "{before} then {after}");
     }
 }

@@ -1,7 +1,7 @@
-//! Network namespaces: doing something in one that exists, in this process; whether others may be
-//! made.
+//! Network namespaces: running code in an existing one, in this process; and checking whether new
+//! ones may be made.
 //!
-//! It makes none that stays: `ip netns add` does, which also gives them names.
+//! No lasting namespaces are made here: `ip netns add` makes them, and gives them names.
 
 use os::call::{check, uninterrupted};
 use std::fs::File;
@@ -10,12 +10,12 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::thread;
 
-/// Does `work` in the network namespace that `path` names, on a thread of its own, and returns what
-/// it returns. Sockets belong for ever to the namespace they were made in, so those that `work`
-/// makes may be used by all threads afterwards.
+/// Runs `work` in the network namespace that `path` names, on a thread of its own, and returns its
+/// result. Sockets belong for ever to the namespace they were made in, so those that `work` makes
+/// may be used by all threads afterwards.
 ///
 /// # Errors
-/// When there is no such namespace, or only root may enter it. A panic of `work` goes on here.
+/// When there is no such namespace, or only root may enter it. A panic of `work` is resumed here.
 pub fn in_network<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let namespace = File::open(path)?;
     thread::scope(|scope| {
@@ -31,7 +31,7 @@ pub fn in_network<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::
     })
 }
 
-/// Whether this process may make network namespaces. One is made to know it, by a thread that ends
+/// Whether this process may make network namespaces. One is made to find out, by a thread that ends
 /// at once, and the namespace with it.
 pub fn may_make_networks() -> bool {
     let made = thread::spawn(|| {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The namespace of whoever asks stays what it was.
+    /// The calling thread's namespace stays what it was.
     #[test]
     fn whether_networks_may_be_made_is_asked_beside_this_thread() {
         let here = fs::read_link("/proc/thread-self/ns/net").unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_namespace_cannot_be_entered() {
+    fn only_network_namespaces_can_be_entered() {
         let missing = in_network(Path::new("/proc/self/ns/nothing"), || 1).unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
         let other = in_network(Path::new("/proc/self/ns/uts"), || 1).unwrap_err();

@@ -1,4 +1,4 @@
-//! A load that fills CPUs: threads that do nothing but spin.
+//! A load that keeps CPUs busy: threads that do nothing but spin.
 
 use std::hint;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Begins it: a thread for each of these, which does that before it spins, such as binding
-    /// itself to a CPU.
+    /// Starts a thread for each of `firsts`, which the thread calls before it spins, for example to
+    /// bind itself to a CPU.
     pub fn after<F: FnOnce() + Send + 'static>(firsts: impl IntoIterator<Item = F>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let spin = |first: F| {

@@ -1,6 +1,6 @@
-//! Conformance cases: what they are, and how they are read from the TOML files in `cases/`.
+//! Conformance cases: what they consist of, and how they are read from the TOML files in `cases/`.
 //!
-//! A case is bytes in and expectations out. It says nothing of how the bytes travel: whole, split
+//! A case is bytes in and expectations out. How the bytes travel is left open: whole, split
 //! anywhere, over a socket or in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::template;
 
-/// One request, or several pipelined ones, and what must come back.
+/// One request, or several pipelined ones, and the responses that must come back.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -20,7 +20,8 @@ pub struct Case {
     /// The file the case is in: `range`, `host`.
     #[serde(skip)]
     pub group: String,
-    /// Where it is written: `9112 §3.2`, or `policy: why` for what the server itself decides.
+    /// The section that the case is about: `9112 §3.2`, or `policy: why` for what the server itself
+    /// decides.
     pub rfc: String,
     /// The profile that the server must be started with.
     #[serde(default = "default_profile")]
@@ -36,25 +37,25 @@ pub struct Case {
     /// Whether the client shuts its sending side after the request.
     #[serde(default)]
     pub half_close: bool,
-    /// Whether a reset is as good as an end, since the client sends on after its last request.
+    /// Whether a reset is as good as an end, because the client still sends after its last request.
     #[serde(default)]
     pub reset: bool,
-    /// Whether the case needs a server that file permissions apply to, which root is not.
+    /// Whether the case needs a server that file permissions apply to, which they do not to root.
     #[serde(default)]
     pub unprivileged: bool,
 }
 
-/// One response as it should be. What is not said is not looked at, but for what holds of every
-/// response.
+/// One response as it should be. What is not specified here is not checked, except for the
+/// invariants of every response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// The status code.
     pub status: u16,
-    /// What is demanded of fields, by name.
+    /// The rules for fields, by name.
     #[serde(default)]
     pub headers: BTreeMap<String, FieldRule>,
-    /// What is demanded of the content.
+    /// The rule for the content.
     #[serde(default)]
     pub body: Option<BodyRule>,
 }
@@ -65,7 +66,7 @@ pub struct Expected {
 pub enum FieldRule {
     /// The exact value.
     Exact(String),
-    /// Something weaker.
+    /// Rules that leave some freedom.
     Rules(FieldRules),
 }
 
@@ -130,8 +131,8 @@ pub enum Closes {
     No,
     /// The connection ends, and the last response said `Connection: close`.
     Announced,
-    /// The connection ends; whether a response said so does not matter: the client knows, or it was
-    /// too late.
+    /// The connection ends, whether or not a response announced it: the client knows, or it was too
+    /// late to say so.
     Unannounced,
 }
 
@@ -162,12 +163,12 @@ impl From<ClosesText> for Closes {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What cases call it.
+    /// The name by which cases refer to the profile.
     #[serde(skip)]
     pub name: String,
     /// The configuration, with `DIR` for the document root.
     config: String,
-    /// The host name that the probe after each case asks for.
+    /// The host name in the probe after each case.
     #[serde(default = "default_host")]
     pub host: String,
     /// Another profile whose cases must have the same answers under this one.
@@ -176,7 +177,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The configuration file's text for a server of `site`.
+    /// The text of the configuration file of a server for `site`.
     ///
     /// # Panics
     /// If the path is not UTF-8 or has a quote or a backslash, which TOML would need escaped.
@@ -247,7 +248,7 @@ struct CaseFile {
 }
 
 impl Suite {
-    /// The cases that are built in. A process reads them once, however many tests ask for them.
+    /// The built-in cases. A process reads them only once, however many tests use them.
     ///
     /// # Errors
     /// What is wrong with them; a bug, which this crate's own tests would have found.

@@ -1,6 +1,6 @@
-//! The comparison of what came back with what a case expects, and its report in words.
+//! The comparison of a server's responses with what a case expects, and its report in words.
 //!
-//! Pure: it neither sends nor reads. What holds of every response is in `invariants`.
+//! Pure: nothing is sent or read here. The rules for every response are in `invariants`.
 
 use std::fmt;
 
@@ -16,20 +16,20 @@ use crate::{invariants, multipart, request};
 pub struct Mismatch {
     /// The case's name, with its group.
     pub name: String,
-    /// The section it is about.
+    /// The section that the case is about.
     pub rfc: String,
-    /// The profile it ran under.
+    /// The profile that the case ran under.
     pub settings: String,
-    /// What was sent.
+    /// The bytes that were sent.
     pub request: Vec<u8>,
-    /// What is wrong, a line each.
+    /// The faults, a line each.
     pub problems: Vec<String>,
-    /// What came back.
+    /// The bytes that came back.
     pub received: Vec<u8>,
 }
 
 impl Mismatch {
-    /// One that says only this.
+    /// A mismatch with this one problem and nothing sent or received.
     pub fn new(case: &Case, problem: String) -> Self {
         Self {
             name: format!("{}/{}", case.group, case.name),
@@ -94,7 +94,7 @@ fn problems(case: &Prepared<'_>, transcript: &Transcript) -> Vec<String> {
     problems
 }
 
-/// Takes the probe's response off the end; after it there is nothing but the end.
+/// Removes the probe's response from the end; nothing may follow it but the end.
 fn check_probe(responses: &mut Vec<Response>, expected: usize) -> Option<String> {
     if responses.len() != expected + 1 {
         return Some("no answer in step to the next request on the connection".into());
@@ -136,7 +136,7 @@ fn check_response(response: &Response, expected: &Expected) -> Vec<String> {
     problems
 }
 
-/// What was wanted of the field, if the value is not it.
+/// What was expected of the field, if the value does not satisfy it.
 fn field_problem(response: &Response, value: Option<&str>, rule: &FieldRule) -> Option<String> {
     match rule {
         FieldRule::Exact(exact) => (value != Some(exact)).then(|| format!("{exact:?}")),
@@ -245,7 +245,7 @@ fn differ(found: &[u8], expected: &[u8]) -> Option<String> {
     Some(format!("expected a body of {expected_len} bytes, got {found_len}; they part at {at}"))
 }
 
-/// How the connection ended, and whether the responses said so.
+/// Checks how the connection ended, and whether the responses announced it.
 fn check_end(case: &Prepared<'_>, transcript: &Transcript, responses: &[Response]) -> Vec<String> {
     let mut problems = Vec::new();
     let announced = |response: &Response| response.lists("Connection", "close");

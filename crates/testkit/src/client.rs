@@ -1,6 +1,6 @@
 //! A raw blocking client: it sends bytes as they are and keeps every byte that comes back.
 //!
-//! It understands only as much of the answers as it needs to know when to send the probe.
+//! It parses the responses only as far as it must to know when to send the probe.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ pub enum Delivery<'d> {
     Whole,
     /// In pieces that end at these offsets, with a pause after each so that each arrives alone.
     SplitAt(&'d [usize]),
-    /// Byte for byte, as fast as they go.
+    /// Byte by byte, without pauses.
     ByteAtATime,
 }
 
@@ -28,11 +28,12 @@ const PIECE_PAUSE: Duration = Duration::from_millis(2);
 /// How a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The connection was still open; only a caller without a socket can say so.
+    /// The connection was still open; only a caller without a socket can report this.
     Open,
-    /// The server closed it in order.
+    /// The server closed the connection in order.
     Closed,
-    /// The server reset it, which may destroy what the client has not read (RFC 9112 §9.6).
+    /// The server reset the connection, which may destroy what the client has not read (RFC 9112
+    /// §9.6).
     Reset,
     /// The server neither sent nor closed within the timeout.
     TimedOut,
@@ -76,13 +77,13 @@ impl Client {
             let sending = scope.spawn(move || {
                 send(&mut sender, &case.request, delivery);
                 if case.case.half_close {
-                    // A server that has closed already needs no telling.
+                    // A server that has closed already need not be told.
                     let _ = sender.shutdown(Shutdown::Write);
                 }
             });
             if case.wants_probe() {
                 conversation.read_responses(case.expect.len());
-                // The whole request goes out before the probe, whatever was answered by then.
+                // The whole request goes out before the probe, whatever has been answered by then.
                 let _ = sending.join();
                 conversation.send_probe(&case.probe);
             }
@@ -92,7 +93,7 @@ impl Client {
     }
 
     /// Sends `bytes`, then reads `count` responses or until `silence` passes; then sends `probe`
-    /// and reads to the end. For servers of which it is not known what they will answer.
+    /// and reads to the end. For servers whose answers are not known beforehand.
     ///
     /// # Errors
     /// Only those of connecting.
@@ -112,7 +113,7 @@ impl Client {
         Ok(conversation.into_transcript())
     }
 
-    /// Asks for an entity tag, on a connection of its own.
+    /// Requests an entity tag, on a connection of its own.
     ///
     /// # Errors
     /// Why there is none, in words.
@@ -123,7 +124,7 @@ impl Client {
             .ok_or_else(|| format!("{query:?} was answered with {} and no ETag", response.status))
     }
 
-    /// Sends one request that asks for the end of the connection, and reads the response.
+    /// Sends one request with `Connection: close`, and reads the response.
     ///
     /// # Errors
     /// Why there is none, in words.
@@ -138,7 +139,7 @@ impl Client {
     }
 }
 
-/// A connection and what has come over it.
+/// A connection and what has been received on it.
 struct Conversation {
     stream: TcpStream,
     heads: Vec<bool>,
@@ -156,7 +157,8 @@ impl Conversation {
         Ok(Self { stream, heads, bytes: Vec::new(), end: None, probed: false })
     }
 
-    /// Reads until `count` responses are complete, or nothing more can come, or it is not HTTP.
+    /// Reads until `count` responses are complete, or nothing more can come, or the bytes are not
+    /// HTTP.
     fn read_responses(&mut self, count: usize) {
         let mut seen = 0;
         let mut heads = self.heads.clone();
@@ -186,7 +188,7 @@ impl Conversation {
         while self.read_some() {}
     }
 
-    /// Whether there may be more.
+    /// Reads what has arrived, and returns whether there may be more.
     fn read_some(&mut self) -> bool {
         let mut buffer = [0; 64 * 1024];
         while self.end.is_none() {
@@ -216,7 +218,7 @@ fn end_of(error: &io::Error) -> End {
     }
 }
 
-/// Sends what can be sent: a server may answer and close before it has heard everything.
+/// Sends as many bytes as the server takes: it may answer and close before it has read them all.
 fn send(stream: &mut TcpStream, bytes: &[u8], delivery: Delivery<'_>) {
     let pieces = pieces(bytes, delivery);
     let last = pieces.len().saturating_sub(1);

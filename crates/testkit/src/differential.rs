@@ -1,8 +1,9 @@
-//! The same requests to several servers: where does one stand alone, and is it explained?
+//! The same requests to several servers: in which cases does one server differ from all others, and
+//! is the difference explained?
 //!
-//! Peers are not judges. They show where an own reading of the RFCs deserves a second look; what
-//! settles it is an explanation with a section, and an explanation that nothing needs any longer
-//! is as wrong as a missing one.
+//! Peers are not judges. They show where this server's reading of the RFCs deserves a second look;
+//! what settles it is an explanation with a section, and an explanation that is no longer needed is
+//! as wrong as a missing one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,9 +20,9 @@ use crate::template::Prepared;
 /// A server that takes part.
 #[derive(Clone, Debug)]
 pub struct Participant {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
-    /// How it is reached.
+    /// The client that talks to the server.
     pub client: Client,
 }
 
@@ -36,24 +37,24 @@ pub struct Answer {
     pub framing: Framing,
 }
 
-/// What one server made of one case.
+/// How one server reacted to one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The server answered.
     Answered {
         /// The responses, without that to the probe.
         answers: Vec<Answer>,
-        /// Whether the connection was good for another request afterwards.
+        /// Whether the connection served another request afterwards.
         stays: bool,
     },
-    /// What it sent is not HTTP/1.1, or it could not be asked.
+    /// The server's bytes are not HTTP/1.1, or it could not be reached.
     Failed(String),
 }
 
 impl Observation {
-    /// Whether two servers made the same of a case: equal statuses, the same connection, and the
-    /// same bytes where there was a file to send. Error pages are everyone's own, as are the
-    /// boundaries of multipart bodies.
+    /// Whether two servers reacted alike to a case: equal statuses, the same end of the connection,
+    /// and the same bytes where there was a file to send. Error pages may differ between servers,
+    /// and so may the boundaries of multipart bodies.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let (
             Self::Answered { answers: mine, stays: my_stay },
@@ -86,19 +87,19 @@ impl fmt::Display for Observation {
     }
 }
 
-/// A case and what every server made of it; the first participant is the one in question.
+/// A case and how every server reacted to it; the first participant is the one under test.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The case's name.
     pub case: String,
-    /// Its section.
+    /// The section that the case is about.
     pub rfc: String,
-    /// By participant, in their order.
+    /// The name and the observation of each participant, in their order.
     pub observations: Vec<(String, Observation)>,
 }
 
 impl Row {
-    /// Whether nobody agrees with the first participant.
+    /// Whether no other participant agrees with the first one.
     pub fn stands_alone(&self) -> bool {
         let Some(((_, first), others)) = self.observations.split_first() else { return false };
         !others.is_empty() && !others.iter().any(|(_, other)| first.agrees_with(other))
@@ -113,10 +114,10 @@ impl fmt::Display for Row {
     }
 }
 
-/// After this silence a server is taken to have said all it will.
+/// After this silence a server is taken to have sent everything that it will send.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Sends all `cases` to all participants; `host` is what the probe and questions ask for.
+/// Sends all `cases` to all participants; `host` is the host name in the probe and in queries.
 pub fn compare(participants: &[Participant], cases: &[&Case], host: &str) -> Vec<Row> {
     let row = |case: &&Case| {
         let seen = |server: &Participant| (server.name.clone(), observe(server, case, host));
@@ -148,7 +149,7 @@ fn observe(server: &Participant, case: &Case, host: &str) -> Observation {
     }
 }
 
-/// Tells the probe's response, by its body, from those to the case.
+/// Separates the probe's response, known by its body, from those to the case.
 fn observation(mut responses: Vec<Response>) -> Observation {
     let probe = crate::document_root::contents(crate::template::PROBE_FILE);
     let stays = responses.last().is_some_and(|last| Some(last.body.as_slice()) == probe);
@@ -169,13 +170,13 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Why it is right to stand alone in a case.
+/// Why the server is right to differ from all others in a case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Explanation {
-    /// The section that decides it: `9110 §14.2`.
+    /// The section that decides the case: `9110 §14.2`.
     pub rfc: String,
-    /// What it says, and what the peers do instead, in a sentence.
+    /// What the section says, and what the peers do instead, in a sentence.
     pub because: String,
 }
 
@@ -190,10 +191,10 @@ pub fn explanations() -> Result<Explanations, String> {
     toml::from_str(include_str!("../cases/explanations.toml")).map_err(|error| error.to_string())
 }
 
-/// Holds the lone stands against their explanations.
+/// Compares the cases in which the server stands alone with their explanations.
 ///
 /// # Errors
-/// Each lone stand without an explanation, and each explanation without a lone stand.
+/// Each such case without an explanation, and each explanation without such a case.
 pub fn verify(rows: &[Row], explanations: &Explanations) -> Result<(), Vec<String>> {
     let alone: BTreeMap<_, _> =
         rows.iter().filter(|row| row.stands_alone()).map(|row| (&row.case, row)).collect();

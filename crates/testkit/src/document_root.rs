@@ -1,8 +1,8 @@
-//! The standard document root: the tree of files which the conformance cases ask for.
+//! The standard document root: the tree of files that the conformance cases request.
 //!
-//! It is the same everywhere: names, lengths, contents and modification times are fixed, so a
-//! case can name an exact `Last-Modified` and an exact byte. What is in it is a table
-//! (`tree.rs`); here is how it is made. It is not a temporary-directory library.
+//! The tree is the same everywhere: names, lengths, contents and modification times are fixed, so a
+//! case can name an exact `Last-Modified` and an exact byte. Its contents are a table (`tree.rs`);
+//! this module makes the files. It is not a temporary-directory library.
 
 mod tree;
 
@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime};
 pub use tree::MODIFIED_UNIX_SECONDS;
 use tree::{Content, FILES, LINKS, Node, OUTSIDE};
 
-/// A directory made by [`DocumentRoot::build`]: `site`, which is served, and `outside`, which
-/// must never be.
+/// A directory made by [`DocumentRoot::build`]: `site`, which is served, and `outside`, which must
+/// never be served.
 #[derive(Debug)]
 pub struct DocumentRoot {
     base: PathBuf,
@@ -35,7 +35,7 @@ impl DocumentRoot {
     /// Makes the tree in `dir`, which is created if need be and should be empty.
     ///
     /// # Errors
-    /// Whatever the file system says; also if there is no `mkfifo` program.
+    /// Those of the file system; also if there is no `mkfifo` program.
     pub fn build(dir: &Path) -> io::Result<Self> {
         let root = Self { base: dir.to_owned(), temporary: false };
         for node in FILES {
@@ -76,12 +76,12 @@ impl DocumentRoot {
         self.base.join("site")
     }
 
-    /// The directory beside it that holds what nobody may read.
+    /// The directory beside it with files that no client may read.
     pub fn outside(&self) -> PathBuf {
         self.base.join("outside")
     }
 
-    /// Whether this process is refused a file without read permission; root and those with
+    /// Whether this process is refused a file without read permission; root and processes with
     /// `CAP_DAC_OVERRIDE` are not.
     pub fn permissions_hold(&self) -> bool {
         File::open(self.site().join("unreadable.txt")).is_err()
@@ -109,7 +109,7 @@ pub fn byte_at(name: &str, offset: u64) -> u8 {
     word_at(seed(name.as_bytes()), offset / 8)[(offset % 8) as usize]
 }
 
-/// What is made is made once: each engine is asked all cases, and many are about the same files.
+/// Each pattern is made only once: all cases run against each engine, and many use the same files.
 static PATTERNS: LazyLock<BTreeMap<&[u8], Vec<u8>>> = LazyLock::new(|| {
     let patterned = FILES.iter().chain(OUTSIDE).filter_map(|node| match node.content {
         Content::Text(_) => None,
@@ -140,7 +140,7 @@ fn seed(name: &[u8]) -> u64 {
     })
 }
 
-/// SplitMix64's output function over a counter: any word can be had without the ones before.
+/// SplitMix64's output function over a counter: any word can be computed without those before it.
 fn word_at(seed: u64, index: u64) -> [u8; 8] {
     let mut word = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -164,7 +164,7 @@ fn make_link(link: &Path, target: &Path) -> io::Result<()> {
     symlink(target, link)
 }
 
-/// What a careless `open` would hang on, or hand out nonsense from.
+/// Makes files on which a careless `open` would hang, or from which it would read nonsense.
 fn make_special_files(site: &Path) -> io::Result<()> {
     if !Command::new("mkfifo").arg(site.join("fifo")).status()?.success() {
         return Err(io::Error::other("mkfifo failed"));
@@ -175,7 +175,7 @@ fn make_special_files(site: &Path) -> io::Result<()> {
     UnixListener::bind(format!("/proc/self/fd/{}/socket", dir.as_raw_fd())).map(drop)
 }
 
-/// Directories have the files' time too, so that listings are the same on every run.
+/// Gives directories the files' time too, so that listings are the same on every run.
 fn set_directory_times(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,10 +1,10 @@
-//! What holds of every response whatever the case: the rules nobody should have to write 300 times.
+//! Rules for every response in every case, which no case should have to repeat.
 //!
 //! Each message names the section it comes from.
 
 use crate::response::{Framing, Response};
 
-/// Everything about `response`, the answer to a `method` request, that no response may have.
+/// Every fault of `response`, the answer to a `method` request, that no response may have.
 pub(crate) fn check(method: &str, response: &Response) -> Vec<String> {
     let rules = [date, once, framing, entity_tag, status_fields, partial];
     let mut problems: Vec<_> = rules.iter().filter_map(|rule| rule(response)).collect();
@@ -53,8 +53,8 @@ fn once(response: &Response) -> Option<String> {
     Some(format!("{twice} occurs twice (RFC 9110 §5.3)"))
 }
 
-/// The end of the connection may end a body only where it was announced, which leaves HTTP/1.0
-/// clients of bodies whose length is not known beforehand.
+/// The end of the connection may end a body only where it was announced: only HTTP/1.0 clients get
+/// such bodies, if the length is not known beforehand.
 fn framing(response: &Response) -> Option<String> {
     let has = |name| response.field(name).is_some();
     if response.status < 200 || response.status == 204 {
@@ -77,7 +77,7 @@ fn entity_tag(response: &Response) -> Option<String> {
     problem(!good, "ETag is not a strong entity tag (RFC 9110 §8.8.3)")
 }
 
-/// Fields that a status demands.
+/// Fields that a status requires.
 fn status_fields(response: &Response) -> Option<String> {
     let lacks = |name| response.field(name).is_none();
     match response.status {
@@ -109,7 +109,7 @@ fn partial(response: &Response) -> Option<String> {
     }
 }
 
-/// A representation says its type, and that this type is not to be guessed at.
+/// A representation states its type, and that clients must not guess another.
 fn content(method: &str, response: &Response) -> Option<String> {
     if response.status != 200 || !matches!(method, "GET" | "HEAD") {
         return None;

@@ -1,10 +1,10 @@
-//! What every test suite of the server shares: conformance cases as data, the document root they
-//! ask for, a raw client, and the comparison of what came back with what was expected.
+//! Shared by all test suites of the server: conformance cases as data, the document root that they
+//! use, a raw client, and the comparison of responses with expectations.
 //!
-//! It knows nothing of the server: no type of it, only bytes. So the same cases run over real
-//! sockets, against a connection in memory, and against other web servers.
+//! The crate knows nothing of the server: no type of it, only bytes. So the same cases run over
+//! real sockets, against a connection in memory, and against other web servers.
 //!
-//! The way through, over sockets:
+//! To run cases over sockets:
 //!
 //! 1. [`DocumentRoot::temporary`] builds the tree, [`Suite::load`] the cases;
 //! 2. for each of [`Suite::profiles`], start a server with [`Profile::configuration`];

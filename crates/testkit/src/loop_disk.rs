@@ -1,13 +1,13 @@
-//! A disk of a test's own: a loop device over a file of zeros.
+//! A disk for one test: a loop device over a file of zeros.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use crate::Temporary;
-use crate::stalled_disk::{look_for, run};
+use crate::stalled_disk::{require, run};
 use crate::tools::LOSETUP;
 
-/// A disk of a test's own: a loop device over a file of zeros. It is taken away when this is
+/// A disk for one test: a loop device over a file of zeros. The device is removed when this is
 /// dropped.
 #[derive(Debug)]
 pub struct LoopDisk {
@@ -22,9 +22,9 @@ impl LoopDisk {
     /// Why this machine or this user cannot have one.
     ///
     /// # Panics
-    /// If something goes wrong that is not a matter of permission.
+    /// If something fails for another reason than lack of permission.
     pub fn new(len: u64) -> Result<Self, String> {
-        look_for(&[LOSETUP])?;
+        require(&[LOSETUP])?;
         let scratch = Temporary::new();
         let image = scratch.path().join("image");
         let made = File::create(&image).and_then(|file| file.set_len(len));
@@ -35,7 +35,7 @@ impl LoopDisk {
         Ok(Self { name, _scratch: scratch })
     }
 
-    /// The kernel's name of it: `loop0`.
+    /// The kernel's name for the disk: `loop0`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -1,6 +1,6 @@
 //! A strict parser of `multipart/byteranges` bodies (RFC 9110 §14.6, RFC 2046 §5.1).
 //!
-//! It does not search for boundaries: each part says its length in `Content-Range`, and the
+//! Boundaries are not searched for: each part states its length in `Content-Range`, and the
 //! boundary must follow exactly there, so a wrong length cannot hide.
 
 use crate::response::escape;
@@ -20,13 +20,13 @@ pub struct Part {
     pub bytes: Vec<u8>,
 }
 
-/// Takes a body apart.
+/// Parses a body.
 ///
 /// # Errors
 /// What is wrong, in words.
 pub fn parse(content_type: &str, body: &[u8]) -> Result<Vec<Part>, String> {
     let delimiter = format!("\r\n--{}", boundary(content_type)?);
-    // The first delimiter may do without its CRLF, as nothing precedes it.
+    // The first delimiter may lack its CRLF, as nothing precedes it.
     let mut rest = body
         .strip_prefix(delimiter.as_bytes())
         .or_else(|| body.strip_prefix(&delimiter.as_bytes()[2..]))
@@ -42,7 +42,7 @@ pub fn parse(content_type: &str, body: &[u8]) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// At most 70 characters (RFC 2046 §5.1.1), quoted or not.
+/// The boundary of a content type: at most 70 characters (RFC 2046 §5.1.1), quoted or not.
 fn boundary(content_type: &str) -> Result<&str, String> {
     let (kind, value) = content_type.split_once(';').unwrap_or((content_type, ""));
     if !kind.trim().eq_ignore_ascii_case("multipart/byteranges") {
@@ -53,7 +53,7 @@ fn boundary(content_type: &str) -> Result<&str, String> {
     fits.then_some(boundary).ok_or_else(|| format!("no boundary in: {content_type}"))
 }
 
-/// A part and what follows it; `bytes` begin after the boundary.
+/// Parses one part and returns what follows it; `bytes` begin after the boundary.
 fn parse_part(bytes: &[u8]) -> Result<(Part, &[u8]), String> {
     let bytes = bytes.strip_prefix(b"\r\n").ok_or("no line end after a boundary")?;
     let head_end = crate::request::find(bytes, b"\r\n\r\n").ok_or("a part without a head")?;
@@ -75,7 +75,7 @@ fn parse_part(bytes: &[u8]) -> Result<(Part, &[u8]), String> {
     Ok((part, &content[len..]))
 }
 
-/// `bytes 0-8/1000`, with `first <= last < complete`.
+/// Parses `bytes 0-8/1000`, with `first <= last < complete`.
 fn parse_content_range(value: &str) -> Option<(u64, u64, u64)> {
     let (range, complete) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

@@ -1,5 +1,5 @@
-//! Tests without the usual harness, which runs them in threads: a process with threads cannot make
-//! copies of itself. What is printed has the usual harness's form.
+//! Running tests without the usual harness, which runs them in threads: a process with threads
+//! cannot make copies of itself. The output has the form of the usual harness.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -9,8 +9,8 @@ use crate::skip::name_test;
 /// The tests of a program by name, as [`one_by_one!`](macro@crate::one_by_one) lists them.
 pub type Test = (&'static str, fn());
 
-/// Runs tests in the thread that calls it: all, or those whose names contain the first argument of
-/// the program that is no flag. One that fails does not keep the others from running.
+/// Runs tests in the calling thread: all, or those whose names contain the first argument of the
+/// program that is not a flag. A test that fails does not keep the others from running.
 pub fn one_by_one(tests: &[Test]) -> ExitCode {
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let outcome = run(tests, only.as_deref());
@@ -18,7 +18,7 @@ pub fn one_by_one(tests: &[Test]) -> ExitCode {
     if outcome.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
-/// The status of a program of which tests have failed, as the usual harness has it.
+/// The status of a program of which tests have failed, equal to the usual harness's.
 const FAILED: u8 = 101;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ fn run(tests: &[Test], only: Option<&str>) -> Outcome {
     let mut outcome = Outcome { passed: 0, failed: Vec::new(), filtered_out };
     for (name, test) in wanted {
         name_test(name);
-        // What a panic says has been printed when it is caught.
+        // The message of a panic has been printed when it is caught.
         match catch_unwind(test) {
             Ok(()) => {
                 outcome.passed += 1;

@@ -1,4 +1,4 @@
-//! Waiting for what others do in their own time.
+//! Waiting for what other threads and processes do in their own time.
 
 use std::thread;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 const TRIES: u32 = 4000;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until `condition` holds, and asks every five milliseconds.
+/// Waits until `condition` holds, and checks it every five milliseconds.
 ///
 /// # Panics
-/// When it has not come true in twenty seconds.
+/// When it has not become true within twenty seconds.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(comes_true(condition), "it has not come true in twenty seconds");
 }
 
-/// Whether `condition` comes to hold within twenty seconds, asked every five milliseconds: for a
-/// test that has more to say about a failure than [`wait_until`].
+/// Whether `condition` becomes true within twenty seconds; it is checked every five milliseconds.
+/// For a test that has more to say about a failure than [`wait_until`].
 #[must_use]
 pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     (0..TRIES).any(|_| {
@@ -28,14 +28,14 @@ pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// How often what others on the machine may have spoilt is tried.
+/// The number of attempts at a check that other programs on the machine may spoil.
 const ATTEMPTS: u32 = 6;
 
-/// Tries it again if others on the machine may have spoilt it, and passes if one attempt does: for
-/// bounds from above on what something takes, which nothing that is wrong ever keeps.
+/// Repeats a check that other programs on the machine may have spoilt, and passes if one attempt
+/// does: for upper bounds on times, which a real fault never keeps.
 ///
 /// # Panics
-/// With what the last attempt says.
+/// With the message of the last attempt.
 #[track_caller]
 pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut said = String::new();

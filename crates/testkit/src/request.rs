@@ -1,6 +1,7 @@
-//! What a checker has to know of the requests it sends: where each begins and its method.
+//! What a checker must know of the requests it sends: where each begins and its method.
 //!
-//! Not a parser to rely on: most cases are malformed on purpose. What is not clear ends the scan.
+//! This is not a reliable parser: most cases are malformed on purpose. The scan ends where the
+//! bytes are ambiguous.
 
 /// The methods of the pipelined requests in `bytes`, in order.
 pub fn methods(bytes: &[u8]) -> Vec<String> {

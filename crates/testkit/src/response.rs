@@ -1,7 +1,7 @@
-//! A strict parser of responses: bytes in, responses out, nothing forgiven.
+//! A strict parser of responses: bytes in, responses out, no leniency.
 //!
-//! Pure, so that the bytes may come from a socket or from a connection in memory. It reads what a
-//! server of this project may send; a client for the wide world would have to be kinder.
+//! Pure, so that the bytes may come from a socket or from a connection in memory. It accepts what a
+//! server of this project may send; a general client would have to be more lenient.
 
 use std::fmt;
 
@@ -58,19 +58,19 @@ impl Response {
     }
 }
 
-/// What some bytes hold.
+/// The responses in some bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     /// The complete responses.
     pub responses: Vec<Response>,
-    /// How many bytes they took; what follows is the beginning of another.
+    /// The length of these responses in bytes; what follows is the beginning of another.
     pub consumed: usize,
 }
 
 /// Why bytes are not responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where the response begins that is wrong.
+    /// The offset at which the malformed response begins.
     pub offset: usize,
     /// What is wrong with it.
     pub reason: String,
@@ -86,11 +86,12 @@ impl std::error::Error for ParseError {}
 
 /// Parses as many responses as `bytes` hold.
 ///
-/// `heads` says of each request whether it was a HEAD; beyond its end none was. `closed` says that
-/// no more bytes can come, which ends a body without a length and makes a partial response wrong.
+/// `heads` tells of each request whether it was a HEAD; requests beyond its end were not. `closed`
+/// means that no more bytes can come, which ends a body without a length and makes a partial
+/// response wrong.
 ///
 /// # Errors
-/// The first response that is malformed, or with `closed` cut short.
+/// The first response that is malformed or, if `closed`, cut short.
 pub fn parse_responses(bytes: &[u8], heads: &[bool], closed: bool) -> Result<Parsed, ParseError> {
     let mut parsed = Parsed::default();
     let mut finals = 0;
@@ -114,7 +115,7 @@ pub fn parse_responses(bytes: &[u8], heads: &[bool], closed: bool) -> Result<Par
 /// A response and its length, or nothing if more bytes are needed.
 type Partial<T> = Result<Option<T>, String>;
 
-/// Longer heads than this are not waited for: the server has run wild.
+/// The longest head that the parser waits for: a longer one is a fault of the server.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 fn parse_one(bytes: &[u8], is_head: bool, closed: bool) -> Partial<(Response, usize)> {
@@ -139,7 +140,7 @@ fn parse_one(bytes: &[u8], is_head: bool, closed: bool) -> Partial<(Response, us
     Ok(Some((response, start + len)))
 }
 
-/// Status and fields; `head` is without the blank line.
+/// Parses status and fields; `head` is without the blank line.
 fn parse_head(head: &[u8]) -> Result<(u16, Fields), String> {
     let (status_line, mut rest) = split_line(head)?;
     let status = parse_status(status_line)?;
@@ -152,7 +153,7 @@ fn parse_head(head: &[u8]) -> Result<(u16, Fields), String> {
     Ok((status, fields))
 }
 
-/// A line and what follows its CRLF; a CR or LF by itself is a control byte like any other.
+/// Splits off a line and its CRLF; a CR or LF by itself is a control byte like any other.
 fn split_line(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     let len = find(bytes, b"\r\n").unwrap_or(bytes.len());
     let line = &bytes[..len];
@@ -183,7 +184,7 @@ fn parse_field(line: &[u8]) -> Result<(String, Vec<u8>), String> {
     Ok((String::from_utf8_lossy(name).into_owned(), value.to_vec()))
 }
 
-/// RFC 9112 §6.3, without its forgiveness.
+/// How the body is framed (RFC 9112 §6.3, without its leniency).
 fn framing(response: &Response, is_head: bool) -> Result<Framing, String> {
     let lengths = response.values("Content-Length").count();
     let coding = response.field("Transfer-Encoding");
@@ -206,7 +207,7 @@ fn length_body(response: &Response, bytes: &[u8]) -> Partial<(Vec<u8>, usize)> {
     Ok(bytes.get(..len).map(|body| (body.to_vec(), len)))
 }
 
-/// Chunks without extensions or trailers: nothing this server sends has a use for them.
+/// Parses chunks without extensions or trailers, which this server never sends.
 fn chunked_body(bytes: &[u8]) -> Partial<(Vec<u8>, usize)> {
     let mut body = Vec::new();
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Runs cases against a server that is listening. It does not start one: a caller does, with the
-//! profile's configuration and an engine of its choice.
+//! Runs cases against a server that is listening. The caller starts the server, with the profile's
+//! configuration and an engine of its choice.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::check::{Mismatch, check};
 use crate::client::{Client, Delivery};
 use crate::template::{EtagQuery, Prepared};
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// How many cases were sent.
@@ -22,7 +22,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Panics with all failures if there are any: what a test calls.
+    /// Panics with all failures if there are any; for tests.
     ///
     /// # Panics
     /// If a case failed, or none ran.
@@ -44,8 +44,8 @@ impl fmt::Display for Report {
 /// Sends every case of `profile` to `client`'s server, each on a connection of its own, and
 /// compares what comes back.
 ///
-/// `permissions_hold` is what [`DocumentRoot::permissions_hold`](crate::DocumentRoot) says of the
-/// user that the server runs as; without it the cases that depend on it are skipped.
+/// `permissions_hold` is the answer of [`DocumentRoot::permissions_hold`](crate::DocumentRoot) for
+/// the user that the server runs as; if it is false the cases that depend on it are skipped.
 pub fn run(
     suite: &Suite,
     profile: &Profile,

@@ -1,8 +1,9 @@
 //! A server with scripted behaviour, for testing clients: a closure decides for each request what
-//! is sent, when, and how the connection ends; what was asked is recorded.
+//! is sent, when, and how the connection ends; the requests are recorded.
 //!
-//! It is not fast and not correct HTTP unless the script is: a thread for each connection, blocking
-//! calls, the loopback interface. It ends when it is dropped, whatever it is doing.
+//! The server is not fast, and it speaks correct HTTP only if the script does: a thread for each
+//! connection, blocking calls, the loopback interface. It stops when it is dropped, whatever it is
+//! doing.
 
 mod connection;
 mod reply;
@@ -15,17 +16,17 @@ use std::{net::Shutdown, thread};
 
 pub use reply::{Body, Reply};
 
-/// Tells the time in microseconds, from any beginning.
+/// Returns the time in microseconds, from any origin.
 pub type Clock = fn() -> u64;
 
 /// One request as the server saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// The number of the connection in the order of acceptance, from 0.
     pub connection: usize,
     /// The number of the request on its connection, from 0.
     pub request: usize,
-    /// Who asks.
+    /// The client's address.
     pub peer: SocketAddr,
     /// When its head was complete, by the server's clock.
     pub at_us: u64,
@@ -35,7 +36,7 @@ pub struct Asked {
     pub target: String,
     /// The head, blank line included.
     pub head: String,
-    /// The body. The script sees none: it decides whether it is read.
+    /// The body. It is empty when the script is called, which decides whether the body is read.
     pub body: Vec<u8>,
 }
 
@@ -46,9 +47,9 @@ pub enum Action {
     Send(Vec<u8>),
     /// Sends bytes one by one.
     SendSingly(Vec<u8>),
-    /// Does nothing for that long.
+    /// Does nothing for this long.
     Wait(Duration),
-    /// Does nothing until that time by the server's clock.
+    /// Does nothing until this time by the server's clock.
     WaitUntil(u64),
     /// Does nothing more on this connection until the server is dropped.
     Stall,
@@ -56,13 +57,14 @@ pub enum Action {
     Close,
     /// Resets the connection; what was sent before still reaches the client.
     Reset,
-    /// Comes first: leaves the request's body unread, so that a long one gets stuck.
+    /// Leaves the request's body unread, so that a long one gets stuck. This must be the first
+    /// action.
     LeaveBody,
-    /// Reads the body that was left, which nobody sees.
+    /// Reads the body that was left, and discards it.
     TakeBody,
 }
 
-type Script = dyn Fn(&Asked) -> Vec<Action> + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Vec<Action> + Send + Sync;
 
 /// The server.
 pub struct Scripted {
@@ -82,7 +84,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_stopping: bool,
-    seen: Vec<Asked>,
+    seen: Vec<ReceivedRequest>,
     peers: Vec<SocketAddr>,
     streams: Vec<Weak<TcpStream>>,
     under_way: usize,
@@ -97,7 +99,7 @@ impl Scripted {
     #[must_use]
     pub fn start(
         clock: Clock,
-        script: impl Fn(&Asked) -> Vec<Action> + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest) -> Vec<Action> + Send + Sync + 'static,
     ) -> Self {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let listener = TcpListener::bind(local).expect("a free port of the loopback interface");
@@ -119,7 +121,7 @@ impl Scripted {
         Self::start(clock, move |_| vec![Action::Send(bytes.clone())])
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -127,7 +129,7 @@ impl Scripted {
 
     /// The requests so far, in the order in which they came.
     #[must_use]
-    pub fn seen(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.shared.state().seen.clone()
     }
 
@@ -137,14 +139,14 @@ impl Scripted {
         self.shared.state().peers.clone()
     }
 
-    /// How many connections it has not seen the end of.
+    /// The number of connections whose end the server has not seen.
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.state().streams.iter().filter(|stream| stream.strong_count() > 0).count()
     }
 
-    /// The most requests that were under way at a time, each from its arrival until the last of
-    /// its actions begins (or ends, if it is to wait): never more than the clients think.
+    /// The largest number of requests under way at a time, each from its arrival until the last of
+    /// its actions begins (or ends, if that is a wait): never more than the clients count.
     #[must_use]
     pub fn under_way_max(&self) -> usize {
         self.shared.state().under_way_max
@@ -160,10 +162,11 @@ impl Drop for Scripted {
         };
         self.shared.stopped.notify_all();
         for stream in streams.iter().filter_map(Weak::upgrade) {
-            // It may be closed already, which is what is wanted.
+            // The connection may be closed already, which is the aim.
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // The acceptor waits for a connection: this is one. If none can be made, none waits.
+        // The acceptor waits for a connection: this is one. If none can be made, the acceptor does
+        // not wait.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take()
             && acceptor.join().is_err()
@@ -179,7 +182,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits; without a length for ever. False if the server is to end.
+    /// Waits for `length`, or without one for ever. False if the server is to end.
     fn wait(&self, length: Option<Duration>) -> bool {
         let state = self.state();
         let goes_on = |state: &mut State| !state.is_stopping;
@@ -205,7 +208,8 @@ fn accept(listener: &TcpListener, shared: &Shared) {
             if state.is_stopping {
                 return;
             }
-            // A client that has gone again, or no descriptor: the next one may fare better.
+            // The client has gone again, or there is no descriptor: the next connection may
+            // succeed.
             let Ok((stream, peer)) = accepted else { continue };
             let stream = Arc::new(stream);
             let number = state.peers.len();
@@ -226,8 +230,8 @@ mod tests {
         0
     }
 
-    /// What comes back for two requests in one packet, and how it ends.
-    fn exchange(actions: &[Action]) -> (Vec<u8>, Result<(), ErrorKind>, Vec<Asked>) {
+    /// The response to two requests in one packet, and how the connection ends.
+    fn exchange(actions: &[Action]) -> (Vec<u8>, Result<(), ErrorKind>, Vec<ReceivedRequest>) {
         let actions = actions.to_vec();
         let server = Scripted::start(still, move |_| actions.clone());
         let mut stream = TcpStream::connect(server.address()).unwrap();
@@ -236,7 +240,7 @@ mod tests {
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut got = Vec::new();
         let end = stream.read_to_end(&mut got).map(|_| ()).map_err(|why| why.kind());
-        (got, end, server.seen())
+        (got, end, server.requests())
     }
 
     #[test]

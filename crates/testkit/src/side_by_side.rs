@@ -1,5 +1,5 @@
-//! One test for many variants of what is tested, several of them at a time: most of what a test of
-//! a server does is to wait. The harness runs tests side by side, but not what is within one.
+//! One test for many variants of its subject, several of them at a time: a test of a server mostly
+//! waits. The harness runs tests side by side, but not the parts of one test.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -8,28 +8,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// How many at a time: more than most machines have CPUs, so few that nobody waits long for one.
+/// How many at a time: more than most machines have CPUs, but so few that none waits long for one.
 const AT_A_TIME: usize = 6;
 
 /// How many at a time in one process, however many tests the harness runs side by side: their
 /// servers share its descriptors, and select(2) knows only the first 1,024.
 const IN_A_PROCESS: usize = 20;
 
-/// Runs `test` with each of `variants`, in any order. One that fails does not keep the others from
-/// running.
+/// Runs `test` with each of `variants`, in any order. A variant that fails does not keep the others
+/// from running.
 ///
 /// # Panics
-/// If some have failed: with their names. Each has said before what was wrong.
+/// If some have failed: with their names. Each has printed before what was wrong.
 pub fn side_by_side<V: Debug + Sync>(variants: &[V], test: impl Fn(&V) + Sync) {
     at_a_time(AT_A_TIME, variants, test);
 }
 
-/// Runs `test` with each of `variants`, `count` at a time and in any order: more where each does
-/// hardly anything but wait, fewer where each needs much of the machine. One that fails does not
-/// keep the others from running.
+/// Runs `test` with each of `variants`, `count` at a time and in any order: more where each mostly
+/// waits, fewer where each needs much of the machine. A variant that fails does not keep the others
+/// from running.
 ///
 /// # Panics
-/// If some have failed: with their names. Each has said before what was wrong.
+/// If some have failed: with their names. Each has printed before what was wrong.
 pub fn at_a_time<V: Debug + Sync>(count: usize, variants: &[V], test: impl Fn(&V) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -64,7 +64,7 @@ static GIVEN_BACK: Condvar = Condvar::new();
 struct Permit;
 
 impl Permit {
-    /// Waits until one is free.
+    /// Waits until a permit is free, and takes it.
     fn take() -> Self {
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = |taken: &mut usize| *taken == IN_A_PROCESS;

@@ -1,8 +1,8 @@
-//! What is absent on this machine is said where nobody can miss it, and counted; where `CI=true` it
-//! must be there.
+//! Checks that this machine lacks something for are reported prominently, and counted; where
+//! `CI=true` nothing may be missing.
 //!
 //! A test program knows only what it has left out itself. `cargo xtask test` names a file in
-//! [`SKIPPED`], to which all of them add, and says at the end what all have left out.
+//! [`SKIPPED`], to which all test programs append, and reports at the end what all have left out.
 
 use std::fs::File;
 use std::io::Write;
@@ -28,8 +28,8 @@ pub struct Skipped {
     pub check: String,
 }
 
-/// Says that a check is left out and why, in words that say what would mend it. Written around the
-/// capture of the test harness, which would swallow it in a run that passes.
+/// Reports that a check is left out and why, in words that say what would mend it. The report is
+/// written around the capture of the test harness, which would swallow it in a run that passes.
 ///
 /// # Panics
 /// In CI, which has everything.
@@ -39,14 +39,14 @@ pub fn skip(check: &str, why: &str) {
     refuse(check, why, in_ci());
 }
 
-/// Says that a check is left out and why, and lets it pass in CI, too: for what CI may lack because
-/// the machine and not its packages decides.
+/// Reports that a check is left out and why, and lets it pass in CI, too: for what CI may lack
+/// because the machine and not its packages decides.
 #[track_caller]
 pub fn leave_out(check: &str, why: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
     let line = format!("\nskipped (number {count}): {check}: {why}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes()); // nobody listens
+    let _ = std::io::stderr().write_all(line.as_bytes()); // standard error is closed
     let test = test(Location::caller());
     let skipped = Skipped { why: why.to_owned(), test, check: check.to_owned() };
     if let Some(path) = std::env::var_os(SKIPPED) {
@@ -57,7 +57,7 @@ pub fn leave_out(check: &str, why: &str) {
     }
 }
 
-/// Why an ordinary user cannot have what a check needs.
+/// Why an ordinary user cannot do what a check needs.
 pub const NEEDS_ROOT: &str = "it takes root's rights";
 
 /// Whether root runs the tests.
@@ -66,7 +66,7 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Whether everything must be there.
+/// Whether this is CI, where nothing may be missing.
 #[must_use]
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
@@ -79,7 +79,7 @@ fn refuse(check: &str, why: &str, is_everything_there: bool) {
 /// The test that runs, where tests run one by one.
 static CURRENT: Mutex<Option<&str>> = Mutex::new(None);
 
-/// Says which test begins, where the harness gives it no thread of its own.
+/// Records which test begins, where the harness gives it no thread of its own.
 pub(crate) fn name_test(name: &'static str) {
     *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
 }
@@ -101,8 +101,8 @@ fn program() -> String {
     }
 }
 
-/// The harness gives each test a thread of its name. Threads that a test has started have none:
-/// there the place has to do.
+/// The name of the running test. The harness gives each test a thread of its name. Threads that a
+/// test has started have no name: there the place in the source stands in.
 fn name(thread: Option<&str>, current: Option<&str>, place: &Location<'_>) -> String {
     let named = thread.filter(|name| *name != "main").or(current);
     named.map_or_else(|| place.to_string(), str::to_owned)
@@ -115,7 +115,7 @@ impl Skipped {
         fields.join(&SEPARATOR.to_string()) + "\n"
     }
 
-    /// The checks in the text of a file that [`SKIPPED`] has named, in order of the reasons.
+    /// Reads the checks from the text of the file that [`SKIPPED`] names, sorted by reason.
     #[must_use]
     pub fn read(text: &str) -> Vec<Self> {
         let of_line = |line: &str| {

@@ -1,10 +1,9 @@
 //! A disk that stalls when a test says so: a read-only file system on a loop device whose backing
-//! file is behind a gate. What is not in memory cannot be read while the gate is closed. And a
-//! single file behind a gate, of which nothing at all can be learnt then.
+//! file is behind a gate. Blocks that are not in memory cannot be read while the gate is closed.
+//! Also a single file behind a gate, of which neither bytes nor attributes are available then.
 //!
-//! It takes root's rights to mount, and the programs of util-linux and e2fsprogs. For tests only:
-//! what goes wrong is a panic, but that it is not permitted or a program is missing is a reason to
-//! skip.
+//! Mounting takes root's rights, and the programs of util-linux and e2fsprogs. For tests only:
+//! failures are panics, except that a lack of permission or a missing program is a reason to skip.
 
 mod gate;
 
@@ -19,7 +18,7 @@ use crate::{NEEDS_ROOT, Temporary, Tool, is_root};
 use gate::Attributes;
 pub use gate::Gate;
 
-/// Room for the files of a test and for what the file system itself needs.
+/// Room for the files of a test and for the file system's own data.
 const DISK_BYTES: u64 = 64 << 20;
 
 /// A disk that stalls when a test says so: a read-only file system whose backing file is behind a
@@ -32,16 +31,17 @@ pub struct StalledDisk {
     _scratch: Temporary,
 }
 
-/// A file of a file system that stalls when a test says so, as one in the network does: while the
-/// gate is closed neither its bytes nor its attributes are to be had. What the kernel knows without
-/// asking it tells all the same. It is unmounted when this is dropped.
+/// A file of a file system that stalls when a test says so, as a network file system does: while
+/// the gate is closed neither its bytes nor its attributes are available. What the kernel knows
+/// without a request to the file system it still reports. The file is unmounted when this is
+/// dropped.
 #[derive(Debug)]
 pub struct StalledFile {
     gate: Gate,
     undo: Undo,
 }
 
-/// Commands that undo what was done, in this order: the last that was done first.
+/// Commands that undo the steps of the setup, in this order: the last step first.
 #[derive(Debug, Default)]
 struct Undo(Vec<Vec<String>>);
 
@@ -52,9 +52,9 @@ impl StalledDisk {
     /// Why this machine or this user cannot have one.
     ///
     /// # Panics
-    /// If something goes wrong that is not a matter of permission.
+    /// If something fails for another reason than lack of permission.
     pub fn new(tree: &Path) -> Result<Self, String> {
-        look_for(&[MKE2FS, LOSETUP])?;
+        require(&[MKE2FS, LOSETUP])?;
         let scratch = Temporary::new();
         let path = |name: &str| scratch.path().join(name).to_str().expect("UTF-8").to_owned();
         let (image, backing, root) = (path("image"), path("backing"), path("root"));
@@ -69,24 +69,24 @@ impl StalledDisk {
         let mut undo = Undo::default();
         let gate = mount_gate(device, &image, &backing, Attributes::Remembered, &mut undo)?;
         let mut disk = Self { gate, undo, root: root.clone().into(), _scratch: scratch };
-        // The kernel learns of the size by looking.
+        // The kernel learns the size when it is requested.
         let len = fs::metadata(&backing).map_err(|why| format!("{backing}: {why}"))?.len();
         assert_eq!(len, DISK_BYTES, "the gate shows the image");
         let shown = run("losetup", &["-r", "-f", "--show", &backing], Stdio::null())?;
         let device = shown.trim();
-        disk.undo.by(&["losetup", "-d", device]);
+        disk.undo.push(&["losetup", "-d", device]);
         run("mount", &["-t", "ext4", "-o", "ro", device, &root], Stdio::null())?;
-        disk.undo.by(&["umount", &root]);
+        disk.undo.push(&["umount", &root]);
         Ok(disk)
     }
 
-    /// Where its files are.
+    /// The folder of the disk's files.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What its reads have to pass.
+    /// The gate that reads from the disk have to pass.
     #[must_use]
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -94,15 +94,15 @@ impl StalledDisk {
 }
 
 impl StalledFile {
-    /// Has the file `place` be one with the bytes of `image`, behind an open gate.
+    /// Mounts a file with the bytes of `image` on the file `place`, behind an open gate.
     ///
     /// # Errors
     /// Why this machine or this user cannot have one.
     ///
     /// # Panics
-    /// If something goes wrong that is not a matter of permission.
+    /// If something fails for another reason than lack of permission.
     pub fn new(image: &Path, place: &Path) -> Result<Self, String> {
-        look_for(&[])?;
+        require(&[])?;
         let [image, place] = [image, place].map(|path| path.to_str().expect("UTF-8"));
         let mut undo = Undo::default();
         let device = open("/dev/fuse")?;
@@ -110,7 +110,7 @@ impl StalledFile {
         Ok(Self { gate, undo })
     }
 
-    /// What whoever wants to know something of it has to pass.
+    /// The gate that requests for the file's bytes and attributes have to pass.
     #[must_use]
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -127,25 +127,26 @@ fn mount_gate(
 ) -> Result<Gate, String> {
     let image = File::open(image).map_err(|why| format!("{image}: {why}"))?;
     let gate = Gate::new(device.try_clone().map_err(|why| why.to_string())?, image, attributes);
-    // Its standard input is the device whose other end the gate serves.
+    // The standard input of `mount` is the device whose other end the gate serves.
     let options = "ro,fd=0,rootmode=100444,user_id=0,group_id=0";
     run("mount", &["-i", "-t", "fuse", "-o", options, "gate", place], device.into())?;
-    undo.by(&["umount", place]);
+    undo.push(&["umount", place]);
     Ok(gate)
 }
 
 impl Undo {
-    /// What was done last is undone by this command.
-    fn by(&mut self, command: &[&str]) {
+    /// Adds the command that undoes the step just done.
+    fn push(&mut self, command: &[&str]) {
         self.0.insert(0, command.iter().map(ToString::to_string).collect());
     }
 
-    /// Undoes it all. The gate must be open.
+    /// Undoes all steps. The gate must be open.
     fn run(&self, gate: &Gate) {
         for command in &self.0 {
             let arguments: Vec<&str> = command[1..].iter().map(String::as_str).collect();
             if run(&command[0], &arguments, Stdio::null()).is_err() && command[0] == "umount" {
-                // Somebody has a file open still, after a panic: it vanishes when they have ended.
+                // A process still has a file open, after a panic: the mount vanishes when it has
+                // ended.
                 let _ = run("umount", &["-l", arguments[0]], Stdio::null());
             }
         }
@@ -167,8 +168,8 @@ impl Drop for StalledFile {
     }
 }
 
-/// What disks are made with: the rights, and programs.
-pub(crate) fn look_for(tools: &[Tool]) -> Result<(), String> {
+/// Checks for the rights and programs that disks are made with.
+pub(crate) fn require(tools: &[Tool]) -> Result<(), String> {
     if !is_root() {
         return Err(NEEDS_ROOT.to_owned());
     }
@@ -176,7 +177,7 @@ pub(crate) fn look_for(tools: &[Tool]) -> Result<(), String> {
     missing.map_or(Ok(()), |tool| Err(tool.is_missing()))
 }
 
-/// A device that only some may open.
+/// Opens a device that only some users may open.
 fn open(path: &str) -> Result<File, String> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     opened.map_err(|why| format!("{path}: {why}"))

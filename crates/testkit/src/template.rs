@@ -7,13 +7,13 @@
 //! | `${etag:/path}` | the entity tag of that resource, quotes included |
 //! | `${etag:/path\|br}` | that of the variant a client gets that accepts this coding |
 //!
-//! Entity tags are asked for, since their form is the server's own business.
+//! Entity tags are requested from the server, since their form is its own business.
 
 use std::collections::BTreeMap;
 
 use crate::case::{Case, Closes, Expected, FieldRule};
 
-/// A question for an entity tag.
+/// A query for an entity tag.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EtagQuery {
     /// The path of the resource.
@@ -23,7 +23,7 @@ pub struct EtagQuery {
 }
 
 impl EtagQuery {
-    /// The request that asks it of `host`, and for the end of the connection.
+    /// The request for it at `host`, with `Connection: close`.
     pub fn request(&self, host: &str) -> Vec<u8> {
         let accept = self
             .coding
@@ -37,21 +37,21 @@ impl EtagQuery {
 /// A case that is ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Prepared<'c> {
-    /// Where it comes from.
+    /// The case as it was read.
     pub case: &'c Case,
     /// The bytes to send.
     pub request: Vec<u8>,
     /// What to expect, with entity tags filled in.
     pub expect: Vec<Expected>,
-    /// What to send next on a connection that stays open, to see that it is in step.
+    /// What to send next on a connection that stays open, to check that it is in step.
     pub probe: Vec<u8>,
 }
 
 impl<'c> Prepared<'c> {
-    /// Fills the placeholders of `case`; `etag` answers each question once.
+    /// Fills the placeholders of `case`; `etag` is called once for each query.
     ///
     /// # Errors
-    /// A placeholder that is wrong, or what `etag` says.
+    /// A placeholder that is wrong, or the error of `etag`.
     pub fn new(
         case: &'c Case,
         host: &str,
@@ -80,7 +80,7 @@ impl<'c> Prepared<'c> {
     }
 }
 
-/// The probe's answer is this file's contents.
+/// The file whose contents are the response to the probe.
 pub(crate) const PROBE_FILE: &str = "probe.txt";
 
 fn probe(host: &str) -> Vec<u8> {
@@ -90,7 +90,7 @@ fn probe(host: &str) -> Vec<u8> {
 /// Checks that all placeholders of `text` are well-formed.
 ///
 /// # Errors
-/// The one that is not.
+/// The malformed placeholder.
 pub(crate) fn validate(text: &str) -> Result<(), String> {
     expand(text, &mut |_| Ok(String::new())).map(drop)
 }

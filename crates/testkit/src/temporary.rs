@@ -1,5 +1,5 @@
-//! Directories that vanish with the test that made them. For tests only: what goes wrong is a
-//! panic. The tree that the conformance cases ask for is `document_root.rs`.
+//! Directories that vanish with the test that made them. For tests only: failures are panics. The
+//! tree that the conformance cases use is in `document_root.rs`.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An empty directory that everybody may read; it is removed when the value is dropped.
+/// An empty directory that all users may read; it is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Temporary(PathBuf);
 
@@ -34,14 +34,14 @@ impl Temporary {
             let path = parent.join(format!("ropewalk-test-{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // One that a killed process of the same number has left behind.
+                // The directory of a killed process that had the same number.
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
                 Err(why) => panic!("{}: {why}", path.display()),
             }
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -62,7 +62,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // An ordinary user cannot look into a directory without permissions, root can.
+        // An ordinary user cannot list a directory without permissions, root can.
         if fs::remove_dir_all(&self.0).is_err() {
             open(&self.0);
             let _ = fs::remove_dir_all(&self.0); // a test that fails has worse to tell
@@ -70,7 +70,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Gives the owner all rights to a directory and to those below it.
+/// Gives the owner all rights to a directory and to the directories below it.
 fn open(directory: &Path) {
     let _ = fs::set_permissions(directory, Permissions::from_mode(0o700));
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -97,7 +97,7 @@ mod tests {
         assert!(!path.exists() && other.path().exists());
     }
 
-    /// To root the permissions are nothing: this is for ordinary users.
+    /// Permissions do not apply to root: the test is meaningful for ordinary users only.
     #[test]
     fn it_vanishes_whatever_the_permissions_within() {
         let directory = Temporary::new();

@@ -1,5 +1,6 @@
-//! Programs that tests and checks use and a machine may lack, with the command that brings each:
-//! the one table of them. What can be measured, nginx among it, says so itself in `peers/*.toml`.
+//! Programs that tests and checks use and a machine may lack, with the command that installs each:
+//! the only table of them. Servers that can be measured, such as nginx, are described in
+//! `peers/*.toml`.
 //!
 //! Nothing is ever installed from here.
 
@@ -11,9 +12,9 @@ use crate::skip;
 /// A program that a machine may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// What a reader calls it.
+    /// The tool's name for readers.
     pub name: &'static str,
-    /// How its presence shows.
+    /// How the tool's presence is detected.
     pub probe: Probe,
     /// The command that provides it.
     pub install: &'static str,
@@ -21,7 +22,7 @@ pub struct Tool {
     pub provided_in_ci: bool,
 }
 
-/// What is there exactly when a tool can be used.
+/// The condition under which a tool can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A program of this name in one of the folders of `PATH`.
@@ -39,17 +40,17 @@ const fn packaged(name: &'static str, program: &'static str, install: &'static s
 
 /// Makes the root of a bare machine. Only `cargo xtask fresh` needs it.
 pub const DEBOOTSTRAP: Tool = packaged("debootstrap", "debootstrap", "apt-get install debootstrap");
-/// Looks at pages as a reader would.
+/// Shows pages as a reader would see them.
 pub const CHROMIUM: Tool = packaged("Chromium", "chromium", "apt-get install chromium");
-/// A client for HTTP that many know.
+/// A widely used client for HTTP.
 pub const CURL: Tool = packaged("curl", "curl", "apt-get install curl");
-/// Lists the files that the house rules are for.
+/// Lists the files that the house rules apply to.
 pub const GIT: Tool = packaged("git", "git", "apt-get install git");
 /// Makes file systems.
 pub const MKE2FS: Tool = packaged("mke2fs", "mke2fs", "apt-get install e2fsprogs");
 /// Makes disks of files.
 pub const LOSETUP: Tool = packaged("losetup", "losetup", "apt-get install mount");
-/// The server that tests record, or put in a domain.
+/// The server that some tests record, or put in a domain.
 pub const NGINX: Tool = packaged("nginx", "nginx", "apt-get install nginx");
 /// A load generator: open loop, sessions.
 pub const HTTPERF: Tool = packaged("httperf", "httperf", "apt-get install httperf");
@@ -63,7 +64,7 @@ pub const IPROUTE2: Tool = packaged("iproute2", "ip", "apt-get install iproute2"
 pub const SETPRIV: Tool = packaged("setpriv", "setpriv", "apt-get install util-linux");
 /// Runs a program in namespaces of its own.
 pub const UNSHARE: Tool = packaged("unshare", "unshare", "apt-get install util-linux");
-/// Runs the filter of system calls that some tests put a server behind.
+/// Runs the filter of system calls that some tests apply to a server.
 pub const PYTHON: Tool = packaged("Python", "python3", "apt-get install python3");
 /// Records references to memory, one thread at a time.
 pub const VALGRIND: Tool =
@@ -71,7 +72,7 @@ pub const VALGRIND: Tool =
 /// Records references to memory, several times as fast.
 pub const QEMU: Tool = packaged("QEMU", "qemu-x86_64", "apt-get install qemu-user gcc libc6-dev");
 
-/// All of the above.
+/// All tools in this file.
 pub const TOOLS: &[Tool] = &[
     DEBOOTSTRAP,
     CHROMIUM,
@@ -91,10 +92,10 @@ pub const TOOLS: &[Tool] = &[
     QEMU,
 ];
 
-/// Whether a tool is there; if it is not, says that what needs it is left out.
+/// Whether a tool is there; if it is not, reports that the checks that need it are left out.
 ///
 /// # Panics
-/// Where it is missing in CI.
+/// Where the tool is missing in CI.
 #[must_use]
 #[track_caller]
 pub fn has(tool: &Tool) -> bool {
@@ -106,7 +107,7 @@ pub fn has(tool: &Tool) -> bool {
 }
 
 impl Tool {
-    /// Looks for it.
+    /// Whether the tool is there now.
     #[must_use]
     pub fn is_there(&self) -> bool {
         match self.probe {
@@ -116,13 +117,13 @@ impl Tool {
         }
     }
 
-    /// Why a check was left out that needs it, and what mends that.
+    /// Why a check that needs the tool was left out, and the command that mends that.
     #[must_use]
     pub fn is_missing(&self) -> String {
         format!("{} is not there: {}", self.name, self.install)
     }
 
-    /// The Debian packages that bring it; none if it comes in another way.
+    /// The Debian packages with the tool; none if it is installed in another way.
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.install.strip_prefix("apt-get install ").into_iter().flat_map(|all| all.split(' '))
     }
@@ -133,7 +134,7 @@ fn is_in_path(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// What a command prints at the workspace's root, if it succeeds.
+/// The output of a command at the workspace's root, if it succeeds.
 fn printed(command: &str) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
     let mut words = command.split(' ');
@@ -162,7 +163,7 @@ mod tests {
         check(Probe::Prints("cat Cargo.toml", concat!("no such ", "word")), false);
     }
 
-    /// Whoever reads that a check was left out can mend it.
+    /// A reader who learns that a check was left out can mend it.
     #[test]
     fn every_tool_names_its_packages() {
         for tool in TOOLS {

@@ -1,4 +1,4 @@
-//! A test of the program that runs, in a process of its own, to be killed. For tests only.
+//! A test of the running program in a process of its own, to be killed. For tests only.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::str::SplitWhitespace;
 #[derive(Debug)]
 pub struct Victim {
     process: Child,
-    said: String,
+    printed: String,
 }
 
 impl Victim {
@@ -17,7 +17,7 @@ impl Victim {
     /// `variable` is set, and waits for the line it prints on standard error.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the process cannot be started.
     #[must_use]
     pub fn start(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Self {
         let mut process = Command::new(std::env::current_exe().expect("Linux says"))
@@ -28,17 +28,17 @@ impl Victim {
             .spawn()
             .expect("the test's own program");
         let stderr = process.stderr.take().expect("it is piped");
-        let mut said = String::new();
-        BufReader::new(stderr).read_line(&mut said).expect("it says something");
-        Self { process, said }
+        let mut printed = String::new();
+        BufReader::new(stderr).read_line(&mut printed).expect("it prints a line");
+        Self { process, printed }
     }
 
-    /// The words it said.
-    pub fn said(&self) -> SplitWhitespace<'_> {
-        self.said.split_whitespace()
+    /// The words of the line that it printed.
+    pub fn printed_words(&self) -> SplitWhitespace<'_> {
+        self.printed.split_whitespace()
     }
 
-    /// Kills it, as nothing can prevent.
+    /// Kills the process with SIGKILL, which cannot be caught.
     pub fn kill(&mut self) {
         self.process.kill().expect("it is our child");
         self.process.wait().expect("it is our child");
@@ -47,7 +47,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Not if it was killed before.
+        // Skipped if the process was killed before.
         if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.kill();
         }

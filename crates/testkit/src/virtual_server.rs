@@ -1,5 +1,5 @@
-//! A server and its load in virtual time: sessions that arrive, requests that wait for the reply
-//! before them, a server of exactly known capacity. Nothing of it depends on the machine.
+//! A server and its load in virtual time: sessions that arrive, requests that wait for the reply to
+//! the request before, a server of exactly known capacity. Nothing of it depends on the machine.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,14 +15,14 @@ pub enum Service {
     Delay(f64),
 }
 
-/// Sessions of so many requests each, without think times.
+/// Sessions of a fixed number of requests each, without think times.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualLoad {
-    /// Who answers.
+    /// How the server answers.
     pub service: Service,
     /// Requests of a session.
     pub length: usize,
-    /// Requests asked each second, if every reply came at once.
+    /// The rate of requests in one second, if every reply came at once.
     pub asked_per_s: f64,
     /// Whether sessions come independently of each other; else they are evenly spaced.
     pub is_random: bool,
@@ -35,13 +35,13 @@ pub struct VirtualLoad {
 /// What happened within the window, in steps of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Requests asked and not answered when it began.
+    /// Requests sent and not answered when the window began.
     pub begin: u64,
-    /// Requests asked in each step: those that would have been due, had every reply come at once.
+    /// Requests sent in each step: those that would have been due, had every reply come at once.
     pub asked: Vec<u64>,
     /// Requests answered in each step.
     pub settled: Vec<u64>,
-    /// How long each of the requests took that were answered in it, in microseconds.
+    /// How long each request that was answered in the window took, in microseconds.
     pub took_us: Vec<u64>,
 }
 
@@ -54,11 +54,11 @@ impl Steps {
     }
 }
 
-/// A session that asks: when, in nanoseconds, and which of its requests, from 1.
+/// A session's next request: when it is due, in nanoseconds, and its number in the session, from 1.
 type Due = BinaryHeap<Reverse<(u64, usize)>>;
 
 impl VirtualLoad {
-    /// Runs it, in so many steps. `random` gives numbers from 0 to below 1.
+    /// Runs the load, in `steps` steps. `random` returns numbers from 0 to below 1.
     pub fn run(&self, steps: usize, random: &mut dyn FnMut() -> f64) -> Steps {
         let (asked, settled) = (vec![0; steps], vec![0; steps]);
         let mut seen = Steps { begin: 0, asked, settled, took_us: Vec::new() };
@@ -87,7 +87,7 @@ impl VirtualLoad {
         seen
     }
 
-    /// When each session begins; what it asks is counted.
+    /// When each session begins; its requests are counted.
     fn sessions(&self, seen: &mut Steps, random: &mut dyn FnMut() -> f64) -> Due {
         let gap_s = self.length as f64 / self.asked_per_s;
         let (mut start_s, mut due) = (0.0, Due::new());
@@ -102,7 +102,7 @@ impl VirtualLoad {
         due
     }
 
-    /// In which step a time lies; none before the window.
+    /// The step in which a time lies; none before the window.
     fn step(&self, at_s: f64, steps: usize) -> Option<usize> {
         let into_s = at_s - self.warm_up_s;
         (into_s >= 0.0).then(|| (into_s / self.window_s * steps as f64) as usize)
@@ -128,7 +128,7 @@ mod tests {
         VirtualLoad { service, length: 4, asked_per_s, is_random, warm_up_s, window_s }
     }
 
-    /// A queue answers all that it can and no more.
+    /// A queue answers as many requests as it can and no more.
     #[test]
     fn a_queue_has_the_capacity_that_it_is_said_to_have() {
         let of = |asked_per_s| load(asked_per_s).run(50, &mut || 0.5);
@@ -138,8 +138,8 @@ mod tests {
         let busy = of(120.0);
         assert!(sum(&busy.asked).abs_diff(1200) <= 4, "{busy:?}");
         assert!(sum(&busy.settled).abs_diff(1000) <= 1, "{busy:?}");
-        // It was asked for 20 a second too many for a second, give or take a session and what it
-        // was about to answer.
+        // The load exceeded the capacity by 20 a second for a second, give or take a session and
+        // the requests that were about to be answered.
         assert!((15..=25).contains(&busy.begin), "{busy:?}");
     }
 }

@@ -1,8 +1,9 @@
-//! The records of the recorder for QEMU, made into those of the recorder for Valgrind.
+//! Converts the records of the recorder for QEMU into those of the recorder for Valgrind.
 //!
-//! It writes one record for all instructions of a block that runs, and tells of each access which
-//! of them made it; a table has the instructions. Threads run at the same time there, and each
-//! writes its own slices of a file; what was recorded without blocks passes unchanged.
+//! The recorder for QEMU writes one record for all instructions of a block that runs, and records
+//! for each access which of them made it; a table has the instructions. Threads run at the same
+//! time there, and each writes its own slices of a file; records made without blocks pass
+//! unchanged.
 
 use crate::chunk::{Kind, Record};
 use std::collections::HashMap;
@@ -10,23 +11,23 @@ use std::fs;
 use std::path::Path;
 
 /// The numbers of the kinds, as `recorders/qemu/references.c` has them. From 9 on each recorder has
-/// its own.
+/// its own numbers.
 const BLOCK_RUNS: u64 = 9;
 const LOAD_BY: u64 = 10;
 const STORE_BY: u64 = 11;
 const ATOMIC_LOAD_BY: u64 = 12;
 const ATOMIC_STORE_BY: u64 = 13;
 
-/// QEMU accesses no more at once. What one instruction accesses piece by piece, one behind the
-/// other, is made one access again, up to the widest vector that QEMU knows.
+/// The largest access that QEMU makes at once. An instruction that accesses consecutive pieces one
+/// after the other is given one access again, up to the widest vector that QEMU knows.
 const PIECE_BYTES: u16 = 8;
 const VECTOR_BYTES: u16 = 32;
 
-/// The blocks that one image and those that it was forked from have translated.
+/// The blocks that an image and the images that it was forked from have translated.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     first: u64,
-    /// Address, where its lengths begin, and how many they are.
+    /// The address, the index of the first length, and the number of lengths.
     blocks: Vec<(u64, usize, usize)>,
     lengths: Vec<u8>,
     parent: Option<Box<Self>>,
@@ -51,7 +52,8 @@ impl Blocks {
         Ok(Some(table))
     }
 
-    /// A process may be killed while it writes: what is not whole was never referred to.
+    /// Parses a table. A process may be killed while it writes: an incomplete entry was never
+    /// referred to.
     fn parse(bytes: &[u8]) -> Option<(Self, String)> {
         let number = |at: usize| {
             let bytes = bytes.get(at..)?.first_chunk()?;
@@ -71,7 +73,7 @@ impl Blocks {
         Some((table, parent))
     }
 
-    /// The address of a block, and how long its instructions are.
+    /// The address of a block, and the lengths of its instructions.
     fn get(&self, id: u64) -> Option<(u64, &[u8])> {
         let Some(index) = id.checked_sub(self.first) else {
             return self.parent.as_ref()?.get(id);
@@ -81,21 +83,21 @@ impl Blocks {
     }
 }
 
-/// Where a thread is.
+/// The position of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
-    /// The block that runs; none before the first, and after a system call.
+    /// The block that runs; none before the first block, and after a system call.
     block: Option<u64>,
-    /// Which of its instructions is fetched next, and where that is.
+    /// The index of the next instruction to be fetched, and its address.
     next: usize,
     address: u64,
-    /// The last access, which may go on, and the instruction that made it.
+    /// The last access, which may continue, and the instruction that made it.
     access: Option<(Record, usize)>,
     /// The last instruction that was marked as atomic.
     marked: Option<usize>,
 }
 
-/// One image's records on their way.
+/// The conversion of the records of one image.
 #[derive(Debug, Default)]
 pub(crate) struct Expansion {
     blocks: Option<Blocks>,
@@ -104,7 +106,7 @@ pub(crate) struct Expansion {
     place: Place,
     /// Blocks that ran and are not in the table.
     pub(crate) unknown: u64,
-    /// How many bytes of records there were.
+    /// The size of the raw records in bytes.
     pub(crate) raw_bytes: u64,
 }
 
@@ -113,7 +115,7 @@ impl Expansion {
         Self { blocks, ..Self::default() }
     }
 
-    /// Hands on what is in one file of records.
+    /// Converts the records of one file and passes them to `each`.
     pub(crate) fn chunk<E>(
         &mut self,
         bytes: &[u8],
@@ -124,7 +126,7 @@ impl Expansion {
                 continue;
             }
             self.raw_bytes += size_of::<u64>() as u64;
-            match (raw & 15, Record::of(raw)) {
+            match (raw & 15, Record::decode(raw)) {
                 (BLOCK_RUNS, _) if self.blocks.is_some() => self.block(raw >> 16, each)?,
                 (LOAD_BY..=ATOMIC_STORE_BY, _) if self.blocks.is_some() => {
                     self.access(raw, each)?;
@@ -140,7 +142,7 @@ impl Expansion {
         Ok(())
     }
 
-    /// Hands on what is left when there are no more files.
+    /// Passes on the records that are left when there are no more files.
     pub(crate) fn rest<E>(
         &mut self,
         each: &mut impl FnMut(Record) -> Result<(), E>,
@@ -218,7 +220,7 @@ impl Expansion {
         Ok(())
     }
 
-    /// The fetches of the block up to before its instruction `end`, behind the last access.
+    /// Emits the fetches of the block up to before its instruction `end`, and the last access.
     fn fetch<E>(
         &mut self,
         end: usize,
@@ -240,7 +242,7 @@ impl Expansion {
         Ok(())
     }
 
-    /// All that the block still has.
+    /// Emits the rest of the block.
     fn finish<E>(&mut self, each: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         self.fetch(usize::MAX, each)?;
         self.place = Place::default();
@@ -271,7 +273,7 @@ mod tests {
         bytes
     }
 
-    fn by(kind: u64, index: u64, shift: u64, address: u64) -> u64 {
+    fn made_by(kind: u64, index: u64, shift: u64, address: u64) -> u64 {
         address << 16 | index << 7 | shift << 4 | kind
     }
 
@@ -279,7 +281,7 @@ mod tests {
         id << 16 | BLOCK_RUNS
     }
 
-    /// What becomes of some records, as `kind address+bytes`.
+    /// The result of converting some records, as `kind address+bytes`.
     fn expanded(blocks: Option<Blocks>, raw: &[u64]) -> Vec<String> {
         let mut expansion = Expansion::new(blocks);
         let mut all = Vec::new();
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn fetches_go_before_the_accesses_of_their_instruction() {
         let folder = Temporary::new();
-        let raw = [runs(0), by(LOAD_BY, 1, 2, 0x9000), runs(1), 0, 77 << 16 | 5, runs(2)];
+        let raw = [runs(0), made_by(LOAD_BY, 1, 2, 0x9000), runs(1), 0, 77 << 16 | 5, runs(2)];
         let expected = "Fetch 100+1, Fetch 101+2, Load 9000+4, Fetch 103+3, Fetch 200+4, \
                         Fetch 204+5, SystemCall 4d+0, Fetch 300+6";
         assert_eq!(expanded(blocks(&folder), &raw).join(", "), expected);
@@ -313,7 +315,7 @@ mod tests {
     #[test]
     fn pieces_of_a_vector_are_one_access_and_others_are_not() {
         let folder = Temporary::new();
-        let piece = |index, address| by(STORE_BY, index, 3, address);
+        let piece = |index, address| made_by(STORE_BY, index, 3, address);
         let raw = [runs(1), piece(0, 0x10), piece(0, 0x18), piece(1, 0x20), piece(1, 0x30)];
         let expected = "Fetch 200+4, Store 10+16, Fetch 204+5, Store 20+8, Store 30+8";
         assert_eq!(expanded(blocks(&folder), &raw).join(", "), expected);
@@ -322,10 +324,10 @@ mod tests {
     #[test]
     fn an_atomic_instruction_is_marked_once_and_is_a_load_and_a_store() {
         let folder = Temporary::new();
-        let store = by(ATOMIC_STORE_BY, 0, 2, 0x10);
+        let store = made_by(ATOMIC_STORE_BY, 0, 2, 0x10);
         let both = "Fetch 300+6, Synchronise 10+4, Load 10+4, Store 10+4";
         assert_eq!(expanded(blocks(&folder), &[runs(2), store]).join(", "), both);
-        let raw = [runs(2), by(ATOMIC_LOAD_BY, 0, 2, 0x10), store];
+        let raw = [runs(2), made_by(ATOMIC_LOAD_BY, 0, 2, 0x10), store];
         assert_eq!(expanded(blocks(&folder), &raw).join(", "), both);
     }
 
@@ -333,13 +335,13 @@ mod tests {
     fn each_thread_goes_on_where_it_was() {
         let folder = Temporary::new();
         let thread = |number: u64| number << 16 | 7;
-        let raw = [thread(1), runs(1), by(LOAD_BY, 0, 0, 0x10), thread(2), runs(2), thread(1)];
+        let raw = [thread(1), runs(1), made_by(LOAD_BY, 0, 0, 0x10), thread(2), runs(2), thread(1)];
         let expected = "Thread 1+0, Fetch 200+4, Thread 2+0, Thread 1+0, Load 10+1, Fetch 204+5, \
                         Thread 2+0, Fetch 300+6";
         assert_eq!(expanded(blocks(&folder), &raw).join(", "), expected);
     }
 
-    /// What was recorded without blocks.
+    /// Converts records that were made without blocks.
     fn records(bytes: &[u8]) -> Vec<Record> {
         let (mut expansion, mut all) = (Expansion::new(None), Vec::new());
         let mut each = |record| -> Result<(), ()> {

@@ -1,5 +1,5 @@
-//! What is compiled on first use, and kept in the user's cache directory; root's in one that all
-//! can enter, because what root starts may become somebody else.
+//! Programs that are compiled on first use, and kept in the user's cache directory; those of root
+//! in a directory that all users can enter, because a process that root starts may change its user.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the tool is kept.
+/// The directory where compiled programs are kept.
 pub(crate) fn cache_directory() -> Result<PathBuf, String> {
     let from = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let is_root = os::process::is_root();
@@ -23,7 +23,8 @@ fn choose_cache(is_root: bool, cache: Option<PathBuf>, home: Option<PathBuf>) ->
     cache.map(|cache| cache.join("ropewalk"))
 }
 
-/// Builds beside the folder and moves it there when it is whole: others may build it, too.
+/// Builds beside the folder and moves the result there when it is complete: other processes may
+/// build it, too.
 pub(crate) fn build(
     folder: &Path,
     program: &str,
@@ -41,27 +42,27 @@ pub(crate) fn build(
     }
     if let Err(why) = fs::rename(&here, folder) {
         let _ = fs::remove_dir_all(&here);
-        // Somebody else was faster.
+        // Another process was faster.
         return if folder.join(program).exists() { Ok(()) } else { Err(explain(why)) };
     }
     Ok(())
 }
 
-/// What is said of a folder that nothing can be built in.
+/// The error message for a folder that nothing can be built in.
 pub(crate) fn unusable(here: &Path, why: &std::io::Error) -> String {
     let here = here.display();
     format!("cannot build the recorder in {here}: {why}: set XDG_CACHE_HOME to another folder")
 }
 
-/// Creates a folder, and those above it that are missing, such that everybody can enter them
-/// whatever the mask is: servers that root starts become other users, who must find the tool.
+/// Creates a folder, and those above it that are missing, such that all users can enter them
+/// whatever the mask is: servers that root starts become other users, and must find the tool.
 fn create_for_all(folder: &Path) -> std::io::Result<()> {
     if folder.exists() {
         return Ok(());
     }
     folder.parent().map_or(Ok(()), create_for_all)?;
     match fs::create_dir(folder) {
-        // Somebody else was faster, and does the same.
+        // Another process was faster, and creates the same folder.
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         created => created.and_then(|()| open_to_all(folder)),
     }

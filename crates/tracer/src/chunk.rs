@@ -1,6 +1,6 @@
 //! The raw records: eight bytes each, as `recorders/valgrind/references.c` writes them.
 
-/// What a record is about. The numbers are the tool's.
+/// The kind of a record. The numbers are the tool's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An instruction is fetched.
@@ -19,32 +19,32 @@ pub(crate) enum Kind {
     Thread,
     /// A conditional access that did not happen.
     Nothing,
-    /// The value is where memory was allocated; the next two records say more.
+    /// The value is where memory was allocated; the next two records hold its size and site.
     Allocated,
-    /// The value is how many bytes were.
+    /// The value is the number of allocated bytes.
     Bytes,
-    /// The value is the number of the place from which they were asked for.
+    /// The value is the number of the place from which the memory was requested.
     Site,
-    /// The value is where what is given back was allocated.
+    /// The value is where the freed memory was allocated.
     Freed,
-    /// The value is how many bytes a system call moved, which ends here; its number is where an
-    /// access has its bytes.
+    /// The value is how many bytes a system call moved, which ends here; its number takes the place
+    /// of an access's size.
     Moved,
 }
 
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// What it is about.
+    /// The kind of the record.
     pub(crate) kind: Kind,
     /// An address or a number.
     pub(crate) value: u64,
-    /// How many bytes are accessed.
+    /// The number of bytes accessed.
     pub(crate) bytes: u16,
 }
 
 impl Record {
-    /// How many references to memory this is.
+    /// The number of references to memory that the record stands for.
     pub(crate) fn references(&self) -> u64 {
         match self.kind {
             Kind::Fetch | Kind::Load | Kind::Store => 1,
@@ -53,8 +53,8 @@ impl Record {
         }
     }
 
-    /// The record that `raw` holds; none if its kind is not one of these.
-    pub(crate) fn of(raw: u64) -> Option<Self> {
+    /// Decodes `raw`; none if its kind is not one of these.
+    pub(crate) fn decode(raw: u64) -> Option<Self> {
         let kind = match raw & 15 {
             1 => Kind::Fetch,
             2 => Kind::Load,

@@ -1,4 +1,4 @@
-//! From the tool's files to one trace.
+//! Conversion of the tool's files to one trace.
 
 use crate::blocks::Expansion;
 use crate::chunk::{Kind, Record};
@@ -17,13 +17,13 @@ use std::path::Path;
 /// Which references of each process go into the trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Window {
-    /// How many are left out at the beginning.
+    /// The number of references left out at the beginning.
     pub(crate) skip: u64,
-    /// How many there may be; 0: all.
+    /// The maximum number of references; 0: all.
     pub(crate) references_max: u64,
 }
 
-/// What goes into a trace.
+/// What to put into a trace.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'p> {
     pub(crate) header: &'p Header,
@@ -31,7 +31,7 @@ pub(crate) struct Plan<'p> {
     pub(crate) keep: &'p [Keep],
 }
 
-/// Writes the trace of what was recorded into `folder`, unless it is interrupted.
+/// Writes the trace of a recording into `folder`, unless it is interrupted.
 pub(crate) fn convert(
     folder: &Path,
     out: &Path,
@@ -59,7 +59,7 @@ pub(crate) fn convert(
         expansion.rest(&mut each)?;
         conversion.has_read(&expansion);
         let mut process = describe(image, *id, &images, &ids);
-        process.symbols = names.of(&process.regions, &conversion.touched);
+        process.symbols = names.symbols(&process.regions, &conversion.touched);
         process.symbols.extend(conversion.heap.symbols(
             &image.sites,
             &process.regions,
@@ -79,7 +79,7 @@ pub(crate) fn convert(
     Ok(summary)
 }
 
-/// A number for each image. A process's own number is that of the last image it was; those before
+/// A number for each image. The last image of a process has the process's own number; earlier ones
 /// have numbers that no process has.
 fn numbers(images: &[Image]) -> Vec<u32> {
     const PID_LIMIT: u32 = 1 << 22; // the kernel's, on 64-bit machines
@@ -103,7 +103,7 @@ fn describe(image: &Image, id: u32, images: &[Image], ids: &[u32]) -> Process {
     let parent = image.parent_stem.as_ref().and_then(index).or_else(by_number);
     let parent = parent.map(|index| ids[index]);
     let mut regions = image.regions.list();
-    // What is inherited is one object for all children: their parent's memory. No file system has
+    // Inherited memory is one object for all children: their parent's memory. No file system has
     // the device 0.
     for region in regions.iter_mut().filter(|region| region.kind == RegionKind::CopyOnWrite) {
         let inherited = parent.map(|parent| Object {
@@ -116,7 +116,7 @@ fn describe(image: &Image, id: u32, images: &[Image], ids: &[u32]) -> Process {
     Process { id, parent, command: image.command.clone(), regions, symbols: Vec::new() }
 }
 
-/// What Valgrind itself complained about.
+/// Complaints of Valgrind itself.
 fn messages(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());
@@ -131,7 +131,7 @@ fn messages(folder: &Path) -> Vec<String> {
     notes
 }
 
-/// One image on its way into the trace.
+/// The conversion of one image.
 struct Conversion {
     recorded: Recorded,
     touched: Touched,
@@ -171,7 +171,7 @@ impl Conversion {
     fn has_read(&mut self, expansion: &Expansion) {
         self.recorded.raw_bytes = expansion.raw_bytes;
         if expansion.unknown > 0 {
-            let lost = format!("{} blocks of instructions that nobody knows", expansion.unknown);
+            let lost = format!("{} unknown blocks of instructions", expansion.unknown);
             self.recorded.lost.push(lost);
         }
     }
@@ -230,7 +230,7 @@ impl Conversion {
     }
 }
 
-/// What of an image is not there, in words.
+/// Descriptions of what is missing from an image.
 fn losses(image: &Image) -> Vec<String> {
     let mut lost = image.lost.clone();
     match image.stop {

@@ -1,4 +1,4 @@
-//! Why there is no recording: each error is one line.
+//! Errors of recordings; each is one line.
 
 use std::fmt;
 
@@ -7,31 +7,32 @@ use memory_trace::TraceError;
 /// Why no trace was made.
 #[derive(Debug)]
 pub enum RecordingError {
-    /// What the recorder needs is not on this machine. The text says how to install it.
+    /// This machine lacks something that the recorder needs. The text says how to install it.
     Unavailable(String),
-    /// A signal asked to end before there was anything to make a trace of, or while it was made.
+    /// A signal asked to end before there was anything to make a trace of, or while the trace was
+    /// made.
     Interrupted,
-    /// What was to be recorded, a step of a recipe, or the system failed.
+    /// The recorded command, a step of a recipe, or the system failed.
     Failed(String),
     /// The trace cannot be written.
     Trace(TraceError),
     /// A recipe failed.
     Recipe {
-        /// Why.
+        /// The cause.
         why: Box<Self>,
-        /// Where what its commands have printed up to then is.
+        /// The file with the output of the recipe's commands until then.
         printed: String,
     },
 }
 
-/// Why there is no recipe.
+/// Why a recipe cannot be used.
 #[derive(Debug)]
 pub enum RecipeError {
     /// No recipe of the program has this name, and it is not the name of a file.
     Unknown(String),
     /// The file of this name cannot be read.
     File(String, std::io::Error),
-    /// The recipe of this name is not one: what the reader of TOML says.
+    /// The text of the recipe of this name is not valid: the message of the TOML parser.
     Text(String, String),
 }
 

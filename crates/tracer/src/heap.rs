@@ -1,9 +1,9 @@
-//! Names for memory that was allocated: who asked for it.
+//! Names for allocated memory: the code that requested it.
 //!
-//! A trace has one list of names for the whole life of a process, an allocator gives the same
-//! memory to many. Memory is named after the allocation that had it for the longest part of the
-//! recording: what lives as long as the process has its own name, what lives for a moment has the
-//! name of one of those that did.
+//! A trace has one list of names for the whole life of a process, but an allocator gives the same
+//! memory to many requests. Memory is named after the allocation that had it for the longest part
+//! of the recording: an allocation that lives as long as the process has its own name, and memory
+//! of short-lived allocations has the name of one of them.
 
 use crate::chunk::{Kind, Record};
 use crate::names::{Names, Touched};
@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, HashMap};
 /// The number of the chain of calls that led to an allocation, as the tool's log explains it.
 pub(crate) type Site = u32;
 
-/// What is allocated, and what was.
+/// The current allocations, and the lifetimes of earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     live: BTreeMap<u64, Live>,
-    /// For how many references each allocation was there, all of the same place and site together.
+    /// For how many references each allocation existed, summed over allocations of the same place
+    /// and site.
     lives: HashMap<Lived, u64>,
-    /// An allocation of which the records are not all there yet.
+    /// An allocation whose records are not complete yet.
     coming: (u64, u64),
     now: u64,
 }
@@ -39,7 +40,7 @@ struct Lived {
 }
 
 impl Heap {
-    /// Takes any record in, for those that are not about the heap are its clock.
+    /// Processes a record of any kind, for records that are not about the heap serve as its clock.
     pub(crate) fn record(&mut self, record: Record) {
         match record.kind {
             Kind::Allocated => self.coming.0 = record.value,
@@ -50,7 +51,7 @@ impl Heap {
         }
     }
 
-    /// Names for all of it that was touched, in the order of addresses.
+    /// Names for all touched allocations, in the order of addresses.
     pub(crate) fn symbols(
         mut self,
         sites: &HashMap<Site, Vec<u64>>,
@@ -90,7 +91,7 @@ impl Heap {
     }
 }
 
-/// The blocks that were there longest; of two that overlap only one.
+/// The blocks that existed longest; of two that overlap only one.
 fn place(lives: HashMap<Lived, u64>) -> Vec<Lived> {
     let mut longest: Vec<(u64, Lived)> =
         lives.into_iter().map(|(lived, references)| (references, lived)).collect();
@@ -109,26 +110,26 @@ fn place(lives: HashMap<Lived, u64>) -> Vec<Lived> {
 mod tests {
     use super::*;
 
-    fn say(heap: &mut Heap, kind: Kind, value: u64) {
+    fn record(heap: &mut Heap, kind: Kind, value: u64) {
         heap.record(Record { kind, value, bytes: 8 });
     }
 
     fn allocate(heap: &mut Heap, start: u64, bytes: u64, site: u64) {
-        say(heap, Kind::Allocated, start);
-        say(heap, Kind::Bytes, bytes);
-        say(heap, Kind::Site, site);
+        record(heap, Kind::Allocated, start);
+        record(heap, Kind::Bytes, bytes);
+        record(heap, Kind::Site, site);
     }
 
     fn pass(heap: &mut Heap, references: usize) {
-        (0..references).for_each(|_| say(heap, Kind::Load, 0));
+        (0..references).for_each(|_| record(heap, Kind::Load, 0));
     }
 
     #[test]
-    fn memory_has_the_name_of_who_had_it_longest() {
+    fn memory_has_the_name_of_its_longest_owner() {
         let mut heap = Heap::default();
         allocate(&mut heap, 0x1000, 0x100, 1);
         pass(&mut heap, 3);
-        say(&mut heap, Kind::Freed, 0x1000);
+        record(&mut heap, Kind::Freed, 0x1000);
         allocate(&mut heap, 0x1080, 0x40, 2);
         pass(&mut heap, 10);
         allocate(&mut heap, 0x2000, 0, 3);
@@ -148,10 +149,10 @@ mod tests {
             allocate(&mut heap, 0x1000, 64, 1);
             pass(&mut heap, 2);
         }
-        say(&mut heap, Kind::Freed, 0x1000);
+        record(&mut heap, Kind::Freed, 0x1000);
         allocate(&mut heap, 0x1010, 64, 2);
         pass(&mut heap, 9);
-        say(&mut heap, Kind::Freed, 0x1010);
+        record(&mut heap, Kind::Freed, 0x1010);
         let placed = place(heap.lives);
         assert_eq!(placed, [Lived { start: 0x1000, end: 0x1040, site: 1 }]);
     }

@@ -1,7 +1,7 @@
-//! What the tool says about each process image: its log, read.
+//! The tool's log of each process image, parsed.
 //!
-//! An image is what a fork or an exec begins. A process that forks and then executes another
-//! program is two images, of which the second has the first for its parent.
+//! A fork or an exec begins an image. A process that forks and then executes another program is two
+//! images, of which the second has the first for its parent.
 
 use crate::blocks::{Blocks, Expansion};
 use crate::chunk::Record;
@@ -26,9 +26,9 @@ pub(crate) enum End {
 /// Why recording ended before the image did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The image had made as many references as were asked for.
+    /// The image had made as many references as requested.
     Limit,
-    /// There was no room for more: the number of the system's error.
+    /// There was no room for more: the error number of the system.
     Error(i32),
 }
 
@@ -43,21 +43,21 @@ pub(crate) struct Image {
     pub(crate) forked: bool,
     pub(crate) parent_pid: u32,
     pub(crate) pid: u32,
-    /// When it began, for the order.
+    /// When the image began, to sort by.
     pub(crate) begun_us: u64,
     pub(crate) command: String,
     pub(crate) regions: Regions,
-    /// Who called, from the function that allocates outwards, for each number of a place.
+    /// For each number of a site: the calling addresses, from the function that allocates outwards.
     pub(crate) sites: HashMap<Site, Vec<u64>>,
-    /// How many references are in which of its files of records, as far as the tool has said.
+    /// How many references are in each of its files of records, as far as the tool has recorded.
     counts: HashMap<u32, u64>,
     /// References that the tool has left out already, of those to be skipped.
     pub(crate) skipped: u64,
     pub(crate) stop: Option<Stop>,
     pub(crate) end: End,
-    /// What it executed and could not be recorded, and why.
+    /// What the image executed that could not be recorded, and why.
     pub(crate) unrecorded: Option<String>,
-    /// What else the tool had to say.
+    /// Other losses that the tool recorded.
     pub(crate) lost: Vec<String>,
 }
 
@@ -98,14 +98,14 @@ impl Image {
         Ok(image)
     }
 
-    /// Its files of records, in order.
+    /// The image's files of records, in order.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let path = |n: u32| self.folder.join(format!("{}.{n}", self.stem));
         (0..).map(path).take_while(|path| path.exists())
     }
 
-    /// How many references are in its files of records. What was killed has not said it of the
-    /// last one, which is read for it.
+    /// How many references are in the image's files of records. If the image was killed the number
+    /// for the last file is missing, and the file is read for it.
     pub(crate) fn references(&self) -> Result<u64, String> {
         let mut references = 0;
         let mut expansion = self.expansion()?;
@@ -126,12 +126,12 @@ impl Image {
         Ok(counted + references)
     }
 
-    /// What makes plain records of those in its files.
+    /// A converter for the records in the image's files.
     pub(crate) fn expansion(&self) -> Result<Expansion, String> {
         Ok(Expansion::new(Blocks::read(&self.folder, &self.stem)?))
     }
 
-    /// Takes in one line; none if it is not understood.
+    /// Processes one line; none if it is not understood.
     fn understand(&mut self, line: &str) -> Option<()> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
@@ -188,7 +188,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// `START END [NAME]`
+/// Parses `START END [NAME]`.
 fn anonymous(rest: &str) -> Option<Region> {
     let mut fields = rest.splitn(3, ' ');
     let (start, end) = (hexadecimal(fields.next()?)?, hexadecimal(fields.next()?)?);
@@ -196,7 +196,7 @@ fn anonymous(rest: &str) -> Option<Region> {
     Some(Region { start, end, kind: RegionKind::Private, name, object: None })
 }
 
-/// `START END [w-][sp] DEVICE INODE OFFSET NAME`
+/// Parses `START END [w-][sp] DEVICE INODE OFFSET NAME`.
 fn mapped(rest: &str) -> Option<Region> {
     let mut fields = rest.splitn(7, ' ');
     let (start, end) = (hexadecimal(fields.next()?)?, hexadecimal(fields.next()?)?);
@@ -215,7 +215,7 @@ fn mapped(rest: &str) -> Option<Region> {
     Some(Region { start, end, kind, name, object })
 }
 
-/// `START END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`, a line of /proc/PID/maps
+/// Parses `START END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`, a line of /proc/PID/maps.
 fn shared(rest: &str) -> Option<Region> {
     let mut fields = rest.split_ascii_whitespace();
     let (start, end) = (hexadecimal(fields.next()?)?, hexadecimal(fields.next()?)?);
@@ -225,7 +225,7 @@ fn shared(rest: &str) -> Option<Region> {
     let (major, minor) = (hexadecimal(major)?, hexadecimal(minor)?);
     let inode = fields.next()?.parse().ok()?;
     let name = fields.collect::<Vec<_>>().join(" ");
-    // As stat(2) puts the two numbers together (makedev(3)).
+    // The combination of the two numbers that stat(2) reports (makedev(3)).
     let device = minor & 0xff | major << 8 | (minor & !0xff) << 12;
     let kind = if writable { RegionKind::Shared } else { RegionKind::File };
     Some(Region { start, end, kind, name, object: Some(Object { device, inode, offset }) })
@@ -246,7 +246,8 @@ pub(crate) fn images(folder: &Path) -> Result<Vec<Image>, String> {
     Ok(images)
 }
 
-/// Who has the number of an earlier image that did not exit has replaced it.
+/// Finds images that executed another program: an image with the number of an earlier one that did
+/// not exit has replaced it.
 fn find_what_was_executed(images: &mut [Image]) {
     for later in 1..images.len() {
         let (before, rest) = images.split_at_mut(later);
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_records_that_nobody_has_counted_are() {
+    fn only_records_without_a_count_are_counted() {
         let folder = folder_of(&[("10-0.log", "process 10 1 - 100\nchunk 0 1000\n")]);
         let records = [17_u8, 0, 1, 0, 0, 0, 0, 0].repeat(3);
         for number in 0..2 {

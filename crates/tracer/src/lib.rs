@@ -1,12 +1,13 @@
-//! Memory references of real processes, recorded: a command, or what a recipe starts, runs under a
-//! recorder, and what that leaves becomes one trace.
+//! Memory references of real processes, recorded: a command, or the commands of a recipe, run under
+//! a recorder, whose records become one trace.
 //!
 //! A recorder ([`Recorder`]) is a tool for Valgrind or a plugin for QEMU (`recorders`, with a
 //! licence of their own), and is compiled on first use. It writes raw records into files, which
 //! this crate reads only when all processes have ended: recording costs no more than writing to
-//! memory, and no way of ending loses any.
+//! memory, and no way of ending loses records.
 //!
-//! Not here: the format of traces, what becomes of them, and the kernel's own references, which
+//! Elsewhere: the format of traces, their use, and the kernel's own references, which no user-mode
+//! recorder sees.
 //! no user-mode recorder sees.
 
 #![forbid(unsafe_code)]

@@ -1,10 +1,11 @@
-//! The processes that record at this moment: found and looked at.
+//! Finds the processes that are recording at this moment.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// The numbers of those that record into `folder`, as it may have been when this returns.
+/// The numbers of the processes that record into `folder`; the answer may be out of date when this
+/// returns.
 pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
     let option = format!("--directory={}", folder.display());
     let option = option.as_bytes();
@@ -13,22 +14,22 @@ pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
         let name = entry.file_name().into_string().ok()?;
         name.strip_suffix(".log")?.split_once('-')?.0.parse().ok()
     });
-    // A number may have become another process's; and the dead have no arguments.
+    // A number may have been reused by another process; and dead processes have no arguments.
     let of_ours = |pid: &u32| {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        // Among the options of a plugin it comes last.
+        // Among the options of a plugin the folder comes last.
         let is_it = |argument: &[u8]| argument.rsplit(|byte| *byte == b',').next() == Some(option);
         arguments.split(|byte| *byte == 0).any(is_it)
     };
     pids.collect::<HashSet<u32>>().into_iter().filter(of_ours).collect()
 }
 
-/// The numbers of those whose current directory lies in `folder`: what the steps of a recipe have
-/// started and left running, whether it is recorded or not.
+/// The numbers of the processes whose current directory lies in `folder`: those that the steps of a
+/// recipe have started and left running, recorded or not.
 pub(crate) fn working_in(folder: &Path) -> HashSet<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // Of what belongs to somebody else this cannot be read.
+    // The link cannot be read for processes of other users.
     let is_there = |pid: &u32| {
         let directory = fs::read_link(format!("/proc/{pid}/cwd"));
         directory.is_ok_and(|directory| directory.starts_with(folder))
@@ -41,7 +42,7 @@ pub(crate) fn cpu_ticks(pid: u32) -> u64 {
     os::accounting::process(pid).map_or(0, |process| process.used_us / os::accounting::TICK_US)
 }
 
-/// Which processes have stopped recording because they have done enough.
+/// The processes that have stopped recording because they have reached their limit.
 pub(crate) fn at_their_limit(folder: &Path, pids: &HashSet<u32>) -> HashSet<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let stopped = entries.filter_map(|entry| {

@@ -1,8 +1,8 @@
-//! Names for addresses: the functions and variables of the files that are mapped, as far as they
-//! were referred to.
+//! Names for addresses: the functions and variables of mapped files, as far as they were referred
+//! to.
 //!
-//! What a file was stripped of cannot be named; then its dynamic symbols are all there is.
-//! Memory that was allocated is named after the first caller that is not of a library for all.
+//! If a file is stripped, only its dynamic symbols can be named. Allocated memory is named after
+//! the first caller outside general libraries.
 
 use addr2line::{FrameIter, Loader, LoaderReader};
 use memory_trace::{Region, Symbol};
@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// Which blocks of 64 bytes were referred to.
+/// The blocks of 64 bytes that were referred to.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     /// A bit for each block of a page of 4 KiB.
@@ -29,7 +29,7 @@ impl Touched {
         self.last.1 |= 1 << (address >> 6 & 63);
     }
 
-    /// Whether anything from `start` to before `end` was, to the block.
+    /// Whether any block from `start` to before `end` was referred to.
     pub(crate) fn any(&self, start: u64, end: u64) -> bool {
         let last = end.max(start + 1) - 1;
         (start >> 12..=last >> 12).any(|page| {
@@ -42,13 +42,13 @@ impl Touched {
     }
 }
 
-/// The names of all files that were needed so far.
+/// The names in all files that were needed so far.
 #[derive(Default)]
 pub(crate) struct Names {
     files: HashMap<String, Option<NamedFile>>,
 }
 
-/// A file's symbols, and where its parts are meant to be.
+/// A file's symbols, and the addresses that its segments are linked for.
 struct NamedFile {
     /// From offsets in the file to its own addresses: offset, length, address.
     segments: Vec<(u64, u64, u64)>,
@@ -64,8 +64,8 @@ struct OwnSymbol {
 }
 
 impl Names {
-    /// What is known about what was touched in these regions.
-    pub(crate) fn of(&mut self, regions: &[Region], touched: &Touched) -> Vec<Symbol> {
+    /// Symbols for the touched memory in these regions.
+    pub(crate) fn symbols(&mut self, regions: &[Region], touched: &Touched) -> Vec<Symbol> {
         let mut seen = HashSet::new();
         let mut symbols = Vec::new();
         for region in regions {
@@ -81,7 +81,8 @@ impl Names {
         symbols
     }
 
-    /// Who allocates, given the addresses of calls from the allocator outwards.
+    /// The name of the code that allocates, given the addresses of calls from the allocator
+    /// outwards.
     pub(crate) fn allocating(&mut self, callers: &[u64], regions: &[Region]) -> String {
         let mut outermost = None;
         for caller in callers {
@@ -97,7 +98,7 @@ impl Names {
             }
             outermost = frames.last().map(Frame::show).or(outermost);
         }
-        // All of it is the library's, which starts a thread, say.
+        // All callers are in the library, which may have started a thread itself.
         outermost.unwrap_or_else(|| "(unknown)".into())
     }
 
@@ -110,7 +111,7 @@ impl Names {
 }
 
 impl NamedFile {
-    /// None for what is no ELF file, or not there any more.
+    /// Opens a file; none if it is not an ELF file, or does not exist any more.
     fn open(path: &str) -> Option<Self> {
         if !fs::metadata(path).ok()?.is_file() {
             return None;
@@ -130,10 +131,11 @@ impl NamedFile {
         Some(Self { segments, symbols, lines: Loader::new(path).ok() })
     }
 
-    /// How much higher than it says the file is, if its bytes from `offset` on are at `start`.
+    /// The distance between the file's own addresses and where it is mapped, if its bytes from
+    /// `offset` on are at `start`.
     fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        // Mappings begin at whole pages, segments need not: the page in which one begins is the
-        // end of the one before as well.
+        // Mappings begin at whole pages, segments need not: the page in which one begins is also
+        // the end of the one before.
         let begins = |segment: &&(u64, u64, u64)| segment.0 & !0xfff == offset;
         let holds =
             |segment: &&(u64, u64, u64)| (segment.0..segment.0 + segment.1).contains(&offset);
@@ -191,15 +193,15 @@ fn demangled(name: &str) -> String {
     format!("{:#}", rustc_demangle::demangle(name))
 }
 
-/// A function that is being executed.
+/// A function on the call stack.
 struct Frame {
     function: String,
-    /// The path and the line of its source, where known.
+    /// The path and the line of the source, where known.
     line: Option<(String, u32)>,
 }
 
 impl Frame {
-    /// With the file and the folder that it is in.
+    /// The function with its file and the file's folder.
     fn show(&self) -> String {
         let Some((path, line)) = &self.line else { return self.function.clone() };
         let before_file = path.rfind('/').unwrap_or(0);
@@ -207,8 +209,9 @@ impl Frame {
         format!("{}, {}:{line}", self.function, &path[begin..])
     }
 
-    /// Whether it allocates for others: C's functions, and those of the libraries that come with
-    /// Rust. What is inlined has no name with a path, but a source file.
+    /// Whether the function allocates on behalf of others: C's functions, and those of the
+    /// libraries that come with Rust. Inlined functions have no name with a path, but a source
+    /// file.
     fn is_of_a_library(&self) -> bool {
         const FUNCTIONS: [&str; 10] = [
             "malloc",
@@ -235,7 +238,7 @@ impl Frame {
             "_mid_",
             "operator new",
         ];
-        // `<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter` is the library's, too.
+        // `<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter` is also the library's.
         let name = self.function.trim_start_matches(['<', '&']);
         let first_word = name.split([',', '<', ' ', '(']).next().unwrap_or(name);
         FUNCTIONS.contains(&first_word)
@@ -281,7 +284,7 @@ mod tests {
         let file = NamedFile::open(&path).expect("it is an ELF file");
         let symbol =
             file.symbols.iter().find(|s| s.name.contains("NamedFile")).expect("unstripped");
-        // Where the loader would put the part of the file that it is in, if it began at 16 MiB.
+        // Where the loader would put the symbol's part of the file, if the file began at 16 MiB.
         let holds = |s: &&(u64, u64, u64)| s.2 <= symbol.address && symbol.address < s.2 + s.1;
         let (offset, _, address) = *file.segments.iter().find(holds).expect("it is loaded");
         let (offset, page) = (offset & !0xfff, offset & 0xfff);
@@ -296,7 +299,7 @@ mod tests {
             name: path,
             object: Some(Object { device: 1, inode: 2, offset }),
         };
-        let symbols = Names::default().of(&[region], &touched);
+        let symbols = Names::default().symbols(&[region], &touched);
         assert!(symbols.iter().any(|s| s.start == at && s.function.contains("NamedFile")));
         assert!(symbols.len() < 64, "only what was touched: {}", symbols.len());
     }

@@ -1,15 +1,15 @@
-//! What the commands of a recipe print: a log beside the trace. Our own standard output has the
-//! results of the recording, and nothing else.
+//! The output of a recipe's commands: a log beside the trace. The standard output of this program
+//! has the results of the recording, and nothing else.
 //!
-//! While they run each has two files of its own in the folder of records, so that what one of
-//! them has complained about can be told apart.
+//! While the commands run each has two files of its own in the folder of records, so that the
+//! complaints of one can be distinguished from those of others.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The files of all commands so far.
+/// The output files of all commands so far.
 #[derive(Debug)]
 pub(crate) struct Printed {
     log: PathBuf,
@@ -18,19 +18,19 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// The log of a trace; until it is written, what is printed goes into `folder`.
+    /// A log for a trace; until it is written, output goes into `folder`.
     pub(crate) fn new(trace: &Path, folder: &Path) -> Self {
         let mut log = trace.as_os_str().to_owned();
         log.push(".log");
         Self { log: log.into(), folder: folder.to_owned(), commands: Vec::new() }
     }
 
-    /// Where the log is or will be.
+    /// The path of the log, which may not exist yet.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Takes what a command will print. It is given nothing to read.
+    /// Redirects the output of a command to files. Its standard input is empty.
     pub(crate) fn take(&mut self, command: &mut Command, typed: &[String]) -> Result<(), String> {
         let number = self.commands.len();
         let create =
@@ -42,15 +42,15 @@ impl Printed {
         Ok(())
     }
 
-    /// The last line that the command taken last has printed to its standard error output: there
-    /// a program says why it ends.
+    /// The last line that the most recently started command has printed to its standard error:
+    /// there a program says why it ends.
     pub(crate) fn last_line(&self) -> String {
         let last = self.commands.len().checked_sub(1);
         let text = last.and_then(|number| std::fs::read(self.errors(number)).ok());
         last_line(&String::from_utf8_lossy(&text.unwrap_or_default()))
     }
 
-    /// Writes the log: the commands in the order in which they began, and what each has printed.
+    /// Writes the log: the commands in the order in which they began, and the output of each.
     pub(crate) fn gather(&self) -> Result<(), String> {
         let write = || -> io::Result<()> {
             let mut log = File::create(&self.log)?;

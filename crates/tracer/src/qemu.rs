@@ -19,7 +19,7 @@ pub(crate) const QEMU: &str = "qemu-x86_64";
 const PLUGIN: &str = "references.so";
 const COMPILE: &[&str] = &["-O2", "-std=gnu11", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden"];
 
-/// A script's interpreter may be a script, but not for ever.
+/// The maximum depth of scripts: a script's interpreter may be a script, too.
 const SCRIPTS_MAX: usize = 3;
 
 /// A plugin that is ready to run.
@@ -29,7 +29,7 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// The plugin, compiled now if it has not been before for this QEMU.
+    /// Returns the plugin, compiled now if it has not been before for this QEMU.
     pub(crate) fn ready() -> Result<Self, RecordingError> {
         Self::found_or_built().map_err(RecordingError::Unavailable)
     }
@@ -49,7 +49,8 @@ impl Plugin {
         Ok(Self { path: folder.join(PLUGIN) })
     }
 
-    /// QEMU with the plugin and a program for it. The plugin relies on the order of these words.
+    /// The command that runs a program under QEMU with the plugin, which relies on the order of
+    /// these words.
     pub(crate) fn command(
         &self,
         records: &Path,
@@ -87,8 +88,8 @@ fn compile(here: &Path) -> Result<(), String> {
     open_to_all(&plugin).map_err(|why| unusable(here, &why))
 }
 
-/// What QEMU can run in place of what was typed: how the program calls itself, its path, and its
-/// arguments. QEMU looks for no program, and knows no scripts.
+/// The program that QEMU can run for a typed command: its `argv[0]`, its path, and its arguments.
+/// QEMU does not search for programs, and does not know scripts.
 fn runnable(typed: &[String], folder: Option<&Path>) -> Result<Vec<String>, String> {
     let (name, arguments) = typed.split_first().ok_or("an empty command")?;
     let mut name = name.clone();
@@ -117,7 +118,7 @@ fn runnable(typed: &[String], folder: Option<&Path>) -> Result<Vec<String>, Stri
     Err(format!("{} is a script of a script of a script", typed[0]))
 }
 
-/// The path of a program that was typed.
+/// The path of a typed program.
 fn found(name: &str, folder: Option<&Path>) -> Result<String, String> {
     let can_run = |path: &Path| {
         let path = folder.unwrap_or(Path::new("")).join(path);

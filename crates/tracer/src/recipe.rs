@@ -1,8 +1,9 @@
-//! Recipes: what is started, loaded and traced, as a file says it (`experiments/traces/*.toml`).
+//! Recipes: commands to start, to load with and to trace, read from a file
+//! (`experiments/traces/*.toml`).
 //!
-//! A recipe is a list of steps, each of them one command without a shell: `run` to its end,
-//! `trace` under the recorder in the background, or `stop` all that is traced. Commands and files
-//! may hold `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
+//! A recipe is a list of steps, each of them one command without a shell: `run` to its end, `trace`
+//! under the recorder in the background, or `stop` all traced processes. Commands and files may
+//! contain `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
 
 use crate::error::RecipeError;
 use crate::selection::Keep;
@@ -12,7 +13,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-/// The recipes that are part of the program.
+/// The recipes that are built into the program.
 const SHIPPED: &[(&str, &str)] = &[
     ("nginx", include_str!("../../../experiments/traces/nginx.toml")),
     ("event-loop-per-core", include_str!("../../../experiments/traces/event-loop-per-core.toml")),
@@ -21,28 +22,28 @@ const SHIPPED: &[(&str, &str)] = &[
     ("foglia-2001", include_str!("../../../experiments/traces/foglia-2001.toml")),
 ];
 
-/// A recipe, read and whole.
+/// A recipe, read completely.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What it is called; not in the file.
+    /// The recipe's name, which is not in the file.
     #[serde(skip)]
     pub name: String,
-    /// One sentence.
+    /// A description in one sentence.
     pub description: String,
-    /// Of each process, unless something else was typed; 0: all.
+    /// The maximum number of references of each process, unless another was typed; 0: all.
     #[serde(default)]
     pub references_max: u64,
-    /// The first references of each process, which are left out unless something else was typed.
+    /// The number of references of each process to skip at its beginning, unless another was typed.
     #[serde(default)]
     pub skip: u64,
     /// Files that are written into the folder first.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// Which processes go into the trace; all, if nothing is said.
+    /// Which processes go into the trace; all, if the list is empty.
     #[serde(default)]
     pub(crate) keep: Vec<Keep>,
-    /// What is done, in this order.
+    /// The steps, in this order.
     #[serde(rename = "step")]
     pub(crate) steps: Vec<Step>,
 }
@@ -66,7 +67,8 @@ pub(crate) struct Run {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Trace {
     pub(crate) trace: Vec<String>,
-    /// What tells that it is ready: an address that takes connections, or the path of a file.
+    /// What shows that the command is ready: an address that takes connections, or the path of a
+    /// file.
     #[serde(default)]
     pub(crate) until: String,
 }
@@ -78,10 +80,10 @@ pub(crate) struct Stop {
 }
 
 impl Recipe {
-    /// A shipped recipe, or a file, if that is what was typed.
+    /// A recipe by the name of a built-in one or the path of a file.
     ///
     /// # Errors
-    /// There is none of that name, or it cannot be read.
+    /// There is no such recipe, or it cannot be read.
     pub fn find(typed: &str) -> Result<Self, RecipeError> {
         if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == typed) {
             return Self::parse(name, text);
@@ -101,7 +103,7 @@ impl Recipe {
         Ok(Self { name: name.to_owned(), ..recipe })
     }
 
-    /// Makes the folder and the files, and chooses what the placeholders stand for.
+    /// Makes the folder and the files, and chooses values for the placeholders.
     pub(crate) fn prepare(&self, folder: &Path) -> Result<Places, String> {
         let places = Places::choose(folder)?;
         let explain = |why| format!("{}: {why}", folder.display());
@@ -113,7 +115,7 @@ impl Recipe {
     }
 }
 
-/// The names of the recipes that are part of the program.
+/// The names of the built-in recipes.
 pub fn recipe_names() -> Vec<&'static str> {
     SHIPPED.iter().map(|(name, _)| *name).collect()
 }
@@ -122,7 +124,7 @@ fn first_lines(why: &toml::de::Error) -> String {
     why.to_string().lines().take(2).collect::<Vec<_>>().join(": ")
 }
 
-/// What the placeholders stand for.
+/// The values of the placeholders.
 #[derive(Debug)]
 pub(crate) struct Places(Vec<(&'static str, String)>);
 
@@ -130,7 +132,8 @@ impl Places {
     fn choose(folder: &Path) -> Result<Self, String> {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let port = free().map_err(|why| format!("no free port: {why}"))?.port();
-        let program = std::env::current_exe().map_err(|why| format!("who am I? {why}"))?;
+        let program =
+            std::env::current_exe().map_err(|why| format!("the path of this program: {why}"))?;
         Ok(Self(vec![
             ("{folder}", folder.display().to_string()),
             ("{port}", port.to_string()),
@@ -174,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Under a recorder nothing is in time, and nobody asks how fast anything is: what makes a load
+    /// Under a recorder everything is late, and speed is not measured: a check that makes a load
     /// void elsewhere would end the recording.
     #[test]
     fn no_load_of_a_recipe_is_void_for_want_of_time() {

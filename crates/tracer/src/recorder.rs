@@ -1,4 +1,4 @@
-//! Which recorders there are, and what they have in common: a command that runs another one.
+//! The recorders, and their common interface: a command that runs another one.
 
 use crate::convert::Window;
 use crate::error::RecordingError;
@@ -7,10 +7,10 @@ use crate::tool::Tool;
 use std::path::Path;
 use std::process::Command;
 
-/// What a command runs under.
+/// The program under which a command is recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Recorder {
-    /// The tool for Valgrind: what Cachegrind counts, one thread at a time.
+    /// The tool for Valgrind: it records what Cachegrind counts, one thread at a time.
     #[default]
     Valgrind,
     /// The plugin for QEMU: faster, and threads run at the same time.
@@ -18,7 +18,7 @@ pub enum Recorder {
 }
 
 impl Recorder {
-    /// Compiles it, unless it has been before.
+    /// Compiles the recorder, unless it has been before.
     pub(crate) fn ready(self) -> Result<Ready, RecordingError> {
         Ok(match self {
             Self::Valgrind => Ready::Valgrind(Tool::ready()?),
@@ -55,7 +55,7 @@ impl Ready {
         }
     }
 
-    /// What a trace says it is from.
+    /// The recorder's name in a trace.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Valgrind(_) => "ropewalk valgrind-tool 1",
@@ -63,7 +63,7 @@ impl Ready {
         }
     }
 
-    /// What is started.
+    /// The program that is started.
     pub(crate) fn program(&self) -> &'static str {
         match self {
             Self::Valgrind(_) => "valgrind",

@@ -1,4 +1,4 @@
-//! A recording from its first process to the trace: what is started, waited for, ended, converted.
+//! A recording from its first process to the trace: start, wait, stop, convert.
 
 use crate::convert::{Plan, Window, convert};
 use crate::error::RecordingError;
@@ -20,37 +20,38 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-/// How often what runs is looked at.
+/// The interval, in milliseconds, at which running processes are checked.
 const LOOK_MS: u32 = 200;
-/// How long a command has to end after it was asked to: under Valgrind all takes fifty times as
-/// long.
+/// How long a command has to end after it was asked to: under Valgrind everything takes fifty times
+/// as long.
 const END_WITHIN_MS: u64 = 20_000;
-/// How long others that end at the same time may live longer without being told of.
+/// How long other processes may outlive the command without being noted.
 const FOLLOW_WITHIN_MS: u64 = 3_000;
-/// How long what it has left behind has.
+/// How long processes that outlived the command have to end.
 const REST_WITHIN_MS: u64 = 5_000;
-/// Signals that follow the first one so soon are the same request: timeout(1) sends one to us and
-/// one to our process group.
+/// Signals that follow the first one within this time are the same request: timeout(1) sends one to
+/// this process and one to its process group.
 const SAME_REQUEST_US: u64 = 500_000;
-/// Who uses less processor time than this between two looks waits for something.
+/// A process that uses less processor time than this between two checks waits for something.
 const IDLE_TICKS: u64 = 1;
-/// So many looks must find all others idle before reaching the limit ends the recording.
+/// The number of checks that must find all other processes idle before reaching the limit ends the
+/// recording.
 const IDLE_LOOKS: u32 = 5;
 
-/// What to record, and where to.
+/// What to record, and where to write it.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What runs the command and records it.
+    /// The recorder that runs the command.
     pub recorder: Recorder,
-    /// The trace.
+    /// The path of the trace.
     pub out: PathBuf,
-    /// At most so many references of each process; 0: all.
+    /// The maximum number of references of each process; 0: all.
     pub references_max: u64,
-    /// The first references of each process that are left out.
+    /// The number of references left out at the beginning of each process.
     pub skip: u64,
     /// After this time the command is asked to end; 0: never.
     pub time_us: u64,
-    /// Where the raw records go, eight bytes each.
+    /// The folder for the raw records, eight bytes each.
     pub scratch: PathBuf,
 }
 
@@ -65,11 +66,11 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, Recordin
     session.finish(&command.join(" "), Vec::new(), &[])
 }
 
-/// Does what a recipe says, and records what it says is to be traced.
+/// Runs the steps of a recipe, and records the commands that it traces.
 ///
 /// # Errors
-/// What is missing or went wrong, a step that failed, or a signal that came before the last of
-/// them was done. There is no trace then, and nothing that was started runs on.
+/// What is missing or went wrong, a step that failed, or a signal that came before the last step
+/// was done. There is no trace then, and all processes that were started are ended.
 pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, RecordingError> {
     let mut session = Session::begin(options)?;
     session.printed = Some(Printed::new(&options.out, session.scratch.path()));
@@ -80,19 +81,19 @@ pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, Reco
     session.finish(&format!("recipe {}", recipe.name), notes, &recipe.keep)
 }
 
-/// A command that is recorded, and how it is called.
+/// A recorded command, and its name in messages.
 struct Started {
     name: String,
     child: Child,
 }
 
-/// Everything that runs while records are made.
+/// Everything that runs during a recording.
 struct Session {
     recorder: Ready,
     options: Options,
     signals: SignalDescriptor,
     scratch: Scratch,
-    /// What the commands of a recipe print; a command that was typed prints where we do.
+    /// The output of a recipe's commands; a typed command prints to this program's own outputs.
     printed: Option<Printed>,
     children: Vec<Started>,
     begun_us: u64,
@@ -121,7 +122,7 @@ impl Session {
         })
     }
 
-    /// Does the steps of a recipe.
+    /// Runs the steps of a recipe.
     fn follow(&mut self, recipe: &Recipe) -> Result<(), RecordingError> {
         let folder = self.scratch.path().join("work");
         let places = recipe.prepare(&folder)?;
@@ -142,10 +143,11 @@ impl Session {
         Ok(())
     }
 
-    /// Ends what a recipe that failed has started, as gently as if it had not: what is killed
-    /// leaves files behind. What was printed up to then may tell more.
+    /// Ends the processes that a failed recipe has started, as gently as after a success: killed
+    /// processes leave files behind. The output until then may tell more.
     fn failure(&mut self, why: RecordingError) -> RecordingError {
-        // The first failure is the one to tell, and whatever is left is killed in the end.
+        // The first failure is the one to report, and processes that are left are killed in the
+        // end.
         let _ = self.stop(Self::live);
         let Some(printed) = &self.printed else { return why };
         let printed = match printed.gather() {
@@ -164,8 +166,9 @@ impl Session {
         }
         self.take_what_is_printed(&mut command, typed)?;
         if self.printed.is_some() || !std::io::stdin().is_terminal() {
-            // Apache's prefork ends by a signal to its whole process group, which must not be
-            // ours. What reads from a terminal has to be in the group that the terminal is of.
+            // Apache's prefork ends by a signal to its whole process group, which must not be this
+            // process's. A command that reads from a terminal has to be in the group that owns the
+            // terminal.
             command.process_group(0);
         }
         restore_in_child(&mut command);
@@ -181,7 +184,8 @@ impl Session {
         Window { skip: self.options.skip, references_max: self.options.references_max }
     }
 
-    /// Runs a command to its end, not recorded. A signal leaves it to be ended with the others.
+    /// Runs a command to its end, not recorded. After a signal it is left to be ended with the
+    /// others.
     fn run(&mut self, typed: &[String], folder: &Path) -> Result<(), RecordingError> {
         let (program, arguments) =
             typed.split_first().ok_or_else(|| "an empty command".to_owned())?;
@@ -215,7 +219,8 @@ impl Session {
         self.printed.as_ref().map(Printed::last_line).unwrap_or_default()
     }
 
-    /// Waits until what was started last is ready: an address takes connections, or a file exists.
+    /// Waits until the command started last is ready: an address takes connections, or a file
+    /// exists.
     fn wait_until(&mut self, name: &str, until: &str) -> Result<(), RecordingError> {
         const READY_WITHIN_US: u64 = 120_000_000;
         let begun_us = os::clock::now();
@@ -244,7 +249,8 @@ impl Session {
         self.children.last_mut()?.child.try_wait().ok()?
     }
 
-    /// Waits for the end of the command, of the time, of what may be recorded, or for Ctrl-C.
+    /// Waits until the command ends, the time is over, the limit of references is reached, or
+    /// Ctrl-C.
     fn watch(&mut self) -> Result<(), String> {
         let mut idle = Idle::default();
         while !self.children_have_ended()? {
@@ -260,17 +266,17 @@ impl Session {
         self.stop(Self::live)
     }
 
-    /// Waits for a signal, this long at most, and takes note of it.
+    /// Waits for a signal, this long at most, and records it.
     fn wait(&mut self, timeout_ms: u32) {
         let mut set = PollSet::new();
         let mut events = Vec::new();
-        // What goes wrong here makes the wait shorter, and nothing worse.
+        // An error here only shortens the wait.
         let _ = set.add(self.signals.as_fd(), Interest::READ, 0);
         let _ = set.wait(&mut events, 1, Some(timeout_ms));
-        self.look_at_signals();
+        self.read_signals();
     }
 
-    fn look_at_signals(&mut self) {
+    fn read_signals(&mut self) {
         while let Some(signal) = self.signals.read() {
             let now = os::clock::now();
             let same = |asked_us: u64| now.saturating_sub(asked_us) < SAME_REQUEST_US;
@@ -291,8 +297,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Asks the commands to end, then what is left of `whom`, then leaves nothing of it alive.
-    fn stop(&mut self, whom: fn(&Self) -> Vec<u32>) -> Result<(), String> {
+    /// Asks the commands to end, then the remaining processes of `group`, and kills those that
+    /// stay.
+    fn stop(&mut self, group: fn(&Self) -> Vec<u32>) -> Result<(), String> {
         // A second Ctrl-C cuts this short.
         self.interrupted = false;
         if !self.children_have_ended()? {
@@ -302,10 +309,10 @@ impl Session {
             signals::send("TERM", &alive.collect::<Vec<_>>());
             self.wait_for(END_WITHIN_MS, Self::children_have_ended)?;
         }
-        // What ends with them may need a moment longer.
-        self.wait_for(FOLLOW_WITHIN_MS, |session| Ok(whom(session).is_empty()))?;
+        // Processes that end with the commands may need a moment longer.
+        self.wait_for(FOLLOW_WITHIN_MS, |session| Ok(group(session).is_empty()))?;
         for (name, what) in [("TERM", "asked to end"), ("KILL", "killed")] {
-            let live = whom(self);
+            let live = group(self);
             if live.is_empty() {
                 break;
             }
@@ -313,12 +320,12 @@ impl Session {
             let outlived = if self.printed.is_some() { "what was started" } else { "the command" };
             self.notes.push(format!("{count} processes outlived {outlived} and were {what}"));
             signals::send(name, &live);
-            self.wait_for(REST_WITHIN_MS, |session| Ok(whom(session).is_empty()))?;
+            self.wait_for(REST_WITHIN_MS, |session| Ok(group(session).is_empty()))?;
         }
-        self.say_how_it_ended()
+        self.note_how_children_ended()
     }
 
-    /// What is recorded at this moment.
+    /// The processes that are recorded at this moment.
     fn recorded(&self) -> Vec<u32> {
         live::recording_into(self.scratch.path()).into_iter().collect()
     }
@@ -344,8 +351,9 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for the children, which have ended or been killed, and forgets them.
-    fn say_how_it_ended(&mut self) -> Result<(), String> {
+    /// Waits for the children, which have ended or been killed, and forgets them. A failure is
+    /// noted.
+    fn note_how_children_ended(&mut self) -> Result<(), String> {
         for Started { name, mut child } in std::mem::take(&mut self.children) {
             let status = child.wait().map_err(|why| format!("waiting for the command: {why}"))?;
             if !status.success() {
@@ -379,10 +387,10 @@ impl Session {
         let folder = self.scratch.path().to_owned();
         self.interrupted = false;
         let converted = convert(&folder, &options.out, &plan, &mut || {
-            self.look_at_signals();
+            self.read_signals();
             self.interrupted
         });
-        // Half a trace would be taken for a whole one's beginning.
+        // A partial trace would be mistaken for the beginning of a whole one.
         let mut summary = converted.inspect_err(|_| drop(std::fs::remove_file(&options.out)))?;
         summary.recording_us = recording_us;
         summary.notes.append(&mut self.notes);
@@ -392,7 +400,7 @@ impl Session {
         Ok(summary)
     }
 
-    /// After an error: nothing that was started goes on.
+    /// Ends all processes that were started, after an error.
     fn end_all(&mut self) {
         signals::send("KILL", &self.live());
         for Started { child, .. } in &mut self.children {
@@ -408,13 +416,13 @@ impl Drop for Session {
     }
 }
 
-/// A command as messages name it; a script among its arguments may have many lines.
+/// A command as messages show it; a script among its arguments may have many lines.
 fn in_a_line(typed: &[String]) -> String {
     let words = typed.iter().flat_map(|argument| argument.split_whitespace());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether anybody still does something that is recorded.
+/// A check of whether any process still does something that is recorded.
 #[derive(Default)]
 struct Idle {
     ticks: HashMap<u32, u64>,
@@ -422,8 +430,8 @@ struct Idle {
 }
 
 impl Idle {
-    /// Whether some process has reached its limit, and all others wait for something and have for
-    /// a while: a supervisor will never reach any limit.
+    /// Whether some process has reached its limit, and all others are waiting and have been for a
+    /// while: a supervisor, say, will never reach its limit.
     fn limit_reached(&mut self, folder: &Path) -> bool {
         let live = live::recording_into(folder);
         let done = live::at_their_limit(folder, &live);
@@ -435,7 +443,7 @@ impl Idle {
         let idle = !done.is_empty() && others.iter().all(|other| used(other) <= IDLE_TICKS);
         self.looks = if idle { self.looks + 1 } else { 0 };
         self.ticks = others;
-        // With nobody left who could be idle there is nothing to wait for.
+        // If no process is left that could be idle there is nothing to wait for.
         self.looks > 0 && (self.ticks.is_empty() || self.looks >= IDLE_LOOKS)
     }
 }

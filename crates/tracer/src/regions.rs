@@ -1,7 +1,6 @@
-//! What is at which addresses of one process, put together from what was mapped one after the
-//! other.
+//! The memory regions of one process, put together from its successive mappings.
 //!
-//! A trace has one list for the whole life of a process. So what was unmapped stays, unless
+//! A trace has one list for the whole life of a process. So an unmapped region stays, unless
 //! something else was mapped there later.
 
 use memory_trace::{Object, Region, RegionKind};
@@ -12,14 +11,14 @@ use std::collections::BTreeMap;
 pub(crate) struct Regions(BTreeMap<u64, Region>);
 
 impl Regions {
-    /// Maps a region over whatever was there.
+    /// Maps a region over existing ones.
     pub(crate) fn map(&mut self, region: &Region) {
         if region.start >= region.end {
             return;
         }
         for old in self.cut_out(region.start, region.end) {
-            // A page of a file that a process has written is its own, also when it has become
-            // read-only since, as the loader does with what it has relocated.
+            // A page of a file that a process has written is the process's own, even when it has
+            // become read-only since, as the loader makes pages that it has relocated.
             if was_written(&old, region) {
                 self.insert(old.clone());
             } else {
@@ -29,7 +28,7 @@ impl Regions {
         self.fill(region);
     }
 
-    /// Maps a region where there is none yet.
+    /// Maps the parts of a region that are not mapped yet.
     fn fill(&mut self, region: &Region) {
         let mut at = region.start;
         let inside: Vec<(u64, u64)> =
@@ -42,7 +41,7 @@ impl Regions {
         }
     }
 
-    /// Private memory that a snapshot has: what is known of it already is more than that.
+    /// Adds private memory of a snapshot, without replacing known regions, of which more is known.
     pub(crate) fn anonymous_in_snapshot(&mut self, region: &Region) {
         let stale = |old: &Region| old.object.is_some();
         let files: Vec<(u64, u64)> = self
@@ -56,7 +55,7 @@ impl Regions {
         self.fill(region);
     }
 
-    /// All private memory is the parent's until it is written to.
+    /// Marks all private memory as the parent's until it is written to.
     pub(crate) fn inherit(&mut self) {
         for region in self.0.values_mut() {
             if region.kind == RegionKind::Private {
@@ -65,7 +64,7 @@ impl Regions {
         }
     }
 
-    /// The list, neighbours that are alike made one.
+    /// The list of regions, with equal neighbours merged.
     pub(crate) fn list(&self) -> Vec<Region> {
         let mut list: Vec<Region> = Vec::with_capacity(self.0.len());
         for region in self.0.values() {
@@ -87,7 +86,7 @@ impl Regions {
         before.into_iter().chain(self.0.range(start..end).map(|(_, region)| region))
     }
 
-    /// Removes what is between two addresses and returns it.
+    /// Removes the regions between two addresses and returns them.
     fn cut_out(&mut self, start: u64, end: u64) -> Vec<Region> {
         let touched: Vec<Region> = self.overlapping(start, end).cloned().collect();
         for region in &touched {

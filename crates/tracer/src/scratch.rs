@@ -1,4 +1,4 @@
-//! The folder that records go to, and what cleans up after us, also when we are killed.
+//! The folder for records, and a script that cleans up after this process, even when it is killed.
 
 use os::guard::Guard;
 use std::fs::{self, DirBuilder, Permissions};
@@ -6,9 +6,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Ends all processes that record into the folder `$1` or work in it, and removes it. Those that
-/// record have a log there with their number, and the folder among their arguments. They have 20
-/// seconds: what is killed leaves its own files behind, PostgreSQL for one in /dev/shm.
+/// Ends all processes that record into the folder `$1` or work in it, and removes it. Recording
+/// processes have a log there with their number, and the folder among their arguments. They have 20
+/// seconds to end: killed processes leave files behind, PostgreSQL for one in /dev/shm.
 const CLEAN_UP: &str = r#"
 ours() {
     for log in "$1"/*.log; do
@@ -33,7 +33,7 @@ each "$1" KILL
 rm -rf "$1"
 "#;
 
-/// The folder. It is removed when this is dropped, with all that is in it.
+/// The folder. It is removed, with everything in it, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -52,7 +52,7 @@ impl Scratch {
         let guard = Guard::new(CLEAN_UP, [&path]).map_err(explain);
         let scratch = Self { _guard: guard?, path };
         if os::process::is_root() {
-            // Servers that root starts become somebody else, who must write here, too.
+            // Servers that root starts change their user, and must be able to write here, too.
             fs::set_permissions(&scratch.path, Permissions::from_mode(0o1777)).map_err(explain)?;
         }
         Ok(scratch)
@@ -75,7 +75,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn the_clean_up_ends_who_records_and_removes_the_folder() {
+    fn the_clean_up_ends_recording_processes_and_removes_the_folder() {
         let scratch = Scratch::below(&std::env::temp_dir()).expect("it is writable");
         let folder = scratch.path().to_str().expect("it is text").to_owned();
         let option = format!("--directory={folder}");

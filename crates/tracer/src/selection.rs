@@ -1,23 +1,23 @@
-//! Which of the processes that were recorded go into the trace, where a recipe says so: servers
-//! have supervisors and helpers that a workload is not made of.
+//! The selection of recorded processes that go into the trace, for recipes that make one: servers
+//! have supervisors and helpers that do not belong to a workload.
 
 use crate::image::{End, Image};
 use serde::Deserialize;
 
-/// Some processes that are to be kept.
+/// A description of processes to be kept.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Keep {
-    /// What their command begins with.
+    /// The beginning of their command.
     pub(crate) command: String,
-    /// Only those that were forked and have not executed another program, or only others.
+    /// Only processes that were forked and have not executed another program, or only the others.
     #[serde(default)]
     pub(crate) forked: bool,
-    /// So many, with the most references.
+    /// The maximum number of processes, those with the most references first.
     pub(crate) at_most: usize,
 }
 
-/// For each image whether it is kept: all, if nothing is said.
+/// For each image whether it is kept: all, if `keep` is empty.
 pub(crate) fn kept(images: &[Image], keep: &[Keep]) -> Result<Vec<bool>, String> {
     let mut kept = vec![keep.is_empty(); images.len()];
     for wanted in keep {
@@ -27,7 +27,7 @@ pub(crate) fn kept(images: &[Image], keep: &[Keep]) -> Result<Vec<bool>, String>
                 found.push((image.references()?, index));
             }
         }
-        // The most first, of equals those that began earlier.
+        // Sorted by references, most first; equal ones by when they began.
         found.sort_by_key(|(count, index)| (std::cmp::Reverse(*count), *index));
         if found.is_empty() {
             return Err(format!("the recipe keeps {}, which has not run", wanted.command));
@@ -46,7 +46,7 @@ impl Keep {
     }
 }
 
-/// What is said of those that are not kept; nothing if all are.
+/// A note about the images that are not kept; none if all are.
 pub(crate) fn left_out(images: &[Image], kept: &[bool]) -> Result<Option<String>, String> {
     let mut counts = Vec::new();
     for (image, _) in images.iter().zip(kept).filter(|(_, kept)| !**kept) {

@@ -1,13 +1,13 @@
-//! What was recorded, for people.
+//! A summary of a recording, for people.
 
 use std::fmt::Write as _;
 
-/// What one process did.
+/// The recorded activity of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its number in the trace.
+    /// The process's number in the trace.
     pub id: u32,
-    /// What it runs.
+    /// The command that the process runs.
     pub command: String,
     /// Instructions fetched.
     pub fetches: u64,
@@ -19,9 +19,9 @@ pub struct Recorded {
     pub system_calls: u64,
     /// Atomic operations and futex calls.
     pub synchronisations: u64,
-    /// The size of its raw records.
+    /// The size of the process's raw records in bytes.
     pub raw_bytes: u64,
-    /// What of it is not in the trace, and why.
+    /// What is missing from the trace, and why.
     pub lost: Vec<String>,
 }
 
@@ -33,18 +33,18 @@ impl Recorded {
     }
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// One for each process image, in the order in which they began.
+    /// One entry for each process image, in the order in which they began.
     pub processes: Vec<Recorded>,
-    /// The size of the trace.
+    /// The size of the trace in bytes.
     pub trace_bytes: u64,
-    /// How long the command ran.
+    /// How long the command ran, in microseconds.
     pub recording_us: u64,
-    /// How long it took to make a trace of the records.
+    /// How long the conversion of the records to a trace took, in microseconds.
     pub converting_us: u64,
-    /// What else should be known.
+    /// Other remarks for the reader.
     pub notes: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Enough of a command to know it.
+/// The beginning of a command, long enough to recognise it.
 fn short(command: &str) -> String {
     const COLUMNS: usize = 48;
     if command.chars().count() <= COLUMNS {

@@ -1,7 +1,7 @@
 //! The recorder that is a tool for Valgrind.
 //!
-//! Valgrind's licence does not allow it to be linked with this program, nor is there a need: it is
-//! a program of its own. Its source is in this one, so that one file is enough to install.
+//! Valgrind's licence does not allow linking it with this program, nor is there a need: the tool is
+//! a separate program. Its source is contained in this one, so that one file is enough to install.
 
 use crate::built::{build, cache_directory, cc, open_to_all, unusable};
 use crate::error::RecordingError;
@@ -14,12 +14,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const SOURCE: &str = include_str!("../../../recorders/valgrind/references.c");
 const INSTALL: &str = "apt-get install valgrind gcc libc6-dev";
-/// Where Debian has what its own valgrind reads at run time.
+/// Where Debian keeps the files that its valgrind reads at run time.
 const VALGRIND_FILES: &str = "/usr/libexec/valgrind";
 const HEADERS: &str = "/usr/include/valgrind";
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu/valgrind";
 
-/// The tool's name, and that of the program that is it.
+/// The name of the tool and of its program.
 const NAME: &str = "references";
 const PROGRAM: &str = "references-amd64-linux";
 
@@ -38,7 +38,7 @@ const COMPILE: &[&str] = &[
     "-DVGPV_amd64_linux_vanilla=1",
     "-I/usr/include/valgrind",
 ];
-/// The address is where Valgrind's own tools are: far from where programs are.
+/// The address of Valgrind's own tools: far from where programs are.
 const LINK: &[&str] = &[
     "-static",
     "-no-pie",
@@ -54,16 +54,16 @@ const ARCHIVES: &[&str] =
 /// A tool that is ready to run.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// A folder that has what Valgrind has in its own, and the tool.
+    /// A folder with the contents of Valgrind's own, and the tool.
     folder: PathBuf,
 }
 
 impl Tool {
-    /// The tool for the Valgrind of this machine, compiled now if it has not been before.
+    /// Returns the tool for this machine's Valgrind, compiled now if it has not been before.
     ///
     /// # Errors
-    /// [`RecordingError::Unavailable`]: what is missing and how to install it, or what the compiler
-    /// says.
+    /// [`RecordingError::Unavailable`]: what is missing and how to install it, or the compiler's
+    /// message.
     pub fn ready() -> Result<Self, RecordingError> {
         Self::found_or_built().map_err(RecordingError::Unavailable)
     }
@@ -84,7 +84,8 @@ impl Tool {
         Ok(Self { folder })
     }
 
-    /// Valgrind, set to run the tool: its options and the command are still to be added.
+    /// A command for Valgrind with the tool: its options and the recorded command are still to be
+    /// added.
     #[must_use]
     pub fn command(&self, records: &Path) -> Command {
         let mut command = self.valgrind(NAME);
@@ -93,8 +94,8 @@ impl Tool {
         command
     }
 
-    /// Valgrind, set to run any tool. All tools see the same environment then, whose length
-    /// decides where a program's stack begins.
+    /// A command for Valgrind with any tool. All tools run with equal environments then, whose
+    /// length decides where a program's stack begins.
     #[must_use]
     pub fn valgrind(&self, tool: &str) -> Command {
         let mut command = Command::new("valgrind");
@@ -104,7 +105,7 @@ impl Tool {
     }
 }
 
-/// Valgrind's version, which its libraries have, too.
+/// Valgrind's version, which is also that of its libraries.
 fn version() -> Result<String, String> {
     let output = Command::new("valgrind").arg("--version").output();
     let missing =
@@ -132,7 +133,8 @@ fn compile(here: &Path) -> Result<(), String> {
     open_to_all(&program).map_err(|why| format!("{}: {why}", program.display()))
 }
 
-/// Valgrind looks for its tools and for what they need in one folder only.
+/// Links Valgrind's files into a folder, since it looks for tools and for their files in one folder
+/// only.
 fn link_files(here: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(VALGRIND_FILES)? {
         let entry = entry?;

@@ -1,13 +1,13 @@
-//! What is in a file: a function of its name and the offset, so that any byte of any reply can be
-//! checked without a copy of the file.
+//! The content of a file: a function of its name and the offset, so that any byte of any reply can
+//! be checked without a copy of the file.
 //!
 //! Lines of 64 bytes, 63 printable ASCII characters and a line feed. The seed of a file is the
 //! finaliser of SplitMix64 over FNV-1a (64 bits) of its path; the eight bytes at offset 8w are the
 //! w-th output of SplitMix64 from that seed, least significant byte first, six bits of each kept
-//! and 0x3F added: `?` to `~`, nothing that HTML or a terminal would take for its own. Six bits of
-//! eight are random, so that no compression gets far below three quarters.
+//! and 0x3F added: `?` to `~`, nothing that HTML or a terminal would interpret. Six bits of eight
+//! are random, so that no compression gets far below three quarters.
 //!
-//! It is not proof against anybody who wants to deceive: that would cost more than the reply.
+//! The content is not proof against deliberate forgery: that would cost more than the reply.
 
 /// The bytes of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,25 +15,25 @@ pub struct Content {
     seed: u64,
 }
 
-/// The first byte that is not what it should be.
+/// The first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// What should be there.
+    /// The expected byte.
     pub expected: u8,
-    /// What was there.
+    /// The byte that was found.
     pub got: u8,
 }
 
-/// Bytes of a line, its line feed included.
+/// The length of a line in bytes, its line feed included.
 const LINE_LEN: usize = 64;
 const WORDS_PER_LINE: usize = LINE_LEN / 8;
 
 impl Content {
-    /// The content of the file with that path below its set's root.
+    /// The content of the file with this path below its set's root.
     #[must_use]
-    pub fn of(path: &[u8]) -> Self {
+    pub fn for_path(path: &[u8]) -> Self {
         Self { seed: finalise(fnv_1a(path)) }
     }
 
@@ -54,7 +54,7 @@ impl Content {
         self.fill_part(tail_offset, tail);
     }
 
-    /// Compares `bytes`, which are said to begin at `offset`.
+    /// Compares `bytes`, whose first byte is expected to be at `offset`.
     ///
     /// # Errors
     /// The first byte that differs.
@@ -67,7 +67,7 @@ impl Content {
         self.check_part(offset, head)?;
         let mut words = self.words(lines_offset);
         for (number, line) in lines.iter().enumerate() {
-            // One branch for a line: the differences of its words are gathered first.
+            // One branch for a line: the differences of its words are collected first.
             let pairs = line.as_chunks::<8>().0.iter().zip(words.next_line());
             let difference =
                 pairs.fold(0, |all, (got, expected)| all | (u64::from_le_bytes(*got) ^ expected));
@@ -123,7 +123,7 @@ fn head_len(offset: u64, len: usize) -> usize {
     (LINE_LEN - begun).rem_euclid(LINE_LEN).min(len)
 }
 
-/// SplitMix64 at any place of its sequence, which is what makes any offset cheap.
+/// The SplitMix64 sequence from any place on, which makes any offset cheap.
 struct Words {
     state: u64,
 }
@@ -142,12 +142,13 @@ impl Words {
     }
 }
 
-/// Eight characters of 64: no byte of the sum exceeds 0x7E, so that none carries into the next.
+/// Maps a word to eight characters of 64: no byte of the sum exceeds 0x7E, so that none carries
+/// into the next.
 fn printable(word: u64) -> u64 {
     (word & 0x3F3F_3F3F_3F3F_3F3F) + 0x3F3F_3F3F_3F3F_3F3F
 }
 
-/// What SplitMix64 adds to its state for each output.
+/// The increment of SplitMix64's state for each output.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -157,7 +158,7 @@ fn finalise(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// FNV-1a with 64 bits (draft-eastlake-fnv).
+/// The FNV-1a hash with 64 bits (draft-eastlake-fnv).
 fn fnv_1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
@@ -171,7 +172,8 @@ mod tests {
     use statistics::Generator;
     use std::collections::HashSet;
 
-    /// Byte for byte as the documentation says it, for others to follow.
+    /// The content exactly as the documentation defines it, byte by byte, for other
+    /// implementations.
     fn by_the_book(path: &[u8], len: usize) -> Vec<u8> {
         let mut words = Generator::new(Generator::new(fnv_1a(path).wrapping_sub(STEP)).next_u64());
         let mut out = Vec::new();
@@ -187,7 +189,7 @@ mod tests {
     fn is_what_the_documentation_says() {
         for path in ["dir00000/class0_0", "dir00679/class3_8", "size51200", ""] {
             let mut filled = vec![0; 5000];
-            Content::of(path.as_bytes()).fill(0, &mut filled);
+            Content::for_path(path.as_bytes()).fill(0, &mut filled);
             assert_eq!(filled, by_the_book(path.as_bytes(), 5000), "{path}");
         }
     }
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn the_first_bytes_never_change() {
         let mut start = [0; 24];
-        Content::of(b"dir00000/class0_0").fill(0, &mut start);
+        Content::for_path(b"dir00000/class0_0").fill(0, &mut start);
         assert_eq!(std::str::from_utf8(&start), Ok("tYpQR?tekNweT}Wmy}TrspeB"));
     }
 
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_largest_file_is_as_cheap_as_its_start() {
-        let content = Content::of(b"size9223372036854775807");
+        let content = Content::for_path(b"size9223372036854775807");
         let mut end = [0; 100];
         let offset = i64::MAX as u64 - 100;
         content.fill(offset, &mut end);
@@ -237,7 +239,7 @@ mod tests {
             start in 0..10_000_u64,
             cuts in prop::collection::vec(0..700_usize, 0..8),
         ) {
-            let content = Content::of(path.as_bytes());
+            let content = Content::for_path(path.as_bytes());
             let len = cuts.iter().sum();
             let mut whole = vec![0; len];
             content.fill(start, &mut whole);
@@ -262,14 +264,14 @@ mod tests {
             flip in 1..=255_u8,
             also in prop::option::of(any::<prop::sample::Index>()),
         ) {
-            let content = Content::of(b"dir00000/class1_4");
+            let content = Content::for_path(b"dir00000/class1_4");
             let mut bytes = vec![0; len];
             content.fill(start, &mut bytes);
             let at = at.index(len);
             let expected = bytes[at];
             bytes[at] ^= flip;
             let got = bytes[at];
-            // A second one, later, changes nothing.
+            // A second wrong byte, later, changes nothing.
             if let Some(later) = also {
                 let later = at + later.index(len - at);
                 if later > at { bytes[later] ^= flip; }

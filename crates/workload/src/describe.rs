@@ -1,5 +1,5 @@
-//! What is in a request log: sessions, pauses, bytes, the working-set curve, and how far it is
-//! from the mix that it is said to follow.
+//! The description of a request log: sessions, pauses, bytes, the working-set curve, and how far it
+//! is from the mix that it should follow.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,34 +15,34 @@ use crate::working_set::{SHARES, WorkingSet, working_sets};
 const US_PER_S: f64 = 1e6;
 const MIB: f64 = 1_048_576.0;
 
-/// What is in a request log.
+/// The description of a request log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Description {
-    /// How many sessions.
+    /// The number of sessions.
     pub sessions: u64,
-    /// How many requests, of all sessions.
+    /// The number of requests of all sessions.
     pub requests: u64,
     /// Requests per session.
     pub session_length: Spread,
     /// Requests per burst.
     pub burst_length: Spread,
-    /// The pauses that are not 0, in seconds; the ones at the end of a session are none.
+    /// The pauses other than 0, in seconds; pauses at the end of a session do not count.
     pub think_s: Spread,
-    /// From the start of the first session to that of the last, in seconds, if the log says so.
+    /// From the start of the first session to that of the last, in seconds, if the log has starts.
     pub starts_span_s: Option<f64>,
     /// The bytes of the replies.
     pub bytes: Bytes,
-    /// The most popular files that together get 50, 90, 95 and 99 % of the requests. Of files
-    /// whose length is known.
+    /// The most popular files that together get 50, 90, 95 and 99 % of the requests, among files of
+    /// known length.
     pub working_set: Vec<WorkingSet>,
     /// How the requests fit the mix of a SPECweb99 set, if there is one to compare with.
     pub fit: Option<Fit>,
 }
 
-/// Some numbers in short.
+/// A summary of some numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many.
+    /// How many numbers there are.
     pub count: u64,
     /// Their mean; 0 if there are none.
     pub mean: f64,
@@ -55,13 +55,13 @@ pub struct Spread {
 pub struct Bytes {
     /// Requests whose reply's length is known: from the name of the file or from the log.
     pub requests_of_known_length: u64,
-    /// The mean length of those.
+    /// The mean length of these replies.
     pub mean: f64,
-    /// Different URIs.
+    /// The number of different URIs.
     pub files: u64,
-    /// Different URIs whose length is known.
+    /// The number of different URIs whose length is known.
     pub files_of_known_length: u64,
-    /// The sum of those.
+    /// The sum of these lengths.
     pub files_bytes: u64,
 }
 
@@ -80,7 +80,7 @@ pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
         burst_length: burst_lengths(log).collect(),
         think_s: pauses_s(log).collect(),
         starts_span_s: last.and_then(|last| log.start_us(last)).map(|us| us as f64 / US_PER_S),
-        bytes: Bytes::of(files.len(), &known),
+        bytes: Bytes::from_lengths(files.len(), &known),
         working_set: working_sets(
             known.iter().map(|&(requests, bytes)| (requests as f64, bytes)).collect(),
             &SHARES,
@@ -89,16 +89,16 @@ pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
     }
 }
 
-/// The bytes of the replies where `length` tells that of each URI's.
+/// The bytes of the replies, given a function that returns the length of each URI.
 #[must_use]
-pub fn bytes_by(log: &RequestLog, length: impl Fn(&[u8]) -> Option<u64>) -> Bytes {
+pub fn bytes_with_lengths(log: &RequestLog, length: impl Fn(&[u8]) -> Option<u64>) -> Bytes {
     let files = files(log, &popularity(log));
     let known = files.iter().filter_map(|(uri, file)| Some((file.requests, length(uri)?)));
-    Bytes::of(files.len(), &known.collect::<Vec<_>>())
+    Bytes::from_lengths(files.len(), &known.collect::<Vec<_>>())
 }
 
-/// The SPECweb99 mix that `log` can be compared with if nobody says which: the classes' published
-/// shares, alpha 1, and as many directories as its names need. `None` if it has no such names.
+/// The SPECweb99 mix to compare `log` with by default: the classes' published shares, alpha 1, and
+/// as many directories as its names need. `None` if it has no such names.
 #[must_use]
 pub fn guess_target(log: &RequestLog) -> Option<Mix> {
     let last = log.templates().iter().filter_map(|template| match located(template)? {
@@ -108,7 +108,7 @@ pub fn guess_target(log: &RequestLog) -> Option<Mix> {
     last.max().map(|last| Mix::spec99(last + 1))
 }
 
-/// How often each template is asked for.
+/// How often each template is requested.
 fn popularity(log: &RequestLog) -> Vec<u64> {
     let mut counts = vec![0; log.templates().len()];
     for index in 0..log.sessions() {
@@ -119,21 +119,21 @@ fn popularity(log: &RequestLog) -> Vec<u64> {
     counts
 }
 
-/// What is known of a file.
+/// What is known of a requested file.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct RequestedFile {
     requests: u64,
     bytes: Option<u64>,
 }
 
 /// The requests by URI: templates of one URI (other methods, other bodies) are one file.
-fn files<'l>(log: &'l RequestLog, popularity: &[u64]) -> HashMap<&'l [u8], Asked> {
-    let mut files: HashMap<&[u8], Asked> = HashMap::with_capacity(log.templates().len());
+fn files<'l>(log: &'l RequestLog, popularity: &[u64]) -> HashMap<&'l [u8], RequestedFile> {
+    let mut files: HashMap<&[u8], RequestedFile> = HashMap::with_capacity(log.templates().len());
     for (template, &requests) in log.templates().iter().zip(popularity) {
         let file = files.entry(&template.uri).or_default();
         file.requests += requests;
         let named = located(template).map(|file| file.bytes());
-        // An access log may tell several lengths of one URI (304, a range): the longest is meant.
+        // An access log may have several lengths for one URI (304, a range): the longest is right.
         file.bytes = file.bytes.max(named.or(template.reply_bytes).or(template.seen_bytes));
     }
     files
@@ -167,7 +167,7 @@ fn fit(log: &RequestLog, popularity: &[u64], mix: &Mix) -> Option<Fit> {
 }
 
 impl Bytes {
-    fn of(files: usize, known: &[(u64, u64)]) -> Self {
+    fn from_lengths(files: usize, known: &[(u64, u64)]) -> Self {
         let requests: u64 = known.iter().map(|file| file.0).sum();
         let total: f64 = known.iter().map(|file| file.0 as f64 * file.1 as f64).sum();
         Self {
@@ -201,7 +201,7 @@ impl Description {
     }
 }
 
-/// For people, a line for each thing.
+/// The description for people, a line for each fact.
 impl fmt::Display for Description {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sessions, requests, session_length, burst_length, think_s, bytes, .. } = self;

@@ -1,6 +1,6 @@
 //! Distributions of times and counts, as they are typed: `pareto:1,1.5`, `constant:3.0`.
 //!
-//! Sampled by inversion: one random number for each value. Logarithms and powers are libm's, in
+//! Sampling is by inversion: one random number for each value. Logarithms and powers are libm's, in
 //! software, because those of systems differ in the last digit.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::parse_error::ParseError;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distribution {
     shape: Shape,
-    /// Larger values are cut down to it; infinite if there is no ceiling.
+    /// The ceiling, to which larger values are reduced; infinite if there is none.
     max: f64,
 }
 
@@ -27,7 +27,7 @@ enum Shape {
     Weibull { shape: f64, scale: f64 },
 }
 
-/// What each is called, its parameters, and how it is made of them.
+/// A distribution's name, its parameters, and the function that makes its shape from them.
 type Row = (&'static str, &'static [&'static str], fn(&[f64]) -> Shape);
 
 const TABLE: &[Row] = &[
@@ -39,25 +39,25 @@ const TABLE: &[Row] = &[
 ];
 
 impl Distribution {
-    /// Always `value`.
+    /// A distribution that is always `value`.
     #[must_use]
     pub const fn constant(value: f64) -> Self {
         Self { shape: Shape::Constant { value }, max: f64::INFINITY }
     }
 
-    /// P(X > x) = (low / x)^alpha.
+    /// The Pareto distribution: P(X > x) = (low / x)^alpha.
     #[must_use]
     pub const fn pareto(low: f64, alpha: f64) -> Self {
         Self { shape: Shape::Pareto { low, alpha }, max: f64::INFINITY }
     }
 
-    /// P(X > x) = e^-((x / scale)^shape).
+    /// The Weibull distribution: P(X > x) = e^-((x / scale)^shape).
     #[must_use]
     pub const fn weibull(shape: f64, scale: f64) -> Self {
         Self { shape: Shape::Weibull { shape, scale }, max: f64::INFINITY }
     }
 
-    /// This distribution with a ceiling: larger values are cut down to it. A lower ceiling that it
+    /// This distribution with a ceiling: larger values are reduced to it. A lower ceiling that it
     /// has already stays.
     #[must_use]
     pub const fn at_most(self, max: f64) -> Self {
@@ -116,10 +116,10 @@ impl Distribution {
         }
     }
 
-    /// The mean of the values cut down to whole numbers, as counts are.
+    /// The mean of the values rounded down to whole numbers, as counts are.
     ///
     /// # Panics
-    /// If there is no ceiling: the sum has as many terms.
+    /// If there is no ceiling: the number of terms is that of the counts up to it.
     #[must_use]
     pub fn mean_of_counts(&self) -> f64 {
         assert!(self.max.is_finite(), "counts have a ceiling");
@@ -131,12 +131,13 @@ fn mean_of_uniform(low: f64, high: f64, max: f64) -> f64 {
     match max {
         max if max >= high => f64::midpoint(low, high),
         max if max <= low => max,
-        // Below the ceiling the middle of what is left; the rest of the probability sits on it.
+        // Below the ceiling the middle of what is left; the rest of the probability is at the
+        // ceiling.
         max => max - (max - low) * (max - low) / (2.0 * (high - low)),
     }
 }
 
-/// low + the integral of (low / x)^alpha from low to max.
+/// Computes low + the integral of (low / x)^alpha from low to max.
 fn mean_of_pareto(low: f64, alpha: f64, max: f64) -> f64 {
     match max {
         max if max <= low => max,
@@ -145,13 +146,13 @@ fn mean_of_pareto(low: f64, alpha: f64, max: f64) -> f64 {
     }
 }
 
-/// The integral of e^-((x / scale)^shape) from 0 to max.
+/// Computes the integral of e^-((x / scale)^shape) from 0 to max.
 fn mean_of_weibull(shape: f64, scale: f64, max: f64) -> f64 {
     let below = regularised_gamma(1.0 / shape, libm::pow(max / scale, shape));
     scale * libm::tgamma(1.0 + 1.0 / shape) * below
 }
 
-/// `NAME:NUMBER,NUMBER` and perhaps `,max=NUMBER`; a lone number is a constant.
+/// Parses `NAME:NUMBER,NUMBER` and perhaps `,max=NUMBER`; a lone number is a constant.
 impl FromStr for Distribution {
     type Err = ParseError;
 
@@ -187,7 +188,7 @@ fn number(typed: &str) -> Result<f64, String> {
     }
 }
 
-/// All forms, for people.
+/// All forms, for error messages.
 fn forms() -> String {
     let forms: Vec<String> =
         TABLE.iter().map(|(name, names, _)| format!("{name}:{}", names.join(","))).collect();
@@ -212,7 +213,7 @@ impl Shape {
     }
 }
 
-/// As it is typed.
+/// The form in which it can be typed.
 impl fmt::Display for Distribution {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shape {
@@ -235,7 +236,7 @@ mod tests {
         text.parse().unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The value that `probability` of all lie below, by halving.
+    /// The value below which a share `probability` of all values lies, by bisection.
     fn quantile(distribution: &Distribution, probability: f64) -> f64 {
         let (mut low, mut high) = (0.0, 1e9);
         for _ in 0..200 {

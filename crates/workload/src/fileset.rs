@@ -1,10 +1,10 @@
-//! Which files a file set has: names, sizes, classes.
+//! The files of a file set: names, sizes, classes.
 //!
 //! SPECweb99's static set: 36 files in each directory, four classes of nine, class c file n of
-//! floor(1024 * 10^c * (n + 1) / 10) bytes. Beside them or instead, single files of a given
-//! length, for experiments with one size.
+//! floor(1024 * 10^c * (n + 1) / 10) bytes. Beside them or instead, single files of a given length,
+//! for experiments with one size.
 //!
-//! It says nothing of how popular the files are, and writes none.
+//! The popularity of the files is elsewhere, and so is writing them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,43 +15,43 @@ mod presets;
 
 pub use presets::{PRESETS, Preset};
 
-/// Classes of a SPECweb99 directory.
+/// The number of classes of a SPECweb99 directory.
 pub const CLASSES: usize = 4;
-/// Files of a class.
+/// The number of files of a class.
 pub const FILES_PER_CLASS: usize = 9;
-/// Files of a directory.
+/// The number of files of a directory.
 pub const FILES_PER_DIRECTORY: usize = CLASSES * FILES_PER_CLASS;
-/// Bytes of a directory: the sum of the lengths of its files.
+/// The sum of the lengths of a directory's files, in bytes.
 pub const BYTES_PER_DIRECTORY: u64 = 5_119_484;
-/// How many values [`File::kind`] has: the files of a directory, and single files.
+/// The number of values of [`File::kind`]: the files of a directory, and single files.
 pub const KINDS: usize = FILES_PER_DIRECTORY + 1;
-/// Directories have five digits.
+/// The largest number of directories: their numbers have five digits.
 pub const DIRECTORIES_MAX: u32 = 100_000;
-/// The last byte of a longer file would have no offset.
+/// The longest file: the last byte of a longer one would have no offset.
 pub const SINGLE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// One file of a file set. Its path names it, its path and nothing else determines its bytes.
+/// One file of a file set. Its path identifies it and alone determines its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum File {
     /// `dirDDDDD/classC_N`, SPECweb99.
     Spec {
-        /// From 0, below [`DIRECTORIES_MAX`].
+        /// The number of the directory, from 0, below [`DIRECTORIES_MAX`].
         directory: u32,
-        /// 0 to 3.
+        /// The class, 0 to 3.
         class: u8,
-        /// 0 to 8.
+        /// The number in the class, 0 to 8.
         number: u8,
     },
     /// `sizeN`: a file of N bytes.
     Single {
-        /// Its length, at most [`SINGLE_BYTES_MAX`].
+        /// The length, at most [`SINGLE_BYTES_MAX`].
         bytes: u64,
     },
 }
 
 impl File {
     /// The file that a URI path names, wherever the set is mounted: its last one or two segments
-    /// decide. None if they are no file's name. The path has neither query nor fragment.
+    /// decide. None if they are not the name of a file. The path has neither query nor fragment.
     #[must_use]
     pub fn locate(path: &[u8]) -> Option<Self> {
         let (parent, name) = last_segment(path);
@@ -61,7 +61,7 @@ impl File {
         }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match *self {
@@ -72,14 +72,14 @@ impl File {
         }
     }
 
-    /// What is in it.
+    /// The content of the file.
     #[must_use]
     pub fn content(&self) -> Content {
-        Content::of(self.path().as_bytes())
+        Content::for_path(self.path().as_bytes())
     }
 
-    /// Which of the [`KINDS`] of files it is, for tables by file type: the place in its directory,
-    /// class by class, or the last one for single files.
+    /// The kind of the file among the [`KINDS`], for tables by file type: the place in its
+    /// directory, class by class, or the last one for single files.
     #[must_use]
     pub fn kind(&self) -> usize {
         match *self {
@@ -150,7 +150,7 @@ impl fmt::Display for NotAFile {
 
 impl std::error::Error for NotAFile {}
 
-/// Reads what `Display` writes, and nothing else: the path below the root and nothing above it.
+/// Parses the output of `Display`, and nothing else: the path below the root, without a prefix.
 impl FromStr for File {
     type Err = NotAFile;
 
@@ -160,7 +160,7 @@ impl FromStr for File {
     }
 }
 
-/// Of the longest path that the fields of [`File`] can make, in a set or not.
+/// The length of the longest path that the fields of [`File`] can make, in a set or not.
 const PATH_LEN_MAX: usize = "dir4294967295/class255_255".len();
 
 /// A file's path below its set's root.
@@ -188,7 +188,7 @@ impl FilePath {
         self.len += text.len();
     }
 
-    /// In decimal, with zeroes in front if there are fewer than `digits_min`.
+    /// Appends a number in decimal, with leading zeroes if it has fewer than `digits_min` digits.
     fn push_digits(&mut self, mut number: u64, digits_min: usize) {
         let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1).max(digits_min);
         let end = self.len + digits;
@@ -204,11 +204,11 @@ impl FilePath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSet {
     directories: u32,
-    /// Ascending, each once.
+    /// The lengths of single files, ascending, each once.
     singles: Vec<u64>,
 }
 
-/// A file set that cannot be: why, in words.
+/// Why a file set is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchSet(String);
 
@@ -221,10 +221,10 @@ impl fmt::Display for NoSuchSet {
 impl std::error::Error for NoSuchSet {}
 
 impl FileSet {
-    /// SPECweb99 with so many directories.
+    /// SPECweb99 with this many directories.
     ///
     /// # Errors
-    /// None at all, or more than [`DIRECTORIES_MAX`].
+    /// The number is 0, or more than [`DIRECTORIES_MAX`].
     pub fn directories(count: u64) -> Result<Self, NoSuchSet> {
         match u32::try_from(count) {
             Ok(directories @ 1..=DIRECTORIES_MAX) => Ok(Self { directories, singles: Vec::new() }),
@@ -235,10 +235,10 @@ impl FileSet {
         }
     }
 
-    /// SPECweb99 with as many whole directories as have no more than `bytes`.
+    /// SPECweb99 with as many whole directories as fit `bytes`.
     ///
     /// # Errors
-    /// Not even one has, or more than [`DIRECTORIES_MAX`].
+    /// Not even one fits, or more than [`DIRECTORIES_MAX`] do.
     pub fn at_most_bytes(bytes: u64) -> Result<Self, NoSuchSet> {
         if bytes < BYTES_PER_DIRECTORY {
             let why = format!("{bytes} bytes: one directory has {BYTES_PER_DIRECTORY}");
@@ -258,10 +258,10 @@ impl FileSet {
         Self::directories(u64::try_from(directories).unwrap_or(u64::MAX))
     }
 
-    /// Single files of these lengths; the order is of no matter.
+    /// Single files of these lengths; the order does not matter.
     ///
     /// # Errors
-    /// No length at all, or one above [`SINGLE_BYTES_MAX`].
+    /// There are no lengths, or one is above [`SINGLE_BYTES_MAX`].
     pub fn singles(lengths: &[u64]) -> Result<Self, NoSuchSet> {
         let mut singles = lengths.to_vec();
         singles.sort_unstable();
@@ -275,25 +275,25 @@ impl FileSet {
         }
     }
 
-    /// How many SPECweb99 directories.
+    /// The number of SPECweb99 directories.
     #[must_use]
     pub fn directory_count(&self) -> u32 {
         self.directories
     }
 
-    /// The lengths of its single files, ascending.
+    /// The lengths of the single files, ascending.
     #[must_use]
     pub fn single_lengths(&self) -> &[u64] {
         &self.singles
     }
 
-    /// How many files.
+    /// The number of files.
     #[must_use]
     pub fn files(&self) -> u64 {
         self.spec_files() + self.singles.len() as u64
     }
 
-    /// The sum of their lengths. Saturates, which no disk will notice.
+    /// The sum of the files' lengths. Saturates, far beyond the size of any disk.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let spec = u64::from(self.directories) * BYTES_PER_DIRECTORY;
@@ -339,7 +339,7 @@ impl FileSet {
     }
 }
 
-/// Splits off what follows the last slash; no slash, no parent.
+/// Splits off the part after the last slash; without a slash there is no parent.
 fn last_segment(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (Some(&path[..slash]), &path[slash + 1..]),
@@ -347,7 +347,7 @@ fn last_segment(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Decimal digits and nothing else, not even none.
+/// Parses decimal digits only; none at all are no number.
 fn number(digits: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
     let all = digits

@@ -1,4 +1,4 @@
-//! How far a log is from the mix that it is said to follow.
+//! The deviation of a log from the mix that it should follow.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use statistics::chi_square_test;
 use crate::fileset::{CLASSES, FILES_PER_CLASS, FILES_PER_DIRECTORY, File};
 use crate::mix::{Mix, file_shares};
 
-/// Below so many expected requests the relative difference of a cell is all noise and not shown.
+/// With fewer expected requests the relative difference of a cell is all noise and not shown.
 const EXPECTED_MIN: f64 = 100.0;
 /// The share of the requests that goes to hot directories.
 const HOT: f64 = 0.5;
@@ -16,15 +16,15 @@ const HOT: f64 = 0.5;
 /// Requests for SPECweb99 files, counted.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// By the place in the directory.
+    /// By the file's place in its directory.
     in_directory: [u64; FILES_PER_DIRECTORY],
     directories: Vec<u64>,
-    /// For files of the set's kind whose directory the set does not have, and single files.
+    /// For SPECweb99 files in directories that the set does not have, and single files.
     outside: u64,
 }
 
 impl Counts {
-    /// No requests yet, of a set with so many directories.
+    /// No requests yet, for a set of this many directories.
     #[must_use]
     pub fn new(directories: u32) -> Self {
         let directories = vec![0; directories as usize];
@@ -71,7 +71,8 @@ impl Counts {
             && within(&self.directories[..hot], &shares[..hot])
     }
 
-    /// How the counts compare with `mix`, which has as many directories; `None` if there are none.
+    /// Compares the counts with `mix`, which has as many directories; `None` if there are no
+    /// requests.
     #[must_use]
     pub fn fit(&self, mix: &Mix) -> Option<Fit> {
         let class = |index: usize| format!("class {index}");
@@ -83,9 +84,13 @@ impl Counts {
             alpha: mix.alpha,
             requests: self.inside(),
             requests_outside: self.outside,
-            classes: Agreement::of(&self.classes(), &mix.class_shares(), class)?,
-            files: Agreement::of(&self.in_directory, &mix.shares_in_directory(), file)?,
-            per_directory: Agreement::of(&self.directories, &mix.directory_shares(), directory)?,
+            classes: Agreement::compare(&self.classes(), &mix.class_shares(), class)?,
+            files: Agreement::compare(&self.in_directory, &mix.shares_in_directory(), file)?,
+            per_directory: Agreement::compare(
+                &self.directories,
+                &mix.directory_shares(),
+                directory,
+            )?,
         })
     }
 
@@ -101,7 +106,7 @@ impl Counts {
         classes
     }
 
-    /// By file number, all classes together.
+    /// The counts by file number, all classes together.
     fn numbers(&self) -> [u64; FILES_PER_CLASS] {
         let mut numbers = [0; FILES_PER_CLASS];
         for (place, count) in self.in_directory.iter().enumerate() {
@@ -111,51 +116,53 @@ impl Counts {
     }
 }
 
-/// A log against the mix that it should follow.
+/// The agreement of a log with the mix that it should follow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// Directories of the mix.
     pub directories: u32,
     /// Zipf's exponent of the mix.
     pub alpha: f64,
-    /// Requests that were compared.
+    /// The number of requests that were compared.
     pub requests: u64,
-    /// Requests for files that the mix does not know.
+    /// The number of requests for files that are not in the mix.
     pub requests_outside: u64,
-    /// The four classes.
+    /// The agreement over the four classes.
     pub classes: Agreement,
-    /// The 36 files of a directory, all directories together.
+    /// The agreement over the 36 files of a directory, all directories together.
     pub files: Agreement,
-    /// The directories.
+    /// The agreement over the directories.
     pub per_directory: Agreement,
 }
 
-/// Counts of cells against their probabilities.
+/// The agreement of counts of cells with their probabilities.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreement {
-    /// How many cells.
+    /// The number of cells.
     pub cells: usize,
-    /// Where the shares differ most.
+    /// The cell whose share differs most.
     pub largest_difference: Difference,
-    /// Where they differ most in proportion to the probability, of the cells in which at least
-    /// 100 requests were expected.
+    /// The cell whose share differs most in proportion to the probability, among the cells in which
+    /// at least 100 requests were expected.
     pub largest_relative_difference: Option<Difference>,
-    /// The sum of (observed - expected)^2 / expected; `None` with a single cell, as are the next.
+    /// The sum of (observed - expected)^2 / expected; `None` with a single cell, as are the next
+    /// two.
     pub chi_square: Option<f64>,
-    /// Of the chi-square test.
+    /// The degrees of freedom of the chi-square test.
     pub degrees_of_freedom: Option<usize>,
-    /// How often chance alone is at least as far off. Below 0.001 the log does not follow the mix.
+    /// The probability that chance alone is at least as far off. Below 0.001 the log does not
+    /// follow the mix.
     pub p_value: Option<f64>,
 }
 
-/// One cell.
+/// The difference in one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Its name.
+    /// The name of the cell.
     pub cell: String,
-    /// Its probability.
+    /// The cell's probability.
     pub expected: f64,
-    /// Its share of the requests.
+    /// The cell's share of the requests.
     pub actual: f64,
 }
 
@@ -170,7 +177,7 @@ impl Difference {
 }
 
 impl Agreement {
-    fn of(counts: &[u64], shares: &[f64], name: impl Fn(usize) -> String) -> Option<Self> {
+    fn compare(counts: &[u64], shares: &[f64], name: impl Fn(usize) -> String) -> Option<Self> {
         let total: u64 = counts.iter().sum();
         let difference = |index: usize| Difference {
             cell: name(index),
@@ -235,7 +242,8 @@ impl fmt::Display for Agreement {
 mod tests {
     use super::*;
 
-    /// As many requests per file as the mix says, of a million for each directory's rank 1.
+    /// The number of requests per file according to the mix, with a million for each directory's
+    /// rank 1.
     fn ideal(mix: &Mix) -> Counts {
         let mut counts = Counts::new(mix.directories);
         for directory in 0..mix.directories {

@@ -1,6 +1,6 @@
-//! Generates request logs of a model.
+//! Generates request logs from a model.
 //!
-//! One random number follows the other, session after session, so that a log is the beginning of
+//! The random numbers are used in order, session after session, so that a log is the beginning of
 //! every longer one of the same model and seed.
 
 use std::fmt;
@@ -14,31 +14,32 @@ use crate::mix::FileChooser;
 use crate::model::{Files, Model};
 use crate::request_log::{BuildError, Builder, Request, RequestLog, Template};
 
-/// How long a log is.
+/// The length of a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent {
-    /// So many sessions.
+    /// This many sessions.
     Sessions(u64),
-    /// So many requests: the last session ends where they do.
+    /// This many requests: the last session ends where they do.
     Requests(u64),
-    /// Until the share of every class, every file number and every hot directory differs from
-    /// its probability by no more than this part of it (0.1: a tenth). Hot directories are the
-    /// most popular ones that together get half of the requests.
+    /// Until the share of every class, every file number and every hot directory differs from its
+    /// probability by no more than this part of it (0.1: a tenth). Hot directories are the most
+    /// popular ones that together get half of the requests.
     Within(f64),
 }
 
-/// A log that is no closer to its distribution after so many requests is given up.
+/// The number of requests after which a log that is not close enough to its distribution is given
+/// up.
 pub const REQUESTS_MAX_WITHIN: u64 = 100_000_000;
-/// How many sessions lie between two looks at the distribution.
+/// The number of sessions between two checks of the distribution.
 const SESSIONS_BETWEEN_LOOKS: u64 = 1000;
 const US_PER_S: f64 = 1e6;
 
 /// Why a log cannot be generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GenerateError {
-    /// It does not fit.
+    /// The log is too large for its representation.
     Build(BuildError),
-    /// A log without sessions.
+    /// The log would have no sessions.
     Empty,
     /// The log is not within the tolerance after [`REQUESTS_MAX_WITHIN`] requests.
     NotWithin(f64),
@@ -60,7 +61,7 @@ impl fmt::Display for GenerateError {
 
 impl std::error::Error for GenerateError {}
 
-/// A log of `extent` that follows `model`; the same on every machine.
+/// Generates a log of `extent` that follows `model`; the same on every machine.
 ///
 /// # Errors
 /// The log is too large, is empty, or does not come close enough to the model's distribution.
@@ -85,8 +86,8 @@ pub fn generate(model: &Model, extent: Extent, seed: u64) -> Result<RequestLog, 
     sessions.builder.finish().map_err(GenerateError::Build)
 }
 
-/// A log that asks for every file once, in one session without pauses, to warm caches. The files
-/// come in reverse, so that the popular ones are the last that are used.
+/// A log that requests every file once, in one session without pauses, to warm caches. The files
+/// come in reverse order, so that the popular ones are used last.
 ///
 /// # Errors
 /// There are no files, or more than fit into a log.
@@ -101,16 +102,17 @@ pub fn prime(set: &FileSet, prefix: &str) -> Result<RequestLog, GenerateError> {
     builder.finish().map_err(GenerateError::Build)
 }
 
-/// The log under way.
+/// The log being generated.
 struct Sessions<'m> {
     model: &'m Model,
     generator: Generator,
-    /// What chooses the files; none if there is only one.
+    /// The chooser of files; none if there is only one.
     chooser: Option<FileChooser>,
     builder: Builder,
-    /// The builder's template for each file, by directory and place in it; `UNKNOWN` at first.
+    /// The builder's template for each file, by directory and place in it; `UNKNOWN` until its
+    /// first use.
     templates: Vec<u32>,
-    /// Kept only if the extent depends on them.
+    /// The requests per file, if the extent depends on them.
     counts: Option<Counts>,
 }
 
@@ -134,7 +136,7 @@ impl<'m> Sessions<'m> {
         }
     }
 
-    /// Adds a session of at most `requests_max`, which is not 0; how many it has.
+    /// Adds a session of at most `requests_max` requests, which is not 0; returns their number.
     fn add(&mut self, requests_max: u64) -> u64 {
         let drawn = self.model.lengths.sample(&mut self.generator);
         let length = u64::from(drawn).min(requests_max);
@@ -204,7 +206,7 @@ impl<'m> Sessions<'m> {
     }
 }
 
-/// The place of a SPECweb99 file among all of its set.
+/// The index of a SPECweb99 file among all of its set.
 fn index_of(file: File) -> usize {
     let directory = match file {
         File::Spec { directory, .. } => directory as usize,
@@ -217,7 +219,7 @@ fn template(prefix: &str, file: File) -> Template {
     Template::get(format!("{prefix}/{file}").as_bytes())
 }
 
-/// The next pause; the rare one that is longer than a log can hold is cut down.
+/// The next pause; the rare one that is longer than a log can hold is shortened.
 fn pause_us(think: &Distribution, generator: &mut Generator) -> u64 {
     let us = (think.sample(generator) * US_PER_S).round();
     (us as u64).min(Request::PAUSE_US_MAX)

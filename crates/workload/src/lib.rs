@@ -1,7 +1,8 @@
-//! What clients ask for: file sets, popularity, session lengths, think times, request logs.
+//! The requests of clients: file sets, popularity, session lengths, think times, request logs.
 //!
 //! Pure: no files, no sockets, no clock. Everything random is seeded and comes out the same on
-//! every machine. Writing a file set to disk is the business of `fileset`, asking for it of `load`.
+//! every machine. Writing a file set to disk is the business of `fileset`, sending requests that of
+//! `load`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! How often each file of a SPECweb99 set is asked for: directory, class and file drawn apart.
+//! How often each file of a SPECweb99 set is requested: directory, class and file are drawn
+//! independently.
 //!
-//! Shares and rank order are the benchmark's, as its published file-set and log generators have
-//! them.
+//! Shares and rank order are those of the benchmark's published file-set and log generators.
 
 use statistics::Generator;
 
@@ -12,25 +12,25 @@ use crate::popularity::{Chooser, normalised, zipf};
 pub const CLASS_SHARES: [f64; CLASSES] = [0.35, 0.50, 0.14, 0.01];
 /// The files of a class, the most popular first; Zipf's law with alpha 1 gives the shares.
 pub const RANK_ORDER: [usize; FILES_PER_CLASS] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
-/// Requests of a deck: each holds exactly the classes' shares.
+/// The number of requests of a deck: each holds exactly the classes' shares.
 const DECK: usize = 1000;
 
-/// The probabilities of files.
+/// The probabilities of the files of a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// How many directories; directory 0 is the most popular.
+    /// The number of directories; directory 0 is the most popular.
     pub directories: u32,
     /// Zipf's exponent over the directories: 1.0 is SPECweb99's, 0 is uniform.
     pub alpha: f64,
     /// Weights of the classes.
     pub classes: [f64; CLASSES],
-    /// Whether classes are dealt from shuffled decks of a thousand that hold their exact shares,
-    /// as SPECweb99's clients do it, and not drawn independently.
+    /// Whether classes are dealt from shuffled decks of a thousand that hold their exact shares, as
+    /// SPECweb99's clients do it, and not drawn independently.
     pub deck: bool,
 }
 
 impl Mix {
-    /// SPECweb99's, of independent draws.
+    /// SPECweb99's mix, with independent draws.
     #[must_use]
     pub const fn spec99(directories: u32) -> Self {
         Self { directories, alpha: 1.0, classes: CLASS_SHARES, deck: false }
@@ -83,7 +83,7 @@ enum Classes {
 }
 
 impl FileChooser {
-    /// One for `mix`.
+    /// A chooser for `mix`.
     ///
     /// # Panics
     /// If there are no directories, or if all class weights are 0.
@@ -120,7 +120,7 @@ impl FileChooser {
 /// A deck with the classes' shares, by the method of largest remainders where they do not divide.
 fn deck(shares: &[f64]) -> Vec<u8> {
     let exact: Vec<f64> = shares.iter().map(|share| share * DECK as f64).collect();
-    // A share that is whole but for rounding counts as whole.
+    // A share that is whole except for rounding counts as whole.
     let mut cards: Vec<usize> = exact.iter().map(|cards| (cards + 1e-9) as usize).collect();
     let mut by_remainder: Vec<usize> = (0..shares.len()).collect();
     by_remainder.sort_by(|&one, &other| exact[other].fract().total_cmp(&exact[one].fract()));

@@ -1,4 +1,4 @@
-//! What the sessions of a generated log look like, and the models of the literature by name.
+//! Models of the sessions of a generated log, and those of the literature by name.
 
 use std::fmt;
 
@@ -6,57 +6,57 @@ use crate::distribution::Distribution;
 use crate::mix::Mix;
 use crate::session_length::Lengths;
 
-/// Embedded objects of a page that are not cut off by the end of the session.
+/// The default ceiling of the number of embedded objects of a page.
 pub const EMBEDDED_MAX: f64 = 1000.0;
 
-/// A model of what clients do. Lengths of sessions, pages, pauses and files are all independent.
+/// A model of clients' behaviour. Lengths of sessions, pages, pauses and files are all independent.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Which files are asked for.
+    /// The requested files.
     pub files: Files,
-    /// What stands before the files' paths: where the set is mounted. Empty or `/some/path`.
+    /// The prefix of the files' paths: where the set is mounted. Empty or `/some/path`.
     pub prefix: String,
     /// Requests per session.
     pub lengths: Lengths,
-    /// Seconds between a page and the next: the time to read it. Without `pages` every request is
-    /// a page.
+    /// Seconds between a page and the next: the time to read it. Without `pages` every request is a
+    /// page.
     pub think: Distribution,
     /// Pages with embedded objects; `None` if every page is one file.
     pub pages: Option<Pages>,
 }
 
-/// Which files are asked for.
+/// The requested files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Files {
     /// The files of a SPECweb99 set.
     Spec(Mix),
-    /// One file of so many bytes.
+    /// One file of this length in bytes.
     Single(u64),
 }
 
 /// A page: one file, a pause while the browser reads it, its embedded objects in one burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pages {
-    /// How many embedded objects, cut down to whole numbers. Has a ceiling.
+    /// The number of embedded objects, rounded down to whole numbers. Has a ceiling.
     pub embedded: Distribution,
     /// Seconds between the file and its embedded objects.
     pub active_think: Distribution,
 }
 
 impl Pages {
-    /// With [`EMBEDDED_MAX`] as the ceiling of the objects, if they have none.
+    /// Pages with [`EMBEDDED_MAX`] as the ceiling of the objects, unless they have a lower one.
     #[must_use]
     pub fn new(embedded: Distribution, active_think: Distribution) -> Self {
         Self { embedded: embedded.at_most(EMBEDDED_MAX), active_think }
     }
 }
 
-/// A model with a name and where it is from.
+/// A model with a name and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelPreset {
-    /// As it is typed.
+    /// The name as it is typed.
     pub name: &'static str,
-    /// What it is, on one line.
+    /// A description on one line.
     pub about: &'static str,
     directories: u32,
     lengths: &'static str,
@@ -76,10 +76,10 @@ const SURGE_ACTIVE: Distribution = Distribution::weibull(1.46, 0.382);
 const SURGE_EMBEDDED: Distribution = Distribution::pareto(1.0, 2.43);
 const NO_THINK: Distribution = Distribution::constant(0.0);
 
-/// SURGE pages with constant pauses, as far as the papers tell.
+/// SURGE pages with constant pauses, as far as the papers describe them.
 const PAPERS_PAGES: Pages = Pages { embedded: SURGE_EMBEDDED.at_most(5.0), active_think: ACTIVE };
 
-/// All there are.
+/// All presets.
 pub static MODEL_PRESETS: &[ModelPreset] = &[
     ModelPreset {
         name: "radhakrishnan",
@@ -124,13 +124,13 @@ pub static MODEL_PRESETS: &[ModelPreset] = &[
 ];
 
 impl ModelPreset {
-    /// The preset of that name.
+    /// The preset with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         MODEL_PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The model it stands for.
+    /// The model.
     #[must_use]
     pub fn model(&self) -> Model {
         Model {
@@ -143,7 +143,7 @@ impl ModelPreset {
     }
 }
 
-/// The arguments of `ropewalk log generate` that give this model.
+/// The arguments of `ropewalk log generate` for this model.
 impl fmt::Display for Model {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.files {

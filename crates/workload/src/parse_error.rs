@@ -1,13 +1,13 @@
-//! Why a typed distribution or length is none.
+//! The error of a typed distribution or length.
 
 use std::fmt;
 
-/// Text that does not say what it should.
+/// A text that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// As it was typed.
+    /// The text as it was typed.
     pub typed: String,
-    /// What is wrong with it, and what to write.
+    /// What is wrong with the text, and what to write.
     pub why: String,
 }
 

@@ -15,14 +15,14 @@ pub fn normalised(weights: &[f64]) -> Vec<f64> {
     weights.iter().map(|weight| weight / total).collect()
 }
 
-/// Draws an index in constant time, by Walker's alias method (1977) as Vose has it (1991): the
+/// Draws an index in constant time, by Walker's alias method (1977) in the form of Vose (1991): the
 /// probability mass is cut into equal columns, each shared by at most two indices.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     columns: Vec<Column>,
 }
 
-/// Below `own` of 2^64 the column's own index is meant, else the other.
+/// A column: below `own` of 2^64 its own index is drawn, else the other.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     own: u64,
@@ -30,7 +30,7 @@ struct Column {
 }
 
 impl Chooser {
-    /// Index i is drawn with probability `weights[i]` / their sum.
+    /// A chooser that draws index i with probability `weights[i]` / their sum.
     ///
     /// # Panics
     /// If there are no weights, more than 2^32, a negative one, or none above 0.
@@ -50,11 +50,12 @@ impl Chooser {
             masses[giving] -= 1.0 - masses[lacking];
             if masses[giving] < 1.0 { poor.push(giving) } else { rich.push(giving) }
         }
-        // Columns left over lack no more than rounding took from them, and keep all.
+        // Columns left over lack only what rounding took from them, and are not shared.
         Self { columns }
     }
 
-    /// The next index. Takes one random number: its column, and what is left over decides in it.
+    /// Draws the next index. Takes one random number: its upper part selects the column, the rest
+    /// decides in it.
     pub fn draw(&self, generator: &mut Generator) -> usize {
         let product = u128::from(generator.next_u64()) * self.columns.len() as u128;
         let (column, rest) = ((product >> 64) as usize, product as u64);
@@ -63,7 +64,7 @@ impl Chooser {
     }
 }
 
-/// `share`, 0 to 1, of 2^64.
+/// Converts `share`, 0 to 1, to a part of 2^64.
 fn fraction(share: f64) -> u64 {
     (share * 18_446_744_073_709_551_616.0) as u64
 }

@@ -1,7 +1,7 @@
 //! A request log: sessions of requests with pauses, compact in memory.
 //!
-//! Requests that are alike are kept once, as templates; a session is a row of eight-byte words.
-//! Reading and writing of the formats is in the files beside this one.
+//! Equal requests are kept once, as templates; a session is a row of eight-byte words. The formats
+//! are read and written in the files beside this one.
 
 pub mod access_log;
 mod builder;
@@ -13,18 +13,19 @@ pub mod wsesslog;
 
 pub use builder::{BuildError, Builder};
 
-/// What is asked for.
+/// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
     /// GET, HEAD, POST, …
     pub method: Box<str>,
-    /// As it stands in the request line: path and query.
+    /// The URI of the request line: path and query.
     pub uri: Box<[u8]>,
     /// The body of the request; mostly empty.
     pub body: Box<[u8]>,
-    /// How long the body of the reply should be, if the log says so.
+    /// The expected length of the reply's body, if the log has it.
     pub reply_bytes: Option<u64>,
-    /// How long it once was, if that is all the log knows: for descriptions, not for checks.
+    /// The length that the reply's body once had, if the log has only that: for descriptions, not
+    /// for checks.
     pub seen_bytes: Option<u64>,
 }
 
@@ -54,8 +55,9 @@ impl Request {
     /// How many templates a log may have.
     pub const TEMPLATES_MAX: usize = 1 << 28;
 
-    /// `joins`: it is issued in the same burst as the request before it. `pause_us`: how long the
-    /// client waits after the burst that this request ends; it counts on the last of a burst only.
+    /// `joins`: the request is issued in the same burst as the request before it. `pause_us`: how
+    /// long the client waits after the burst that this request ends; it counts on the last of a
+    /// burst only.
     ///
     /// # Panics
     /// If a number is too large.
@@ -65,19 +67,19 @@ impl Request {
         Self { word: (template as u64) << 36 | u64::from(joins) << 35 | pause_us }
     }
 
-    /// Which template.
+    /// The index of the template.
     #[must_use]
     pub fn template(self) -> usize {
         (self.word >> 36) as usize
     }
 
-    /// Whether it belongs to the burst of the request before it.
+    /// Whether the request belongs to the burst of the request before it.
     #[must_use]
     pub fn joins(self) -> bool {
         self.word >> 35 & 1 == 1
     }
 
-    /// The think time after it, if it is the last of its burst.
+    /// The think time after the request, if it is the last of its burst.
     #[must_use]
     pub fn pause_us(self) -> u64 {
         self.word & Self::PAUSE_US_MAX
@@ -88,43 +90,43 @@ impl Request {
         Self::new(self.template(), self.joins(), self.pause_us().min(us_max))
     }
 
-    /// This request, of another template.
+    /// This request with another template.
     fn with_template(self, template: usize) -> Self {
         Self::new(template, self.joins(), self.pause_us())
     }
 }
 
-/// Sessions, in order.
+/// The sessions of a log, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestLog {
     templates: Vec<Template>,
     requests: Vec<Request>,
-    /// Where each session ends in `requests`.
+    /// The end of each session in `requests`.
     ends: Vec<u32>,
-    /// When each session began, from the first; empty if the log does not say.
+    /// When each session began, from the first; empty if the log has no starts.
     starts_us: Vec<u64>,
 }
 
 impl RequestLog {
-    /// Builds one, request by request.
+    /// A builder for a log, request by request.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// What is asked for, each once.
+    /// The different requests.
     #[must_use]
     pub fn templates(&self) -> &[Template] {
         &self.templates
     }
 
-    /// How many sessions.
+    /// The number of sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many requests, of all sessions.
+    /// The number of requests of all sessions.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.len()
@@ -137,12 +139,12 @@ impl RequestLog {
         &self.requests[start as usize..self.ends[index] as usize]
     }
 
-    /// This log without the requests of the templates that `keep`, which says so of each, does not
-    /// want, nor sessions of which nothing is left; and with sessions of more than `length_max`
-    /// requests cut into several, which begin at the same time.
+    /// This log without the requests of templates for which `keep` is false, and without sessions
+    /// that become empty; sessions of more than `length_max` requests are cut into several, which
+    /// begin at the same time.
     ///
     /// # Panics
-    /// If `length_max` is 0, or `keep` is not of all templates.
+    /// If `length_max` is 0, or `keep` has not as many entries as there are templates.
     #[must_use]
     pub fn selected(&self, keep: &[bool], length_max: usize) -> Self {
         assert!(length_max > 0, "a session has a request at least");
@@ -172,7 +174,7 @@ impl RequestLog {
         builder.finish().expect("it is a part of what was built before")
     }
 
-    /// How many requests the longest session has.
+    /// The number of requests of the longest session.
     #[must_use]
     pub fn longest_session(&self) -> usize {
         (0..self.sessions()).map(|index| self.session(index).len()).max().unwrap_or(0)
@@ -185,15 +187,15 @@ impl RequestLog {
         }
     }
 
-    /// The pauses between the requests of each session, those of 0 as well; the one after a
-    /// session's last is nobody's.
+    /// The pauses between the requests of each session, including those of 0; the pause after a
+    /// session's last request does not count.
     pub fn pauses_us(&self) -> impl Iterator<Item = u64> + '_ {
         let sessions = (0..self.sessions()).map(|index| self.session(index));
         let pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
         pauses.map(|request| request.pause_us())
     }
 
-    /// Whether anybody waits between two requests.
+    /// Whether any client waits between two requests.
     #[must_use]
     pub fn has_pauses(&self) -> bool {
         self.pauses_us().any(|us| us > 0)
@@ -213,9 +215,9 @@ impl RequestLog {
         (0..self.sessions()).flat_map(of_session)
     }
 
-    /// How long it takes, when sessions begin to come at a steady rate, until requests are due at
-    /// nearly the rate at which they stay due, in microseconds: until then the later requests of
-    /// long sessions are missing. Nearly: 99 %.
+    /// How long it takes, in microseconds, from the start of a steady rate of sessions until
+    /// requests are due at nearly their steady rate: until then the later requests of long sessions
+    /// are missing. Nearly means 99 %.
     #[must_use]
     pub fn filling_us(&self) -> u64 {
         if !self.has_pauses() {
@@ -226,8 +228,8 @@ impl RequestLog {
         *within
     }
 
-    /// How many of the requests that stay due at a steady rate are due, 0 to 1, between two times
-    /// in microseconds from when sessions began to come at it.
+    /// The share, 0 to 1, of the steady rate of requests that is due between two times in
+    /// microseconds from the start of a steady rate of sessions.
     #[must_use]
     pub fn share_due(&self, from_us: u64, to_us: u64) -> f64 {
         let window_us = to_us.saturating_sub(from_us) as f64;
@@ -235,7 +237,7 @@ impl RequestLog {
         self.due_us().map(seen).sum::<f64>() / self.requests() as f64
     }
 
-    /// When session `index` began, counted from the log's first, if the log says so.
+    /// When session `index` began, counted from the log's first, if the log has starts.
     #[must_use]
     pub fn start_us(&self, index: usize) -> Option<u64> {
         self.starts_us.get(index).copied()

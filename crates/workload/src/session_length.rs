@@ -1,4 +1,4 @@
-//! How many requests a session has.
+//! The number of requests of a session.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,9 +23,9 @@ pub struct Lengths {
 enum Form {
     /// One of the ranges, then a length in it, all equally probable.
     Ranges(Vec<Range>, Chooser),
-    /// After each request the session ends with that probability.
+    /// After each request the session ends with this probability.
     Geometric { end: f64 },
-    /// Its values cut down to whole numbers, at least 1.
+    /// The distribution's values rounded down to whole numbers, at least 1.
     Rounded(Distribution),
 }
 
@@ -36,7 +36,7 @@ struct Range {
     weight: f64,
 }
 
-/// Names for lengths, what they stand for, and where they come from.
+/// Names for lengths, their meanings, and their sources.
 pub const PRESETS: &[(&str, &str, &str)] = &[
     ("surge-6", "1..6", "as in Radhakrishnan's logs, of which only the maximum is known; mean 3.5"),
     ("brecht-15", "1@30,5..15@70", "Brecht's log generator; mean 7.3"),
@@ -45,12 +45,12 @@ pub const PRESETS: &[(&str, &str, &str)] = &[
 ];
 
 impl Lengths {
-    /// Always `length`, which is at least 1 and at most [`LENGTH_MAX`].
+    /// The length is always `length`, which is at least 1 and at most [`LENGTH_MAX`].
     #[must_use]
     pub fn fixed(length: u32) -> Self {
         let length = length.clamp(1, LENGTH_MAX);
         let range = Range { low: length, high: length, weight: 1.0 };
-        Self { typed: length.to_string(), form: Form::of_ranges(vec![range]) }
+        Self { typed: length.to_string(), form: Form::from_ranges(vec![range]) }
     }
 
     /// The next length.
@@ -99,7 +99,7 @@ impl Lengths {
 }
 
 impl Form {
-    fn of_ranges(ranges: Vec<Range>) -> Self {
+    fn from_ranges(ranges: Vec<Range>) -> Self {
         let weights: Vec<f64> = ranges.iter().map(|range| range.weight).collect();
         Self::Ranges(ranges, Chooser::new(&weights))
     }
@@ -113,7 +113,7 @@ impl Range {
     }
 }
 
-/// A preset's name; lengths and ranges with their weights (`7`, `5..15`, `1@30,5..15@70`);
+/// Parses a preset's name; lengths and ranges with their weights (`7`, `5..15`, `1@30,5..15@70`);
 /// `fixed:N`; `geometric:P`; or any [`Distribution`].
 impl FromStr for Lengths {
     type Err = ParseError;
@@ -151,7 +151,7 @@ fn form(typed: &str) -> Result<Form, String> {
 
 fn ranges(typed: &str) -> Result<Form, String> {
     let ranges: Vec<Range> = typed.split(',').map(range).collect::<Result<_, _>>()?;
-    Ok(Form::of_ranges(ranges))
+    Ok(Form::from_ranges(ranges))
 }
 
 fn range(typed: &str) -> Result<Range, String> {
@@ -171,7 +171,7 @@ fn range(typed: &str) -> Result<Range, String> {
     }
 }
 
-/// As it was typed.
+/// The lengths as they were typed.
 impl fmt::Display for Lengths {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.typed)

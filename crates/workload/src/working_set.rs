@@ -1,33 +1,33 @@
 //! The working-set curve: how many bytes of the most popular files answer a share of the requests.
 //!
-//! What a cache would hold that knew the popularity of every file beforehand; a real one needs
-//! more.
+//! A cache that knew the popularity of every file beforehand would hold these files; a real one
+//! needs more.
 
 use serde::Serialize;
 
-/// The shares that reports have.
+/// The shares in reports.
 pub const SHARES: [f64; 4] = [0.50, 0.90, 0.95, 0.99];
 
 /// The most popular files that together get a share of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkingSet {
-    /// Of the requests.
+    /// The share of the requests.
     pub share: f64,
-    /// How many files that takes.
+    /// The number of these files.
     pub files: u64,
-    /// Their bytes.
+    /// The sum of the files' lengths.
     pub bytes: u64,
 }
 
 /// The working sets for `shares`, ascending. A file is its popularity, on any scale, and its
-/// length. No requests, no sets.
+/// length. Without requests there are no sets.
 #[must_use]
 pub fn working_sets(mut files: Vec<(f64, u64)>, shares: &[f64]) -> Vec<WorkingSet> {
     let total: f64 = files.iter().map(|file| file.0).sum();
     if total <= 0.0 {
         return Vec::new();
     }
-    // Of equally popular files the shorter come first, so that the order given is of no matter.
+    // Of equally popular files the shorter come first, so that the order given does not matter.
     files.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
     let (mut covered, mut count, mut bytes) = (0.0, 0, 0);
     let set_of = |share: f64| {
@@ -61,9 +61,9 @@ mod tests {
         assert_eq!(working_sets(vec![(0.0, 5)], &SHARES), []);
     }
 
-    /// The whole model's curve for 680 directories, of the probabilities and without sampling.
-    /// Ruan and Pai (USENIX 2006, table 2) report 4.4, 101.8, 181.2 and 385.7 MB for a set of
-    /// 3,072 MB.
+    /// The whole model's curve for 680 directories, from the probabilities and without sampling.
+    /// Ruan and Pai (USENIX 2006, table 2) report 4.4, 101.8, 181.2 and 385.7 MB for a set of 3,072
+    /// MB.
     #[test]
     fn agrees_with_the_curve_of_specweb99() {
         let mix = Mix::spec99(680);
@@ -78,7 +78,8 @@ mod tests {
         let sets = working_sets(files.collect(), &SHARES);
         let counts: Vec<u64> = sets.iter().map(|set| set.files).collect();
         assert_eq!(counts, [355, 6529, 10_103, 16_133]);
-        // In which order files of one popularity come is worth 1.4 MiB at the end of the curve.
+        // The order of files of one popularity makes a difference of 1.4 MiB at the end of the
+        // curve.
         for (set, expected) in sets.iter().zip([3.7, 98.8, 178.5, 392.9]) {
             let mib = set.bytes as f64 / 1_048_576.0;
             assert!((mib - expected).abs() < 0.05 + 0.002 * expected, "{set:?}");

@@ -1,14 +1,14 @@
 //! The answers, made before the first request.
 //!
-//! Not a cache: they never change. They are found by a number in the path where paths are numbered,
-//! else by the path.
+//! The answers are not a cache: they never change. They are found by a number in the path where
+//! paths are numbered, else by the path.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bodies up to this length lie in memory behind their heads, as in Ropewalk.
+/// The longest body that is kept in memory behind its head, as in Ropewalk.
 const PREPARED_BODY_BYTES_MAX: u64 = 64 * 1024;
 
 /// One answer.
@@ -24,13 +24,13 @@ pub(crate) struct Answer {
 /// All answers, and how a request's is found.
 pub(crate) struct Answers {
     list: Vec<Answer>,
-    /// Where paths are not numbered in their order: which answer is a path's.
+    /// The answer of each path; none if paths are numbered in their order.
     by_path: Option<HashMap<Box<[u8]>, usize>>,
 }
 
 impl Answers {
     /// Makes the answers for the paths in the file `paths` below `root`, with the head in the file
-    /// `head`. Behind a path and a tab stands the file, where it has another name.
+    /// `head`. If the file of a path has another name, that name follows the path and a tab.
     pub(crate) fn prepare(root: &str, paths: &str, head: &str) -> io::Result<Self> {
         let head = fs::read(head)?;
         let paths = fs::read_to_string(paths)?;
@@ -39,7 +39,7 @@ impl Answers {
             Answer::new(&Path::new(root).join(file.trim_start_matches('/')), &head)
         };
         let list = paths.lines().map(make).collect::<io::Result<Vec<Answer>>>()?;
-        Ok(Self { by_path: by_path(&paths, list.len()), list })
+        Ok(Self { by_path: index_by_path(&paths, list.len()), list })
     }
 
     /// One answer.
@@ -56,9 +56,9 @@ impl Answers {
     }
 }
 
-/// Each path's place in the list; none where the digits after the last slash are each path's place
-/// in the list.
-fn by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
+/// Each path's place in the list; none if the digits after the last slash of each path are its
+/// place in the list.
+fn index_by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
     let is_numbered =
         |(place, path): (usize, &str)| number(format!("GET {path} ").as_bytes(), count) == place;
     let asked = || paths.lines().map(|line| line.split('\t').next().unwrap_or(line)).enumerate();
@@ -68,15 +68,15 @@ fn by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
     Some(asked().map(|(place, path)| (path.as_bytes().into(), place)).collect())
 }
 
-/// What stands between the first two spaces.
+/// The path of a request: the part between the first two spaces.
 fn path_of(request: &[u8]) -> &[u8] {
     let path = request.get(4..).unwrap_or_default();
     let end = path.iter().position(|&byte| byte == b' ').unwrap_or(path.len());
     &path[..end]
 }
 
-/// Which of `count` answers is asked for: the digits after the last slash of the first line's
-/// path. A request for anything else gets the first answer.
+/// The number of the requested answer among `count`: the digits after the last slash of the first
+/// line's path. A request for anything else gets the first answer.
 fn number(request: &[u8], count: usize) -> usize {
     if count == 1 {
         return 0;
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn paths_that_are_not_numbered_are_looked_up() {
-        assert_eq!(by_path("/a.html\n", 1), None, "of one file nothing need be looked up");
-        assert_eq!(by_path("/x/0.txt\n/y/1.txt\n", 2), None);
+        assert_eq!(index_by_path("/a.html\n", 1), None, "of one file nothing need be looked up");
+        assert_eq!(index_by_path("/x/0.txt\n/y/1.txt\n", 2), None);
         let paths = "/dir00000/class0_1\n/dir00000/class2_0\n";
-        let by_path = by_path(paths, 2).expect("they are not numbered");
+        let by_path = index_by_path(paths, 2).expect("they are not numbered");
         let request = b"GET /dir00000/class2_0 HTTP/1.1\r\n\r\n";
         assert_eq!(by_path.get(path_of(request)), Some(&1));
         assert_eq!(by_path.get(path_of(b"GET")), None);

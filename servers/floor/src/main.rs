@@ -1,11 +1,11 @@
 //! The least a static server can do, as the yardstick of the benchmarks: an edge-triggered epoll
 //! loop, answers prepared at the start.
 //!
-//! It is one thread, unless it is told to be several: then each has a listener, a loop and
-//! connections of its own, and they share the answers, which never change.
+//! The floor has one thread by default. With several, each has a listener, a loop and connections
+//! of its own, and they share the answers, which never change.
 //!
-//! It parses nothing: whatever ends in an empty line is a request, and its path, or the digits
-//! after the path's last slash, say which answer it gets. It is not a web server: it believes its
+//! Nothing is parsed: everything that ends in an empty line is a request, and its path, or the
+//! digits after the path's last slash, selects the answer. It is not a web server: it trusts its
 //! client, never looks at a file again, and answers nothing but GET.
 
 #![forbid(unsafe_code)]
@@ -42,13 +42,13 @@ const DESCRIPTORS_MAX: usize = 65_536;
 /// The listener's key; no connection has it.
 const LISTENER: u64 = u64::MAX;
 
-/// Bytes of a request that are received at once; longer requests are not answered.
+/// The most bytes of a request that are received at once; longer requests are not answered.
 const REQUEST_BYTES_MAX: usize = 4096;
 
-/// Bytes given to one `sendfile`, as in Ropewalk.
+/// The most bytes passed to one `sendfile`, as in Ropewalk.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// More than any machine has CPUs; each has a table of connections.
+/// The maximum number of threads: more than any machine has CPUs; each has a table of connections.
 const THREADS_MAX: usize = 1024;
 
 fn main() -> ExitCode {
@@ -71,25 +71,25 @@ struct Floor {
     listener: OwnedFd,
     answers: Arc<Answers>,
     connections: Vec<Option<Connection>>,
-    /// One for all connections, so that no request pays for clearing it.
+    /// One buffer for all connections, so that no request pays for clearing it.
     buffer: Box<[u8]>,
     keep_alive: bool,
 }
 
 struct Connection {
     socket: OwnedFd,
-    /// Which answer is being sent, and how many bytes of it are gone.
+    /// The answer that is being sent, and how many bytes of it have been sent.
     sending: Option<(usize, u64)>,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection is kept.
 #[derive(PartialEq)]
 enum Fate {
     Open,
     Closed,
 }
 
-/// Opens as many floors as there shall be threads, all at one address.
+/// Opens a floor for each thread, all at one address.
 fn open(arguments: &[String]) -> io::Result<Vec<Floor>> {
     let options: HashMap<&str, &str> = arguments
         .chunks_exact(2)
@@ -107,7 +107,7 @@ fn open(arguments: &[String]) -> io::Result<Vec<Floor>> {
     let mut floors = Vec::new();
     for _ in 0..threads {
         let listener = socket::listen(address, &listening(threads))?;
-        // Where the kernel has chosen the port it is the others' as well.
+        // If the kernel has chosen the port, the other listeners get the same one.
         address = socket::local_addr(listener.as_fd())?;
         floors.push(Floor::new(listener, Arc::clone(&answers), keep_alive)?);
     }
@@ -126,14 +126,14 @@ fn listening(threads: usize) -> ListenOptions {
         reuse_port: threads > 1,
         // A connection is worth accepting once its request is there.
         defer_accept_s: 1,
-        // What waits for long in the kernel is cold when it leaves.
+        // Bytes that wait for long in the kernel are cold when they leave.
         unsent_bytes_max: 128 << 10,
         ..ListenOptions::default()
     }
 }
 
-/// Serves, with a thread for each if they are several; returns when one of them cannot go on: a
-/// server that is not whole would be no yardstick.
+/// Serves, with a thread for each floor if there are several; returns when one of them cannot go
+/// on: a server that is not whole would be no yardstick.
 fn serve(mut floors: Vec<Floor>) -> io::Result<()> {
     if floors.len() == 1 {
         return floors.remove(0).serve();
@@ -141,7 +141,7 @@ fn serve(mut floors: Vec<Floor>) -> io::Result<()> {
     let (ended, end) = channel();
     for floor in floors {
         let ended = ended.clone();
-        // Whoever hears it first does not hear the others.
+        // The receiver may have gone after the first message.
         thread::Builder::new().spawn(move || drop(ended.send(floor.serve())))?;
     }
     end.recv().map_err(io::Error::other)?
@@ -174,7 +174,7 @@ impl Floor {
         }
     }
 
-    /// Accepts whoever waits and serves them at once.
+    /// Accepts the waiting connections and serves them at once.
     fn accept(&mut self) -> io::Result<()> {
         while let Ok((socket, _)) = socket::accept(self.listener.as_fd()) {
             let index = socket.as_raw_fd() as usize;
@@ -203,7 +203,8 @@ impl Floor {
 }
 
 impl Connection {
-    /// An edge is over when the kernel said "would block", or when less came than asked for.
+    /// An edge is over when the kernel reported that it would block, or when fewer bytes came than
+    /// requested.
     fn turn(&mut self, answers: &Answers, buffer: &mut [u8], keep_alive: bool) -> io::Result<Fate> {
         if self.sending.is_none() {
             let received = match recv(self.socket.as_fd(), buffer) {
@@ -225,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is left of the answer.
+    /// Sends the rest of the answer.
     fn send(&mut self, answers: &Answers) -> io::Result<()> {
         while let Some((number, sent)) = &mut self.sending {
             let answer = answers.get(*number);
@@ -241,7 +242,7 @@ impl Connection {
                     let asked = left.min(CHUNK_BYTES);
                     let count = sendfile(socket, file.as_fd(), offset, asked)?;
                     if 0 < count && count < asked {
-                        // The socket is full: asking again would only hear so.
+                        // The socket is full: another call would only report that.
                         *sent += count as u64;
                         return Err(ErrorKind::WouldBlock.into());
                     }

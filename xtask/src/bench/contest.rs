@@ -1,8 +1,8 @@
 //! One row: every server at its best setting, in alternating rounds.
 //!
-//! All servers are started at the beginning and only one is loaded at a time, so that whatever
-//! else the machine does meets all of them alike. What a server uses while it is not loaded is
-//! watched, and reported if it is worth mentioning.
+//! All servers are started at the beginning and only one is loaded at a time, so that other load on
+//! the machine affects all of them alike. What a server uses while it is not loaded is watched, and
+//! reported if it is not negligible.
 
 use super::corpus::Corpus;
 use super::report::{Contestant, RowResult, Sample};
@@ -16,14 +16,15 @@ use statistics::Generator;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many of the many files are compared.
+/// The number of files compared in the row of many files.
 const COMPARED_MAX: usize = 200;
 
-/// How often a setting is tried before the best is chosen, and for how long each time.
+/// How often a setting is tried before the best is chosen.
 const TRIALS: usize = 3;
 const TRIAL: Duration = Duration::from_millis(300);
 
-/// Load before the first round of many files, so that the rounds find caches as they stay.
+/// The length of the load before the first round of many files, so that the rounds find caches in
+/// their steady state.
 const FILL: Duration = Duration::from_secs(3);
 
 /// Bodies from this size on are counted by the bytes that arrived: of a few thousand answers, the
@@ -36,7 +37,7 @@ const MANY_CONNECTIONS: usize = 1000;
 /// A server that used more than this share of a processor while it was not loaded is reported.
 const IDLE_SHARE_MAX: f64 = 0.01;
 
-/// A row, ready to run.
+/// One row of the benchmark.
 pub(crate) struct Contest<'a> {
     bench: &'a Bench<'a>,
     row: &'static Row,
@@ -49,17 +50,17 @@ pub(crate) struct Contest<'a> {
 struct Entrant {
     server: RunningServer,
     result: Contestant,
-    /// Bytes of one answer; 0 where answers differ.
+    /// The size of one answer in bytes; 0 where answers differ.
     answer_bytes: usize,
-    /// When it was last loaded, and the processor time it had used by then.
+    /// When the server was last loaded, and the processor time it had used by then.
     rest: (u64, u64),
-    /// How long it rested, and what it used meanwhile.
+    /// How long the server rested, and the processor time that it used meanwhile.
     rested_us: u64,
     rested_cpu_ns: u64,
 }
 
 impl<'a> Contest<'a> {
-    /// Captures Ropewalk's head and makes what the servers and wrk need for the row.
+    /// Captures Ropewalk's head and makes the files that the servers and wrk need for the row.
     pub(crate) fn prepare(bench: &'a Bench<'a>, row: &'static Row) -> Result<Self, String> {
         let paths = Corpus::paths(row.subject);
         let script = match row.subject {
@@ -102,7 +103,7 @@ impl<'a> Contest<'a> {
         Ok(RowResult { row: self.row, contestants, notes })
     }
 
-    /// Starts a server at its best setting and compares what it serves with the files.
+    /// Starts a server at its best setting and compares its answers with the files.
     fn enter(&self, installed: &Installed) -> Result<Entrant, String> {
         let setting = self.best_setting(installed)?;
         let server = RunningServer::start(installed, setting, &self.launch)?;
@@ -140,7 +141,7 @@ impl<'a> Contest<'a> {
                 costs.push(self.measure(server, 0, self.trial_length())?.cpu_us);
             }
         }
-        // A setting with errors in any trial sorts behind all others: NaN is the largest number.
+        // A setting with errors in any trial sorts after all others: NaN is the largest number.
         let worst = |costs: &[f64]| costs.iter().any(|us| us.is_nan()).then_some(f64::NAN);
         let medians = costs
             .iter()
@@ -149,8 +150,8 @@ impl<'a> Contest<'a> {
         Ok(best.map_or(&settings[0], |(setting, _)| setting))
     }
 
-    /// Whether every file (of many, some) comes back as it is, by the way it will be asked for.
-    /// Returns the length of the first answer's head.
+    /// Compares every file (of many, some) with its answer, over the kind of connection that the
+    /// load uses. Returns the length of the first answer's head.
     fn compare(&self, server: &RunningServer) -> Result<usize, String> {
         let mut chosen: Vec<&String> = self.paths.iter().collect();
         Generator::new(3).shuffle(&mut chosen);
@@ -189,12 +190,13 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Of many files a server must have seen enough to run out of whatever it may run out of.
+    /// The length of a trial: of many files a server must have served enough to exhaust its caches.
     fn trial_length(&self) -> Duration {
         if self.row.subject == Subject::ManyFiles { TRIAL * 4 } else { TRIAL }
     }
 
-    /// Opening thousands of connections takes a good part of a window, so it gets a longer one.
+    /// The length of a window: longer where opening thousands of connections takes a good part of
+    /// it.
     fn window_length(&self) -> Duration {
         let window = self.bench.options.window;
         if self.row.connections >= MANY_CONNECTIONS { window.mul_f64(1.5) } else { window }
@@ -234,7 +236,7 @@ impl<'a> Contest<'a> {
         } else {
             outcome.requests as f64
         };
-        // Answers under way at the end have arrived in part, and bytes are printed rounded.
+        // Answers under way at the end have arrived in part, and wrk prints bytes rounded.
         let slack = (self.row.connections * answer_bytes) as f64 + 0.01 * bytes_expected;
         let is_short = answer_bytes > 0 && (outcome.bytes - bytes_expected).abs() > slack;
         if !outcome.is_clean(self.row.connection) || is_short {
@@ -249,7 +251,8 @@ impl<'a> Contest<'a> {
         })
     }
 
-    /// The head of Ropewalk's own answer in this row, or one like it where it is not there.
+    /// The head of Ropewalk's own answer in this row, or a similar one if Ropewalk does not take
+    /// part.
     fn our_head(&self) -> Result<Vec<u8>, String> {
         let ours = self.bench.servers.iter().find(|installed| installed.description.name == OURS);
         let Some(ours) = ours else { return Ok(http::usual_head(FLOOR, self.row.connection)) };
@@ -263,7 +266,7 @@ impl<'a> Contest<'a> {
 }
 
 impl Entrant {
-    /// Notes what it used since it was last loaded.
+    /// Records what the server used since it was last loaded.
     fn wake(&mut self) {
         self.rested_us += os::clock::now() - self.rest.0;
         self.rested_cpu_ns += self.server.group().cpu_ns() - self.rest.1;
@@ -273,7 +276,7 @@ impl Entrant {
         self.rest = (os::clock::now(), self.server.group().cpu_ns());
     }
 
-    /// What its results need said beside them.
+    /// Notes that belong to the server's results.
     fn notes(&self) -> Vec<String> {
         let name = &self.result.name;
         let samples = &self.result.samples;
@@ -281,7 +284,7 @@ impl Entrant {
         let refused: u64 = samples.iter().map(|sample| sample.refused).sum();
         let late: u64 = samples.iter().map(|sample| sample.late).sum();
         let share = self.rested_cpu_ns as f64 / (self.rested_us.max(1) as f64 * 1000.0);
-        // A moment of rest says nothing.
+        // A short rest proves nothing.
         let is_busy = self.rested_us > 500_000 && share > IDLE_SHARE_MAX;
         [
             (!voids.is_empty(), format!("{name}: {} windows void: {voids:?}", voids.len())),

@@ -1,4 +1,4 @@
-//! The files that are served, made anew for each run from a fixed seed.
+//! The served files, made anew for each run from a fixed seed.
 
 use super::row::{Row, Subject};
 use super::scratch::Scratch;
@@ -6,20 +6,20 @@ use statistics::Generator;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many files the row of many files has.
+/// The number of files in the row of many files.
 const FILES: usize = 20_000;
 
-/// How many requests are drawn before they repeat.
+/// The number of requests drawn before they repeat.
 const DRAWS: usize = 2 * FILES;
 
-/// How many files lie in one folder.
+/// The number of files in one folder.
 const FILES_PER_FOLDER: usize = 100;
 
 /// Sizes of the many files are uniform in this range: 4 KiB on average.
 const FILE_BYTES_MIN: usize = 1 << 10;
 const FILE_BYTES_MAX: usize = 7 << 10;
 
-/// The size of the file that idle connections have asked for.
+/// The size of the file that idle connections have requested.
 const IDLE_BYTES: usize = 1 << 10;
 
 /// The files, in a folder of their own.
@@ -44,7 +44,7 @@ impl Corpus {
         &self.0
     }
 
-    /// The paths that are asked for, in the order of their numbers.
+    /// The requested paths, in the order of their numbers.
     pub(crate) fn paths(subject: Subject) -> Vec<String> {
         match subject {
             Subject::OneFile(bytes) => vec![format!("/{bytes}.html")],
@@ -58,8 +58,9 @@ impl Corpus {
         fs::read(self.root().join(path.trim_start_matches('/'))).map_err(|why| why.to_string())
     }
 
-    /// A wrk script that asks for files drawn from the many, the same ones in every window. Drawn,
-    /// not dealt: going through all in turn would empty every cache that is a little too small.
+    /// A wrk script that requests files drawn from the many, the same ones in every window. They
+    /// are drawn, not dealt: going through all in turn would empty every cache that is a little too
+    /// small.
     pub(crate) fn script(&self) -> Result<PathBuf, String> {
         let mut generator = Generator::new(2);
         let paths: Vec<String> = (0..DRAWS).map(|_| many_path(generator.below(FILES))).collect();

@@ -1,9 +1,9 @@
 //! `cargo xtask bench engines`: every engine under the same loads, in alternating rounds, beside
-//! the foreign servers whose architectures they have.
+//! foreign servers of the same architectures.
 //!
 //! Every reply is checked, byte for byte before the rounds and by its length within them. Servers
-//! run on one processor and the load comes from another, so that this is a comparison of what the
-//! architectures cost; how they scale is another question.
+//! run on one processor and the load comes from another, so that this compares the cost of the
+//! architectures; how they scale is another question.
 
 mod cold;
 mod field;
@@ -19,7 +19,7 @@ use serde_json::json;
 use std::fs;
 use std::time::Duration;
 
-/// What clients ask for.
+/// The requests of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// One file of this many bytes.
@@ -40,7 +40,7 @@ pub(crate) struct Row {
     title: &'static str,
     subject: Subject,
     connections: u32,
-    /// The most rounds that it has, whatever is asked for.
+    /// The maximum number of rounds of the row, whatever the options say.
     rounds_max: usize,
 }
 
@@ -56,7 +56,7 @@ impl Named for Row {
     }
 }
 
-/// What `cargo xtask bench engines` does.
+/// The defaults of `cargo xtask bench engines`.
 pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rows: ROWS,
     quick_rows: &["1k", "zipf"],
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
         return Err(format!("--together: row {name} has servers in turn only; choose with --rows"));
     }
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     let field = Field::find(&stage)?;
     println!(
         "Ropewalk {}. Kernel {}. Intervals are of 95 %.",
@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
             Subject::Cold => cold::run(&stage, &field)?,
             _ => rounds(&stage, &field, row)?,
         };
-        println!("\n### {}\n\n{}", row.title, table::of(row.subject, &entrants));
+        println!("\n### {}\n\n{}", row.title, table::render(row.subject, &entrants));
         let own = entrants.iter().flat_map(Entrant::notes);
         for note in notes.into_iter().chain(own) {
             println!("- {}.", note.trim().replace('\n', " / "));
@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     }
 }
 
-/// All servers are started at the beginning and one is loaded at a time.
+/// Starts all servers and loads them in rounds, one at a time.
 fn rounds(
     stage: &Stage<'_, Row>,
     field: &Field,
@@ -151,7 +151,7 @@ fn rounds(
     let work = window::Work::prepare(stage, row)?;
     let mut entrants = Vec::new();
     let mut notes = Vec::new();
-    for contestant in field.of(row.subject) {
+    for contestant in field.contestants(row.subject) {
         progress(&format!("{}: {}", row.name, contestant.label));
         match Entrant::enter(stage, contestant, &work) {
             Ok(entrant) => entrants.push(entrant),

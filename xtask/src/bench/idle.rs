@@ -1,5 +1,5 @@
-//! Servers at rest: what 10,000 idle connections cost in user memory, how large a server is after
-//! its start, and how soon it answers.
+//! Servers at rest: the user memory of 10,000 idle connections, the size of a server after its
+//! start, and how soon it answers.
 
 use super::corpus::Corpus;
 use super::rounds::progress;
@@ -14,18 +14,18 @@ use std::time::Duration;
 /// How many connections are opened, descriptors permitting.
 const CONNECTIONS: usize = 10_000;
 
-/// Connections opened and closed before memory is first read, so that what is allocated once is
-/// not counted as theirs.
+/// Connections opened and closed before memory is first read, so that memory that is allocated once
+/// is not attributed to the later ones.
 const WARM_UP_CONNECTIONS: usize = 64;
 
 /// How often each server is started for the time to its first byte.
 const STARTS: usize = 10;
 
-/// Time for a server to give memory back: h2o, for one, does so once a second.
+/// The time in which a server gives memory back: h2o, for one, does so once a second.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Engines of ours besides the first, and the values of knobs of `servers/ropewalk.toml`: what each
-/// way to wait keeps of a connection.
+/// Ropewalk's engines besides the first, and the values of knobs of `servers/ropewalk.toml`: each way
+/// to wait has its own memory for a connection.
 const ENGINES: &[(&str, &[(&str, &str)])] = &[
     ("staged", &[("engine", "staged")]),
     ("fibers", &[("engine", "fibers")]),
@@ -35,7 +35,7 @@ const ENGINES: &[(&str, &[(&str, &str)])] = &[
     ("thread-pool", &[("engine", "thread-pool")]),
 ];
 
-/// What was found about one server.
+/// The result for one server.
 #[derive(Debug)]
 pub(crate) struct IdleResult {
     pub(crate) name: String,
@@ -43,13 +43,13 @@ pub(crate) struct IdleResult {
     pub(crate) resident_bytes: u64,
     /// Resident bytes after the first answer, shared pages divided among the processes.
     pub(crate) proportional_bytes: u64,
-    /// User memory of an idle connection in bytes, or why it is not known.
+    /// User memory of an idle connection in bytes, or why it is unknown.
     pub(crate) connection_bytes: Result<f64, String>,
     /// Milliseconds from each start to the first byte.
     pub(crate) first_byte_ms: Vec<f64>,
 }
 
-/// Looks at every server.
+/// Measures every server.
 pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     let path = &Corpus::paths(Subject::Idle)[0];
     let head =
@@ -68,7 +68,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
             let name = [installed.description.name.as_str(), &setting.name].join(" ");
             let name = name.trim_end();
             progress(&format!("idle: {name}"));
-            match look(installed, &setting, &launch) {
+            match measure(installed, &setting, &launch) {
                 Ok(result) => results.push(IdleResult { name: name.into(), ..result }),
                 Err(why) => progress(&format!("{name} left out: {why}")),
             }
@@ -77,7 +77,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     Ok(results)
 }
 
-/// The first of each server, which needs no name, and more of ours.
+/// The first setting of each server, which needs no name, and more of Ropewalk's.
 fn settings(description: &ServerDescription) -> Vec<Setting> {
     let first = Setting { name: String::new(), ..description.settings[0].clone() };
     let engines = ENGINES.iter().filter(|_| description.name == OURS).map(|(name, knobs)| {
@@ -87,7 +87,11 @@ fn settings(description: &ServerDescription) -> Vec<Setting> {
     std::iter::once(first).chain(engines).collect()
 }
 
-fn look(installed: &Installed, setting: &Setting, launch: &Launch) -> Result<IdleResult, String> {
+fn measure(
+    installed: &Installed,
+    setting: &Setting,
+    launch: &Launch,
+) -> Result<IdleResult, String> {
     let server = RunningServer::start(installed, setting, launch)?;
     let at_start = server.memory();
     let connection_bytes = connection_bytes(&server, &launch.ready_path);
@@ -114,7 +118,7 @@ fn connection_bytes(server: &RunningServer, path: &str) -> Result<f64, String> {
     let mut connections = open(server, path, CONNECTIONS)?;
     thread::sleep(SETTLE);
     let after = server.memory().proportional_bytes;
-    // A server that has quietly closed the first connections keeps less than it seems.
+    // If a server has silently closed the first connections it seems to need less than it does.
     http::get(&mut connections[0], path, Connection::KeepAlive)
         .map_err(|_| "it does not keep idle connections".to_owned())?;
     Ok((after as f64 - before as f64) / connections.len() as f64)

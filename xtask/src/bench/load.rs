@@ -1,9 +1,9 @@
-//! `cargo xtask bench load`: what the load generator costs, beside others on the same server.
+//! `cargo xtask bench load`: the cost of the load generator, beside others on the same server.
 //!
 //! Every row drives Ropewalk itself, at its default setting on one processor, from another
-//! processor, one client at a time. What is measured is the client: the processor time of its
-//! process, as the kernel accounts for it. No time is judged here; what must not differ are the
-//! numbers of requests that client and server have counted.
+//! processor, one client at a time. The client is measured: the processor time of its process, as
+//! the kernel accounts for it. Times are not judged here; only the numbers of requests that client
+//! and server have counted must agree.
 
 mod closed;
 mod connections;
@@ -43,18 +43,18 @@ impl Named for Row {
     }
 }
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Debug)]
 struct Section {
-    /// The first row is the head.
+    /// The table's rows; the first is the head.
     table: Vec<Vec<String>>,
-    /// What a reader must know beside it.
+    /// Notes for the reader beside the table.
     notes: Vec<String>,
     /// Every sample.
     samples: Value,
 }
 
-/// What `cargo xtask bench load` does.
+/// The defaults of `cargo xtask bench load`.
 pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rows: ROWS,
     quick_rows: &["closed", "open", "partly-open", "sessions", "connections", "log"],
@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     print_start(&stage);
     let mut sections = Vec::new();
     for row in &options.rows {
@@ -145,7 +145,7 @@ fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// The median of what is a number, with its interval.
+/// The median of the samples that are numbers, with its interval.
 fn middle(samples: &[f64]) -> Option<Estimate> {
     let clean: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
     median_estimate(&clean, CONFIDENCE)
@@ -155,7 +155,7 @@ fn middle_cell(samples: &[f64]) -> String {
     estimate(middle(samples))
 }
 
-/// One over the other, round by round.
+/// The ratio of two series, round by round.
 fn ratio_cell(ours: &[f64], theirs: &[f64]) -> String {
     estimate(paired_ratio(ours, theirs, CONFIDENCE))
 }

@@ -1,4 +1,4 @@
-//! One run of `ropewalk load`, and what its JSON says.
+//! Running `ropewalk load`, and reading its JSON.
 
 use super::options::Named;
 use super::stage::Stage;
@@ -11,16 +11,16 @@ use std::time::Duration;
 /// How much longer than expected a run may take before it is killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The errors and the void runs that a note names.
+/// The number of errors and of reasons for void runs that a note lists.
 const EXPLAINED_MAX: usize = 3;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct LoadRun {
     report: Value,
     /// The processor time of the process.
     pub(crate) cpu: Duration,
-    /// The most memory of the process.
+    /// The peak memory of the process.
     pub(crate) resident_bytes_max: u64,
 }
 
@@ -50,11 +50,11 @@ impl Started {
         Ok(Self { client, json })
     }
 
-    /// Waits for its end, which is expected within this time, and reads what it has written.
+    /// Waits for the end of the run, which is expected within this time, and reads its output.
     pub(crate) fn finish(self, expected: Duration) -> Result<LoadRun, String> {
         let finished = self.client.finish(expected + PATIENCE)?;
         let json = self.json.display();
-        // Errors and void runs have a status of their own, and a report all the same.
+        // Runs with errors and void runs have special exit statuses, but also a report.
         let text = fs::read_to_string(&self.json).map_err(|_| finished.complaint())?;
         let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
         fs::remove_file(&self.json).map_err(|why| format!("{json}: {why}"))?;
@@ -93,8 +93,8 @@ impl LoadRun {
         self.kinds_of_error().map(|(_, count)| count).sum()
     }
 
-    /// What happened within the measured window, in a second: `requests`, `replies`. (The counts
-    /// hold what came after the window as well, and so do further intervals.)
+    /// A rate per second within the measured window: `requests`, `replies`. (The counts also
+    /// include the time after the window, and so do further intervals.)
     pub(crate) fn per_second(&self, name: &str) -> f64 {
         let interval_us = self.report["interval_us"].as_f64().unwrap_or(1e6);
         let in_window = (self.seconds() * 1e6 / interval_us).round().max(1.0) as usize;
@@ -102,15 +102,16 @@ impl LoadRun {
         intervals.filter_map(|interval| interval[name].as_f64()).sum::<f64>() / self.seconds()
     }
 
-    /// Most connections open at a time. The count of the run grows when connections are opened, so
-    /// those opened while warming up are seen at the end of an interval only.
+    /// The largest number of connections open at a time. The run's count is updated when
+    /// connections are opened, so those opened while warming up show at the end of an interval
+    /// only.
     pub(crate) fn connections_open(&self) -> u64 {
         let intervals = self.report["series"].as_array().into_iter().flatten();
         let seen = intervals.filter_map(|interval| interval["connections"].as_u64()).max();
         self.count("connections_open_max").max(seen.unwrap_or(0))
     }
 
-    /// Why this run is not what it should be; none if it is.
+    /// What is wrong with this run; none if nothing is.
     pub(crate) fn complaint(&self) -> Option<String> {
         let errors = self.kinds_of_error().map(|(kind, count)| format!("{count} {kind}"));
         let void = self.report["void"].as_array().into_iter().flatten();
@@ -120,7 +121,7 @@ impl LoadRun {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// Whether nothing is wrong but that the server has closed connections between two requests.
+    /// Whether the only fault is that the server has closed connections between two requests.
     pub(crate) fn only_closed_early(&self) -> bool {
         let is_void = self.report["void"].as_array().is_some_and(|reasons| !reasons.is_empty());
         !is_void
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn faults_of_a_run_are_explained() {
         let run = run(json!({
             "errors": { "refused": 0, "reset": 3, "timeout_waiting": 4 }, "void": ["late"],
         }));

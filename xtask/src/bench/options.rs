@@ -1,4 +1,4 @@
-//! What a benchmark was asked to do: the options that all of them have.
+//! The options that all benchmarks have.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,19 +8,19 @@ pub(crate) trait Named: 'static {
     fn name(&self) -> &'static str;
 }
 
-/// What a benchmark does unless told otherwise.
+/// The defaults of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Defaults<R: 'static> {
     /// All rows, in the order of the report.
     pub(crate) rows: &'static [R],
-    /// The rows that `--quick` has.
+    /// The rows of `--quick`.
     pub(crate) quick_rows: &'static [&'static str],
-    /// The option that leaves contestants out.
+    /// The option that restricts the contestants.
     pub(crate) only_option: &'static str,
     pub(crate) rounds: usize,
     pub(crate) quick_rounds: usize,
     pub(crate) window: Duration,
-    /// Whether it can load all contestants at once.
+    /// Whether the benchmark can load all contestants at once.
     pub(crate) has_together: bool,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Options<R: 'static> {
     pub(crate) rounds: usize,
     pub(crate) window: Duration,
     pub(crate) json: Option<PathBuf>,
-    /// Whether what comes as source is built first.
+    /// Whether peers that come as source are built first.
     pub(crate) build: bool,
-    /// Whether it is to be seen only that everything works.
+    /// Whether the run only checks that everything works.
     pub(crate) quick: bool,
     /// Whether all contestants of a round are loaded at once, where the benchmark can.
     pub(crate) together: bool,
@@ -44,14 +44,14 @@ pub(crate) struct Options<R: 'static> {
 /// The flag of benchmarks that can load all contestants at once.
 const TOGETHER: &str = "--together";
 
-/// What `--quick` makes of the windows.
+/// The length of the windows with `--quick`.
 const QUICK_WINDOW: Duration = Duration::from_millis(400);
 
 impl<R: Named> Options<R> {
     /// Reads the arguments that follow the benchmark's name.
     pub(crate) fn parse(arguments: &[String], defaults: &Defaults<R>) -> Result<Self, String> {
         let is_given = |flag: &str| arguments.iter().any(|argument| argument == flag);
-        let mut options = Self::of(defaults, is_given("--quick"));
+        let mut options = Self::from_defaults(defaults, is_given("--quick"));
         options.build = !is_given("--no-build");
         options.together = defaults.has_together && is_given(TOGETHER);
         let is_flag = |argument: &&String| match argument.as_str() {
@@ -66,7 +66,7 @@ impl<R: Named> Options<R> {
         Ok(options)
     }
 
-    fn of(defaults: &Defaults<R>, quick: bool) -> Self {
+    fn from_defaults(defaults: &Defaults<R>, quick: bool) -> Self {
         let is_due = |row: &&R| !quick || defaults.quick_rows.contains(&row.name());
         Self {
             rows: defaults.rows.iter().filter(is_due).collect(),
@@ -103,7 +103,7 @@ impl<R: Named> Options<R> {
         Ok(())
     }
 
-    /// Whether a contestant is not left out.
+    /// Whether a contestant takes part.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }

@@ -1,4 +1,4 @@
-//! What was measured, as tables to read (Markdown) and as JSON.
+//! The results, as tables to read (Markdown) and as JSON.
 
 use super::idle::IdleResult;
 use super::row::Row;
@@ -20,7 +20,7 @@ pub(crate) struct Sample {
     pub(crate) late: u64,
     /// Answers other than 2xx and 3xx.
     pub(crate) refused: u64,
-    /// Why it does not count, if it does not.
+    /// Why the window does not count, if it does not.
     pub(crate) void: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl RowResult {
     }
 }
 
-/// What is compared, and what is not.
+/// Prints what is compared, and what is not.
 pub(crate) fn print_start(report: &Report, servers: &[Installed]) {
     let names =
         servers.iter().map(|server| format!("{} {}", server.description.name, server.version));
@@ -99,7 +99,7 @@ pub(crate) fn print_start(report: &Report, servers: &[Installed]) {
     println!("Kernel {}. Intervals are of 95 %.", os::process::kernel_release());
 }
 
-/// One row's table, the cheapest server first.
+/// Prints one row's table, the cheapest server first.
 pub(crate) fn print_row(result: &RowResult) {
     let (floor, ours) = (result.named(FLOOR), result.named(OURS));
     let mut contestants: Vec<&Contestant> = result.contestants.iter().collect();
@@ -142,7 +142,7 @@ pub(crate) fn print_row(result: &RowResult) {
     }
 }
 
-/// The table of servers at rest.
+/// Prints the table of servers at rest.
 pub(crate) fn print_idle(results: &[IdleResult]) {
     let mut table = vec![
         ["server", "idle connection B", "resident at start MB", "proportional MB", "first byte ms"]
@@ -166,7 +166,7 @@ pub(crate) fn print_idle(results: &[IdleResult]) {
     print!("{}", markdown(&table));
 }
 
-/// Where Ropewalk stands, in a line for each row.
+/// Prints how Ropewalk compares, in a line for each row.
 pub(crate) fn print_end(report: &Report) {
     println!();
     for result in &report.rows {

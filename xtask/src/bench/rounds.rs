@@ -1,7 +1,7 @@
-//! Alternating rounds: whose turn it is, and saying so.
+//! Alternating rounds: the order of turns, and messages about them.
 
-/// Rounds begin with one contestant after the other, and every other round runs backwards: so
-/// nobody always follows the same neighbour.
+/// The order in a round. Rounds begin with one contestant after the other, and every other round
+/// runs backwards: so no contestant always follows the same other one.
 pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).map(|index| (index + round) % count).collect();
     if round % 2 == 1 {
@@ -10,7 +10,7 @@ pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
     order
 }
 
-/// Says on the terminal what is going on; not part of the report.
+/// Prints on the terminal what is going on; not part of the report.
 pub(crate) fn progress(what: &str) {
     eprintln!("  {what}");
 }

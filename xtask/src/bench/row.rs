@@ -1,26 +1,26 @@
-//! The rows of the benchmark: what clients ask for, and how.
+//! The rows of the benchmark: what clients request, and how.
 
 use super::options::{Defaults, Named};
 use lab::http::Connection;
 use std::time::Duration;
 
-/// What is asked for.
+/// The requests of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// One file of this many bytes.
     OneFile(usize),
-    /// Many files, each as often as the others.
+    /// Many files, each requested as often as the others.
     ManyFiles,
-    /// Nothing: connections that only wait, and the start.
+    /// No load: connections that only wait, and the start.
     Idle,
 }
 
 /// One row.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Row {
-    /// What options call it.
+    /// The name in options.
     pub(crate) name: &'static str,
-    /// What the report calls it.
+    /// The title in the report.
     pub(crate) title: &'static str,
     pub(crate) subject: Subject,
     pub(crate) connections: usize,
@@ -45,7 +45,7 @@ impl Named for Row {
     }
 }
 
-/// What `cargo xtask bench serve` does.
+/// The defaults of `cargo xtask bench serve`.
 pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rows: ROWS,
     quick_rows: &["1k", "1m"],

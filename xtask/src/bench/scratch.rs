@@ -1,10 +1,10 @@
-//! A folder for what a benchmark needs while it runs.
+//! A folder for the temporary files of a benchmark.
 
 use os::guard::Guard;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder that is removed when dropped, and when we are killed.
+/// A folder that is removed when it is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -44,7 +44,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It lies in the folder for temporary files: what is left does no harm.
+        // The folder is among the system's temporary files: remains do no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! The run as a whole: what is there, which rows, and that everything ends.
+//! The run as a whole: finding the servers, running the rows, and ending everything.
 
 use super::contest::Contest;
 use super::corpus::Corpus;
@@ -10,18 +10,19 @@ use super::row::{Row, Subject};
 use lab::{Found, Installed, Launch, ServerDescription, Surroundings};
 use std::path::Path;
 
-/// The processor of the server that is measured.
+/// The processor of the measured server.
 pub(crate) const SERVER_CPU: usize = 0;
 
-/// The servers that no choice leaves out: the others are compared with them.
+/// The server that no choice leaves out: the others are compared with it.
 pub(crate) const OURS: &str = "ropewalk";
 pub(crate) const FLOOR: &str = "floor";
 
-/// Servers that take part only where they are named. Others stand for their architectures in every
-/// row, which keeps a run short; and prefork has a process for each of thousands of connections.
+/// Servers that take part only where they are named. Other servers of the same architectures are in
+/// every row, which keeps a run short; and prefork has a process for each of thousands of
+/// connections.
 const ON_DEMAND: [&str; 4] = ["apache-prefork", "apache-worker", "goserver", "yaws"];
 
-/// What every row needs.
+/// The common data of all rows.
 pub(crate) struct Bench<'a> {
     pub(crate) options: &'a Options<Row>,
     pub(crate) corpus: Corpus,
@@ -81,7 +82,7 @@ impl Bench<'_> {
     }
 }
 
-/// The servers that are there and asked for; the others go into the report as skipped.
+/// The installed servers that are selected; the others go into the report as skipped.
 fn find(
     surroundings: &Surroundings,
     options: &Options<Row>,
@@ -98,7 +99,7 @@ fn find(
         descriptions.into_iter().filter(|description| is_wanted(description, options)).collect();
     let mut found = Found::look(&wanted, &[], surroundings)?;
     report.skipped.extend(found.skipped);
-    // Ours first: the floor's head is made like its.
+    // Ropewalk first: the floor's head is made like its head.
     found
         .installed
         .sort_by_key(|one| (one.description.name != OURS, one.description.name != FLOOR));
@@ -111,7 +112,7 @@ fn is_wanted(description: &ServerDescription, options: &Options<Row>) -> bool {
     [OURS, FLOOR].contains(&name) || usual && options.wants(name)
 }
 
-/// Every server of the repository that this was compiled in.
+/// All servers in the repository from which this program was compiled.
 pub(crate) fn descriptions() -> Result<Vec<ServerDescription>, String> {
     ServerDescription::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../servers"))
 }
@@ -121,7 +122,7 @@ pub(crate) fn client_cpu() -> usize {
     usize::from(os::affinity::allowed_cpus().len() > 1)
 }
 
-/// Where things are built from and to.
+/// The directories that peers are built from and in.
 pub(crate) fn surroundings(build: bool) -> Result<Surroundings, String> {
     let found = Surroundings::find(build);
     match (&found.repository, &found.target_dir) {

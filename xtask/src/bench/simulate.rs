@@ -1,7 +1,7 @@
-//! `bench simulate`: what it costs to record a program and to simulate a processor with its
+//! `bench simulate`: the cost of recording a program and of simulating a processor with its
 //! references, beside Cachegrind on the same program, which does both at once.
 //!
-//! Not the simulator by itself with many processors: `cargo bench -p coherence` measures that.
+//! The simulator by itself with many processors is measured by `cargo bench -p coherence`.
 
 use super::options::{Defaults, Named, Options};
 use super::rounds::progress;
@@ -15,12 +15,12 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::tools::{QEMU, Tool, VALGRIND};
 
-/// A program that is recorded. `FILE` stands for a text.
+/// A program to be recorded. `FILE` stands for a text.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: &'static str,
     command: &'static str,
-    /// Lines of the text: so many that there are about 100 million references.
+    /// The number of lines of the text, chosen so that there are about 100 million references.
     lines: usize,
 }
 
@@ -43,30 +43,31 @@ const PROGRAMS: &[Program] = &[
 pub(crate) const DEFAULTS: Defaults<Program> = Defaults {
     rows: PROGRAMS,
     quick_rows: &["wc"],
-    only_option: "", // nobody is left out: they are compared with one another
+    only_option: "", // none is left out: they are compared with one another
     rounds: 3,
     quick_rounds: 1,
     window: Duration::ZERO,
     has_together: false,
 };
 
-/// Lines of the text with `--quick`.
+/// The number of lines of the text with `--quick`.
 const QUICK_LINES: usize = 1000;
 
 /// How long one command may take.
 const WITHIN: Duration = Duration::from_secs(580);
 
-/// Three caches, as Cachegrind is told.
+/// The options of Cachegrind for three caches.
 const CACHEGRIND: &str = "valgrind --tool=cachegrind --cache-sim=yes \
                           --cachegrind-out-file=/dev/null \
                           --I1=32768,8,64 --D1=32768,8,64 --LL=2097152,16,64";
-/// As near to them as our machines come: a cache for code and data as large as the first two, and
-/// a last-level cache.
+/// The most similar machine of the simulator: a cache for code and data as large as the first two,
+/// and a last-level cache.
 const MACHINE: &str = "cpus = 1\n\
                        [cache]\nsize_kib = 64\nways = 8\nblock_bytes = 64\n\
                        [llc]\ncpus_per_group = 1\nsize_kib = 2048\nways = 16\nhit_cycles = 15\n";
 
-/// Seeds of the longer of two runs of the simulator, which the reading of the trace is taken from.
+/// Seeds of the longer of two runs of the simulator; the difference to the shorter one excludes
+/// reading the trace.
 const SEEDS: u32 = 5;
 
 /// One line of the report: seconds of processor time in each round.
@@ -77,7 +78,7 @@ struct Measured {
     seconds: Vec<f64>,
 }
 
-/// What runs a program, and where.
+/// The recorder, the simulator and the files of a run.
 struct Stage {
     scratch: Scratch,
     ropewalk: String,
@@ -91,7 +92,7 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
     if missing.contains(&VALGRIND) {
         return Err(VALGRIND.is_missing());
     }
-    let stage = Stage::set(options)?;
+    let stage = Stage::new(options)?;
     for program in &options.rows {
         let mut all: Vec<Measured> = Vec::new();
         for round in 0..options.rounds {
@@ -114,7 +115,7 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
 }
 
 impl Stage {
-    fn set(options: &Options<Program>) -> Result<Self, String> {
+    fn new(options: &Options<Program>) -> Result<Self, String> {
         let target = surroundings(options.build)?.target_dir;
         let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk");
         if options.build {
@@ -132,7 +133,7 @@ impl Stage {
         Ok(Self { scratch, ropewalk, machine, lines: options.quick.then_some(QUICK_LINES) })
     }
 
-    /// Everything once, one after the other, on one processor.
+    /// Measures everything once, one after the other, on one processor.
     fn round(&self, program: &Program, with_qemu: bool) -> Result<Vec<Measured>, String> {
         let text = text(self.lines.unwrap_or(program.lines));
         let file = self.scratch.write("text", text.as_bytes())?.display().to_string();
@@ -177,7 +178,8 @@ impl Stage {
     }
 }
 
-/// Runs a command on one processor; its processor time and that of its children, and what it said.
+/// Runs a command on one processor; returns its processor time with that of its children, and its
+/// output.
 fn timed(command: &str) -> Result<(f64, String), String> {
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     let finished = Client::start(SERVER_CPU, &words)?.finish(WITHIN)?;
@@ -185,14 +187,14 @@ fn timed(command: &str) -> Result<(f64, String), String> {
     Ok((seconds, finished.into_output()?))
 }
 
-/// `==7== I   refs:      570,157` or `==7== D   refs:   203,866  (144,273 rd   + ...`.
+/// Parses `==7== I   refs:      570,157` or `==7== D   refs:   203,866  (144,273 rd   + ...`.
 fn counted(said: &str, what: &str) -> Option<u64> {
     let mut lines = said.lines().map(|line| line.split_whitespace().skip(1));
     let mut words = lines.find(|words| words.clone().take(2).eq([what, "refs:"]))?;
     words.nth(2)?.replace(',', "").parse().ok()
 }
 
-/// `1 processes, 38436479 references, 44043 system calls; ...`.
+/// Parses `1 processes, 38436479 references, 44043 system calls; ...`.
 fn references(said: &str) -> Result<u64, String> {
     let count = said
         .split_once(" references,")
@@ -222,7 +224,7 @@ fn show(all: &[Measured]) -> String {
         let median = ordered[ordered.len() / 2];
         let [median_s, least, most] =
             [median, ordered[0], ordered[ordered.len() - 1]].map(|seconds| format!("{seconds:.2}"));
-        // A clock that ticks says nothing of less than that.
+        // With a clock of coarse ticks, a shorter time means nothing.
         let rate = if median > 0.02 { *references as f64 / median / 1e6 } else { f64::NAN };
         let rate = if rate.is_nan() { "–".into() } else { format!("{rate:.0}") };
         rows.push(vec![(*name).into(), references.to_string(), median_s, least, most, rate]);

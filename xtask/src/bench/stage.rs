@@ -1,5 +1,5 @@
-//! What benchmarks that drive Ropewalk with `ropewalk load` need: the program, the files it serves,
-//! the clients that are there.
+//! The common setup of benchmarks that drive Ropewalk with `ropewalk load`: the program, the files
+//! it serves, and the clients that are installed.
 
 use super::options::{Named, Options};
 use super::rounds::progress;
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 use testkit::tools::{H2LOAD, HTTPERF, Tool, WRK};
 
-/// The size of the file that is asked for, and where it lies: `ropewalk fileset` gives it a
-/// content by which `--verify bytes` knows it.
+/// The size of the requested file. `ropewalk fileset` makes it with the content that `--verify
+/// bytes` expects.
 const FILE_BYTES: &str = "1024";
 pub(crate) const FILE: &str = "/size1024";
 
-/// How many sessions a log has; then they repeat.
+/// The number of sessions in a log, which then repeat.
 const SESSIONS: usize = 1000;
 
 /// How long a preparation may take.
 const PREPARE_WITHIN: Duration = Duration::from_secs(300);
 
-/// Everything, ready for the rows.
+/// Everything that the rows need.
 #[derive(Debug)]
 pub(crate) struct Stage<'a, R: 'static> {
     pub(crate) options: &'a Options<R>,
@@ -36,7 +36,7 @@ pub(crate) struct Stage<'a, R: 'static> {
 
 impl<'a, R: Named> Stage<'a, R> {
     /// Builds Ropewalk, writes the file and looks for clients.
-    pub(crate) fn set(options: &'a Options<R>) -> Result<Self, String> {
+    pub(crate) fn new(options: &'a Options<R>) -> Result<Self, String> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
         let ropewalk = description(OURS, &surroundings)?;
@@ -55,7 +55,7 @@ impl<'a, R: Named> Stage<'a, R> {
         Ok(stage)
     }
 
-    /// Whether a client is there and wanted.
+    /// Whether a client is installed and wanted.
     pub(crate) fn has(&self, tool: Tool) -> bool {
         self.options.wants(tool.name) && !self.missing.contains(&tool)
     }
@@ -77,15 +77,15 @@ impl<'a, R: Named> Stage<'a, R> {
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
-    /// Has Ropewalk make something.
+    /// Has Ropewalk make a file or folder.
     pub(crate) fn prepare(&self, arguments: &[&str]) -> Result<(), String> {
         let client = Client::start(self.client_cpu, &self.command(arguments))?;
         client.finish(PREPARE_WITHIN)?.into_output()?;
         Ok(())
     }
 
-    /// A request log of sessions that ask for the one file, `requests` times each, with a pause
-    /// of `think` seconds after each request.
+    /// Makes a request log of sessions that request the one file, `requests` times each, with a
+    /// pause of `think` seconds after each request.
     pub(crate) fn log(&self, requests: usize, think: &str) -> Result<String, String> {
         let session = format!("{FILE} think={think}\n").repeat(requests) + "\n";
         let name = format!("{requests}-{think}.log");
@@ -98,9 +98,9 @@ impl<'a, R: Named> Stage<'a, R> {
         self.server_with(&Values::new(), None)
     }
 
-    /// A server of one worker on its own processor, with other values for the knobs of
-    /// `servers/ropewalk.toml`, and with a bound on the memory of its control group, the pages of
-    /// files that it reads first included.
+    /// Starts a server of one worker on its own processor, with other values for the knobs of
+    /// `servers/ropewalk.toml`, and with a bound on the memory of its control group, which includes
+    /// the pages of files that the server reads first.
     pub(crate) fn server_with(
         &self,
         knobs: &Values,
@@ -151,18 +151,18 @@ fn description(name: &str, surroundings: &Surroundings) -> Result<Installed, Str
     found.ok_or_else(|| format!("there is no servers/{name}.toml"))?.install(surroundings)
 }
 
-/// A server, as the sessions of a log want it.
+/// A server's address in the form that the sessions of a log need.
 pub(crate) fn server_url(server: &RunningServer) -> String {
     format!("http://{}", server.address())
 }
 
-/// Where the file lies on a server.
+/// The URL of the file on a server.
 pub(crate) fn file_url(server: &RunningServer) -> String {
     server_url(server) + FILE
 }
 
-/// How many requests a server has answered by its own count, from what it printed at its end.
-pub(crate) fn counted_by(server: RunningServer) -> Result<u64, String> {
+/// The number of requests that a server has answered by its own count, from its output at its end.
+pub(crate) fn count_requests(server: RunningServer) -> Result<u64, String> {
     let printed = server.stop();
     let count = printed
         .rsplit_once("stopped after ")

@@ -2,17 +2,17 @@
 
 use statistics::Estimate;
 
-/// Of every interval.
+/// The confidence of every interval.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// `5.30 [5.28, 5.35]`.
+/// An estimate with its interval: `5.30 [5.28, 5.35]`.
 pub(crate) fn estimate(estimate: Option<Estimate>) -> String {
     let Some(Estimate { median, interval }) = estimate else { return "–".into() };
     let digits = if median < 100.0 { 2 } else { 0 };
     format!("{median:.digits$} [{:.digits$}, {:.digits$}]", interval.low, interval.high)
 }
 
-/// What a ratio of Ropewalk's cost over a server's says.
+/// The conclusion from a ratio of Ropewalk's cost over a server's.
 pub(crate) fn verdict(ratio: &Estimate) -> &'static str {
     match ratio.interval {
         interval if interval.high < 1.0 => "less",
@@ -21,7 +21,7 @@ pub(crate) fn verdict(ratio: &Estimate) -> &'static str {
     }
 }
 
-/// A Markdown table that is also aligned to the eye; the first row is its head.
+/// A Markdown table whose source is aligned; the first row is its head.
 pub(crate) fn markdown(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();

@@ -1,4 +1,4 @@
-//! What has become of each run: a file with a JSON object a line, to which is only added.
+//! The results of runs: a file with a JSON object a line, which is only appended to.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use super::Program;
 pub(super) struct Run {
     pub(super) program: String,
     pub(super) built_ns: u64,
-    /// When it ended: microseconds since 1970.
+    /// When the run ended: microseconds since 1970.
     pub(super) at_unix_us: u64,
-    /// Whether it was beside a load.
+    /// Whether the run was beside a load.
     pub(super) is_busy: bool,
     pub(super) seconds: f64,
     pub(super) passed: bool,
-    /// The tests that failed, or how it ended where none is named.
+    /// The tests that failed, or how the program ended if none is named.
     pub(super) failed: Vec<String>,
 }
 
@@ -31,17 +31,17 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Reads those that were made before.
+    /// Reads the earlier runs.
     ///
     /// # Errors
-    /// When it cannot be read or written, or a line in its middle is none.
+    /// The file cannot be read or written, or a line in its middle is malformed.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let explain = |why| format!("{}: {why}", path.display());
         let text = match fs::read_to_string(path) {
             Err(why) if why.kind() == ErrorKind::NotFound => String::new(),
             text => text.map_err(explain)?,
         };
-        // Whoever was killed while it wrote has left half a line.
+        // A process that was killed while it wrote has left half a line.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let file = File::options().create(true).append(true).open(path).map_err(explain)?;
         file.set_len(whole as u64).map_err(explain)?;
@@ -53,7 +53,7 @@ impl Tally {
         Ok(Self { file, runs: runs.collect::<Result<_, _>>()? })
     }
 
-    /// Writes one down.
+    /// Adds a run to the file.
     pub(super) fn add(&mut self, run: Run) -> Result<(), String> {
         let line = format!("{}\n", run.to_json());
         self.file.write_all(line.as_bytes()).map_err(|why| format!("the tally: {why}"))?;
@@ -61,8 +61,8 @@ impl Tally {
         Ok(())
     }
 
-    /// The runs of a program as it is now.
-    pub(super) fn of<'t>(
+    /// The runs of the current build of a program.
+    pub(super) fn runs_of_build<'t>(
         &'t self,
         program: &'t Program,
         is_busy: bool,
@@ -85,7 +85,7 @@ pub(super) fn count_failed<'r>(runs: &[&'r Run]) -> BTreeMap<&'r str, usize> {
 }
 
 impl Run {
-    /// For a line on the terminal.
+    /// The run as a line on the terminal.
     pub(super) fn line(&self) -> String {
         let end = match self.passed {
             true => "passed".to_owned(),
@@ -150,9 +150,9 @@ mod tests {
         let tally = Tally::open(&path).expect("all lines are whole");
         let (name, folder) = ("lab".to_owned(), PathBuf::new());
         let program = Program { name, path: PathBuf::new(), folder, built_ns: 2 };
-        let runs: Vec<&Run> = tally.of(&program, true).collect();
+        let runs: Vec<&Run> = tally.runs_of_build(&program, true).collect();
         assert_eq!(runs, [&run(2, &["a", "b"]), &run(2, &["b"])], "the first is of another build");
-        assert_eq!(tally.of(&program, false).count(), 0);
+        assert_eq!(tally.runs_of_build(&program, false).count(), 0);
         let counts: Vec<_> = count_failed(&runs).into_iter().collect();
         assert_eq!(counts, [("a", 1), ("b", 2)]);
         fs::write(&path, "{}\n").expect("writable");

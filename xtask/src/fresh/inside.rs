@@ -1,6 +1,5 @@
-//! The machine as it runs: its root is `/` in a mount namespace, with a network that has nothing
-//! but a loopback interface. Both end with the last process in them, so that there is nothing to
-//! unmount.
+//! The running machine: its root is `/` in a mount namespace, with a network that has only a
+//! loopback interface. Both end with the last process in them, so that nothing has to be unmounted.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -17,7 +16,7 @@ use super::machine::{CARGO_HOME, Machine, RUST, SOURCE, USER, USER_HOME, USER_ID
 use crate::tools::workspace_root;
 
 /// Enters the root `$1`, with the toolchain `$2`, the registry `$3`, and `/tmp` in memory if `$4`
-/// says so; then waits for the end of its standard input.
+/// requests that; then waits for the end of its standard input.
 const ENTER: &str = r#"set -eu
     ip link set lo up
     mount --bind "$1" "$1"
@@ -37,25 +36,25 @@ const ENTER: &str = r#"set -eu
     echo ready
     exec cat"#;
 
-/// Where the README says that the server listens, and what it serves.
+/// The address that the server listens on according to the README.
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const PAGE: &str = "examples/site/index.html";
 
-/// How long building and starting may take on a machine that is busy.
+/// The time allowed for building and starting on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(3600);
 const STOP_WITHIN: Duration = Duration::from_secs(60);
-/// What was told to end takes a moment to do so.
+/// The time allowed for processes to end after they were asked to.
 const LEAVE_WITHIN: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How many lines of a log are shown when a command has failed.
+/// The number of lines of a log that are shown when a command has failed.
 const LAST_LINES: usize = 40;
 
-/// The machine, running. All that runs on it is killed when this is dropped.
+/// The running machine. All its processes are killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Inside {
     round: Round,
-    /// Holds the namespaces, by being in them.
+    /// A process that keeps the namespaces alive by being in them.
     holder: Child,
     mount_namespace: PathBuf,
     network: PathBuf,
@@ -85,14 +84,15 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Starts the server, asks for its page over loopback, and stops it. Returns the seconds until
+    /// Starts the server, requests its page over loopback, and stops it. Returns the seconds until
     /// the page came.
     pub(super) fn serve(&self, command: &str, log: &Path) -> Result<f64, String> {
         let start_us = os::clock::now();
         let mut server = self.start(command, log)?;
         let page = self.first_page(&mut server, start_us);
         let served_s = seconds_since(start_us);
-        // The command's process is the server's: the shell and Cargo have become it.
+        // The command's process is the server's: the shell and Cargo have replaced themselves by
+        // it.
         os::signals::send("TERM", &[server.id()]);
         let page = page.map_err(|why| format!("{command}: {why}{}", last_lines(log)))?;
         let status = ended_within(&mut server, STOP_WITHIN)
@@ -108,7 +108,7 @@ impl Inside {
         Ok(served_s)
     }
 
-    /// Runs a command to its end. Returns how many seconds it took.
+    /// Runs a command to its end. Returns the seconds that it took.
     pub(super) fn run(&self, command: &str, log: &Path) -> Result<f64, String> {
         let start_us = os::clock::now();
         let status = self.start(command, log)?.wait().map_err(|why| format!("{command}: {why}"))?;
@@ -118,7 +118,7 @@ impl Inside {
         Ok(seconds_since(start_us))
     }
 
-    /// Sees to it that nothing was left by what has run.
+    /// Checks that the commands have left no processes behind.
     pub(super) fn leave(self) -> Result<(), String> {
         let start_us = os::clock::now();
         while !self.processes().is_empty() && seconds_since(start_us) < LEAVE_WITHIN.as_secs_f64() {
@@ -151,7 +151,7 @@ impl Inside {
         entered.spawn().map_err(|why| format!("nsenter: {why}"))
     }
 
-    /// What a login gives, and where Rust is.
+    /// The environment of a login, and the location of Rust.
     fn environment(&self) -> Vec<String> {
         let (user, home, more) = match self.round.is_root {
             true => ("root", "/root", ":/usr/sbin:/sbin"),
@@ -193,7 +193,8 @@ impl Inside {
         let network = fs::read_link(&self.network).ok();
         let is_inside = |pid: &u32| {
             let namespace = |name| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
-            // Who has gone to a namespace of its own for one is in ours for the other.
+            // A process that has entered another namespace of one kind is still in this one's of
+            // the other.
             let mount = namespace("mnt").is_some_and(|it| it == self.mount_namespace);
             mount || network.is_some() && namespace("net") == network
         };
@@ -203,7 +204,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // What forks while it is killed leaves a child for the next turn.
+        // A process that forks while it is killed leaves a child for the next turn.
         for _ in 0..100 {
             let left = self.processes();
             if left.is_empty() {
@@ -231,14 +232,14 @@ fn ended_within(child: &mut Child, limit: Duration) -> Option<std::process::Exit
     }
 }
 
-/// A process as a person would know it.
+/// A description of a process for people.
 fn described(pid: u32) -> String {
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
     format!("process {pid} ({})", arguments.trim_end())
 }
 
-/// The end of a log, for who looks for a reason.
+/// The end of a log, to show the reason of a failure.
 fn last_lines(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,5 +1,5 @@
 //! The root of a bare machine, in a folder: Debian 12 with a C compiler, places for Rust and for
-//! what Cargo has downloaded, and a clone of HEAD. Nothing is mounted here: `inside.rs` does that.
+//! Cargo's downloads, and a clone of HEAD. Nothing is mounted here: `inside.rs` does that.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -11,36 +11,36 @@ use os::guard::Guard;
 
 use crate::tools::{self, workspace_root};
 
-/// The release that the README's commands are tried on.
+/// The release on which the README's commands are tried.
 const RELEASE: &str = "bookworm";
 
-/// What the README asks for beside Rust, and what Debian's own images have.
+/// The packages that the README requires beside Rust, and those in Debian's own images.
 const PACKAGES: &str = "gcc,libc6-dev,ca-certificates";
 
 /// The ordinary user.
 pub(super) const USER: &str = "somebody";
 pub(super) const USER_ID: u32 = 1000;
 
-/// Where things are on the machine.
+/// Locations on the machine.
 pub(super) const RUST: &str = "/opt/rust";
 pub(super) const CARGO_HOME: &str = "/opt/cargo";
 pub(super) const SOURCE: &str = "/srv/ropewalk";
 pub(super) const USER_HOME: &str = "/srv/somebody";
 
-/// A root that is removed when dropped, and when we are killed.
+/// A root that is removed when it is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Holds the root, and the name of the namespace in which it is mounted.
+    /// The folder with the root, and with the name of the namespace in which the root is mounted.
     folder: PathBuf,
-    /// Where our Rust is.
+    /// This machine's Rust toolchain.
     pub(super) toolchain: PathBuf,
-    /// What our Cargo has downloaded.
+    /// The downloads of this machine's Cargo.
     pub(super) registry: PathBuf,
     _guard: Guard,
 }
 
 impl Machine {
-    /// Makes it in a folder below `parent`.
+    /// Makes the machine in a folder below `parent`.
     pub(super) fn make(parent: &Path) -> Result<Self, String> {
         let folder = parent.join(format!("machine-{}", std::process::id()));
         let packages = parent.join("packages");
@@ -63,13 +63,14 @@ impl Machine {
         self.folder.join("root")
     }
 
-    /// Says in which mount namespace the machine runs, for who cleans up after us.
+    /// Records in which mount namespace the machine runs, for the clean-up after this process.
     pub(super) fn runs_in(&self, namespace: &str) -> Result<(), String> {
         let path = self.folder.join(NAMESPACE);
         fs::write(&path, namespace).map_err(|why| format!("{}: {why}", path.display()))
     }
 
-    /// What an installer would do: a user, the name of the machine itself, folders to mount on.
+    /// Does what an installer would do: a user, the name of the machine itself, folders to mount
+    /// on.
     fn furnish(&self) -> std::io::Result<()> {
         let within = |path: &str| self.root().join(path.trim_start_matches('/'));
         let append = |path: &str, line: &str| {
@@ -83,10 +84,10 @@ impl Machine {
             fs::create_dir_all(within(folder))?;
         }
         fs::create_dir_all(within(CARGO_HOME).join("registry"))?;
-        // Cargo's locks are there.
+        // Cargo keeps its locks there.
         fs::set_permissions(within(CARGO_HOME), Permissions::from_mode(0o1777))?;
-        give(&within(USER_HOME))?;
-        give(&within(SOURCE))
+        give_to_user(&within(USER_HOME))?;
+        give_to_user(&within(SOURCE))
     }
 }
 
@@ -96,15 +97,16 @@ impl Drop for Machine {
     }
 }
 
-/// Nothing is mounted there in our namespace; if something were, it would not be entered.
+/// Nothing is mounted there in this process's namespace; if something were, it would not be
+/// entered.
 fn remove(folder: &Path) {
     let _ = Command::new("rm").args(["-rf", "--one-file-system"]).arg(folder).status();
 }
 
-/// The file that says in which namespace the machine runs.
+/// The file with the namespace in which the machine runs.
 const NAMESPACE: &str = "namespace";
 
-/// Ends what runs on the machine and removes it.
+/// Stands by to end the machine's processes and to remove it.
 fn guard(folder: &Path) -> std::io::Result<Guard> {
     const REMOVE: &str = r#"
         for attempt in 1 2 3 4 5; do
@@ -119,8 +121,8 @@ fn guard(folder: &Path) -> std::io::Result<Guard> {
     Guard::new(REMOVE, [folder])
 }
 
-/// Has debootstrap fill the root from the mirror that apt uses here. What it downloads is kept;
-/// what it mounts goes with its namespace.
+/// Has debootstrap fill the root from the mirror that apt uses here. Its downloads are kept; its
+/// mounts end with its namespace.
 fn install(root: &Path, packages: &Path) -> Result<(), String> {
     let mut debootstrap = Command::new("unshare");
     debootstrap.args(["--mount", "--", "debootstrap"]);
@@ -134,17 +136,17 @@ fn install(root: &Path, packages: &Path) -> Result<(), String> {
     output(&mut debootstrap).map(drop)
 }
 
-/// Where apt gets the release from on this machine.
+/// The mirror from which apt gets the release on this machine.
 fn mirror() -> Result<String, String> {
     let mut apt = Command::new("apt-get");
     let said =
         output(apt.args(["indextargets", "--format", "$(CREATED_BY) $(CODENAME) $(REPO_URI)"]))?;
-    mirror_of(&said).ok_or_else(|| {
+    parse_mirror(&said).ok_or_else(|| {
         format!("apt knows no mirror of Debian's {RELEASE} here: add one, then apt-get update")
     })
 }
 
-fn mirror_of(targets: &str) -> Option<String> {
+fn parse_mirror(targets: &str) -> Option<String> {
     let of_release = format!("Packages {RELEASE} ");
     targets.lines().find_map(|line| line.strip_prefix(&of_release)).map(str::to_owned)
 }
@@ -155,7 +157,7 @@ fn setting_of_apt(name: &str) -> Option<String> {
     Some(said.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// A clone and not the working tree: what somebody gets who follows the README.
+/// Makes a clone, not a copy of the working tree: what a reader of the README gets.
 fn clone(root: &Path) -> Result<(), String> {
     let source = workspace_root();
     let changed = output(Command::new("git").args(["status", "--porcelain"]).current_dir(&source))?;
@@ -166,15 +168,15 @@ fn clone(root: &Path) -> Result<(), String> {
     output(Command::new("git").args(["clone", "--quiet", "--depth=1", &from]).arg(to)).map(drop)
 }
 
-/// Makes the ordinary user the owner of a folder and of all that is in it.
-fn give(path: &Path) -> std::io::Result<()> {
+/// Makes the ordinary user the owner of a folder and of everything in it.
+fn give_to_user(path: &Path) -> std::io::Result<()> {
     if path.is_symlink() {
         return Ok(());
     }
     chown(path, Some(USER_ID), Some(USER_ID))?;
     if path.is_dir() {
         for entry in fs::read_dir(path)? {
-            give(&entry?.path())?;
+            give_to_user(&entry?.path())?;
         }
     }
     Ok(())
@@ -185,7 +187,7 @@ fn toolchain() -> Result<PathBuf, String> {
     Ok(PathBuf::from(said.trim()))
 }
 
-/// All that the lock file names is there afterwards.
+/// Has Cargo download everything in the lock file; returns the folder.
 fn registry() -> Result<PathBuf, String> {
     output(&mut tools::command("cargo fetch --locked --quiet"))?;
     let from = |name| std::env::var_os(name).map(PathBuf::from);
@@ -194,7 +196,7 @@ fn registry() -> Result<PathBuf, String> {
     fs::canonicalize(&registry).map_err(|why| format!("{}: {why}", registry.display()))
 }
 
-/// What a command prints; the error quotes what it complains of.
+/// The output of a command; the error quotes its complaints.
 fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| format!("{name}: {why}"))?;
@@ -215,8 +217,8 @@ mod tests {
     fn the_mirror_is_that_of_the_release() {
         let targets = "DEP-11 bookworm http://a/debian/\nPackages bookworm-updates http://b/\n\
                        Packages bookworm http://c/debian/\nPackages bookworm http://d/\n";
-        assert_eq!(mirror_of(targets).as_deref(), Some("http://c/debian/"));
-        assert_eq!(mirror_of("Packages trixie http://a/\n"), None);
+        assert_eq!(parse_mirror(targets).as_deref(), Some("http://c/debian/"));
+        assert_eq!(parse_mirror("Packages trixie http://a/\n"), None);
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! The two commands at the top of the README, as they stand there.
+//! The two commands at the top of the README, word for word.
 
 use std::fs;
 
 use crate::tools::workspace_root;
 
-/// What a reader types first.
+/// The first commands that a reader types.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Commands {
-    /// Serves the example site.
+    /// The command that serves the example site.
     pub(super) serve: String,
-    /// Runs the tests.
+    /// The command that runs the tests.
     pub(super) test: String,
 }
 
 impl Commands {
-    pub(super) fn of_readme() -> Result<Self, String> {
+    pub(super) fn from_readme() -> Result<Self, String> {
         let path = workspace_root().join("README.md");
         let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
         Self::read(&text).ok_or_else(|| "README.md does not begin with two commands".to_owned())
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_readme_begins_with_two_commands() {
-        let commands = Commands::of_readme().expect("it does");
+        let commands = Commands::from_readme().expect("it does");
         assert!(commands.serve.starts_with("cargo run --release"), "{commands:?}");
         assert!(commands.test.starts_with("cargo ") && commands.test.contains("test"));
         let text = "# X\n\n```sh\na b   # serves # a site\nc\n```\n\n```sh\nd\n```\n";

@@ -1,13 +1,13 @@
 //! Which package of the workspace may depend on which: one table, and the manifests must agree.
 //!
-//! Not about foreign crates: `cargo deny` judges those.
+//! Foreign crates are checked by `cargo deny`.
 
 use super::Finding;
 use super::source::Tree;
 
-/// One package and those of the workspace that it depends on.
+/// One package and the packages of the workspace that it depends on.
 struct Allowed {
-    /// Its name, wherever its folder is.
+    /// The package's name, wherever its folder is.
     package: &'static str,
     normal: &'static [&'static str],
     /// Development dependencies beside `testkit`, which every crate may use.
@@ -27,14 +27,14 @@ const TABLE: &[Allowed] = &[
     allowed("statistics", &[]),
     allowed("workload", &["statistics"]),
     allowed("memory-trace", &["statistics"]),
-    // Its benchmark prefetches, as whoever simulates does.
+    // Its benchmark prefetches, as the program that simulates does.
     Allowed { development: &["os"], ..allowed("coherence", &["memory-trace", "statistics"]) },
-    // The calendar of HTTP's dates is that of reports.
+    // Reports use the calendar of HTTP's dates.
     allowed("page", &["http1", "statistics"]),
     allowed("os", &[]),
     allowed("system", &["os"]),
     allowed("engines", &["file-cache", "http1", "os", "session", "site"]),
-    // Its tests ask for files whose bytes are derived, in an order that can be repeated.
+    // Its tests request files whose bytes are derived, in an order that can be repeated.
     Allowed {
         development: &["statistics", "workload"],
         ..allowed("server", &["engines", "file-cache", "http1", "os", "session", "site"])
@@ -78,11 +78,11 @@ const TABLE: &[Allowed] = &[
             "workload",
         ],
     ),
-    // Its tests simulate what they have recorded, and Cachegrind must count the same.
+    // Its tests simulate their recordings, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("tracer", &["memory-trace", "os"]) },
     allowed("testkit", &[]),
     allowed("floor", &["os"]),
-    // What tests may lack, and the steps of CI, is one table.
+    // One table lists what tests may lack, and serves the steps of CI as well.
     allowed("xtask", &["lab", "os", "statistics", "system", "testkit"]),
 ];
 
@@ -96,12 +96,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Ok(manifest) => judge(&manifest),
             Err(why) => vec![format!("not readable: {why}")],
         };
-        messages.into_iter().map(|message| Finding::of_file(&source.path, message))
+        messages.into_iter().map(|message| Finding::in_file(&source.path, message))
     });
     messages.collect()
 }
 
-/// Whether it is the manifest of a package of this workspace: `fuzz` is a workspace of its own.
+/// Whether a file is the manifest of a package of this workspace: `fuzz` is a workspace of its own.
 fn is_manifest(path: &str) -> bool {
     path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/")
 }
@@ -115,7 +115,7 @@ fn judge(manifest: &toml::Table) -> Vec<String> {
     }
 }
 
-/// What a manifest has that the table lacks, and the other way round.
+/// What a manifest has that the table lacks, and vice versa.
 fn compare(row: &Allowed, manifest: &toml::Table) -> Vec<String> {
     let ours = |name: &&String| TABLE.iter().any(|row| row.package == **name);
     let normal = sections(manifest, &["dependencies", "build-dependencies"]);
@@ -166,7 +166,7 @@ mod tests {
 
     fn messages(package: &str, manifest: &str) -> Vec<String> {
         let manifest = format!("[package]\nname = \"{package}\"\n{manifest}");
-        let findings = check(&Tree::of("somewhere/else/Cargo.toml", &manifest));
+        let findings = check(&Tree::with_file("somewhere/else/Cargo.toml", &manifest));
         findings.into_iter().map(|finding| finding.message).collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(messages("novelty", "").len(), 1);
         assert_eq!(messages("http1", "[").len(), 1);
         for (path, expected) in [("x/Cargo.toml", 1), ("Cargo.toml", 0), ("fuzz/Cargo.toml", 0)] {
-            assert_eq!(check(&Tree::of(path, "")).len(), expected, "{path}");
+            assert_eq!(check(&Tree::with_file(path, "")).len(), expected, "{path}");
         }
     }
 

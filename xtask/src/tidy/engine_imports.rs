@@ -1,4 +1,4 @@
-//! No engine uses another: what two share lives in a file that is no engine.
+//! No engine uses another: code that two engines share is in a file that is not an engine.
 //!
 //! A difference between two engines is then a difference in concurrency, and either can be
 //! deleted without a thought for the other.
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for other in engines.iter().filter(|engine| *engine != own) {
             findings.extend(imports(source, other).map(|offset| {
                 let message = format!("engine {own} uses engine {other}: move what they share out");
-                Finding::at(source, source.line_of(offset), message)
+                Finding::in_line(source, source.line_of(offset), message)
             }));
         }
     }
@@ -49,7 +49,7 @@ fn module(path: &str) -> &str {
     inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs")
 }
 
-/// Where `source` names the module `other` in a path.
+/// The places where `source` names the module `other` in a path.
 fn imports<'s>(source: &'s Source, other: &'s str) -> impl Iterator<Item = usize> + 's {
     source.words(other).filter(move |start| {
         let before = source.code[..*start].trim_end();
@@ -66,7 +66,7 @@ mod tests {
         EngineSpec { name: \"event-loop\", start }, EngineSpec { name: \"threads\", start }];";
 
     fn found(path: &str, text: &str) -> usize {
-        let mut tree = Tree::of("crates/engines/src/lib.rs", TABLE);
+        let mut tree = Tree::with_file("crates/engines/src/lib.rs", TABLE);
         tree.sources.push(Source::new(path, text));
         check(&tree).len()
     }

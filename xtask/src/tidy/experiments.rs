@@ -1,7 +1,8 @@
-//! The index of the papers and the experiments that are shipped agree: `docs/papers.md` names each
-//! of them and no other.
+//! The index of the papers and the shipped experiments agree: `docs/papers.md` names each of them
+//! and no other.
 //!
-//! Whether an experiment can be read, and its servers can be set so, is tested where it is read.
+//! Whether an experiment can be read, and its servers support its settings, is tested where it is
+//! read.
 
 use super::Finding;
 use super::source::Tree;
@@ -15,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(index) = tree.sources.iter().find(|source| source.path == INDEX) else {
         let shipped = paths.iter().filter(|path| is_experiment(path));
         return shipped
-            .map(|path| Finding::of_file(path, format!("there is no {INDEX}")))
+            .map(|path| Finding::in_file(path, format!("there is no {INDEX}")))
             .collect();
     };
     let mut findings = Vec::new();
@@ -24,14 +25,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for path in experiments(line) {
             if !paths.contains(&path) {
                 let message = format!("{path} does not exist: write it, or name another");
-                findings.push(Finding::at(index, number, message));
+                findings.push(Finding::in_line(index, number, message));
             }
             named.push(path);
         }
     }
     let unnamed = paths.iter().filter(|path| is_experiment(path) && !named.contains(path));
     let message = format!("{INDEX} does not name it: say which figure or question it answers");
-    findings.extend(unnamed.map(|path| Finding::of_file(path, message.clone())));
+    findings.extend(unnamed.map(|path| Finding::in_file(path, message.clone())));
     findings
 }
 
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str, shipped: &[&str]) -> Vec<String> {
-        let mut tree = Tree::of(INDEX, text);
+        let mut tree = Tree::with_file(INDEX, text);
         tree.sizes.extend(shipped.iter().map(|path| ((*path).to_owned(), 1)));
         check(&tree).iter().map(ToString::to_string).collect()
     }
@@ -75,8 +76,8 @@ mod tests {
 
     #[test]
     fn without_an_index_there_may_be_no_experiment() {
-        let tree = Tree::of("experiments/a.toml", "");
+        let tree = Tree::with_file("experiments/a.toml", "");
         assert_eq!(check(&tree).len(), 1);
-        assert_eq!(check(&Tree::of("README.md", "")).len(), 0);
+        assert_eq!(check(&Tree::with_file("README.md", "")).len(), 0);
     }
 }

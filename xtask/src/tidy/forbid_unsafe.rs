@@ -11,7 +11,9 @@ const CRATES: &[&str] = &["http1", "site", "file-cache", "session", "statistics"
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let roots = tree.rust().filter(|source| CRATES.iter().any(|name| is_root(source, name)));
     let without = roots.filter(|source| !source.code.contains(ATTRIBUTE));
-    without.map(|source| Finding::at(source, 1, format!("a pure crate: add {ATTRIBUTE}"))).collect()
+    without
+        .map(|source| Finding::in_line(source, 1, format!("a pure crate: add {ATTRIBUTE}")))
+        .collect()
 }
 
 fn is_root(source: &Source, name: &str) -> bool {
@@ -32,7 +34,7 @@ mod tests {
             ("crates/os/src/lib.rs", "", 0),
         ];
         for (path, text, expected) in cases {
-            assert_eq!(check(&Tree::of(path, text)).len(), expected, "{path} {text}");
+            assert_eq!(check(&Tree::with_file(path, text)).len(), expected, "{path} {text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::source::{Source, Tree};
 
 /// One forbidden piece of code.
 struct Forbidden {
-    /// As it stands in the code, whole words.
+    /// The code, as whole words.
     code: &'static str,
     /// What to do instead, as the end of a message.
     instead: &'static str,
@@ -15,10 +15,10 @@ struct Forbidden {
     in_tests: bool,
 }
 
-/// Programs for people: they write to the terminal themselves.
+/// Programs for people, which write to the terminal themselves.
 const TERMINAL: &[&str] = &["crates/cli/", "servers/floor/", "xtask/"];
 const PRINTING: &str = "return the text, or log it; only the programs print";
-/// A crate that needs nothing else of `os` times its own benchmarks.
+/// Crates that time their own benchmarks and need nothing else of `os`.
 const CLOCK: &[&str] = &["crates/os/src/clock.rs", "crates/coherence/benches/"];
 const ASKING: &str = "take the time as an argument, or ask os::clock";
 
@@ -84,7 +84,7 @@ fn breaches(source: &Source, row: &Forbidden) -> Vec<Finding> {
     let counted = |offset: &usize| !tests.iter().any(|range| range.contains(offset));
     let message = format!("{}: {}", row.code.trim_end_matches('('), row.instead);
     let found = source.words(row.code).filter(counted);
-    found.map(|offset| Finding::at(source, source.line_of(offset), &*message)).collect()
+    found.map(|offset| Finding::in_line(source, source.line_of(offset), &*message)).collect()
 }
 
 #[cfg(test)]
@@ -110,17 +110,18 @@ mod tests {
         let cases = [(".unwrap()", 0), ("println!(", 0), ("process::exit(", 1), ("unsafe", 1)];
         for (code, expected) in cases {
             let text = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
-            let inside = check(&Tree::of("crates/session/src/lib.rs", &text)).len();
+            let inside = check(&Tree::with_file("crates/session/src/lib.rs", &text)).len();
             assert_eq!(inside, expected, "{code}");
             let call = format!("fn f() {{ {code} }}");
-            let file = check(&Tree::of("crates/session/tests/it/main.rs", &call)).len();
+            let file = check(&Tree::with_file("crates/session/tests/it/main.rs", &call)).len();
             assert_eq!(file, expected, "{code}");
         }
     }
 
     #[test]
     fn findings_carry_the_line_and_the_replacement() {
-        let found = check(&Tree::of("crates/session/src/a.rs", "//! A.\n\nlet x = y.unwrap();"));
+        let found =
+            check(&Tree::with_file("crates/session/src/a.rs", "//! A.\n\nlet x = y.unwrap();"));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
         assert!(found[0].message.contains("expect("), "{}", found[0].message);

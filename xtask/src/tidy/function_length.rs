@@ -24,7 +24,7 @@ fn long_functions(source: &Source) -> Vec<Finding> {
     let long = lengths.filter(|(_, _, lines)| *lines > LINES_MAX);
     long.map(|(start, name, lines)| {
         let message = format!("{name} has {lines} lines of code; {LINES_MAX} fit a screen: cut it");
-        Finding::at(source, source.line_of(start), message)
+        Finding::in_line(source, source.line_of(start), message)
     })
     .collect()
 }
@@ -35,7 +35,7 @@ mod tests {
 
     fn found(body: &str) -> Vec<Finding> {
         let text = format!("//! A.\nfn long(run: fn(u8)) -> [u8; 2] {{\n{body}}}\nfn b() {{}}\n");
-        check(&Tree::of("crates/a/src/lib.rs", &text))
+        check(&Tree::with_file("crates/a/src/lib.rs", &text))
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Every knob of an engine has a use: a page of the documentation says what it is for, or an
-//! experiment turns it.
+//! Every knob of an engine has a use: a page of the documentation describes its purpose, or an
+//! experiment sets it.
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -15,7 +15,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for (offset, name) in knobs(source) {
             if !texts.iter().any(|text| names(text, name)) {
                 let message = format!("no page and no experiment has a use for the knob {name}");
-                findings.push(Finding::at(source, source.line_of(offset), message));
+                findings.push(Finding::in_line(source, source.line_of(offset), message));
             }
         }
     }
@@ -30,14 +30,14 @@ fn says_why(path: &str) -> bool {
 /// The names of the knobs that a file defines, and where.
 fn knobs(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     source.text.match_indices(": Knob =").filter_map(|(at, begin)| {
-        // What makes it takes its name first: Knob::number("workers", …
+        // The call that makes a knob takes its name first: Knob::number("workers", …
         let made = source.text[at + begin.len()..].trim_start().strip_prefix("Knob::")?;
         let (_, name) = made.split_once("(\"")?;
         Some((at, name.split_once('"')?.0))
     })
 }
 
-/// Whether a text names a knob as one: `name`, name=1, "name" = 1.
+/// Whether a text names a knob as such: `name`, name=1, "name" = 1.
 fn names(text: &str, knob: &str) -> bool {
     text.match_indices(knob).any(|(at, _)| {
         let before = text[..at].strip_suffix("engine.knobs.").unwrap_or(&text[..at]);
@@ -55,13 +55,13 @@ mod tests {
         "const DEPTH: Knob =\n    Knob::number(\"depth\", 0..=9, 1).about(\"how deep\");\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let mut tree = Tree::of("crates/engines/src/a.rs", KNOB);
-        tree.sources.extend(Tree::of(path, text).sources);
+        let mut tree = Tree::with_file("crates/engines/src/a.rs", KNOB);
+        tree.sources.extend(Tree::with_file(path, text).sources);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_knob_is_named_where_it_is_said_what_it_is_for() {
+    fn a_knob_is_named_where_its_purpose_is_described() {
         let missing = "crates/engines/src/a.rs:1: no page and no experiment has a use for the knob \
                        depth";
         for (path, text) in [

@@ -1,4 +1,4 @@
-//! No notes to self: what is not done is not in the code.
+//! No notes to self: unfinished work is not in the code.
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -14,7 +14,7 @@ fn notes(source: &Source) -> Vec<Finding> {
     let lines = source.text.lines().zip(1..);
     let noted = lines.filter_map(|(line, number)| {
         let note = NOTES.iter().find(|note| has_word(line, note))?;
-        Some(Finding::at(source, number, format!("{note}: do it, or write an issue")))
+        Some(Finding::in_line(source, number, format!("{note}: do it, or write an issue")))
     });
     noted.collect()
 }
@@ -35,10 +35,10 @@ mod tests {
     fn notes_are_found_in_code_and_prose() {
         for note in NOTES {
             let text = format!("//! A.\n// {note}: later\n");
-            assert_eq!(check(&Tree::of("crates/a/src/lib.rs", &text)).len(), 1, "{note}");
-            assert_eq!(check(&Tree::of("README.md", &text)).len(), 1, "{note}");
+            assert_eq!(check(&Tree::with_file("crates/a/src/lib.rs", &text)).len(), 1, "{note}");
+            assert_eq!(check(&Tree::with_file("README.md", &text)).len(), 1, "{note}");
             let longer = format!("A{note}S");
-            assert!(check(&Tree::of("README.md", &longer)).is_empty(), "{longer}");
+            assert!(check(&Tree::with_file("README.md", &longer)).is_empty(), "{longer}");
         }
     }
 }

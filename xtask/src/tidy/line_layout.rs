@@ -1,7 +1,7 @@
 //! Lines end where their text ends, and Rust lines fit a hundred columns.
 //!
-//! `rustfmt` leaves comments, strings and macros alone; this rule does not, but for the rows of
-//! test tables: a case reads best on one line, however long its text.
+//! `rustfmt` leaves comments, strings and macros alone; this rule does not, except for the rows of
+//! test tables: a case is easiest to read on one line, however long its text.
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -28,7 +28,7 @@ fn bad_lines(source: &Source) -> Vec<Finding> {
             false => usize::MAX,
         };
         let message = bad_line(line, columns_max);
-        findings.extend(message.map(|message| Finding::at(source, number, message)));
+        findings.extend(message.map(|message| Finding::in_line(source, number, message)));
         start += line.len() + 1;
     }
     findings
@@ -64,7 +64,7 @@ mod tests {
             ("a.rs", &*row, 1),
         ];
         for (path, text, expected) in cases {
-            assert_eq!(check(&Tree::of(path, text)).len(), expected, "{path} {text}");
+            assert_eq!(check(&Tree::with_file(path, text)).len(), expected, "{path} {text}");
         }
     }
 }

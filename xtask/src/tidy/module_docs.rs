@@ -1,4 +1,4 @@
-//! Every Rust file opens by saying what it is.
+//! Every Rust file begins with a comment that says what it is.
 
 use super::Finding;
 use super::source::Tree;
@@ -6,7 +6,7 @@ use super::source::Tree;
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let silent = tree.rust().filter(|source| !opens_with_docs(&source.text));
     let message = "open with `//!`: what this file is, and what it is not";
-    silent.map(|source| Finding::at(source, 1, message)).collect()
+    silent.map(|source| Finding::in_line(source, 1, message)).collect()
 }
 
 fn opens_with_docs(text: &str) -> bool {
@@ -27,7 +27,7 @@ mod tests {
             ("a.md", "", 0),
         ];
         for (path, text, expected) in cases {
-            assert_eq!(check(&Tree::of(path, text)).len(), expected, "{text:?}");
+            assert_eq!(check(&Tree::with_file(path, text)).len(), expected, "{text:?}");
         }
     }
 }

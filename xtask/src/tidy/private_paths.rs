@@ -1,4 +1,4 @@
-//! No path of somebody's own machine in a file that everybody gets.
+//! No paths of a developer's own machine in files that are published.
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -21,12 +21,12 @@ fn private_lines(source: &Source) -> Vec<Finding> {
     let found = lines.filter_map(|(line, number)| {
         let path = PRIVATE.iter().find(|path| names(line, path))?;
         let message = format!("{path} is a path of one machine: make it relative");
-        Some(Finding::at(source, number, message))
+        Some(Finding::in_line(source, number, message))
     });
     found.collect()
 }
 
-/// Whether `path` stands in `line` where a path can start: a longer path may hold it.
+/// Whether `path` is in `line` where a path can start: a longer path may contain it.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -42,9 +42,9 @@ mod tests {
     fn private_paths_are_found() {
         for path in PRIVATE {
             for line in [format!("see {path}x"), format!("\"{path}x\""), format!("DIR={path}x")] {
-                assert_eq!(check(&Tree::of("a.md", &line)).len(), 1, "{line}");
+                assert_eq!(check(&Tree::with_file("a.md", &line)).len(), 1, "{line}");
             }
-            assert!(check(&Tree::of("a.md", &format!("a{path}x"))).is_empty(), "{path}");
+            assert!(check(&Tree::with_file("a.md", &format!("a{path}x"))).is_empty(), "{path}");
         }
     }
 }

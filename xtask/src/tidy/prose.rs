@@ -1,19 +1,19 @@
-//! No program decides by looking into the text of an error: texts are for people, and who changes
-//! one must not change what is done. Errors that something depends on are enumerations.
+//! No program decides by the text of an error: texts are for people, and a change of one must not
+//! change behaviour. Errors that something depends on are enumerations.
 //!
-//! Not known here is what is an error. A name that says so is taken at its word, and whatever is
-//! turned into text to be looked into is taken for one. Tests may look at texts: they are what is
-//! tested. What another program prints is as little to be relied on: where other programs are run
-//! their exit status, files of theirs, or the kernel say what has happened.
+//! The rule does not know types. A name that suggests an error is taken for one, and so is every
+//! value that is converted to text to be searched. Tests may inspect texts, which they test. The
+//! output of another program is no more reliable: where other programs are run their exit status,
+//! their files, or the kernel show what has happened.
 
 use super::Finding;
 use super::source::{Source, Tree};
 
-/// What errors and their texts are called.
+/// The names of errors and their texts.
 const NAMES: &[&str] = &["err", "error", "failure", "fault", "message", "reason", "why", "wrong"];
-/// Calls that give the text of an error.
+/// Calls that return the text of an error.
 const TEXTS: &[&str] = &["description()", "message()", "reason()", "to_string()", "why()"];
-/// Calls that look into a text, or take it apart.
+/// Calls that search a text, or split it.
 const LOOKS: &[&str] = &[
     ".contains(",
     ".ends_with(",
@@ -28,9 +28,9 @@ const LOOKS: &[&str] = &[
     ".strip_suffix(",
 ];
 const COMPARISONS: &[&str] = &["==", "!="];
-/// Where other programs are run to be measured.
+/// The folders where other programs are run to be measured.
 const RUNS_OTHERS: &[&str] = &["crates/cli/src/", "crates/lab/src/"];
-/// What they print is called there, and what is written for people to read.
+/// The names of their output there, and of texts for people.
 const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -42,7 +42,7 @@ fn decisions(source: &Source) -> Vec<Finding> {
     let tests = source.test_ranges();
     let looks = LOOKS.iter().flat_map(|look| code.match_indices(look)).map(|(at, _)| at);
     let compared = COMPARISONS.iter().flat_map(|sign| code.match_indices(sign));
-    // A text that is given stands as underscores where it was.
+    // A string literal is underscores in the blanked code.
     let compared = compared.filter(|(at, sign)| is_text(&code[at + sign.len()..]));
     let of_errors = looks.clone().chain(compared.map(|(at, _)| at));
     let of_errors = of_errors.filter(|at| is_error(receiver(code, *at)));
@@ -52,10 +52,10 @@ fn decisions(source: &Source) -> Vec<Finding> {
     let found = of_errors.chain(of_others);
     let found = found.filter(|at| !tests.iter().any(|range| range.contains(at)));
     let message = "decides by a text for people: match on an enumeration, with the text in Display";
-    found.map(|at| Finding::at(source, source.line_of(at), message)).collect()
+    found.map(|at| Finding::in_line(source, source.line_of(at), message)).collect()
 }
 
-/// Whether code goes on with a string literal.
+/// Whether the code continues with a string literal.
 fn is_text(code: &str) -> bool {
     code.trim_start().trim_start_matches('&').starts_with("__")
 }
@@ -65,13 +65,13 @@ fn is_error(chain: &str) -> bool {
     has(chain, TEXTS) || has(chain, NAMES)
 }
 
-/// Whether one of these is in a chain of names and calls.
+/// Whether one of `names` is in a chain of names and calls.
 fn has(chain: &str, names: &[&str]) -> bool {
     let mut parts = chain.split(['.', ':']).map(str::trim);
     parts.any(|part| names.contains(&part))
 }
 
-/// The names and calls before `end` that belong together: `self.error.to_string()`.
+/// The chain of names and calls before `end`: `self.error.to_string()`.
 fn receiver(code: &str, end: usize) -> &str {
     let bytes = code.as_bytes();
     let mut start = end;
@@ -83,7 +83,7 @@ fn receiver(code: &str, end: usize) -> &str {
             _ if depth > 0 => {}
             b'.' | b':' | b'?' | b'_' => {}
             byte if byte.is_ascii_alphanumeric() => {}
-            // A chain may go on on the next line, before its dot.
+            // A chain may continue on the next line, before its dot.
             byte if byte.is_ascii_whitespace() && continues(&code[start..end]) => {}
             _ => break,
         }
@@ -92,7 +92,7 @@ fn receiver(code: &str, end: usize) -> &str {
     &code[start..end]
 }
 
-/// Whether what follows a space belongs to what is before it.
+/// Whether the code after a space belongs to the chain before it.
 fn continues(after: &str) -> bool {
     let after = after.trim_start();
     after.is_empty() || after.starts_with('.')
@@ -105,7 +105,7 @@ mod tests {
     #[track_caller]
     fn check_code(code: &str, expected: usize) {
         let text = format!("fn f() {{ {code} }}");
-        assert_eq!(check(&Tree::of("crates/a/src/lib.rs", &text)).len(), expected, "{code}");
+        assert_eq!(check(&Tree::with_file("crates/a/src/lib.rs", &text)).len(), expected, "{code}");
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let check = |folder: &str, code: &str, expected: usize| {
             let text = format!("fn f() {{ {code} }}");
             let path = format!("crates/{folder}/src/a.rs");
-            assert_eq!(check(&Tree::of(&path, &text)).len(), expected, "{folder}: {code}");
+            assert_eq!(check(&Tree::with_file(&path, &text)).len(), expected, "{folder}: {code}");
         };
         check("lab", "if said.contains(\"not permitted\") {}", 1);
         check("lab", "if finished.output.contains(&name) {}", 1);
@@ -154,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_look_at_what_is_said() {
+    fn tests_may_inspect_messages() {
         let inside = "#[cfg(test)]\nmod tests { fn f() { assert!(why.contains(\"x\")) } }";
-        assert_eq!(check(&Tree::of("crates/a/src/lib.rs", inside)).len(), 0);
+        assert_eq!(check(&Tree::with_file("crates/a/src/lib.rs", inside)).len(), 0);
         let file = "fn f() { assert!(why.contains(\"x\")) }";
-        assert_eq!(check(&Tree::of("crates/a/tests/it/main.rs", file)).len(), 0);
-        assert_eq!(check(&Tree::of("crates/a/src/b.rs", file))[0].line, 1);
+        assert_eq!(check(&Tree::with_file("crates/a/tests/it/main.rs", file)).len(), 0);
+        assert_eq!(check(&Tree::with_file("crates/a/src/b.rs", file))[0].line, 1);
     }
 }

@@ -1,13 +1,14 @@
 //! The tracked files as text, and Rust text with its comments and strings blanked out.
 //!
-//! Not a parser: enough of a lexer to know code from comment and string, and to match braces.
+//! This is not a parser: just enough of a lexer to tell code from comments and strings, and to
+//! match braces.
 
 use std::ops::Range;
 use std::path::Path;
 
 use crate::tools;
 
-/// Every file the rules look at.
+/// The files that the rules check.
 pub(crate) struct Tree {
     /// The text files.
     pub(crate) sources: Vec<Source>,
@@ -17,18 +18,18 @@ pub(crate) struct Tree {
 
 /// One text file.
 pub(crate) struct Source {
-    /// Relative to the workspace root, with forward slashes.
+    /// The path relative to the workspace root, with forward slashes.
     pub(crate) path: String,
-    /// As it is on disk.
+    /// The text on disk.
     pub(crate) text: String,
-    /// For Rust: `text` with comments as spaces and the insides of strings as underscores, so
-    /// that every byte keeps its place. For other files: empty.
+    /// For Rust: `text` with comments as spaces and the insides of strings as underscores, so that
+    /// every byte keeps its place. For other files: empty.
     pub(crate) code: String,
 }
 
 impl Tree {
-    /// What git tracks under `root`, and what it would track after `git add`.
-    pub(crate) fn of_tracked_files(root: &Path) -> Result<Self, String> {
+    /// Reads the files that git tracks under `root`, and those that it would track after `git add`.
+    pub(crate) fn read_tracked(root: &Path) -> Result<Self, String> {
         let listing = tools::command("git ls-files -z --cached --others --exclude-standard")
             .current_dir(root)
             .output()
@@ -45,7 +46,7 @@ impl Tree {
 
     /// A tree of one file, for the tests of the rules.
     #[cfg(test)]
-    pub(crate) fn of(path: &str, text: &str) -> Self {
+    pub(crate) fn with_file(path: &str, text: &str) -> Self {
         Self {
             sources: vec![Source::new(path, text)],
             sizes: vec![(path.to_owned(), text.len() as u64)],
@@ -57,7 +58,7 @@ impl Tree {
         self.sources.iter().filter(|source| source.is_rust())
     }
 
-    /// Adds a file; one that is listed but gone, or is not text, is no error.
+    /// Adds a file; it is not an error if the file is gone, or is not text.
     fn add(&mut self, root: &Path, path: &str) {
         let Ok(bytes) = std::fs::read(root.join(path)) else { return };
         self.sizes.push((path.to_owned(), bytes.len() as u64));
@@ -93,13 +94,13 @@ impl Source {
         1 + self.text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Where the items under `#[cfg(test)]` are.
+    /// The ranges of the items under `#[cfg(test)]`.
     pub(crate) fn test_ranges(&self) -> Vec<Range<usize>> {
         let starts = self.code.match_indices("#[cfg(test)]").map(|(start, _)| start);
         starts.map(|start| start..item_end(&self.code, start)).collect()
     }
 
-    /// The offsets at which `word` stands in the code as a whole word.
+    /// The offsets at which `word` occurs in the code as a whole word.
     pub(crate) fn words<'s>(&'s self, word: &'s str) -> impl Iterator<Item = usize> + 's {
         let bytes = self.code.as_bytes();
         let free = move |at: Option<usize>| {
@@ -114,7 +115,7 @@ impl Source {
     }
 }
 
-/// Where the item that starts at `start` ends: after its `;` or its matching brace.
+/// The end of the item that starts at `start`: after its `;` or its matching brace.
 pub(crate) fn item_end(code: &str, start: usize) -> usize {
     body(code, start).map_or(code.len(), |body| body.end)
 }
@@ -172,7 +173,7 @@ fn blank(text: &str) -> String {
     String::from_utf8(code).expect("whole tokens were replaced by ASCII")
 }
 
-/// The end of what starts at `at`, and what to fill it with if it is not code.
+/// The end of the token at `at`, and the byte to fill it with if it is not code.
 fn token(bytes: &[u8], at: usize) -> (usize, Option<u8>) {
     let rest = &bytes[at..];
     let starts_word = at == 0 || !is_word_byte(bytes[at - 1]);
@@ -196,7 +197,7 @@ fn length_until(rest: &[u8], stop: u8) -> usize {
     rest.iter().position(|byte| *byte == stop).unwrap_or(rest.len())
 }
 
-/// Block comments nest.
+/// The length of a block comment; block comments nest.
 fn block_comment_length(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < rest.len() {
@@ -210,7 +211,7 @@ fn block_comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The length of a string that opens with a quotation mark and may hold escapes.
+/// The length of a string that opens with a quotation mark and may contain escapes.
 fn string_length(rest: &[u8]) -> usize {
     let mut at = 1;
     while at < rest.len() {
@@ -235,7 +236,7 @@ fn char_length(rest: &[u8]) -> Option<usize> {
     (rest.get(end) == Some(&b'\'')).then_some(end + 1)
 }
 
-/// The length of a raw string with its prefix (`r"…"`, `br#"…"#`, `cr"…"`); none if it is none.
+/// The length of a raw string with its prefix (`r"…"`, `br#"…"#`, `cr"…"`); none if it is not one.
 fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let prefix = rest.iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
     let raw = rest[..prefix].ends_with(b"r");

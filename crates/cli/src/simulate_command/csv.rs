@@ -27,7 +27,7 @@ fn columns(one: &Outcome, varied: &Varied) -> Columns {
     let more = [
         ("late", counts.late),
         ("served_inside", counts.served_inside()),
-        ("told_inside", counts.told_inside()),
+        ("told_inside", counts.coherence_inside()),
         ("taken", counts.taken),
         ("remote", counts.remote),
     ];

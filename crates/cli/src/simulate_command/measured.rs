@@ -72,7 +72,7 @@ pub(super) enum Scales {
 impl Value {
     pub(super) fn of(values: &[f64]) -> Self {
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let half = Mean::of(values).map_or(0.0, |mean| {
+        let half = Mean::from_sample(values).map_or(0.0, |mean| {
             let interval = mean.interval(CONFIDENCE);
             (interval.high - interval.low) / 2.0
         });

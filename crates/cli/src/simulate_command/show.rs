@@ -189,7 +189,7 @@ pub(super) fn outcomes(
 fn row(group: &[Outcome], varied: &Varied) -> String {
     let machine = &group[0].machine;
     let gsp: Vec<f64> = group.iter().map(|one| one.gsp).collect();
-    let spread = Mean::of(&gsp).map_or(String::new(), |mean| {
+    let spread = Mean::from_sample(&gsp).map_or(String::new(), |mean| {
         let interval = mean.interval(CONFIDENCE);
         format!("±{:.2}", (interval.high - interval.low) / 2.0)
     });
@@ -313,7 +313,7 @@ fn groups_and_nodes(first: &Outcome, group: &[Outcome]) -> String {
             rate(Counts::served_inside),
             part(served),
             "told inside only",
-            rate(Counts::told_inside),
+            rate(Counts::coherence_inside),
             "copies taken away",
             rate(|counts| counts.taken)
         );
@@ -367,7 +367,7 @@ fn percent(outcome: &Outcome, count: u64) -> f64 {
 /// Sums over the seeds.
 fn ranking(group: &[Outcome], top: usize, varied: &Varied) -> String {
     let rankings: Vec<&Ranking> = group.iter().filter_map(|one| one.ranking.as_ref()).collect();
-    let ranking = Ranking::of_all(&rankings);
+    let ranking = Ranking::sum(&rankings);
     let machine = &group[0].machine;
     let seeds: Vec<String> = group.iter().map(|one| one.seed.to_string()).collect();
     let mut text = format!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use command::units::Duration;
-use command::{Failure, print, say};
+use command::{Failure, notify, print};
 use tracer::{Options, Recipe, Recorder};
 
 pub(super) const RECORD_HELP: &str = "\
@@ -78,7 +78,7 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let options = options(arguments, recipe.as_ref())?;
     let summary = match &recipe {
         Some(recipe) => {
-            say(&recipe.description);
+            notify(&recipe.description);
             tracer::record_recipe(&options, recipe)
         }
         None => tracer::record(&options, &arguments.command),

@@ -135,7 +135,7 @@ fn what_is_wrong_is_mended_and_nothing_else() {
 dir00000/class0_0: missing
 dir00000/class3_0: 102399 bytes long
 dir00000/class3_1: 204801 bytes long
-dir00001/class0_5: not readable by everybody (mode 640)
+dir00001/class0_5: not readable by all users (mode 640)
 dir00001/class0_6: not a regular file
 dir00001/class1_8: byte 4567 is 0x00 instead of ";
     assert!(stdout.starts_with(expected), "{stdout}");

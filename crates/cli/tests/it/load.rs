@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::scripted::{Action, Asked, Reply, Scripted};
+use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use testkit::{Busy, Temporary, skip};
 use workload::fileset;
 use workload::request_log::{RequestLog, Template, wsesslog};
@@ -291,8 +291,9 @@ fn without_descriptors_the_run_is_void_and_the_limit_is_named() {
     const CLIENTS: u64 = 200;
     let directory = Temporary::new();
     let reply = Reply::ok(b"rope").bytes();
-    let script =
-        move |_: &Asked| vec![Action::Wait(Duration::from_secs(2)), Action::Send(reply.clone())];
+    let script = move |_: &ReceivedRequest| {
+        vec![Action::Wait(Duration::from_secs(2)), Action::Send(reply.clone())]
+    };
     let server = Scripted::start(os::clock::now, script);
     let json = directory.path().join("outcome.json");
     let mut shell = Command::new("sh");

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use os::accounting;
-use os::control_groups::{of_controller, unified};
+use os::control_groups::{hierarchy_with_controller, unified};
 use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::error_log::for_each_engine;
@@ -223,7 +223,7 @@ struct Pinched(PathBuf);
 
 impl Pinched {
     fn new(bytes_max: u64) -> Option<Self> {
-        let hierarchy = of_controller("memory").or_else(unified)?;
+        let hierarchy = hierarchy_with_controller("memory").or_else(unified)?;
         let file = if hierarchy.is_unified() { "memory.max" } else { "memory.limit_in_bytes" };
         let folder = hierarchy.mount.join(format!("ropewalk-pinched-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;

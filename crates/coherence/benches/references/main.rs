@@ -1,14 +1,14 @@
 //! References per second: how fast a machine is simulated, by protocol, order and processors.
 //!
 //! `cargo bench -p coherence` takes a minute; `cargo test --benches` runs the same with small
-//! parameters, as a test. Words after it choose the rows that have them all: `-- mesi strict`. The
-//! time is that for which the processor ran this, as far as the system tells: others may run too.
-//! The workload is made up: processes that loop over code, go up and down a stack, wander through a
-//! heap and now and then touch shared memory, about as often as Table 3 of Foglia et al. says.
-//! Making it is not timed; classification is on, and one row tells capacity from conflict misses as
-//! well (`three-c`). There are two workloads: one of 20 processes, with which at most 20 processors
-//! are at work, and one of 64. The checksum is of all counts: it differs if a change alters what is
-//! simulated.
+//! parameters, as a test. Words after it select the rows that contain them all: `-- mesi strict`.
+//! The time is the processor time of this thread, where the system reports it, since other programs
+//! may run too. The workload is synthetic: processes that loop over code, go up and down a stack,
+//! wander through a heap and now and then touch shared memory, about as often as Table 3 of Foglia
+//! et al. says. Making it is not timed; classification is on, and one row also distinguishes
+//! capacity from conflict misses (`three-c`). There are two workloads: one of 20 processes, with
+//! which at most 20 processors are at work, and one of 64. The checksum is of all counts: it
+//! differs if a change alters what is simulated.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -26,7 +26,7 @@ const TASKS: u32 = 20;
 const MANY_TASKS: u32 = 64;
 
 fn main() {
-    // `cargo bench` says so; anything else is a test run.
+    // `cargo bench` passes this argument; without it this is a test run.
     let full = std::env::args().any(|argument| argument == "--bench");
     let references = if full { 30_000_000 } else { 100_000 };
     let words = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -50,7 +50,7 @@ fn main() {
     println!("\nchecksum {:016x}", table.checksum);
 }
 
-/// A workload, and the head of the rows about it.
+/// Makes a workload, and prints the head of the rows about it.
 fn made(tasks: u32, references: u64) -> Workload {
     let workload = workload(tasks, references / u64::from(tasks));
     let (references, pages) = (workload.references(), workload.pages());
@@ -59,9 +59,9 @@ fn made(tasks: u32, references: u64) -> Workload {
     workload
 }
 
-/// What is printed so far.
+/// The output so far.
 struct Table {
-    /// Only rows that have all these.
+    /// The words that a row must contain to be run.
     words: Vec<String>,
     checksum: u64,
 }
@@ -102,7 +102,7 @@ fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: 
     fold(&outcome)
 }
 
-/// Seconds that this thread has run, or seconds if the system does not tell.
+/// Seconds of processor time of this thread, or elapsed seconds if the system does not report it.
 #[expect(
     clippy::disallowed_methods,
     reason = "the thread's own time, else this; a benchmark times itself"
@@ -162,7 +162,7 @@ fn workload(processes: u32, references: u64) -> Workload {
     builder.finish().expect("has references")
 }
 
-/// One process: where it is in its code, its stack and its heap.
+/// One process: its position in its code, its stack and its heap.
 struct Actor {
     generator: Generator,
     code: u64,
@@ -177,7 +177,7 @@ impl Actor {
         Self { generator, code: 0x40_0000, heap: 0, loop_left: 0, loop_start: 0x40_0000 }
     }
 
-    /// A basic block of instructions, then data.
+    /// Emits a basic block of instructions, then data references.
     fn act(&mut self, events: &mut Vec<Event>) {
         for _ in 0..4 + self.generator.below(8) {
             events.push(Event::fetch(self.code, 4));

@@ -1,17 +1,19 @@
-//! AMSD, adaptive migratory sharing detection: MESI that finds blocks which processors read and
+//! AMSD, adaptive migratory sharing detection: MESI that detects blocks which processors read and
 //! then write one after the other, and hands them over whole.
 //!
 //! After Cox and Fowler and Stenström, Brorsson and Sandberg (both ISCA 1993), whose texts were not
-//! to be had: the criterion is theirs, the bus version of it is inferred. A block is found to be
+//! available: the criterion is theirs, the bus version of it is inferred. A block is found to be
 //! migratory when the second of exactly two copies is written and the first was the last to be
-//! written (S2). From then on a read miss takes it away from its holder (MD), which saves the
-//! invalidation that would follow. Reading it elsewhere before it was written (MC) ends that.
+//! written (S2). From then on a read miss takes the block away from its holder (MD), which saves
+//! the invalidation that would follow. A read elsewhere before the block was written (MC) ends
+//! that.
 
 use super::Event::{Read, Write};
 use super::Supply::{Clean, Dirty, No};
 use super::Transaction::{Invalidate, ReadAndInvalidate, ReadBlock};
 use super::{
-    INVALID, Local, MIGRATORY, Protocol, SHARED, Snoop, State, StateInfo, ask, hit, snoop, state,
+    INVALID, Local, MIGRATORY, Protocol, SHARED, Snoop, State, StateInfo, hit, request, snoop,
+    state,
 };
 
 const S: State = 1;
@@ -43,20 +45,20 @@ const STATES: &[StateInfo] = &[
 ];
 
 const LOCAL: &[Local] = &[
-    ask(INVALID, Read, ReadBlock, MIGRATORY, MC).inferred(),
-    ask(INVALID, Read, ReadBlock, SHARED, S),
-    ask(INVALID, Read, ReadBlock, 0, E),
-    ask(INVALID, Write, ReadAndInvalidate, MIGRATORY, MD).inferred(),
-    ask(INVALID, Write, ReadAndInvalidate, 0, M),
+    request(INVALID, Read, ReadBlock, MIGRATORY, MC).inferred(),
+    request(INVALID, Read, ReadBlock, SHARED, S),
+    request(INVALID, Read, ReadBlock, 0, E),
+    request(INVALID, Write, ReadAndInvalidate, MIGRATORY, MD).inferred(),
+    request(INVALID, Write, ReadAndInvalidate, 0, M),
     hit(S, Read, S),
-    ask(S, Write, Invalidate, MIGRATORY, MD).inferred(),
-    ask(S, Write, Invalidate, 0, M),
+    request(S, Write, Invalidate, MIGRATORY, MD).inferred(),
+    request(S, Write, Invalidate, 0, M),
     hit(E, Read, E),
     hit(E, Write, M),
     hit(M, Read, M),
     hit(M, Write, M),
     hit(S2, Read, S2).inferred(),
-    ask(S2, Write, Invalidate, 0, M).inferred(),
+    request(S2, Write, Invalidate, 0, M).inferred(),
     hit(MC, Read, MC).inferred(),
     hit(MC, Write, MD).inferred(),
     hit(MD, Read, MD).inferred(),

@@ -1,9 +1,9 @@
-//! All that a protocol's tables can do to one block in three caches, looked at for what must never
+//! A check of all that a protocol's tables can do to one block in three caches, for what must never
 //! be: a copy beside one that is the only one, two that are responsible for memory, a copy or a
-//! memory that has missed the last write. And that tables with a broken row are caught.
+//! memory that has missed the last write. Also a check that tables with a broken row are caught.
 //!
-//! Not the simulator: it reads the rows by itself, knows no time and no caches, and a replacement
-//! may come at any time. A value is fresh or it is not.
+//! The checker is not the simulator: it reads the rows by itself, knows no time and no caches, and
+//! a replacement may come at any time. A value is fresh or it is not.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{
     Supply, Transaction,
 };
 
-/// Enough for a third party to whatever two do.
+/// Enough for a third processor beside any two that interact.
 const CPUS: usize = 3;
 
 /// A copy of a protocol's tables, in which rows can be broken.
@@ -30,34 +30,34 @@ struct Held {
     fresh: bool,
 }
 
-/// Everything about a block.
+/// The state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Block {
     copies: [Held; CPUS],
     memory_fresh: bool,
 }
 
-/// What the others have said.
+/// The answers of the other caches.
 #[derive(Default)]
 struct Answer {
     signals: Signals,
-    /// Whether what they have supplied is fresh, if they have to.
+    /// Whether the supplied block is fresh, if a cache had to supply it.
     dirty: Option<bool>,
-    /// Whether what they could supply is fresh.
+    /// Whether the block that caches could supply is fresh.
     clean: Option<bool>,
 }
 
-fn is_of(page: Page, private: bool) -> bool {
+fn applies_to(page: Page, private: bool) -> bool {
     page == Page::Any || (page == Page::Private) == private
 }
 
 impl Tables {
-    fn of(protocol: &Protocol) -> Self {
+    fn copy(protocol: &Protocol) -> Self {
         let (local, snoop) = (protocol.local.to_vec(), protocol.snoop.to_vec());
         Self { name: protocol.name, states: protocol.states, local, snoop }
     }
 
-    /// Goes wherever the rows lead. An error says what must not be.
+    /// Explores all states that the rows lead to. An error names the violated rule.
     fn check(&self) -> Result<(), String> {
         for private in [false, true] {
             let nowhere = Held { state: INVALID, fresh: false };
@@ -98,7 +98,7 @@ impl Tables {
             return Err(format!("a copy missed the last write: {names:?}"));
         }
         if !block.memory_fresh && dirty == 0 {
-            return Err(format!("the last write is nobody's to keep: {names:?}"));
+            return Err(format!("no copy keeps the last write: {names:?}"));
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Tables {
     fn row(&self, from: State, event: Event, private: bool, heard: Signals) -> Option<&Local> {
         self.local.iter().find(|row| {
             let holds = row.heard == 0 || row.heard & heard != 0;
-            (row.from, row.event) == (from, event) && is_of(row.page, private) && holds
+            (row.from, row.event) == (from, event) && applies_to(row.page, private) && holds
         })
     }
 
@@ -119,15 +119,15 @@ impl Tables {
     ) -> Result<Block, String> {
         let from = block.copies[cpu].state;
         let missing = || format!("no row for {event:?} in {}", self.states[usize::from(from)].name);
-        // All rows of a state and an event ask for the same.
-        let ask = self.row(from, event, private, !0).ok_or_else(missing)?.ask;
-        let answer = match ask {
+        // All rows of a state and an event request the same transaction.
+        let request = self.row(from, event, private, !0).ok_or_else(missing)?.request;
+        let answer = match request {
             Some(what) => self.snoop(&mut block, cpu, what, private)?,
             None => Answer::default(),
         };
         let row = self.row(from, event, private, answer.signals).ok_or_else(missing)?;
         if from == INVALID {
-            // Memory or a copy supplies what no copy must: the worse of them.
+            // Memory or a copy supplies a block that no copy must supply: the worse of them.
             let any = block.memory_fresh && answer.clean.unwrap_or(true);
             block.copies[cpu].fresh = answer.dirty.unwrap_or(any);
             if !block.copies[cpu].fresh {
@@ -139,7 +139,7 @@ impl Tables {
             return self.event(block, cpu, Event::Write, private);
         }
         if event == Event::Write {
-            let told = ask == Some(Transaction::Write);
+            let told = request == Some(Transaction::Write);
             for (number, copy) in block.copies.iter_mut().enumerate() {
                 copy.fresh = copy.state != INVALID && (number == cpu || (told && copy.fresh));
             }
@@ -164,7 +164,7 @@ impl Tables {
             let row = self
                 .snoop
                 .iter()
-                .find(|row| (row.from, row.on) == (state, what) && is_of(row.page, private));
+                .find(|row| (row.from, row.on) == (state, what) && applies_to(row.page, private));
             let name = self.states[usize::from(state)].name;
             let row = row.ok_or_else(|| format!("a copy in {name} cannot see {what:?}"))?;
             answer.signals |= row.says;
@@ -173,7 +173,8 @@ impl Tables {
                 Supply::Clean => answer.clean = Some(fresh && answer.clean.unwrap_or(true)),
                 Supply::No => {}
             }
-            // Who hands over what memory lacks tells memory, unless it says that it does not.
+            // A cache that hands over a block which memory lacks updates memory, unless it signals
+            // otherwise.
             let kept = self.states[usize::from(row.to)].dirty || row.says & DIRTY != 0;
             if row.supply == Supply::Dirty && !kept {
                 block.memory_fresh = fresh;
@@ -193,13 +194,13 @@ impl Tables {
     }
 }
 
-/// The tables as they are hold. Each way to break a row is caught in each row that it can be done
-/// to, and there are so many: copies that do not go, dirty blocks that are not supplied, copies
-/// that do not become one of several, and writes that leave no trace.
+/// The unmodified tables pass. Each way to break a row is caught in each row to which it applies,
+/// and there are as many such rows as given: copies that do not go, dirty blocks that are not
+/// supplied, copies that do not become one of several, and writes that leave no trace.
 #[track_caller]
 fn check(name: &str, [kept, withheld, unshared, silent]: [usize; 4]) {
     let protocol = super::protocol(name).expect("known");
-    assert_eq!(Tables::of(protocol).check(), Ok(()), "{name}");
+    assert_eq!(Tables::copy(protocol).check(), Ok(()), "{name}");
     let info = |state: State| protocol.states[usize::from(state)];
     let stays = |tables: &mut Tables, row: usize| tables.snoop[row].to = tables.snoop[row].from;
     let mut broken = [0; 4];
@@ -216,7 +217,7 @@ fn check(name: &str, [kept, withheld, unshared, silent]: [usize; 4]) {
         }
     }
     for (number, row) in protocol.local.iter().enumerate() {
-        if row.event == Event::Write && row.ask.is_none() && row.to != row.from {
+        if row.event == Event::Write && row.request.is_none() && row.to != row.from {
             broken[3] += caught(protocol, |tables| tables.local[number].to = row.from);
         }
     }
@@ -225,7 +226,7 @@ fn check(name: &str, [kept, withheld, unshared, silent]: [usize; 4]) {
 
 #[track_caller]
 fn caught(protocol: &Protocol, breaks: impl FnOnce(&mut Tables)) -> usize {
-    let mut tables = Tables::of(protocol);
+    let mut tables = Tables::copy(protocol);
     breaks(&mut tables);
     assert!(tables.check().is_err(), "{}: a broken row was not caught", protocol.name);
     1
@@ -252,9 +253,9 @@ fn dragon_with_a_broken_row_is_caught() {
 }
 
 #[test]
-fn what_must_not_be_is_told_apart() {
+fn forbidden_states_are_distinguished() {
     let broken = |breaks: fn(&mut Tables)| {
-        let mut tables = Tables::of(PROTOCOLS[0]);
+        let mut tables = Tables::copy(PROTOCOLS[0]);
         breaks(&mut tables);
         tables.check().expect_err("broken")
     };

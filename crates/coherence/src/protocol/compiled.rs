@@ -1,21 +1,22 @@
-//! A protocol's tables, made to be looked up: by state, event, page and signals.
+//! A protocol's tables, compiled for lookups: by state, event, page and signals.
 //!
-//! Says the same as the tables and nothing more; a combination for which there is no row is a bug
-//! in the table, found when it happens.
+//! The content is exactly that of the tables; a combination for which there is no row is a bug in
+//! the table, found when it happens.
 
 use super::{
     Event, INVALID, Local, Page, Protocol, STATES_MAX, Signals, Snoop, State, Supply, Transaction,
 };
 
-/// In [`Compiled::silent`]: the bus is needed.
+/// In [`Compiled::silent`]: the event needs the bus.
 pub(crate) const SLOW: u8 = u8::MAX;
 const NO_ROW: u8 = u8::MAX;
 
-/// What a processor's event asks for, and by what is heard, what becomes of its copy.
+/// The transaction that a processor's event requests, and the change of its copy by the signals
+/// heard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    pub(crate) ask: Option<Transaction>,
-    /// By the signals heard: the number of the row.
+    pub(crate) request: Option<Transaction>,
+    /// The number of the row, by the signals heard.
     rows: [u8; 8],
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     pub(crate) fn new(protocol: &'static Protocol) -> Self {
-        let nothing = Wanted { ask: None, rows: [NO_ROW; 8] };
+        let nothing = Wanted { request: None, rows: [NO_ROW; 8] };
         let none = Reaction { row: NO_ROW, to: INVALID, says: 0, supply: Supply::No };
         let mut compiled = Self {
             protocol,
@@ -72,12 +73,12 @@ impl Compiled {
     }
 
     fn add_local(&mut self, number: u8, row: &Local) {
-        if row.ask.is_none() {
+        if row.request.is_none() {
             self.silent[usize::from(row.from) * 2 + row.event as usize] = row.to;
         }
         for &private in pages(row.page) {
             let wanted = &mut self.wanted[local_place(row.from, row.event, private)];
-            wanted.ask = row.ask;
+            wanted.request = row.request;
             for (heard, place) in wanted.rows.iter_mut().enumerate() {
                 let holds = row.heard == 0 || heard as Signals & row.heard != 0;
                 if holds && *place == NO_ROW {
@@ -87,19 +88,19 @@ impl Compiled {
         }
     }
 
-    /// What an event asks for.
+    /// The transaction and rows for an event.
     pub(crate) fn wanted(&self, from: State, event: Event, private: bool) -> &Wanted {
         &self.wanted[local_place(from, event, private)]
     }
 
-    /// The row that holds when that has been heard, with its number.
+    /// The row that applies when `heard` has been heard, with its number.
     pub(crate) fn local(&self, wanted: &Wanted, heard: Signals) -> (u8, &'static Local) {
         let number = wanted.rows[usize::from(heard)];
         assert!(number != NO_ROW, "{}: no row for a processor's event", self.protocol.name);
         (number, &self.protocol.local[usize::from(number)])
     }
 
-    /// What a copy does when others do that.
+    /// The reaction of a copy to another processor's transaction.
     pub(crate) fn reaction(&self, from: State, on: Transaction, private: bool) -> Reaction {
         let reaction = self.reactions[snoop_place(from, on, private)];
         assert!(
@@ -112,8 +113,8 @@ impl Compiled {
         reaction
     }
 
-    /// Whether the copy stays as it is when others read, and no hit brings it there or from there:
-    /// what is known of it stays true until somebody asks for something.
+    /// Whether the copy stays as it is when others read, and no hit brings it into or out of this
+    /// state: what is known of such a copy stays true until a transaction changes it.
     pub(crate) fn is_calm(&self, state: State) -> bool {
         self.calm[usize::from(state)]
     }
@@ -128,7 +129,7 @@ fn is_calm(protocol: &Protocol, state: State) -> bool {
         |row: &Snoop| row.from == state && row.on == Transaction::ReadBlock && row.to != state;
     let hit = |row: &Local| {
         let matters = row.event == Event::Write || row.from != row.to;
-        row.ask.is_none() && matters && (row.from == state || row.to == state)
+        row.request.is_none() && matters && (row.from == state || row.to == state)
     };
     !protocol.snoop.iter().any(others_read) && !protocol.local.iter().any(hit)
 }

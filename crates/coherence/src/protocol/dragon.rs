@@ -1,17 +1,19 @@
 //! Dragon, write-update: every write to a block that others have goes to their copies.
 //!
-//! After McCreight's Dragon as Archibald and Baer (1986) and textbooks describe it; here for
-//! context, as what PSCR would be without removing private copies.
+//! After McCreight's Dragon as Archibald and Baer (1986) and textbooks describe it; included for
+//! comparison, as PSCR without the removal of private copies.
 
 use super::Event::{Read, Write as Store};
 use super::Supply::{Clean, Dirty, No};
 use super::Transaction::{ReadBlock, Write};
-use super::{INVALID, Local, Protocol, SHARED, Snoop, State, StateInfo, ask, hit, snoop, state};
+use super::{
+    INVALID, Local, Protocol, SHARED, Snoop, State, StateInfo, hit, request, snoop, state,
+};
 
 const SC: State = 1;
 const E: State = 2;
 const M: State = 3;
-/// Shared, and this copy owes memory the block.
+/// Shared, and this copy is responsible for updating memory.
 const SM: State = 4;
 
 pub(super) const PROTOCOL: Protocol = Protocol {
@@ -31,20 +33,20 @@ const STATES: &[StateInfo] = &[
 ];
 
 const LOCAL: &[Local] = &[
-    ask(INVALID, Read, ReadBlock, SHARED, SC),
-    ask(INVALID, Read, ReadBlock, 0, E),
-    ask(INVALID, Store, ReadBlock, SHARED, SC).then_write(),
-    ask(INVALID, Store, ReadBlock, 0, E).then_write(),
+    request(INVALID, Read, ReadBlock, SHARED, SC),
+    request(INVALID, Read, ReadBlock, 0, E),
+    request(INVALID, Store, ReadBlock, SHARED, SC).then_write(),
+    request(INVALID, Store, ReadBlock, 0, E).then_write(),
     hit(SC, Read, SC),
-    ask(SC, Store, Write, SHARED, SM),
-    ask(SC, Store, Write, 0, M),
+    request(SC, Store, Write, SHARED, SM),
+    request(SC, Store, Write, 0, M),
     hit(E, Read, E),
     hit(E, Store, M),
     hit(M, Read, M),
     hit(M, Store, M),
     hit(SM, Read, SM),
-    ask(SM, Store, Write, SHARED, SM),
-    ask(SM, Store, Write, 0, M),
+    request(SM, Store, Write, SHARED, SM),
+    request(SM, Store, Write, 0, M),
 ];
 
 const SNOOP: &[Snoop] = &[

@@ -7,7 +7,9 @@
 use super::Event::{Read, Write};
 use super::Supply::{Clean, Dirty, No};
 use super::Transaction::{Invalidate, ReadAndInvalidate, ReadBlock};
-use super::{INVALID, Local, Protocol, SHARED, Snoop, State, StateInfo, ask, hit, snoop, state};
+use super::{
+    INVALID, Local, Protocol, SHARED, Snoop, State, StateInfo, hit, request, snoop, state,
+};
 
 const S: State = 1;
 const E: State = 2;
@@ -29,11 +31,11 @@ const STATES: &[StateInfo] = &[
 ];
 
 const LOCAL: &[Local] = &[
-    ask(INVALID, Read, ReadBlock, SHARED, S),
-    ask(INVALID, Read, ReadBlock, 0, E),
-    ask(INVALID, Write, ReadAndInvalidate, 0, M),
+    request(INVALID, Read, ReadBlock, SHARED, S),
+    request(INVALID, Read, ReadBlock, 0, E),
+    request(INVALID, Write, ReadAndInvalidate, 0, M),
     hit(S, Read, S),
-    ask(S, Write, Invalidate, 0, M),
+    request(S, Write, Invalidate, 0, M),
     hit(E, Read, E),
     hit(E, Write, M),
     hit(M, Read, M),

@@ -1,8 +1,8 @@
 //! Coherence protocols as tables: one file each, with the same names in the same order.
 //!
-//! A table says what a protocol does and nothing of how long it takes, who waits, or how copies are
-//! found. `compiled` holds the same tables, made to be looked up. The rows that were inferred,
-//! because the paper that defines them was not to be had, are marked as such.
+//! A table describes what a protocol does, but not how long it takes, which processor waits, or how
+//! copies are found. `compiled` holds the same tables, arranged for lookups. Rows that were
+//! inferred, because the paper that defines them was not available, are marked as such.
 
 mod amsd;
 #[cfg(test)]
@@ -30,13 +30,13 @@ pub enum Event {
     Write,
 }
 
-/// What is done on the bus.
+/// A transaction on the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transaction {
-    /// RB: a block is fetched to be read.
+    /// RB: a block is fetched for reading.
     ReadBlock,
-    /// RIB: a block is fetched to be written, and all other copies go.
+    /// RIB: a block is fetched for writing, and all other copies go.
     ReadAndInvalidate,
     /// INV: all other copies go.
     Invalidate,
@@ -47,7 +47,7 @@ pub enum Transaction {
 }
 
 impl Transaction {
-    /// All, in the order of their declaration.
+    /// All transactions, in the order of their declaration.
     pub const ALL: [Self; 5] = [
         Self::ReadBlock,
         Self::ReadAndInvalidate,
@@ -56,18 +56,18 @@ impl Transaction {
         Self::UpdateBlock,
     ];
 
-    /// As papers write it.
+    /// The abbreviation in papers.
     pub fn abbreviation(self) -> &'static str {
         ["RB", "RIB", "INV", "WR", "UB"][self as usize]
     }
 
-    /// Whether it fetches a block.
+    /// Whether the transaction fetches a block.
     pub fn fetches(self) -> bool {
         matches!(self, Self::ReadBlock | Self::ReadAndInvalidate)
     }
 }
 
-/// Which pages a row is about.
+/// The pages that a row applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// All.
@@ -78,7 +78,7 @@ pub enum Page {
     Shared,
 }
 
-/// What other caches say while a transaction is on the bus, one bit each.
+/// The signals of other caches while a transaction is on the bus, one bit each.
 pub type Signals = u8;
 /// Some cache keeps a copy.
 pub const SHARED: Signals = 1;
@@ -90,19 +90,20 @@ pub const DIRTY: Signals = 4;
 /// How a processor's event changes its own copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Local {
-    /// Before.
+    /// The state before.
     pub from: State,
     /// What the processor does.
     pub event: Event,
-    /// Which pages.
+    /// The pages that the row applies to.
     pub page: Page,
-    /// What is done on the bus; nothing for a hit.
-    pub ask: Option<Transaction>,
-    /// The row holds if any of these signals is heard; 0 is always. The first row that holds, does.
+    /// The transaction on the bus; none for a hit.
+    pub request: Option<Transaction>,
+    /// The signals of which any must be heard for the row to apply; 0 is always. The first row that
+    /// applies is used.
     pub heard: Signals,
-    /// After.
+    /// The state after.
     pub to: State,
-    /// The write itself is still to be done, in the new state.
+    /// Whether the write itself is still to be done, in the new state.
     pub then_write: bool,
     /// Whether the row is not taken from a text that defines the protocol.
     pub inferred: bool,
@@ -111,56 +112,56 @@ pub struct Local {
 /// How a copy changes by another processor's transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Snoop {
-    /// Before.
+    /// The state before.
     pub from: State,
-    /// What is on the bus.
+    /// The transaction on the bus.
     pub on: Transaction,
-    /// Which pages.
+    /// The pages that the row applies to.
     pub page: Page,
-    /// After.
+    /// The state after.
     pub to: State,
-    /// What the other cache says.
+    /// The signals that the cache with the copy gives.
     pub says: Signals,
-    /// Whether it can supply the block.
+    /// Whether that cache can supply the block.
     pub supply: Supply,
     /// Whether the row is not taken from a text that defines the protocol.
     pub inferred: bool,
 }
 
-/// Whether a cache gives the block to the one that asks.
+/// Whether a cache supplies the block to the requesting one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
     /// The cache does not give the block.
     No,
-    /// The cache could give the block, and memory could as well: the machine says which.
+    /// The cache could supply the block, and memory could as well: the machine decides.
     Clean,
-    /// The cache must give the block: memory is out of date.
+    /// The cache must supply the block: memory is out of date.
     Dirty,
 }
 
 /// A state's name and what it means.
 #[derive(Debug, Clone, Copy)]
 pub struct StateInfo {
-    /// As in the paper.
+    /// The name in the paper.
     pub name: &'static str,
-    /// Memory is out of date and this copy is responsible for it.
+    /// Whether memory is out of date and this copy is responsible for it.
     pub dirty: bool,
-    /// No other cache has a copy.
+    /// Whether no other cache has a copy.
     pub sole: bool,
 }
 
 /// A protocol: its states and its two tables.
 #[derive(Debug)]
 pub struct Protocol {
-    /// As typed.
+    /// The name in commands and files.
     pub name: &'static str,
-    /// In one line, with its source.
+    /// A description in one line, with the source.
     pub about: &'static str,
-    /// By their number; the first is invalid.
+    /// The states by number; the first is invalid.
     pub states: &'static [StateInfo],
-    /// What its own processor does to a copy.
+    /// What a copy's own processor does to it.
     pub local: &'static [Local],
-    /// What others do to it.
+    /// What other processors' transactions do to it.
     pub snoop: &'static [Snoop],
 }
 
@@ -168,7 +169,7 @@ pub struct Protocol {
 pub const PROTOCOLS: [&Protocol; 4] =
     [&mesi::PROTOCOL, &amsd::PROTOCOL, &pscr::PROTOCOL, &dragon::PROTOCOL];
 
-/// The protocol of that name.
+/// The protocol with this name.
 pub fn protocol(name: &str) -> Option<&'static Protocol> {
     PROTOCOLS.into_iter().find(|protocol| protocol.name == name)
 }
@@ -177,16 +178,16 @@ const fn state(name: &'static str, dirty: bool, sole: bool) -> StateInfo {
     StateInfo { name, dirty, sole }
 }
 
-/// Nothing is asked of the bus.
+/// A row without a transaction on the bus.
 const fn hit(from: State, event: Event, to: State) -> Local {
     let (page, heard) = (Page::Any, 0);
-    Local { from, event, page, ask: None, heard, to, then_write: false, inferred: false }
+    Local { from, event, page, request: None, heard, to, then_write: false, inferred: false }
 }
 
-/// A transaction is needed; the row holds if any of `heard` is heard.
-const fn ask(from: State, event: Event, what: Transaction, heard: Signals, to: State) -> Local {
-    let (page, ask) = (Page::Any, Some(what));
-    Local { from, event, page, ask, heard, to, then_write: false, inferred: false }
+/// A row with a transaction; it applies if any of `heard` is heard.
+const fn request(from: State, event: Event, what: Transaction, heard: Signals, to: State) -> Local {
+    let (page, request) = (Page::Any, Some(what));
+    Local { from, event, page, request, heard, to, then_write: false, inferred: false }
 }
 
 impl Local {
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn every_state_is_left_and_reached() {
         for protocol in PROTOCOLS {
-            // Replacing a copy is no row: in Dragon nothing else makes one invalid.
+            // A replacement is not a row: in Dragon nothing else makes a copy invalid.
             for (number, info) in protocol.states.iter().enumerate().skip(1) {
                 let number = number as State;
                 let reached = protocol.local.iter().any(|row| row.to == number)

@@ -1,12 +1,12 @@
-//! Strict order without waiting: a processor goes on to the next thing that needs the bus, and what
-//! it has done too early is taken back.
+//! Strict order without waiting: a processor goes on to the next record that needs the bus, and
+//! what it has done too early is undone.
 //!
 //! A hit touches only the processor's own cache, so that it does not matter when it is simulated,
-//! unless an earlier transaction of another processor changes that very copy. Before a
-//! transaction, therefore, those who have the block are asked whether they have touched it since,
-//! and if so, all that they have done since is undone. The outcome is the same as if the processor
-//! that is furthest behind always made the next reference; a test says so. Who must be told of
-//! references in their order cannot have this.
+//! unless an earlier transaction of another processor changes that very copy. Before a transaction,
+//! therefore, each holder of the block is checked for having touched it since, and if it has,
+//! everything that it has done since is undone. The outcome is the same as if the processor that is
+//! furthest behind always made the next reference; a test checks this. An observer that must be
+//! told of references in their order cannot be combined with this.
 
 use super::transact::{Access, bits};
 use super::{Cpu, Observer, Simulation};
@@ -16,41 +16,41 @@ use crate::record::{Kind, Record, TRACKED};
 
 /// Records of a run of hits at most, whether it is kept or not.
 pub(super) const RECORDS_MAX: usize = 1 << 14;
-/// Records that may have to be taken back. Misses are seldom farther apart.
+/// Records that may have to be undone. Misses are seldom farther apart.
 const AHEAD_MAX: usize = 128;
 
-/// What is kept of a run of hits.
+/// What is recorded of a run of hits.
 pub(super) trait Log {
-    /// Records that fit.
+    /// The number of records that fit.
     const RECORDS_MAX: usize;
 
-    /// A run begins.
+    /// Called when a run begins.
     fn begin(&mut self, _: &Cpu) {}
 
-    /// A record found its block in that way and that state.
+    /// Called for each record: it found its block in this way and state.
     fn step(&mut self, _step: usize, _way: usize, _state: State) {}
 
-    /// A tracked record found these masks.
+    /// Called for each tracked record: it found these masks.
     fn masks(&mut self, _: Masks) {}
 
-    /// A run ends after so many records; their blocks are in the filter.
+    /// Called when a run ends after `steps` records; their blocks are in the filter.
     fn end(&mut self, _steps: usize, _filter: u64) {}
 }
 
-/// Nothing is kept.
+/// A log that records nothing.
 impl Log for () {
     const RECORDS_MAX: usize = RECORDS_MAX;
 }
 
-/// The last run of hits of a processor, so that it can be taken back from its end.
+/// The last run of hits of a processor, so that it can be undone from its end.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// By record: where it found its line.
+    /// By record: the way and state of its line.
     steps: [Step; AHEAD_MAX],
     made: usize,
-    /// By tracked record: the masks before.
+    /// By tracked record: the masks before it.
     masks: Vec<Masks>,
-    /// Which blocks may have been touched.
+    /// The blocks that may have been touched.
     filter: u64,
     /// The last fetch before the run.
     last_fetch: Record,
@@ -68,7 +68,7 @@ impl Ahead {
         Self { steps: [0; AHEAD_MAX], made: 0, masks, filter: 0, last_fetch: Record(0) }
     }
 
-    /// Which blocks may have been touched.
+    /// The blocks that may have been touched.
     pub(super) fn filter(&self) -> u64 {
         self.filter
     }
@@ -100,18 +100,18 @@ impl Log for Ahead {
 }
 
 impl<O: Observer> Simulation<'_, O> {
-    /// All that a processor has done so far was in time.
+    /// Marks everything that a processor has done so far as not too early.
     pub(super) fn in_time(&mut self, cpu: usize) {
         let ahead = &mut self.ahead[cpu];
         (ahead.made, ahead.filter, self.filters[cpu]) = (0, 0, 0);
     }
 
-    /// Before a transaction: nobody who has the block may have touched it later than that.
+    /// Before a transaction: undoes what holders of the block have done to it later than that.
     pub(super) fn settle(&mut self, access: Access, what: Transaction) {
         if !self.exact {
             return;
         }
-        // A read changes no copies that are calm.
+        // A read does not change calm copies.
         if what == Transaction::ReadBlock && self.blocks.alike(access.block) != INVALID {
             return;
         }
@@ -126,8 +126,8 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// Whether what the other has done to its copy can matter to the transaction. It cannot when a
-    /// block is read that several have, which is the usual case: they have only read it, too.
+    /// Whether the other processor's use of its copy can matter to the transaction. It cannot when
+    /// a block is read that several have, which is the usual case: they have only read it, too.
     fn is_changed(&self, other: usize, access: Access, what: Transaction) -> bool {
         what != Transaction::ReadBlock || {
             let cache = &self.caches[other];
@@ -136,7 +136,7 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// Whether the other has touched the block since.
+    /// Whether the other processor has touched the block since.
     fn touched(&self, other: usize, access: Access) -> bool {
         let (state, records) = (&self.cpus[other], self.records(other));
         let mut start = state.clock;
@@ -153,7 +153,7 @@ impl<O: Observer> Simulation<'_, O> {
         false
     }
 
-    /// The run ends at that time: nobody has done anything later.
+    /// Undoes what all other processors have done later than the end of the run.
     pub(super) fn take_all_back(&mut self, cpu: usize) {
         let now = self.cpus[cpu].clock;
         for other in 0..self.cpus.len() {
@@ -163,14 +163,14 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// Undoes what the other has done later than that processor at that time.
+    /// Undoes what the other processor has done later than `cpu` at time `now`.
     fn take_back(&mut self, other: usize, cpu: usize, now: u64) {
         let kernel = std::mem::take(&mut self.cpus[other].kernel);
         let (state, cache) = (&mut self.cpus[other], &mut self.caches[other]);
         let records = match (state.in_kernel, state.task) {
             (true, _) => &kernel,
             (false, Some(task)) => &self.workload.tasks[task as usize].records,
-            (false, None) => unreachable!("who has made something has a task"),
+            (false, None) => unreachable!("a processor that has made references has a task"),
         };
         let counts = &mut self.counts.references[usize::from(state.in_kernel)];
         let Ahead { steps, made, masks, last_fetch, .. } = &mut self.ahead[other];
@@ -196,7 +196,7 @@ impl<O: Observer> Simulation<'_, O> {
         state.kernel = kernel;
         let clock = state.clock;
         self.order.set(other, Some(clock));
-        // Who has the turn must not go on beyond that.
+        // The processor that has the turn must not go on beyond that.
         self.alone_until = self.alone_until.min(clock + u64::from(other > cpu));
     }
 }

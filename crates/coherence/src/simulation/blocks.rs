@@ -1,38 +1,40 @@
-//! What is known of each block: who has it, who lost it, and what became of each processor's copy.
+//! The state of each block: its holders, the processors that lost it, and the fate of each
+//! processor's copy.
 //!
 //! One packed entry for each block, because a miss needs all of it: with 16 processors it is 40
-//! bytes, so that a miss waits for one line of the real machine's memory, or two. What the copies
-//! themselves hold is in the caches.
+//! bytes, so that a miss waits for one line of the real machine's memory, or two. The contents of
+//! the copies are in the caches.
 
 use crate::protocol::{INVALID, STATES_MAX, State};
 
-/// In the history of a copy: none has been replaced here.
+/// In the history of a copy: no copy has been replaced here.
 pub(super) const NEVER: u16 = 0;
-/// From here on: the task whose reference replaced it.
+/// From here on: the task whose reference replaced the copy.
 pub(super) const REPLACED_BY: u16 = 1;
-/// The last-level cache replaced it. No task has so high a number.
+/// The last-level cache replaced the copy. No task has so high a number.
 pub(super) const TAKEN: u16 = u16::MAX;
 
 /// In an entry: a bit for each processor that has a copy.
 const HOLDERS: usize = 0;
 /// In an entry: a bit for each processor whose copy was taken away, and whose line is still free.
 const GHOSTS: usize = 1;
-/// From here on: the history, a number for each processor, and the flags after the last.
+/// From here on in an entry: the history, a number for each processor, and the flags after the
+/// last.
 const HISTORY: usize = 2;
 
 /// Flags: the state that all copies are in.
 const ALIKE: u64 = STATES_MAX as u64 - 1;
-const TOLD: u64 = 1 << 3;
+const CURRENT: u64 = 1 << 3;
 const SEEN: u64 = 1 << 4;
-const _: () = assert!(ALIKE < TOLD);
+const _: () = assert!(ALIKE < CURRENT);
 
 /// Entries of all blocks.
 #[derive(Debug)]
 pub(super) struct Blocks {
     words: Vec<u64>,
-    /// Words of an entry.
+    /// The number of words of an entry.
     stride: usize,
-    /// log2 of the bits of a number of the history: 3, or 4 if there are many tasks.
+    /// log2 of the number of bits of a number in the history: 3, or 4 if there are many tasks.
     bits: u32,
     cpus: usize,
 }
@@ -44,7 +46,7 @@ impl Blocks {
         Self { words: vec![0; blocks * stride], stride, bits, cpus }
     }
 
-    /// All that is known of a block.
+    /// The entry of a block.
     pub(super) fn entry(&self, block: u32) -> &[u64] {
         &self.words[self.base(block)..][..self.stride]
     }
@@ -53,7 +55,7 @@ impl Blocks {
         block as usize * self.stride
     }
 
-    /// Who has a copy, one bit each.
+    /// The processors that have a copy, one bit each.
     pub(super) fn holders(&self, block: u32) -> u64 {
         self.words[self.base(block) + HOLDERS]
     }
@@ -63,28 +65,28 @@ impl Blocks {
         self.words[self.base(block) + GHOSTS]
     }
 
-    /// A processor has got a copy.
+    /// Records that a processor has got a copy.
     pub(super) fn hold(&mut self, block: u32, cpu: usize) {
         let base = self.base(block);
         self.words[base + HOLDERS] |= 1 << cpu;
         self.words[base + GHOSTS] &= !(1 << cpu);
     }
 
-    /// A processor's copy or ghost is no more.
+    /// Records that a processor has neither a copy nor a ghost any more.
     pub(super) fn leave(&mut self, block: u32, cpu: usize) {
         let base = self.base(block);
         self.words[base + HOLDERS] &= !(1 << cpu);
         self.words[base + GHOSTS] &= !(1 << cpu);
     }
 
-    /// A processor's copy has become a ghost.
+    /// Records that a processor's copy has become a ghost.
     pub(super) fn haunt(&mut self, block: u32, cpu: usize) {
         let base = self.base(block);
         self.words[base + HOLDERS] &= !(1 << cpu);
         self.words[base + GHOSTS] |= 1 << cpu;
     }
 
-    /// What became of the processor's last copy: [`NEVER`], [`TAKEN`], or [`REPLACED_BY`] a task.
+    /// The fate of the processor's last copy: [`NEVER`], [`TAKEN`], or [`REPLACED_BY`] a task.
     pub(super) fn history(&self, block: u32, cpu: usize) -> u16 {
         let (word, shift, mask) = self.place(block, cpu);
         let told = self.words[word] >> shift & mask;
@@ -96,7 +98,7 @@ impl Blocks {
         self.words[word] = self.words[word] & !(mask << shift) | (u64::from(what) & mask) << shift;
     }
 
-    /// The word of a number, its shift there, and its mask.
+    /// The index of a number's word, its shift there, and its mask.
     fn place(&self, block: u32, number: usize) -> (usize, usize, u64) {
         let bit = number << self.bits;
         (self.base(block) + HISTORY + bit / 64, bit % 64, (1 << (1 << self.bits)) - 1)
@@ -117,36 +119,36 @@ impl Blocks {
         self.flags(block) & SEEN != 0
     }
 
-    pub(super) fn see(&mut self, block: u32) {
+    pub(super) fn mark_seen(&mut self, block: u32) {
         self.set_flags(block, SEEN, SEEN);
     }
 
-    /// The calm state that all copies in processors' caches are known to be in; INVALID if they
-    /// are not, or if it is not known.
+    /// The calm state that all copies in processors' caches are known to be in; INVALID if they are
+    /// not, or if it is not known.
     pub(super) fn alike(&self, block: u32) -> State {
         (self.flags(block) & ALIKE) as State
     }
 
-    /// All copies are in that calm state now.
-    pub(super) fn become_alike(&mut self, block: u32, state: State) {
-        self.set_flags(block, ALIKE | TOLD, u64::from(state));
+    /// Records that all copies are in this calm state now.
+    pub(super) fn set_alike(&mut self, block: u32, state: State) {
+        self.set_flags(block, ALIKE | CURRENT, u64::from(state));
     }
 
-    /// One copy is in that state now.
-    pub(super) fn one_is(&mut self, block: u32, state: State) {
+    /// Records that one copy is in this state now.
+    pub(super) fn note_state(&mut self, block: u32, state: State) {
         if self.alike(block) != state {
-            self.set_flags(block, ALIKE | TOLD, u64::from(INVALID));
+            self.set_flags(block, ALIKE | CURRENT, u64::from(INVALID));
         }
     }
 
-    /// Whether ghosts know all that holders have written; kept only while all are alike, because
-    /// who can write silently does not say so.
-    pub(super) fn is_told(&self, block: u32) -> bool {
-        self.flags(block) & ALIKE != 0 && self.flags(block) & TOLD != 0
+    /// Whether ghosts have been told of all writes of the holders; known only while all copies are
+    /// alike, because a holder that can write silently does not report it.
+    pub(super) fn ghosts_are_current(&self, block: u32) -> bool {
+        self.flags(block) & ALIKE != 0 && self.flags(block) & CURRENT != 0
     }
 
-    pub(super) fn tell(&mut self, block: u32, told: bool) {
-        self.set_flags(block, TOLD, if told { TOLD } else { 0 });
+    pub(super) fn set_ghosts_current(&mut self, block: u32, current: bool) {
+        self.set_flags(block, CURRENT, if current { CURRENT } else { 0 });
     }
 }
 
@@ -165,15 +167,18 @@ mod tests {
                 blocks.set_history(1, cpu, TAKEN);
                 blocks.hold(1, cpu);
             }
-            blocks.see(1);
-            blocks.become_alike(1, 7);
-            blocks.tell(1, true);
-            assert!(blocks.is_told(1) && blocks.is_seen(1));
+            blocks.mark_seen(1);
+            blocks.set_alike(1, 7);
+            blocks.set_ghosts_current(1, true);
+            assert!(blocks.ghosts_are_current(1) && blocks.is_seen(1));
             blocks.haunt(1, cpus - 1);
             let last = 1 << (cpus - 1);
             assert_eq!((blocks.holders(1) & last, blocks.ghosts(1)), (0, last));
-            blocks.one_is(1, 3);
-            assert_eq!((blocks.alike(1), blocks.is_told(1), blocks.is_seen(1)), (0, false, true));
+            blocks.note_state(1, 3);
+            assert_eq!(
+                (blocks.alike(1), blocks.ghosts_are_current(1), blocks.is_seen(1)),
+                (0, false, true)
+            );
             assert!((0..cpus).all(|cpu| blocks.history(1, cpu) == TAKEN), "{cpus} {tasks}");
             for other in [0, 2] {
                 assert_eq!((blocks.holders(other), blocks.is_seen(other)), (0, false));

@@ -1,4 +1,4 @@
-//! What is done for each reference: find the line, see that it is a hit, count.
+//! The work for each reference: find the line, check that it is a hit, count.
 //!
 //! Everything else stops the loop and is done elsewhere. Nothing here allocates or calls.
 
@@ -18,7 +18,7 @@ pub(super) enum Stop {
     Limit,
     /// The next record needs the bus.
     Miss,
-    /// The next record is no reference.
+    /// The next record is a marker.
     Marker,
     /// Another task may have the processor.
     SliceEnd,
@@ -54,18 +54,18 @@ impl Geometry {
         self.set_mask as usize + 1
     }
 
-    /// What a frame's place in memory adds to the set.
+    /// The contribution of a frame's place in memory to the set.
     pub(super) fn colour(self, place: u32) -> u32 {
         (place << self.page_bits) & self.set_mask
     }
 
-    /// A block's set.
+    /// The set of a block.
     pub(super) fn set_of(self, block: u32, colours: &[u32]) -> u32 {
         let in_page = block & ((1 << self.page_bits) - 1);
         (colours[(block >> self.page_bits) as usize] | in_page) & self.set_mask
     }
 
-    /// A record's block.
+    /// The block of a record.
     #[inline]
     pub(super) fn block(self, record: Record) -> u32 {
         let frame = (record.0 >> FRAME_SHIFT) as u32;
@@ -73,7 +73,7 @@ impl Geometry {
         (frame << self.page_bits) | (offset >> self.block_bits)
     }
 
-    /// A record's block and set.
+    /// The block and set of a record.
     #[inline]
     pub(super) fn place(self, record: Record, colours: &[u32]) -> (u32, u32) {
         let block = self.block(record);
@@ -83,7 +83,7 @@ impl Geometry {
     }
 }
 
-/// What the loop reads.
+/// The data that the loop reads.
 pub(super) struct Run<'r> {
     pub(super) records: &'r [Record],
     pub(super) colours: &'r [u32],
@@ -92,16 +92,16 @@ pub(super) struct Run<'r> {
     pub(super) geometry: Geometry,
     /// The processor's number.
     pub(super) number: u32,
-    /// Somebody wants to know which instruction was fetched last.
+    /// Whether the observer needs the last instruction fetched.
     pub(super) rank: bool,
 }
 
-/// Fetches, loads and stores that were made, in one number: 21 bits each.
+/// The number of fetches, loads and stores made, in one number: 21 bits each.
 const MADE_BITS: u32 = 21;
 const MADE_MAX: u64 = (1 << MADE_BITS) - 1;
 const _: () = assert!(RECORDS_MAX as u64 * COUNT_MAX <= MADE_MAX);
 
-/// Makes references as long as they hit. What is kept of them is said by the log.
+/// Makes references as long as they hit. The log records them.
 pub(super) fn hits<O: Observer, L: Log>(
     run: &Run<'_>,
     cpu: &mut Cpu,
@@ -147,8 +147,9 @@ pub(super) fn hits<O: Observer, L: Log>(
     }
 }
 
-/// The loop: why it stopped, after how many records, and what they were. [`Stop::Limit`] is the
-/// end of the window, of the time or of the slice. With 0 ways it asks the cache for them.
+/// The loop: returns why it stopped, after how many records, and how many references of each kind.
+/// [`Stop::Limit`] is the end of the window, of the time or of the slice. If `WAYS` is 0 the number
+/// of ways is the cache's.
 #[inline]
 fn walk<O: Observer, L: Log, const WAYS: usize>(
     run: &Run<'_>,
@@ -201,7 +202,7 @@ fn walk<O: Observer, L: Log, const WAYS: usize>(
     (stop, step, made)
 }
 
-/// References that may be made before time or the slice is over.
+/// The number of references that may be made before the time or the slice is over.
 fn budget(run: &Run<'_>, cpu: &Cpu) -> u64 {
     let time = run.limit.saturating_sub(cpu.clock).div_ceil(run.geometry.operation_cycles);
     // A system call is not interrupted.
@@ -209,8 +210,8 @@ fn budget(run: &Run<'_>, cpu: &Cpu) -> u64 {
     time.min(slice)
 }
 
-/// The way that has the block, or any other. The first is foretold well; which of the others it is
-/// cannot be, and is found without branches.
+/// The way that has the block, or any other. That it is the first is predicted well by the
+/// processor; which of the others it is cannot be, and is found without branches.
 #[inline]
 fn way_of<const WAYS: usize>(lines: &[Line], block: u32) -> usize {
     if block_of(lines[0]) == block {
@@ -226,7 +227,7 @@ fn way_of<const WAYS: usize>(lines: &[Line], block: u32) -> usize {
     way
 }
 
-/// Puts the line of that way before the others.
+/// Puts the line of this way before the others.
 #[inline]
 fn make_first<const WAYS: usize>(lines: &mut [Line], way: usize, line: Line) {
     if way != 0 {

@@ -1,14 +1,14 @@
 //! Last-level caches, each shared by a group of processors, between their own caches and the bus.
 //!
-//! Our own model: the paper has none. A last-level cache has a line for every block that a
+//! This is an own model: the paper has none. A last-level cache has a line for every block that a
 //! processor of its group has (it is inclusive). When the group's last copy of a block is replaced
 //! it is **parked** there, in its state: to the protocol it is a copy like any other, so that every
-//! protocol works with groups as it is. A miss for which the group has a parked copy gets that very
-//! copy; one for which a neighbour has a copy gets one from it by the protocol's table. Both take
-//! `hit_cycles` and no bus, unless somebody outside has to be told. A line that makes room takes
-//! all copies of its group with it.
+//! protocol works with groups unchanged. A miss for which the group has a parked copy gets that
+//! very copy; one for which a neighbour has a copy gets one from it by the protocol's table. Both
+//! take `hit_cycles` and no bus, unless a cache outside the group has to be told. A line that is
+//! replaced takes all copies of its group with it.
 //!
-//! Not what a transaction does without groups: that is `transact`.
+//! What a transaction does without groups is in `transact`.
 
 use super::hits::Geometry;
 use super::transact::{Access, Heard, bits};
@@ -40,12 +40,12 @@ pub(super) struct LastLevel {
     hit_cycles: u64,
 }
 
-/// Who has to do with a transaction.
+/// The caches that a transaction concerns.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reach {
-    /// Nobody outside the group has to be told: the bus has no part in it.
+    /// Whether no cache outside the group has to be told: the bus is not used.
     pub(super) inside: bool,
-    /// Another processor of the group has a copy.
+    /// Whether another processor of the group has a copy.
     pub(super) near: bool,
 }
 
@@ -111,7 +111,7 @@ impl LastLevel {
         self.lines[group][base..=place].rotate_right(1);
     }
 
-    /// The line that makes room: a free one, else the least recent.
+    /// The line to replace: a free one, else the least recently used.
     fn victim(&self, group: usize, block: u32) -> usize {
         let base = self.base(block);
         let lines = &self.lines[group][base..base + self.ways];
@@ -122,7 +122,7 @@ impl LastLevel {
         self.parked[block as usize] >> group & 1 != 0
     }
 
-    /// A copy that the group's last processor gave up stays here.
+    /// Parks a copy that the group's last processor gave up.
     fn park(&mut self, group: usize, block: u32, state: State) {
         self.parked[block as usize] |= 1 << group;
         let line = self.line(group, block);
@@ -141,7 +141,8 @@ impl LastLevel {
         Some(state)
     }
 
-    /// A group has just supplied a dirty block to itself, and no copy is dirty any more.
+    /// Records that the group has just supplied a dirty block to itself, and no copy is dirty any
+    /// more.
     fn owe(&mut self, cpu: usize, block: u32) {
         let group = self.group(cpu);
         *self.line(group, block) |= OWES;
@@ -149,8 +150,8 @@ impl LastLevel {
 }
 
 impl<O: Observer> Simulation<'_, O> {
-    /// A miss that finds a parked copy: the processor gets it as it is, and goes on with that.
-    /// Returns when all is done.
+    /// Handles a miss that finds a parked copy: the processor gets it in its state, and goes on
+    /// with it. Returns when all is done.
     pub(super) fn recall(
         &mut self,
         access: Access,
@@ -166,11 +167,11 @@ impl<O: Observer> Simulation<'_, O> {
         self.counts.inside[what as usize] += 1;
         self.place_copy(access, ghost, state);
         self.report_from(access, what, [true, true, false], state);
-        Some(done.max(self.tell(access)))
+        Some(done.max(self.broadcast_write(access)))
     }
 
-    /// A processor that is about to tell others of a write has a copy, and so has its last-level
-    /// cache: the two become one. Returns the state of the latter.
+    /// Merges the copy of a processor that is about to tell others of a write with that of its
+    /// last-level cache. Returns the state of the latter.
     pub(super) fn take_over(&mut self, access: Access) -> Option<State> {
         let last = self.last.as_mut()?;
         let group = last.group(access.cpu);
@@ -188,7 +189,7 @@ impl<O: Observer> Simulation<'_, O> {
         let inside = match (far | parked, what.fetches()) {
             (0, fetched) => near || !fetched,
             _ if near && what == Transaction::ReadBlock => {
-                let known = self.said(access, bits(others & members));
+                let known = self.read_signals(access, bits(others & members));
                 known.is_some_and(|known| self.nothing_new(access, far, parked, known))
             }
             _ => false,
@@ -196,13 +197,13 @@ impl<O: Observer> Simulation<'_, O> {
         Reach { inside, near }
     }
 
-    /// What these processors would say to a read.
-    fn said(&self, access: Access, cpus: impl Iterator<Item = usize>) -> Option<Signals> {
+    /// The signals that these processors would give for a read.
+    fn read_signals(&self, access: Access, cpus: impl Iterator<Item = usize>) -> Option<Signals> {
         let says = |cpu| self.reads(access, self.state_at(cpu, access)).says;
         cpus.map(says).reduce(|all, one| all | one)
     }
 
-    /// Whether a read changes no copy outside and is told nothing there that is not known inside.
+    /// Whether a read changes no copy outside and gets no signal there that is not known inside.
     fn nothing_new(&self, access: Access, far: u64, parked: u64, known: Signals) -> bool {
         let last = self.last.as_ref().expect("only with last-level caches");
         let own = bits(far).map(|cpu| self.state_at(cpu, access));
@@ -232,7 +233,7 @@ impl<O: Observer> Simulation<'_, O> {
         access.now + self.last.as_ref().map_or(0, |last| last.hit_cycles)
     }
 
-    /// After a block was supplied inside the group: memory may be out of date.
+    /// Updates the group's line after a block was supplied inside it: memory may be out of date.
     pub(super) fn supplied_inside(&mut self, access: Access, heard: Heard, to: State) {
         if heard.dirty && !heard.owned && !self.table.is_dirty(to) {
             let last = self.last.as_mut().expect("only with last-level caches");
@@ -240,8 +241,9 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// The last-level caches of other groups react to what is on the bus. Lines of which nothing
-    /// is left become free. `before` had a copy before processors' own caches reacted.
+    /// Has the last-level caches of other groups react to a transaction on the bus. Lines of which
+    /// no copy is left become free. `before` holds the processors that had a copy before
+    /// processors' own caches reacted.
     pub(super) fn snoop_groups(
         &mut self,
         access: Access,
@@ -258,7 +260,7 @@ impl<O: Observer> Simulation<'_, O> {
             }
             let place = last.find(group, access.block).expect("a copy's group has a line");
             let mut line = last.lines[group][place];
-            // Whoever supplies, memory is told in the same transaction.
+            // Whichever cache supplies, memory is updated in the same transaction.
             heard.dirty |= line & OWES != 0;
             line &= !OWES;
             if parked {
@@ -276,7 +278,7 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// A copy that a processor has replaced, and whether memory must be told.
+    /// Handles a copy that a processor has replaced, and returns whether memory must be updated.
     pub(super) fn leave(&mut self, cpu: usize, block: u32, state: State) -> bool {
         let dirty = self.table.is_dirty(state);
         let Some(last) = &mut self.last else { return dirty };
@@ -288,7 +290,7 @@ impl<O: Observer> Simulation<'_, O> {
         false
     }
 
-    /// The group has a line for a block that it is about to get.
+    /// Gives the group a line for a block that it is about to get.
     pub(super) fn admit(&mut self, access: Access) {
         let Some(last) = &mut self.last else { return };
         let group = last.group(access.cpu);
@@ -308,7 +310,7 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// A block leaves a last-level cache, and all copies of the group with it.
+    /// Removes a block from a last-level cache, and all copies of the group with it.
     fn evict(&mut self, access: Access, group: usize, line: Line) {
         let block = block_of(line);
         let Some(last) = self.last.as_mut().filter(|_| block != 0) else { return };
@@ -335,7 +337,7 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// A processor's copy goes because its group's cache has no room for the block.
+    /// Removes a processor's copy because its group's cache has no room for the block.
     fn lose(&mut self, evicted: Access, cpu: usize, place: usize) {
         self.blocks.set_history(evicted.block, cpu, super::blocks::TAKEN);
         let cache = &self.caches[cpu];
@@ -348,7 +350,7 @@ impl<O: Observer> Simulation<'_, O> {
 }
 
 impl Heard {
-    /// One more copy has reacted.
+    /// Adds the reaction of one more copy.
     pub(super) fn add(&mut self, reaction: Reaction, dirty_after: bool) {
         self.signals |= reaction.says;
         self.dirty |= reaction.supply == Supply::Dirty;

@@ -1,14 +1,14 @@
-//! The run: whose turn it is, what runs there, and when it ends.
+//! The run: which processor goes on, what runs there, and when the run ends.
 //!
 //! The processor that is furthest behind goes on. **In strict order** it stops as soon as another
-//! is behind it. Otherwise it may run ahead by a number of cycles as long as it hits; what needs
-//! the bus or the scheduler is always done in the order of time. What can go wrong then is a hit
-//! that an earlier transaction of another processor would have prevented; transactions that found
-//! a copy in a cache whose processor was ahead of them are counted.
+//! is behind it. Otherwise it may run ahead by a number of cycles as long as it hits; records that
+//! need the bus or the scheduler are always done in the order of time. The possible error is a hit
+//! that an earlier transaction of another processor would have prevented; transactions that found a
+//! copy in a cache whose processor was ahead of them are counted.
 //!
-//! `hits` is the part that is done for each reference, `transact` what is done for each miss, and
-//! `ahead` what keeps strict order without waiting at each reference. `last_level` and `nodes` are
-//! there for machines that have last-level caches or memory nodes.
+//! `hits` is the work for each reference, `transact` the work for each miss, and `ahead` keeps
+//! strict order without waiting at each reference. `last_level` and `nodes` are for machines that
+//! have last-level caches or memory nodes.
 
 mod ahead;
 mod blocks;
@@ -43,22 +43,23 @@ use hits::{Geometry, Stop};
 use last_level::LastLevel;
 use nodes::Nodes;
 
-/// How a machine is simulated; nothing of it belongs to the machine.
+/// Options of the simulation, which are not properties of the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Cycles that a processor may run ahead of the others while it hits; 0 is strict order.
     pub run_ahead_cycles: u64,
-    /// Tell capacity misses from conflict misses, which takes several times as long.
+    /// Whether to distinguish capacity misses from conflict misses, which takes several times as
+    /// long.
     pub three_c: bool,
-    /// Count by code and data, for a ranking.
+    /// Whether to count by code and data, for a ranking.
     pub rank: bool,
-    /// Asks the real machine for the line of memory at an address that will soon be read, which
-    /// safe code cannot. By default nothing is asked.
+    /// Prefetches, on the real machine, the line of memory at an address that will soon be read,
+    /// which safe code cannot. By default nothing is prefetched.
     pub prefetch: fn(usize),
 }
 
 impl Options {
-    /// Enough for speed; what it changes is counted.
+    /// The default of [`Options::run_ahead_cycles`]: enough for speed; its effect is counted.
     pub const RUN_AHEAD_CYCLES: u64 = 200;
 }
 
@@ -73,57 +74,57 @@ impl Default for Options {
     }
 }
 
-/// A reference as a processor makes it.
+/// A reference that a processor makes.
 #[derive(Debug, Clone, Copy)]
 pub struct Reference {
-    /// Which processor.
+    /// The processor.
     pub cpu: u32,
-    /// What it refers to.
+    /// The record of the reference.
     pub record: Record,
     /// The block's number in physical memory.
     pub block: u32,
-    /// The set that it belongs to in every cache.
+    /// The block's set in every cache.
     pub set: u32,
-    /// The state of the processor's own copy before.
+    /// The state of the processor's own copy before the reference.
     pub state: State,
 }
 
 /// A transaction that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// Who asked for it.
+    /// The processor that requested it.
     pub cpu: u32,
     /// The block.
     pub block: u32,
-    /// What was done.
+    /// The transaction.
     pub what: Transaction,
-    /// A cache supplied the block.
+    /// Whether a cache supplied the block.
     pub from_cache: bool,
-    /// It was done inside a group of processors with a last-level cache, without the bus.
+    /// Whether it was done inside a group of processors with a last-level cache, without the bus.
     pub inside: bool,
-    /// The memory of another node supplied the block.
+    /// Whether the memory of another node supplied the block.
     pub remote: bool,
-    /// The state of the asking processor's copy after it; after UB it has none.
+    /// The state of the requesting processor's copy afterwards; after UB it has none.
     pub state: State,
 }
 
-/// Somebody who is told what happens, in the order in which it is simulated: a reference first,
-/// then the transactions that it causes.
+/// An observer of the simulation. It is called in the order in which events are simulated: a
+/// reference first, then the transactions that it causes.
 pub trait Observer {
-    /// It must be told of each reference, and of all in their order. Else it may be told of none.
+    /// Whether the observer must get all references, in their order. If not, it may get none.
     const IN_ORDER: bool = true;
 
-    /// A reference is made.
+    /// Called for a reference.
     fn reference(&mut self, _: &Reference) {}
 
-    /// A transaction was done.
+    /// Called for a transaction that was done.
     fn transaction(&mut self, _: &Done) {}
 
-    /// A row of a protocol's tables was used: of the local one or of the snooping one. Hits that
-    /// change nothing on the bus are not told.
+    /// Called for the use of a row of a protocol's tables, the local or the snooping one. Hits that
+    /// change nothing on the bus are not reported.
     fn row(&mut self, _local: bool, _number: u8) {}
 
-    /// Whether a fully associative cache would have hit, if that is known.
+    /// Whether a fully associative cache would have hit, if the observer knows.
     fn would_hit_anywhere(&self, _cpu: u32, _block: u32) -> Option<bool> {
         None
     }
@@ -133,10 +134,10 @@ impl Observer for () {
     const IN_ORDER: bool = false;
 }
 
-/// Runs a workload on a machine. The same seed gives the same outcome.
+/// Runs a workload on a machine. Equal seeds give equal outcomes.
 ///
 /// # Errors
-/// The machine cannot be, or the workload cannot be simulated on it.
+/// The machine is impossible, or the workload cannot be simulated on it.
 pub fn simulate(
     workload: &Workload,
     machine: &Machine,
@@ -146,11 +147,10 @@ pub fn simulate(
     simulate_observed(workload, machine, options, seed, &mut ())
 }
 
-/// Runs a workload on a machine and tells an observer what happens. The same seed gives the same
-/// outcome.
+/// Runs a workload on a machine and calls an observer. Equal seeds give equal outcomes.
 ///
 /// # Errors
-/// As [`simulate`].
+/// Those of [`simulate`].
 pub fn simulate_observed<O: Observer>(
     workload: &Workload,
     machine: &Machine,
@@ -168,7 +168,7 @@ pub fn simulate_observed<O: Observer>(
     Simulation::new(workload, machine, options, seed, &mut shadows).map(Simulation::run)
 }
 
-/// An observer that belongs to somebody else.
+/// An observer that the caller keeps.
 struct Borrowed<'o, O>(&'o mut O);
 
 impl<O: Observer> Observer for Borrowed<'_, O> {
@@ -185,7 +185,7 @@ impl<O: Observer> Observer for Borrowed<'_, O> {
     }
 }
 
-/// Blocks of physical memory, those of the kernel included.
+/// The number of blocks of physical memory, those of the kernel included.
 fn blocks_of(workload: &Workload, machine: &Machine) -> Result<u64, SimulationError> {
     let kernel = Stream::frames(&machine.kernel, workload.tasks.len() as u32);
     let frames = workload.frames.len() as u64 + u64::from(kernel);
@@ -208,7 +208,7 @@ struct Cpu {
     /// When the last record began.
     started: u64,
     task: Option<u32>,
-    /// In the records of the task, or of the kernel.
+    /// The position in the records of the task, or of the kernel.
     position: usize,
     /// The kernel's references for the system call under way.
     kernel: Vec<Record>,
@@ -219,7 +219,7 @@ struct Cpu {
     /// References of the slice that are left.
     left: i64,
     last_fetch: Record,
-    /// When the writes that wait will be done.
+    /// When each waiting write will be done.
     write_buffer: VecDeque<u64>,
     delay: u64,
     idle: u64,
@@ -239,14 +239,14 @@ struct Simulation<'w, O> {
     colours: Vec<u32>,
     caches: Vec<Cache>,
     cpus: Vec<Cpu>,
-    /// In strict order: what may have to be taken back.
+    /// In strict order: what may have to be undone.
     ahead: Vec<Ahead>,
     /// In strict order, for each processor: which blocks it may have touched too early, as a filter
-    /// of what is in `ahead`.
+    /// of the contents of `ahead`.
     filters: Vec<u64>,
-    /// Strict order is kept by taking back.
+    /// Whether strict order is kept by undoing.
     exact: bool,
-    /// Up to here, not included, nobody but who has the turn does anything.
+    /// Up to here, not included, only the processor that has the turn does anything.
     alone_until: u64,
     blocks: Blocks,
     last: Option<LastLevel>,
@@ -256,10 +256,10 @@ struct Simulation<'w, O> {
     scheduler: Scheduler,
     stream: Option<Stream>,
     kernel_frames: u32,
-    /// By task: where it goes on, and its kernel's generator.
+    /// By task: its next record, and its kernel's generator.
     positions: Vec<usize>,
     generators: Vec<Generator>,
-    /// Who used a lock last, and when.
+    /// The task that used a lock last, and when.
     locks: HashMap<u64, (u32, u64)>,
     unfinished: usize,
     counts: Counts,
@@ -341,7 +341,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         while self.cpus[cpu].task.is_some() {
             let stop = self.hits(cpu);
             if stop == Stop::Limit || self.cpus[cpu].clock >= self.alone_until {
-                self.ask_early(cpu, stop);
+                self.prefetch_turn(cpu, stop);
                 return;
             }
             self.in_time(cpu);
@@ -389,7 +389,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         stop
     }
 
-    /// The records that a processor is in.
+    /// The records that a processor is executing.
     fn records(&self, cpu: usize) -> &[Record] {
         let state = &self.cpus[cpu];
         if state.in_kernel {
@@ -403,7 +403,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         self.records(cpu)[self.cpus[cpu].position]
     }
 
-    /// Something that is no reference: a system call, its end, a lock, the end of the task.
+    /// Handles a marker: a system call, its end, a lock, the end of the task.
     fn marker(&mut self, cpu: usize) {
         let record = self.record(cpu);
         let now = self.cpus[cpu].clock;
@@ -457,10 +457,10 @@ impl<'w, O: Observer> Simulation<'w, O> {
         }
     }
 
-    /// A task leaves its processor, to wait until a time or to go on at once.
+    /// Takes a task from its processor, to wait until `wake` or to be ready at once.
     fn give_up(&mut self, cpu: usize, wake: Option<u64>) {
         let state = &mut self.cpus[cpu];
-        let task = state.task.take().expect("only who has a task can give it up");
+        let task = state.task.take().expect("only a processor with a task can give it up");
         self.positions[task as usize] = state.position;
         let slice = self.machine.scheduler.slice_references as i64;
         let served = (slice - state.left).max(0) as u64;
@@ -470,7 +470,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         }
     }
 
-    /// Gives a free processor something to do, or lets it wait.
+    /// Gives a free processor a task, or lets the processor wait.
     fn dispatch(&mut self, cpu: usize) {
         let now = self.cpus[cpu].clock;
         let taken = self.scheduler.take(cpu as u32, now);
@@ -488,7 +488,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         }
     }
 
-    /// Processors that found nothing to do look again.
+    /// Makes processors without a task check again.
     fn call_others(&mut self, cpu: usize) {
         let now = self.cpus[cpu].clock;
         if !self.scheduler.anyone_ready() {
@@ -515,7 +515,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         let times = self.cpus.iter().map(|cpu| (cpu.delay, cpu.idle));
         let ranking = self.tally.map(|tally| tally.name(self.workload, self.kernel_frames));
         Outcome::new(self.machine, self.seed, end, times, &self.bus, self.counts)
-            .of(self.workload.references())
+            .with_trace_references(self.workload.references())
             .ranked(ranking)
     }
 }

@@ -1,14 +1,15 @@
-//! Memory nodes: at which node a page is, and which processors are there too.
+//! Memory nodes: the node of each page, and the processors at each node.
 //!
-//! Our own model: the paper's memory is equally far from all. Not how much longer what is far
+//! This is an own model: the paper's memory is equally far from all processors. The additional time
+//! for a remote block is the bus's to know.
 //! takes, which is the bus's to know.
 
 use crate::machine::{NodePlacement, Numa};
 
-/// A page that nobody has used.
+/// The node of a page that has not been used.
 const NOWHERE: u8 = u8::MAX;
 
-/// Where pages are.
+/// The nodes of pages.
 #[derive(Debug)]
 pub(super) struct Nodes {
     numa: Numa,
@@ -29,7 +30,7 @@ impl Nodes {
     }
 
     /// Whether a block is at another node than the processor that gets it from memory. A page's
-    /// first block always comes from there.
+    /// first block always comes from the processor's node.
     pub(super) fn is_remote(&mut self, cpu: usize, block: u32) -> bool {
         let own = (cpu * self.numa.nodes as usize / self.cpus) as u8;
         let node = &mut self.frames[(block >> self.page_bits) as usize];

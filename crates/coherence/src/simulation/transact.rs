@@ -1,5 +1,5 @@
-//! What a reference does that needs the bus: it is classified, other caches look at it, a line
-//! makes room, and the processor waits or does not.
+//! References that need the bus: the reference is classified, other caches snoop, a line is
+//! replaced, and the processor waits or does not.
 //!
 //! A read waits for its block. A write goes to the write buffer and the processor goes on; it waits
 //! only while the buffer is full. Writes are done in their order (processor consistency).
@@ -13,7 +13,7 @@ use crate::machine::CleanSupplier;
 use crate::protocol::{Event, INVALID, Signals, State, Transaction};
 use crate::record::{Kind, Record, TRACKED};
 
-/// One reference, taken apart.
+/// The parts of one reference.
 #[derive(Clone, Copy)]
 pub(super) struct Access {
     pub(super) cpu: usize,
@@ -29,24 +29,24 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// What becomes of another block because of it.
+    /// The same processor and time, but for another block.
     pub(super) fn about(self, block: u32, set: usize) -> Self {
         Self { block, set, ..self }
     }
 }
 
-/// What other caches have said.
+/// The signals of other caches.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Heard {
     pub(super) signals: Signals,
     pub(super) dirty: bool,
     pub(super) clean: bool,
-    /// A copy that stays owes memory the block.
+    /// Whether a copy that stays is responsible for updating memory.
     pub(super) owned: bool,
 }
 
 impl<O: Observer> Simulation<'_, O> {
-    /// The next record of that processor, which needs the bus.
+    /// Handles the next record of a processor, which needs the bus.
     pub(super) fn miss(&mut self, cpu: usize) {
         if self.wait_for_write_buffer(cpu) {
             return;
@@ -57,7 +57,7 @@ impl<O: Observer> Simulation<'_, O> {
         let Access { record, block, .. } = access;
         let (number, set) = (cpu as u32, access.set as u32);
         if state == INVALID
-            && let Some(what) = self.table.wanted(state, access.event, access.private).ask
+            && let Some(what) = self.table.wanted(state, access.event, access.private).request
         {
             self.settle(access, what);
         }
@@ -68,7 +68,7 @@ impl<O: Observer> Simulation<'_, O> {
                 self.count_miss(access, class);
                 self.fetch(access, found)
             }
-            None => self.tell(access),
+            None => self.broadcast_write(access),
         };
         self.touch_words(access);
         self.finish(access, done);
@@ -108,10 +108,10 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// Gets a block, from memory or from another cache. Returns when it is there.
+    /// Fetches a block, from memory or from another cache. Returns when it is there.
     fn fetch(&mut self, access: Access, ghost: Option<usize>) -> u64 {
         let wanted = *self.table.wanted(INVALID, access.event, access.private);
-        let what = wanted.ask.expect("a copy that is not valid never hits");
+        let what = wanted.request.expect("a copy that is not valid never hits");
         if let Some(done) = self.recall(access, what, ghost) {
             return done;
         }
@@ -132,9 +132,9 @@ impl<O: Observer> Simulation<'_, O> {
             self.supplied_inside(access, heard, row.to);
         }
         self.place_copy(access, ghost, row.to);
-        self.blocks.see(access.block);
+        self.blocks.mark_seen(access.block);
         self.report_from(access, what, [from_cache, reach.inside, remote], row.to);
-        if row.then_write { done.max(self.tell(access)) } else { done }
+        if row.then_write { done.max(self.broadcast_write(access)) } else { done }
     }
 
     /// Whether the block comes from another node's memory, if it comes from memory.
@@ -145,30 +145,30 @@ impl<O: Observer> Simulation<'_, O> {
         remote
     }
 
-    /// Puts a copy into the processor's cache, in place of its ghost or of what makes room.
+    /// Puts a copy into the processor's cache, in place of its ghost or of the line to replace.
     pub(super) fn place_copy(&mut self, access: Access, ghost: Option<usize>, state: State) {
         let place = ghost.unwrap_or_else(|| self.caches[access.cpu].victim(access.set));
         self.make_room(access, place);
         self.caches[access.cpu].install(place, access.block, state);
-        self.blocks.one_is(access.block, state);
+        self.blocks.note_state(access.block, state);
         self.blocks.hold(access.block, access.cpu);
     }
 
-    /// Writes to a copy that is valid. Returns when others know.
-    pub(super) fn tell(&mut self, access: Access) -> u64 {
+    /// Writes to a copy that is valid. Returns when the other caches know of the write.
+    pub(super) fn broadcast_write(&mut self, access: Access) -> u64 {
         let cache = &self.caches[access.cpu];
         let place = cache.find(access.set, access.block).expect("a copy is there");
         let mut from = state_of(cache.lines[place]);
-        let asks = self.table.wanted(from, access.event, access.private).ask.is_some();
+        let asks = self.table.wanted(from, access.event, access.private).request.is_some();
         if asks && let Some(state) = self.take_over(access) {
             from = state;
         }
         let wanted = *self.table.wanted(from, access.event, access.private);
-        let Some(what) = wanted.ask else {
+        let Some(what) = wanted.request else {
             let (number, row) = self.table.local(&wanted, 0);
             self.observer.row(true, number);
             self.caches[access.cpu].set_state(place, row.to);
-            self.blocks.one_is(access.block, row.to);
+            self.blocks.note_state(access.block, row.to);
             return access.now;
         };
         self.settle(access, what);
@@ -183,18 +183,19 @@ impl<O: Observer> Simulation<'_, O> {
         let (number, row) = self.table.local(&wanted, heard.signals);
         self.observer.row(true, number);
         self.caches[access.cpu].set_state(place, row.to);
-        self.blocks.one_is(access.block, row.to);
+        self.blocks.note_state(access.block, row.to);
         self.caches[access.cpu].touch(place);
         self.report_from(access, what, [false, reach.inside, false], row.to);
         done
     }
 
-    /// A dirty block went to memory.
+    /// Reports to the observer that a dirty block went to memory.
     pub(super) fn report_update(&mut self, access: Access) {
         self.report_from(access, Transaction::UpdateBlock, [false; 3], INVALID);
     }
 
-    /// From a cache, inside a group, from another node's memory.
+    /// Reports a transaction to the observer. The flags: from a cache, inside a group, from another
+    /// node's memory.
     pub(super) fn report_from(
         &mut self,
         access: Access,
@@ -207,7 +208,8 @@ impl<O: Observer> Simulation<'_, O> {
         self.observer.transaction(&Done { cpu, block, what, from_cache, inside, remote, state });
     }
 
-    /// All other caches that have the block react, or those of the group if it stays inside.
+    /// Has all other caches that have the block react, or only those of the group if the
+    /// transaction stays inside.
     fn snoop(&mut self, access: Access, what: Transaction, reach: Reach) -> Heard {
         let (all, ghosts) = (self.blocks.holders(access.block), self.blocks.ghosts(access.block));
         let mut holders = all;
@@ -221,12 +223,12 @@ impl<O: Observer> Simulation<'_, O> {
         let mut heard = Heard::default();
         if others == 0 {
         } else if what == Transaction::ReadBlock && alike != INVALID {
-            // All would say the same, and would stay as they are.
+            // All would give the same signals, and would stay as they are.
             self.react(access, what, alike, &mut heard);
         } else {
             let to = self.snoop_each(access, what, others, ghosts, &mut heard);
             let whole = holders == all && self.table.is_calm(to);
-            self.blocks.become_alike(access.block, if whole { to } else { INVALID });
+            self.blocks.set_alike(access.block, if whole { to } else { INVALID });
         }
         let late = !self.exact && bits(others).any(|cpu| self.cpus[cpu].started > access.now);
         self.counts.late += u64::from(late);
@@ -235,13 +237,14 @@ impl<O: Observer> Simulation<'_, O> {
         }
         let left = self.blocks.holders(access.block);
         if left & holders != holders && !access.private {
-            // What was written before is nothing that the new ghosts have missed.
-            self.tell_ghosts(access.set, access.block, ghosts);
+            // Earlier writes are not among those that the new ghosts have missed.
+            self.notify_ghosts(access.set, access.block, ghosts);
         }
         heard
     }
 
-    /// Each of these looks at its copy. Returns the state that all of them are in then, or INVALID.
+    /// Has each of these caches react. Returns the state that all of their copies are in then, or
+    /// INVALID.
     fn snoop_each(
         &mut self,
         access: Access,
@@ -265,7 +268,7 @@ impl<O: Observer> Simulation<'_, O> {
         all.unwrap_or(INVALID)
     }
 
-    /// What a copy in that state says, and its state then.
+    /// Has a copy in this state react. Returns its new state.
     fn react(
         &mut self,
         access: Access,
@@ -279,7 +282,7 @@ impl<O: Observer> Simulation<'_, O> {
         reaction.to
     }
 
-    /// A copy becomes a ghost, and tells those that there were before what it has written.
+    /// Turns a copy into a ghost, and tells the ghosts that were there before what it has written.
     fn take_away(
         &mut self,
         access: Access,
@@ -297,9 +300,9 @@ impl<O: Observer> Simulation<'_, O> {
         self.blocks.haunt(access.block, other);
     }
 
-    /// What the holders of a block have written is added to what these ghosts have missed.
-    fn tell_ghosts(&mut self, set: usize, block: u32, ghosts: u64) {
-        if self.blocks.is_told(block) {
+    /// Adds the writes of the holders of a block to those that these ghosts have missed.
+    fn notify_ghosts(&mut self, set: usize, block: u32, ghosts: u64) {
+        if self.blocks.ghosts_are_current(block) {
             return;
         }
         for holder in bits(self.blocks.holders(block)) {
@@ -307,10 +310,10 @@ impl<O: Observer> Simulation<'_, O> {
             let wrote = std::mem::take(&mut self.caches[holder].masks[at].wrote);
             self.missed(set, block, ghosts, wrote);
         }
-        self.blocks.tell(block, true);
+        self.blocks.set_ghosts_current(block, true);
     }
 
-    /// These words were written while the ghosts were ghosts.
+    /// Records words that were written while the ghosts were ghosts.
     pub(super) fn missed(&mut self, set: usize, block: u32, ghosts: u64, wrote: u64) {
         if wrote == 0 {
             return;
@@ -326,7 +329,7 @@ impl<O: Observer> Simulation<'_, O> {
         cache.masks_of(cache.find(set, block).expect("holders and ghosts have lines"))
     }
 
-    /// A line is wanted for another block: a dirty copy goes to memory.
+    /// Replaces a line by another block: a dirty copy goes to memory.
     fn make_room(&mut self, access: Access, place: usize) {
         let line = self.caches[access.cpu].lines[place];
         let (old, state) = (block_of(line), state_of(line));
@@ -357,11 +360,11 @@ impl<O: Observer> Simulation<'_, O> {
         masks.used |= access.words;
         if access.event == Event::Write {
             masks.wrote |= access.words;
-            self.blocks.tell(access.block, false);
+            self.blocks.set_ghosts_current(access.block, false);
         }
     }
 
-    /// The record has been made: time passes.
+    /// Completes a record: time passes.
     fn finish(&mut self, access: Access, done: u64) {
         let cpu = &mut self.cpus[access.cpu];
         cpu.started = access.now;
@@ -404,10 +407,10 @@ impl<O: Observer> Simulation<'_, O> {
         }
     }
 
-    /// Of a miss that would be a hit if the copy had not been taken away.
+    /// Classifies a miss that would be a hit if the copy had not been taken away.
     fn classify_loss(&mut self, access: Access, ghost: usize) -> Miss {
         if !access.private {
-            self.tell_ghosts(access.set, access.block, self.blocks.ghosts(access.block));
+            self.notify_ghosts(access.set, access.block, self.blocks.ghosts(access.block));
         }
         let cache = &self.caches[access.cpu];
         let masks = cache.masks[cache.masks_of(ghost)];
@@ -456,7 +459,7 @@ impl<O: Observer> Simulation<'_, O> {
     }
 }
 
-/// The processors of a bitmap.
+/// The processors in a bitmap.
 pub(super) fn bits(mut map: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (map != 0).then(|| map.trailing_zeros() as usize)?;

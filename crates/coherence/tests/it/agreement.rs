@@ -1,5 +1,4 @@
-//! Event by event, the simulator does what the slow model does; and all rows of all tables do
-//! something.
+//! The simulator agrees with the slow model event by event; and every row of every table is used.
 
 use coherence::protocol::PROTOCOLS;
 use coherence::{
@@ -25,7 +24,7 @@ fn check(machine: &Machine, seed: u64, run_ahead_cycles: u64) -> (Model, Outcome
     (model, outcome)
 }
 
-/// Runs all shapes of one protocol and adds up which rows were used.
+/// Runs all shapes of one protocol and adds up the uses of each row.
 fn check_protocol(name: &str) {
     let mut rows: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
     for (seed, (cpus, block, ways)) in
@@ -94,7 +93,7 @@ fn groups_and_nodes_agree_with_the_model() {
                 let (model, outcome) = check(&machine, seed, ahead);
                 let of = format!("{} {cpus} {cpus_per_group} {size_kib}", protocol.name);
                 assert!(model.remote > 0 && model.inside > 100, "{of}");
-                // What holds everything replaces nothing.
+                // A cache that holds everything replaces nothing.
                 let taken = outcome.counts.taken;
                 assert_eq!(taken == 0, size_kib == 1024, "{of}: {taken}");
                 let inclusion = outcome.counts.misses_of(Miss::Inclusion);
@@ -104,7 +103,7 @@ fn groups_and_nodes_agree_with_the_model() {
     }
 }
 
-/// A row that is added must be exercised above: its number is known here.
+/// A new row must be exercised by the tests above: the number of rows is fixed here.
 #[test]
 fn the_tables_have_so_many_rows() {
     let rows = PROTOCOLS.map(|one| (one.name, one.local.len(), one.snoop.len()));

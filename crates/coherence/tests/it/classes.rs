@@ -1,4 +1,4 @@
-//! Traces made by hand, of which it is known why each reference misses.
+//! Hand-made traces in which the cause of each miss is known.
 
 use coherence::{
     Builder, CacheShape, Machine, Miss, Observer, Options, Outcome, Policy, Reference, Workload,
@@ -9,12 +9,12 @@ use std::collections::HashSet;
 
 use crate::traces::small;
 
-/// A system call that is made in order to wait (poll).
+/// A system call made in order to wait (poll).
 const WAITS: Event = Event::SystemCall { number: 7 };
-/// Where processes have memory in common, if they have.
+/// The address of the memory that processes have in common, if they have any.
 const COMMON: u64 = 0x7000_0000;
 
-/// Processes that do this, each at addresses of its own but for the shared mapping.
+/// Processes with these events, each at addresses of its own except for the shared mapping.
 fn processes(each: &[Vec<Event>]) -> Workload {
     let mut builder = Builder::new();
     for (id, events) in (1..).zip(each) {
@@ -30,13 +30,13 @@ fn processes(each: &[Vec<Event>]) -> Workload {
 fn quiet(cpus: u32) -> Machine {
     let mut machine = small("mesi", cpus, 32);
     machine.kernel.enabled = false;
-    // Who has had least goes on, if it does not matter where.
+    // The task that has had least goes on, where the processor does not matter.
     machine.scheduler.policy = Policy::Affinity;
     machine.scheduler.affinity_slack_slices = 0;
     machine
 }
 
-/// Runs it in either order; all misses must be of these classes, and so many of each.
+/// Runs the workload in either order; the misses must be exactly these, by class.
 fn check(workload: &Workload, machine: &Machine, expected: &[(Miss, u64)]) -> Outcome {
     let count = |class: Miss| {
         let known = expected.iter().find(|(known, _)| *known == class);
@@ -63,7 +63,7 @@ fn who_has_the_set_next_makes_a_context_switch_miss() {
     let same_set = processes(&[loads(0x10_0100), loads(0x10_0500)]);
     let outcome = check(&same_set, &machine, &[(Miss::Cold, 2), (Miss::ContextSwitch, 10)]);
     assert_eq!(outcome.counts.switches, 12);
-    // With room for both there is none, nor in two sets, nor if the process is alone.
+    // With room for both there is no such miss, nor in two sets, nor if the process is alone.
     let other_set = processes(&[loads(0x10_0100), loads(0x10_0520)]);
     check(&other_set, &machine, &[(Miss::Cold, 2)]);
     let by_itself = [0x10_0100, 0x10_0500].map(|address| Event::load(address, 4)).repeat(6);
@@ -74,7 +74,7 @@ fn who_has_the_set_next_makes_a_context_switch_miss() {
 }
 
 /// The first process waits; a third takes its processor and keeps it; the second ends, so that the
-/// first goes on where that was.
+/// first goes on on the second's processor.
 fn moves(address: u64, before: Event) -> Workload {
     processes(&[
         vec![before, WAITS, Event::load(address, 4), Event::load(address, 4)],
@@ -96,7 +96,7 @@ fn a_process_that_moves_misses_its_own_block_and_a_shared_one_it_finds_elsewhere
             assert_eq!(outcome.counts.migrations, 1, "{shared}");
         }
     }
-    // Another block than before: nobody ever had it.
+    // Another block than before: no cache ever had it.
     let elsewhere = moves(0x10_0100, Event::load(0x10_0140, 4));
     check(&elsewhere, &machine, &[(Miss::Cold, 4)]);
 }
@@ -116,7 +116,7 @@ fn what_another_process_has_fetched_is_no_cold_miss() {
     check(&workload, &machine, &[(Miss::Cold, 2)]);
 }
 
-/// Which processor has been at which block.
+/// Which processor has accessed which block.
 #[derive(Default)]
 struct Visits(HashSet<(u32, u32)>);
 

@@ -1,7 +1,7 @@
-//! What the reference machine gave before anything was added to it, to the cycle.
+//! The reference machine's results before anything was added to it, to the cycle.
 //!
-//! A machine without a last-level cache and without memory nodes must go on giving these numbers;
-//! a change that is meant to alter them alters them here.
+//! A machine without a last-level cache and without memory nodes must keep giving these numbers; a
+//! change that is meant to alter them alters them here.
 
 use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, Options, Outcome, simulate};
@@ -48,7 +48,7 @@ const EXPECTED: [(&str, [u64; 4]); 4] = [
     ),
 ];
 
-/// All of an outcome in one number (FNV-1a).
+/// The whole outcome as one number (FNV-1a).
 fn digest(outcome: &Outcome) -> u64 {
     let counts = &outcome.counts;
     let mut all = vec![outcome.cycles, outcome.bus_waited, counts.system_calls];

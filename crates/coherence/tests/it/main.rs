@@ -1,5 +1,5 @@
 //! The simulator against a model that is slow and obvious, against hand-made traces, and against
-//! what must hold for any trace.
+//! properties of any trace.
 
 mod agreement;
 mod classes;

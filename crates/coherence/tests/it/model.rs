@@ -1,8 +1,9 @@
-//! A model of the machine that is simulated, slow and obvious: every cache is scanned, states have
-//! names, values are carried. It knows the protocols as prose has them, not the tables.
+//! A model of the simulated machine, slow and obvious: every cache is scanned, states have names,
+//! values are carried. It implements the protocols as prose describes them, not the tables.
 //!
-//! Not timing and not classes: it follows the order in which the simulator makes references, says
-//! which transactions each must cause, and that each read sees the last write.
+//! Timing and classes are not modelled: the model follows the order in which the simulator makes
+//! references, determines which transactions each must cause, and checks that each read sees the
+//! last write.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,12 +22,12 @@ struct Line {
     values: Values,
 }
 
-/// A line of a last-level cache: that there is a copy somewhere in the group.
+/// A line of a last-level cache: there is a copy somewhere in the group.
 struct Tag {
     block: u32,
     set: u64,
     used: u64,
-    /// Memory is out of date though no copy is dirty.
+    /// Whether memory is out of date though no copy is dirty.
     owes: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Model {
     any_copy_supplies: bool,
     ways: usize,
     block_bytes: u64,
-    /// By processor: all lines that there are, in no order. After them, by group.
+    /// By processor: all its lines, in no order. After them, the same by group.
     caches: Vec<Vec<Line>>,
     shared: Option<Shared>,
     numa: Option<Numa>,
@@ -159,8 +160,8 @@ impl Model {
         others.filter(|&other| self.group(other) == Some(group)).collect()
     }
 
-    /// Nobody outside the group has a copy; or what is only read has copies outside that are
-    /// plainly shared, so that nothing becomes of them.
+    /// Whether the transaction stays inside the group: no cache outside has a copy; or the block is
+    /// only read and copies outside are plainly shared, so that they do not change.
     fn stays_inside(&self, cpu: usize, block: u32, what: Transaction) -> bool {
         if self.shared.is_none() {
             return false;
@@ -188,8 +189,8 @@ impl Model {
         Some(self.caches[cache].swap_remove(place))
     }
 
-    /// A processor without a copy gets that of its group's cache; one that is about to tell others
-    /// of a write joins it with its own.
+    /// Gives a processor without a copy that of its group's cache; merges the copy of one that is
+    /// about to tell others of a write with that of its group's cache.
     fn recall(&mut self, at: &Reference, write: bool) {
         let (cpu, block) = (at.cpu as usize, at.block);
         let Some(group) = self.group(cpu) else { return };
@@ -219,7 +220,7 @@ impl Model {
         self.tag(group, block).expect("inclusive").used = now;
     }
 
-    /// The group's cache has a line for a block that the processor is about to get.
+    /// Gives the group's cache a line for a block that the processor is about to get.
     fn admit(&mut self, cpu: usize, block: u32) {
         let Some(group) = self.group(cpu) else { return };
         if self.tag(group, block).is_some() {
@@ -238,7 +239,7 @@ impl Model {
         shared.tags[group].push(Tag { block, set, used, owes: false });
     }
 
-    /// A block leaves a group.
+    /// Removes a block from a group.
     fn evict(&mut self, cpu: usize, group: usize, block: u32) {
         let owes = self.tag(group, block).expect("inclusive").owes;
         let own: Vec<usize> =
@@ -246,7 +247,7 @@ impl Model {
         let mut dirty = None;
         let mut clean = None;
         for cache in own {
-            // What is only the ghost of a copy stays what it is.
+            // The ghost of a copy stays a ghost.
             if self.state(cache, block) != "I" {
                 let line = self.remove(cache, block).expect("a copy");
                 let newest = if Self::is_dirty(line.state) { &mut dirty } else { &mut clean };
@@ -261,7 +262,7 @@ impl Model {
         shared.tags[group].retain(|tag| tag.block != block);
     }
 
-    /// Groups that have lost all copies have no line any more, and no shared cache keeps ghosts.
+    /// Removes the lines of groups that have lost all copies, and the ghosts in shared caches.
     fn forget(&mut self, block: u32) {
         let groups = self.shared.as_ref().map_or(0, |shared| shared.tags.len());
         for group in 0..groups {
@@ -292,7 +293,7 @@ impl Model {
         ["M", "MD", "SD", "Sm"].contains(&state)
     }
 
-    /// Brings a block in, with the values of whoever has the newest, in the state `to`.
+    /// Fetches a block, with the newest values in any cache or memory, in the state `to`.
     fn fetch(&mut self, at: &Reference, what: Transaction, to: &'static str, to_memory: bool) {
         let (cpu, block) = (at.cpu as usize, at.block);
         let others = self.others(cpu, block);
@@ -312,7 +313,7 @@ impl Model {
         let remote = supplier.is_none() && self.is_remote(cpu, block);
         self.admit(cpu, block);
         match self.group(cpu).filter(|_| inside) {
-            // Memory is not told; if nobody is dirty after it, the line is.
+            // Memory is not updated; if no copy is dirty after this, the line is.
             Some(group) => {
                 let owes = dirty.is_some() && to_memory && what == Transaction::ReadBlock;
                 self.tag(group, block).expect("inclusive").owes |= owes;
@@ -333,7 +334,7 @@ impl Model {
         self.caches[cpu].push(Line { block, set: at.set, state: to, used, values });
     }
 
-    /// A line of the set is given up: the block's own, else one without a copy, else the one used
+    /// Gives up a line of the set: the block's own, else one without a copy, else the one used
     /// longest ago.
     fn make_room(&mut self, cpu: usize, block: u32, set: u32) {
         let lines = &mut self.caches[cpu];
@@ -357,7 +358,7 @@ impl Model {
         }
     }
 
-    /// A copy that a processor replaces stays in its group's cache if it is the group's last or
+    /// Parks a copy that a processor replaces in its group's cache if it is the group's last or
     /// dirty.
     fn park(&mut self, cpu: usize, group: usize, line: Line) {
         let last = self.near(cpu, line.block).is_empty();
@@ -449,7 +450,7 @@ impl Model {
         }
     }
 
-    /// Write-update: what Dragon does, and PSCR for shared pages.
+    /// Write-update: Dragon, and PSCR for shared pages.
     fn update(&mut self, at: &Reference, write: bool, [clean, dirty]: [&'static str; 2]) {
         let (cpu, block) = (at.cpu as usize, at.block);
         let others = self.others(cpu, block);
@@ -475,7 +476,7 @@ impl Model {
         self.set(cpu, block, to);
     }
 
-    /// A write gets a value that no other has; who updates tells the others.
+    /// Gives a write a value that no other has; with write-update other copies get it.
     fn write(&mut self, at: &Reference) {
         let words = at.record.words(self.block_bytes);
         let value = self.references as u32;
@@ -499,7 +500,8 @@ impl Model {
         }
     }
 
-    /// A group's cache has a line for each block that somebody in the group has, and for no other.
+    /// Checks that a group's cache has a line for each block that a cache in the group has, and for
+    /// no other.
     fn check_inclusion(&self, block: u32) {
         let Some(shared) = &self.shared else { return };
         for (group, tags) in shared.tags.iter().enumerate() {
@@ -532,7 +534,7 @@ impl Observer for Model {
         let write = at.record.kind() == Some(Kind::Store);
         self.recall(at, write);
         let hit = self.protocol.local.iter().position(|row| {
-            row.from == at.state && (row.event as u8 == 1) == write && row.ask.is_none()
+            row.from == at.state && (row.event as u8 == 1) == write && row.request.is_none()
         });
         if let Some(row) = hit {
             self.rows[0][row] += 1;
@@ -558,7 +560,8 @@ impl Observer for Model {
     fn transaction(&mut self, done: &Done) {
         self.transactions += 1;
         let expected = self.expected.pop_front();
-        // A block that is fetched to be written is told of twice: as it is fetched, as it is then.
+        // A block that is fetched for a write is reported twice: as it is fetched, and as it is
+        // then.
         assert_eq!(expected, Some(*done), "{}", self.protocol.name);
     }
 

@@ -1,4 +1,4 @@
-//! What must hold whatever the trace, and what small traces must give exactly.
+//! Properties of any trace, and exact results for small traces.
 
 use coherence::protocol::PROTOCOLS;
 use coherence::{
@@ -37,7 +37,7 @@ fn turns(first: u64, second: u64, rounds: u64) -> Workload {
         let parent = (id > 1).then_some(1);
         builder.process(&Process { id, parent, regions: vec![region], ..Process::default() });
         for round in 0..rounds {
-            // Between them they do other things, of different length.
+            // Between these references they do other things, of different length.
             let pause = 60 + (round * u64::from(id) * 37 % 50);
             let mut events = vec![Event::load(0x10_0000, 4); pause as usize];
             events.extend([Event::load(address, 4), Event::store(address, 4)]);
@@ -108,7 +108,7 @@ fn private_data_in_a_cache_that_holds_all_is_shared_passively_or_not_at_all() {
         let useful = |kind| matches!(kind, Sharing::True | Sharing::False);
         assert_eq!(outcome.coherence_percent(useful), 0.0, "{}", protocol.name);
         let transactions = outcome.counts.coherence_of(Sharing::Passive);
-        // PSCR is there to have none.
+        // PSCR must have none.
         assert_eq!(transactions == 0, protocol.name == "pscr", "{}", protocol.name);
     }
 }
@@ -120,7 +120,7 @@ fn words_decide_between_true_and_false_sharing() {
         for protocol in ["mesi", "amsd", "pscr", "dragon"] {
             let outcome = run(&workload, &quiet(protocol, 2), STRICT);
             let opposite = if kind == Sharing::True { Sharing::False } else { Sharing::True };
-            // Which of two has the block first is nobody's sharing.
+            // Which of the two has the block first does not depend on sharing.
             assert!(outcome.counts.coherence_of(opposite) <= 1, "{protocol} {kind:?}");
             let [yes, no] = match miss {
                 Miss::InvalidationTrue => [miss, Miss::InvalidationFalse],
@@ -142,7 +142,7 @@ fn words_decide_between_true_and_false_sharing() {
     check(0x40, 0x44, Sharing::False, Miss::InvalidationFalse);
 }
 
-/// Migratory sharing is what AMSD is for: its read misses carry the invalidation along.
+/// AMSD exists for migratory sharing: its read misses carry the invalidation along.
 #[test]
 fn amsd_saves_the_invalidations_of_migratory_blocks() {
     let workload = turns(0x40, 0x40, 500);
@@ -206,7 +206,7 @@ fn a_run_may_end_when_processors_would_be_idle() {
     assert!(busy.counts.all_references() > 1000);
 }
 
-/// The references that each of machines of so many processors makes.
+/// The references that machines of each of these sizes make.
 fn made(workload: &Workload, sizes: &[u32], tasks_left: u32) -> Vec<u64> {
     let made = |cpus: &u32| {
         let mut machine = small("mesi", *cpus, 32);
@@ -323,7 +323,8 @@ fn impossible_machines_are_errors_of_one_line() {
     assert_eq!(error(|machine| machine.protocol = "none".into()), "protocol");
 }
 
-/// Two pairs of processors. What two processes share costs the bus less if they run in one pair.
+/// Two pairs of processors. Sharing between two processes costs the bus less if they run in one
+/// pair.
 #[test]
 fn sharing_inside_a_group_needs_less_of_the_bus() {
     let workload = turns(0x40, 0x40, 400);
@@ -376,7 +377,7 @@ fn where_pages_are_decides_how_many_accesses_are_remote() {
     assert_eq!(remote(NodePlacement::Interleaved, 0).1, local);
 }
 
-/// Somebody who has to be told in order, so that no processor may do anything ahead.
+/// An observer that needs the order, so that no processor may do anything ahead.
 struct Listener(u64);
 
 impl Observer for Listener {

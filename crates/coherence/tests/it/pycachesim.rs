@@ -1,8 +1,8 @@
-//! The cache against a program by others: pycachesim counts as many misses and as many blocks
-//! written back on the same random traces, at every checkpoint.
+//! The cache against another program: pycachesim counts as many misses and as many blocks written
+//! back on the same random traces, at every checkpoint.
 //!
 //! Its answers are in `pycachesim.txt`, made by `pycachesim.py`, which has the same traces and
-//! geometries; where pycachesim is installed, it is asked again. Only one processor, no kernel.
+//! geometries; where pycachesim is installed, it is run again. Only one processor, no kernel.
 
 use std::process::Command;
 
@@ -133,7 +133,7 @@ impl Checkpoints {
 
 impl Observer for Checkpoints {
     fn reference(&mut self, reference: &Reference) {
-        // What the last one caused has been told by now.
+        // The effects of the last reference have been reported by now.
         if self.references > 0 && self.references.is_multiple_of(CHECKPOINT) {
             self.passed.push(self.now);
         }
@@ -144,7 +144,7 @@ impl Observer for Checkpoints {
         match done.what {
             Transaction::ReadBlock | Transaction::ReadAndInvalidate => self.now.0 += 1,
             Transaction::UpdateBlock => self.now.1 += 1,
-            other => panic!("one processor has nobody to tell: {other:?}"),
+            other => panic!("one processor has no others to tell: {other:?}"),
         }
     }
 }

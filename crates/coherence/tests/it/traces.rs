@@ -1,4 +1,4 @@
-//! Random workloads, and small machines that make much happen on them.
+//! Random workloads, and small machines on which they cause many events.
 
 use coherence::{Builder, Machine, Workload};
 use memory_trace::{Event, Object, Process, Region, RegionKind};
@@ -14,7 +14,7 @@ const KINDS: [(u64, RegionKind, bool); 5] = [
 ];
 const REGION_BYTES: u64 = 0x2000;
 
-/// A family of processes, each of so many events.
+/// A family of processes, each with `events` events.
 pub(crate) fn random(seed: u64, processes: u32, events: usize) -> Workload {
     let mut generator = Generator::new(seed);
     let mut builder = Builder::new();

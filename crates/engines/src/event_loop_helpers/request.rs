@@ -142,7 +142,8 @@ mod tests {
             panic!("a fetch was sent")
         };
         assert_eq!((offset, len), (1 << 40, 1));
-        let identity = |file: &FileRef| os::files::FileStatus::of(file.as_fd()).unwrap().inode;
+        let identity =
+            |file: &FileRef| os::files::FileStatus::from_file(file.as_fd()).unwrap().inode;
         assert_eq!(identity(&other), identity(&file));
         assert!(receive(&theirs).unwrap().is_none());
     }

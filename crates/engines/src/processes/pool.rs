@@ -100,7 +100,7 @@ impl Pool {
         listeners: &mut Listeners,
         work: impl FnOnce(Child) -> i32,
     ) -> io::Result<()> {
-        self.room.ask()?;
+        self.room.check()?;
         let index = match self.slots.iter().position(|slot| slot.process.is_none()) {
             Some(index) => index,
             None => self.add_slot(),

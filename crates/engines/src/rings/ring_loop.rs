@@ -537,5 +537,5 @@ impl Admission for RingLoop {
 }
 
 fn is_cancellation(error: &io::Error) -> bool {
-    Cause::of(error) == Cause::Cancelled
+    Cause::from_error(error) == Cause::Cancelled
 }

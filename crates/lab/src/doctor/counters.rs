@@ -49,7 +49,7 @@ pub(super) fn tried(machine: Machine) -> Machine {
 
 fn count_cycles() -> io::Result<()> {
     let cpu = os::affinity::allowed_cpus().first().copied().unwrap_or(0);
-    Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
+    Counter::for_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
 fn units(machine: &Machine) -> Look {

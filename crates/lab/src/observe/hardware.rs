@@ -84,7 +84,7 @@ impl Counters {
         let mut counters = Self::default();
         let mut absent = Vec::new();
         for ((event, name), opened) in EVENTS.iter().zip(&mut counters.events) {
-            match cpus.iter().map(|cpu| Counter::of_cpu(*event, *cpu)).collect() {
+            match cpus.iter().map(|cpu| Counter::for_cpu(*event, *cpu)).collect() {
                 Ok(all) => *opened = all,
                 Err(why) => absent.push((*name, reason(&why))),
             }
@@ -170,13 +170,13 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counte
     let event = Event::Tracepoint(id);
     if let Some(folder) = unified.and_then(|folder| File::open(folder).ok()) {
         // Where its threads run is for the kernel to say: all CPUs are asked.
-        let of_cpu = |cpu| Counter::of_group(event, folder.as_fd(), cpu);
+        let of_cpu = |cpu| Counter::for_group(event, folder.as_fd(), cpu);
         let opened: io::Result<_> = os::affinity::allowed_cpus().into_iter().map(of_cpu).collect();
         if let Ok(all) = opened {
             return Ok((all, true));
         }
     }
-    let opened: io::Result<Vec<_>> = cpus.iter().map(|cpu| Counter::of_cpu(event, *cpu)).collect();
+    let opened: io::Result<Vec<_>> = cpus.iter().map(|cpu| Counter::for_cpu(event, *cpu)).collect();
     match opened {
         Ok(all) if all.is_empty() => Err("neither a group nor CPUs of servers to count on".into()),
         opened => opened.map(|all| (all, false)).map_err(|why| reason(&why)),

@@ -81,7 +81,7 @@ impl Bytes {
 fn open_all(sources: &[Source]) -> io::Result<Vec<(Counter, f64)>> {
     let pairs = sources.iter().flat_map(|source| source.cpus.iter().map(move |cpu| (source, cpu)));
     pairs
-        .map(|(source, cpu)| Ok((Counter::of_cpu(source.event, *cpu)?, source.bytes_per_count)))
+        .map(|(source, cpu)| Ok((Counter::for_cpu(source.event, *cpu)?, source.bytes_per_count)))
         .collect()
 }
 

@@ -554,7 +554,7 @@ mod tests {
             let Drawing::Lines(chart) = figures.remove(0).drawing else { panic!("one knob") };
             let [curve] = &chart.curves[..] else { panic!("one curve") };
             let places: Vec<f64> = curve.dots.iter().map(|dot| dot.x).collect();
-            let names: Vec<String> = places.iter().map(|x| chart.x.name_of(*x)).collect();
+            let names: Vec<String> = places.iter().map(|x| chart.x.tick_label(*x)).collect();
             (curve.form, chart.x.label, places, names.join(" "))
         };
         let label = || "events".to_owned();

@@ -213,7 +213,7 @@ fn rates(standing: &Standing, confidence: f64) -> String {
 fn mean_of(standing: &Standing) -> Option<Mean> {
     let logs: Vec<f64> = standing.estimates_per_s.values().map(|rate| rate.ln()).collect();
     let single = |&log| Mean { count: 1, mean: log, error_squared: 0.0 };
-    Mean::of(&logs).or(logs.first().map(single))
+    Mean::from_sample(&logs).or(logs.first().map(single))
 }
 
 /// As RFC 4180 has it.

@@ -127,7 +127,7 @@ impl Enclosure {
 
     /// A folder in the hierarchy of a controller of version 1.
     fn folder_of(&mut self, controller: &str) -> Result<PathBuf, String> {
-        let Some(found) = control_groups::of_controller(controller) else {
+        let Some(found) = control_groups::hierarchy_with_controller(controller) else {
             return Err(no_controller(controller, control_groups::unified().as_ref()));
         };
         self.make(&found.mount)
@@ -283,7 +283,8 @@ mod tests {
         if !needs::memory_can_be_bounded() {
             return;
         }
-        let parents = [control_groups::unified(), control_groups::of_controller("memory")];
+        let parents =
+            [control_groups::unified(), control_groups::hierarchy_with_controller("memory")];
         let parents = parents.into_iter().flatten().map(|parent| parent.mount);
         let left = parents.map(|parent| parent.join(names::of_nobody()));
         let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();

@@ -448,7 +448,7 @@ pub(super) fn of_system(why: &io::Error) -> ErrorKind {
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
             ErrorKind::Unreachable
         }
-        _ if Cause::of(why) == Cause::NoDescriptor => ErrorKind::OutOfDescriptors,
+        _ if Cause::from_error(why) == Cause::NoDescriptor => ErrorKind::OutOfDescriptors,
         _ => ErrorKind::Other,
     }
 }

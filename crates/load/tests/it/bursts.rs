@@ -41,7 +41,7 @@ fn the_rest_follows_the_first_reply_at_once() {
     });
     let outcome = done(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), []);
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(targets(&seen), ORDER);
     assert_eq!(server.connections().len(), 1);
     assert!(seen[1].at_us >= seen[0].at_us + 80 * MS, "sent before the first reply was complete");
@@ -67,7 +67,7 @@ fn replies_come_in_order_however_they_are_packed() {
         let outcome = done(&plan(server.address(), log(&[&page()])));
         assert_eq!(errors(&outcome), []);
         assert_eq!(outcome.measures.counts.body_bytes, 4 * 2 + 3);
-        assert_eq!(targets(&server.seen()), ORDER);
+        assert_eq!(targets(&server.requests()), ORDER);
     }
 }
 
@@ -119,7 +119,7 @@ fn a_wrong_status_in_the_middle_goes_on() {
     });
     let outcome = done(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
-    assert_eq!(targets(&server.seen()), ORDER);
+    assert_eq!(targets(&server.requests()), ORDER);
 }
 
 /// With a connection for each request there is nothing to pipeline on.
@@ -130,7 +130,7 @@ fn without_connections_to_share_they_go_one_by_one() {
     plan.connection_use = ConnectionUse::Request;
     let outcome = done(&plan);
     assert_eq!(errors(&outcome), []);
-    assert_eq!(targets(&server.seen()), ORDER);
+    assert_eq!(targets(&server.requests()), ORDER);
     assert_eq!(server.connections().len(), 5);
 }
 
@@ -148,5 +148,5 @@ fn a_burst_that_does_not_fit() {
     plan.timeout_us = 5_000 * MS;
     let outcome = done(&plan);
     assert_eq!(errors(&outcome), []);
-    assert_eq!(targets(&server.seen()), ["/page", "/1", "/2", "/3", "/4", "/5"]);
+    assert_eq!(targets(&server.requests()), ["/page", "/1", "/2", "/3", "/4", "/5"]);
 }

@@ -29,7 +29,7 @@ fn ten_sessions(server: &Scripted, connection_use: ConnectionUse) -> Plan {
 fn check(server: &Scripted, connection_use: ConnectionUse, connections: u64) {
     let outcome = done(&ten_sessions(server, connection_use));
     assert_eq!(errors(&outcome), []);
-    assert_eq!(server.seen().len(), 30);
+    assert_eq!(server.requests().len(), 30);
     assert_eq!(server.connections().len() as u64, connections);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.connections, counts.connections_tried), (connections, connections));
@@ -40,14 +40,14 @@ fn check(server: &Scripted, connection_use: ConnectionUse, connections: u64) {
 fn one_for_each_session() {
     let server = keeping();
     check(&server, ConnectionUse::Session, 10);
-    assert!(server.seen().iter().all(|asked| !asked.head.contains("Connection")));
+    assert!(server.requests().iter().all(|asked| !asked.head.contains("Connection")));
 }
 
 #[test]
 fn one_for_each_request() {
     let server = doing(&[send(&reply().field("Connection: close")), Action::Close]);
     check(&server, ConnectionUse::Request, 30);
-    assert!(server.seen().iter().all(|asked| asked.head.contains("Connection: close\r\n")));
+    assert!(server.requests().iter().all(|asked| asked.head.contains("Connection: close\r\n")));
 }
 
 /// Even if the server would go on.
@@ -138,13 +138,13 @@ fn sessions_are_dealt_out_to_targets() {
             assert_eq!(errors(&done(&plan)), []);
             for (index, server) in servers.iter().enumerate() {
                 let mut asked: Vec<_> =
-                    server.seen().iter().map(|asked| asked.target.clone()).collect();
+                    server.requests().iter().map(|asked| asked.target.clone()).collect();
                 asked.sort();
                 let ours = [uris[index], uris[index + 3]];
                 let expected = ours.map(|uri| vec![uri; 4]).concat();
                 assert_eq!(asked, expected, "{connection_use:?} {:?}", plan.model);
                 let host = format!("Host: {}\r\n", server.address());
-                assert!(server.seen().iter().all(|asked| asked.head.contains(&host)));
+                assert!(server.requests().iter().all(|asked| asked.head.contains(&host)));
             }
         }
     }

@@ -257,7 +257,7 @@ fn a_wrong_status_does_not_end_the_session() {
     });
     let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
-    assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
+    assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), 1);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.replies, counts.requests_abandoned), (2, 0));
@@ -303,7 +303,8 @@ fn a_wrong_byte_ends_the_run() {
             let right = body.clone();
             let server = Scripted::start(os::clock::now, move |asked| {
                 let reply = Reply::ok(&right).framed(framing.clone());
-                let reply = if asked.target == "/b" { reply.wrong_at(offset) } else { reply };
+                let reply =
+                    if asked.target == "/b" { reply.with_wrong_byte(offset) } else { reply };
                 let close = (reply.framing == Body::UntilClose).then_some(Action::Close);
                 [send(&reply)].into_iter().chain(close).collect()
             });
@@ -312,7 +313,7 @@ fn a_wrong_byte_ends_the_run() {
             plan.sessions_max = Some(1_000);
             let outcome = done(&plan);
             assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
-            assert_eq!(targets(&server.seen()), ["/a", "/b"], "it went on");
+            assert_eq!(targets(&server.requests()), ["/a", "/b"], "it went on");
             let (right, got) = (body[offset], body[offset] ^ 1);
             let what = format!("/b from {}", server.address());
             let which = format!("byte {offset} is {got:#04x} instead of {right:#04x}");
@@ -351,7 +352,7 @@ fn the_session_after_a_failed_one_is_done() {
     plan.sessions_max = Some(2);
     let outcome = done(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Reset, 1)]);
-    assert_eq!(targets(&server.seen()), ["/a", "/a", "/b"]);
+    assert_eq!(targets(&server.requests()), ["/a", "/a", "/b"]);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.sessions_failed, counts.sessions_completed), (1, 1));
 }

@@ -22,7 +22,7 @@ fn they_have_asked_once_and_rest() {
     // Neither their requests nor their replies are of the load.
     assert_eq!((counts.requests, counts.connections), (20, 10));
     assert_eq!(server.connections().len(), 80);
-    let seen = server.seen();
+    let seen = server.requests();
     for connection in 0..70 {
         let asked = seen.iter().filter(|asked| asked.connection == connection);
         assert_eq!(asked.map(|asked| asked.request).collect::<Vec<_>>(), [0], "{connection}");
@@ -34,7 +34,7 @@ fn they_have_asked_once_and_rest() {
 
 #[test]
 fn those_that_the_server_closes_are_counted() {
-    let script = |asked: &testkit::scripted::Asked| match asked.connection {
+    let script = |asked: &testkit::scripted::ReceivedRequest| match asked.connection {
         n if n < 20 && n % 4 == 0 => vec![send(&reply()), Action::Wait(millis(20)), Action::Close],
         // The load goes on until long after that, however busy the machine.
         20 => vec![Action::Wait(millis(2_000)), send(&reply())],
@@ -87,7 +87,7 @@ impl Watch for Teller<'_> {
 
     fn on_ready(&mut self) -> Result<u64, String> {
         let (seconds, nanoseconds) = os::clock::unix_time();
-        self.asked_before = self.server.seen().len();
+        self.asked_before = self.server.requests().len();
         self.start_us = os::clock::now() + 50 * MS;
         Ok(seconds as u64 * 1_000_000 + u64::from(nanoseconds) / 1_000 + 50 * MS)
     }
@@ -109,7 +109,7 @@ fn who_waits_to_be_told_is_ready_by_then() {
     run(&plan, Setting::default(), &mut teller).unwrap();
     assert_eq!(teller.asked_before, 4, "what rests is there before it says that it is ready");
     assert_eq!(teller.open_after, 4, "and until whoever told it has looked");
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(seen.len(), 5);
     assert!(seen[4].at_us + 2 >= teller.start_us, "{} before {}", seen[4].at_us, teller.start_us);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();

@@ -48,7 +48,7 @@ fn a_closed_run_has_so_many_under_way() {
         (plan.model, plan.connection_use, plan.threads) = (model, connection_use, 2);
         (plan.sessions_max, plan.duration_us) = (None, Some(600 * SECOND));
         // However long it takes until all have a CPU.
-        let mut all_were = Until(|| server.under_way_max() >= 5 && server.seen().len() >= 50);
+        let mut all_were = Until(|| server.under_way_max() >= 5 && server.requests().len() >= 50);
         let outcome = run(&plan, Setting::default(), &mut all_were).unwrap();
         assert_eq!(errors(&outcome), []);
         assert_eq!(server.under_way_max(), 5, "{connection_use:?}");
@@ -68,7 +68,7 @@ fn endless_sessions() {
     assert_eq!((counts.sessions_started, counts.sessions_unfinished), (2, 2));
     assert!(counts.replies >= 6, "{counts:?}");
     for connection in 0..2 {
-        let seen = server.seen();
+        let seen = server.requests();
         let asked = seen.iter().filter(|asked| asked.connection == connection);
         let turns: Vec<&str> = asked.map(|asked| &*asked.target).collect();
         let mut expected = ["/a", "/b"].into_iter().cycle();
@@ -110,7 +110,7 @@ fn an_open_run_keeps_its_times() {
     (plan.model, plan.sessions_max, plan.threads) = (open(100.0), Some(60), 2);
     let start = start_in(&mut plan, 200);
     assert_eq!(errors(&done(&plan)), []);
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(seen.len(), 60);
     for (k, asked) in (0_u64..).zip(&seen) {
         let due_us = start + k * 10 * MS;
@@ -147,7 +147,7 @@ fn no_more_sessions_than_asked_for() {
             let outcome = done(&plan);
             let counts = &outcome.measures.counts;
             assert_eq!((counts.sessions_completed, counts.replies), (20, 40), "{model:?}");
-            assert_eq!(server.seen().len(), 40);
+            assert_eq!(server.requests().len(), 40);
             assert_eq!(outcome.measures.lengths[2].completed, 20);
         }
     }
@@ -160,7 +160,7 @@ fn pauses_are_kept() {
     let steps = [get("/a").pause_ms(50), get("/b").pause_ms(0), get("/c").pause_ms(120), get("/d")];
     let outcome = done(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
-    let at: Vec<u64> = server.seen().iter().map(|asked| asked.at_us).collect();
+    let at: Vec<u64> = server.requests().iter().map(|asked| asked.at_us).collect();
     assert!(at[1] - at[0] >= 50 * MS, "{at:?}");
     assert!(at[3] - at[2] >= 120 * MS, "{at:?}");
     assert!(outcome.measures.times.session.min() >= 169 * MS);
@@ -175,10 +175,10 @@ fn a_warm_up_is_left_out() {
     (plan.warm_up_us, plan.duration_us) = (300 * MS, Some(200 * MS));
     let outcome = done(&plan);
     let counts = &outcome.measures.counts;
-    assert_eq!(server.seen().len(), 50);
+    assert_eq!(server.requests().len(), 50);
     assert_eq!((counts.sessions_due, counts.requests, counts.replies), (20, 20, 20));
     assert_eq!((counts.connections, counts.status[2]), (20, 20));
-    assert_eq!(counts.bytes_sent, 20 * server.seen()[0].head.len() as u64);
+    assert_eq!(counts.bytes_sent, 20 * server.requests()[0].head.len() as u64);
     assert_eq!(counts.head_bytes, 20 * reply().head().len() as u64);
     assert_eq!(outcome.measures.times.lag.len(), 20);
     assert_eq!(outcome.window_us, 200 * MS);
@@ -219,7 +219,7 @@ fn the_last_replies_are_awaited() {
     let counts = &outcome.measures.counts;
     assert_eq!((counts.requests, counts.replies), (10, 10));
     assert_eq!((counts.sessions_completed, counts.sessions_unfinished), (0, 10));
-    assert_eq!(server.seen().len(), 10);
+    assert_eq!(server.requests().len(), 10);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn intervals_are_shown_as_they_end() {
 
 /// What a server was asked, in any order.
 fn asked(server: &Scripted) -> Vec<String> {
-    let mut asked: Vec<_> = server.seen().into_iter().map(|asked| asked.target).collect();
+    let mut asked: Vec<_> = server.requests().into_iter().map(|asked| asked.target).collect();
     asked.sort();
     asked
 }

@@ -100,7 +100,7 @@ fn a_server_that_others_keep_from_its_cpu_is_known() {
         return skip("a server beside busy loops", "the kernel keeps no schedstat");
     }
     let server = Victim::start("others::busy_server", SERVER, here.to_string());
-    let address = server.said().next().unwrap().parse().unwrap();
+    let address = server.printed_words().next().unwrap().parse().unwrap();
     let _loops = Victim::start("others::busy_loops", LOOPS, here.to_string());
     let outcome = asked(address, elsewhere, 500, 0.25);
     let had = outcome.server_cpu.unwrap();

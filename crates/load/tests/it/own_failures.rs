@@ -57,7 +57,7 @@ fn out_of_descriptors() {
         .unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
     // Otherwise the test's name above is wrong, and nothing was tested.
-    assert!(!server.seen().is_empty());
+    assert!(!server.requests().is_empty());
 }
 
 fn with_few_descriptors(server: SocketAddr) {

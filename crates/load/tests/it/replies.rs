@@ -20,7 +20,7 @@ fn check(actions: &[Action], connections: usize) {
     plan.verify = Verify::Bytes;
     let outcome = done(&plan);
     assert_eq!((errors(&outcome), outcome.first_bad), (vec![], None));
-    assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
+    assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), connections);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.replies, counts.status[2]), (3, 3));
@@ -109,7 +109,7 @@ fn cut_anywhere() {
 #[test]
 fn long_bodies() {
     const LEN: usize = 3_000_000;
-    let content = Content::of(b"size3000000");
+    let content = Content::for_path(b"size3000000");
     let mut body = vec![0; LEN];
     content.fill(0, &mut body);
     for framing in [Body::Length, Body::Chunks(vec![1, 100_000, 20_000]), Body::UntilClose] {
@@ -167,7 +167,7 @@ fn requests_are_sent_as_the_log_has_them() {
     let server = doing(&[send(&good())]);
     let steps = [get("/a?b=c%20d"), get("/form").method("POST").body(b"x=1\r\n\r\n&y=2")];
     let outcome = done(&plan(server.address(), log(&[&steps])));
-    let seen = server.seen();
+    let seen = server.requests();
     let host = format!("Host: {}\r\n", server.address());
     assert_eq!(seen[0].head, format!("GET /a?b=c%20d HTTP/1.1\r\n{host}\r\n"));
     let length = "Content-Length: 11\r\n";
@@ -182,7 +182,7 @@ fn requests_are_sent_as_the_log_has_them() {
 fn a_slash_that_the_log_leaves_out_is_put_in() {
     let server = doing(&[send(&good())]);
     done(&plan(server.address(), log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]])));
-    assert_eq!(targets(&server.seen()), ["/specweb99/a", "/b", "http://c/d"]);
+    assert_eq!(targets(&server.requests()), ["/specweb99/a", "/b", "http://c/d"]);
 }
 
 /// A body that does not fit into the kernel's buffers, taken slowly.
@@ -194,7 +194,7 @@ fn a_long_request() {
     let outcome =
         done(&plan(server.address(), log(&[&[get("/a").method("POST").body(&body), get("/b")]])));
     assert_eq!(errors(&outcome), []);
-    assert_eq!(targets(&server.seen()), ["/a", "/b"]);
+    assert_eq!(targets(&server.requests()), ["/a", "/b"]);
     assert!(outcome.measures.counts.bytes_sent > 20_000_000);
 }
 
@@ -209,7 +209,7 @@ fn an_early_reply() {
     let long = get("/long").method("POST").body(&vec![b'x'; 20_000_000]);
     let outcome = done(&plan(server.address(), log(&[&[long, get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), []);
-    assert_eq!(targets(&server.seen()), ["/long", "/b", "/c"]);
+    assert_eq!(targets(&server.requests()), ["/long", "/b", "/c"]);
 }
 
 /// Nobody has asked for what follows a reply, so that it is the reply to nothing.
@@ -225,7 +225,7 @@ fn extra_bytes_are_no_reply() {
             plan.connection_use = connection_use;
             let outcome = done(&plan);
             assert_eq!(errors(&outcome), []);
-            assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
+            assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
             assert_eq!(server.connections().len(), 3);
         }
     }

@@ -11,7 +11,7 @@ use load::plan::{ConnectionUse, Expected, Model, Plan, Process, Start, Target, V
 use load::run::{Watch, run};
 use load::schedule::Schedule;
 use load::void::Bounds;
-use testkit::scripted::{Action, Asked, Reply, Scripted};
+use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use workload::request_log::{RequestLog, Template};
 
 pub(crate) const MS: u64 = 1_000;
@@ -186,6 +186,6 @@ pub(crate) fn errors(outcome: &Outcome) -> Vec<(ErrorKind, u64)> {
 }
 
 /// The targets asked for, in order.
-pub(crate) fn targets(seen: &[Asked]) -> Vec<String> {
+pub(crate) fn targets(seen: &[ReceivedRequest]) -> Vec<String> {
     seen.iter().map(|asked| asked.target.clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! Dinero's text: in each line a label, an address, and maybe more that means nothing here.
+//! Dinero's text: in each line a label, an address, and possibly more, which is ignored.
 
 use std::io::{BufRead, Write};
 
@@ -7,7 +7,7 @@ use super::lines::{each, hexadecimal};
 use crate::error::TraceError;
 use crate::event::Event;
 
-/// Returns no command: there is none in it.
+/// Imports a trace. Returns no command: din contains none.
 pub(super) fn import<R: BufRead, W: Write>(
     from: R,
     into: &mut Into<'_, W>,
@@ -25,7 +25,7 @@ pub(super) fn import<R: BufRead, W: Write>(
     Ok(None)
 }
 
-/// What a line says, if it is a reference: 3 is an escape, 4 a flush.
+/// The reference in a line, if it is one: 3 is an escape, 4 a flush.
 pub(super) fn event(line: &[u8], bytes: u16) -> Option<Event> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (label, address) = (words.next()?, hexadecimal(words.next()?)?);

@@ -1,7 +1,7 @@
 //! DynamoRIO's records: a type and a size of 16 bits, and 64 bits that are mostly an address, all
 //! little-endian. The numbers are those of its `trace_entry.h`.
 //!
-//! References that the kernel made are left out and counted: a trace has user references.
+//! References that the kernel made are left out and counted: a trace has user references only.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read, Write};
@@ -39,7 +39,7 @@ impl Record {
     }
 }
 
-/// Whether bytes begin as a file or a pipe of drmemtrace does.
+/// Whether the bytes are the beginning of a file or a pipe of drmemtrace.
 pub(super) fn begins(start: &[u8]) -> bool {
     let Some(bytes) = start.get(..RECORD_BYTES) else { return false };
     let Record { kind, size, value } = Record::from_bytes(bytes);
@@ -47,7 +47,7 @@ pub(super) fn begins(start: &[u8]) -> bool {
     matches!(kind, HEADER | THREAD) && size <= 8 && small || kind == MARKER && size <= 100
 }
 
-/// Returns no command: there is none in it.
+/// Imports a trace. Returns no command: drmemtrace contains none.
 pub(super) fn import<R: BufRead, W: Write>(
     mut from: R,
     into: &mut Into<'_, W>,
@@ -66,14 +66,14 @@ pub(super) fn import<R: BufRead, W: Write>(
     }
 }
 
-/// What earlier records say about those that follow.
+/// The state that earlier records leave for those that follow.
 struct State {
     process: u32,
     thread: Option<u32>,
-    /// Which process a thread is of, and which thread each process was last said to run.
+    /// The process of each thread, and the thread that each process was last reported to run.
     processes: HashMap<u32, u32>,
     running: HashMap<u32, u32>,
-    /// The last instruction, and where the one after it is.
+    /// The address of the last instruction, and the address after it.
     instruction: u64,
     next: u64,
     in_kernel: bool,
@@ -98,7 +98,7 @@ impl State {
             1 => self.reference(Event::store(address, size), offset, into),
             10..=16 | 31 | 48 | 49 => self.fetch(address, size, offset, into),
             17 => self.bundle(record, offset, into),
-            // A repetition of a string instruction: fetched the first time only.
+            // A repetition of a string instruction: it is fetched the first time only.
             30 if address != self.instruction => self.fetch(address, size, offset, into),
             THREAD => {
                 self.switch(address as u32);

@@ -1,6 +1,7 @@
 //! The text of `valgrind --tool=lackey --trace-mem=yes`.
 //!
-//! It does not say which process a line is of, and has no system calls: one process.
+//! The text does not name the process of a line, and has no system calls: it is imported as one
+//! process.
 
 use std::io::{BufRead, Write};
 
@@ -9,7 +10,7 @@ use super::lines::{decimal, each, hexadecimal};
 use crate::error::TraceError;
 use crate::event::Event;
 
-/// Returns the command that the banner names.
+/// Imports a trace. Returns the command that the banner names.
 pub(super) fn import<R: BufRead, W: Write>(
     from: R,
     into: &mut Into<'_, W>,
@@ -31,7 +32,7 @@ pub(super) fn import<R: BufRead, W: Write>(
     Ok(command)
 }
 
-/// What a line says: one reference, or two if memory is modified.
+/// The references in a line: one, or two if memory is modified.
 pub(super) fn events(line: &[u8]) -> Option<(Event, Option<Event>)> {
     let (kind, rest) = line.split_at_checked(3)?;
     let comma = rest.iter().position(|byte| *byte == b',')?;
@@ -46,7 +47,7 @@ pub(super) fn events(line: &[u8]) -> Option<(Event, Option<Event>)> {
     }
 }
 
-/// What Valgrind itself says: `==1234== ...`.
+/// Whether a line is Valgrind's own message: `==1234== ...`.
 pub(super) fn is_banner(line: &[u8]) -> bool {
     line.strip_prefix(b"==").is_some_and(|rest| {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read, Write};
 use super::Into;
 use crate::error::{Fault, TraceError};
 
-/// No trace has longer lines. What does is no text, and is not taken into memory.
+/// The longest line. A longer one is not text, and is not read into memory.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
 /// Calls `with` for each line, with its number from 1 and without its end.
@@ -31,16 +31,16 @@ pub(super) fn each<R: BufRead, W: Write>(
     }
 }
 
-/// A hexadecimal number, with or without `0x`.
+/// Parses a hexadecimal number, with or without `0x`.
 pub(super) fn hexadecimal(digits: &[u8]) -> Option<u64> {
     let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let plain = digits.iter().all(u8::is_ascii_hexdigit);
     let digits = std::str::from_utf8(digits).ok().filter(|_| plain)?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(super) fn decimal(digits: &[u8]) -> Option<u16> {
     let plain = digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()

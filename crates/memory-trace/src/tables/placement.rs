@@ -1,4 +1,4 @@
-//! Which physical page a virtual one is: the same for two processes if they share it.
+//! The physical page of a virtual one: the same for two processes if they share it.
 //!
 //! Streams have no common time. A page that is copied when it is written is taken for the common
 //! one until the process's own first write to it; where it was inherited from a parent that also
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::tally::{Tally, region_of, sorted};
 use crate::process::{Process, Region, RegionKind};
 
-/// What a page is a part of.
+/// The memory that a page is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Space {
     /// The memory of a process, by its number.
@@ -21,11 +21,11 @@ pub(super) enum Space {
 struct Known<'p> {
     parent: Option<u32>,
     regions: Vec<&'p Region>,
-    /// Pages of which it has a copy of its own at its end.
+    /// The pages of which the process has a copy of its own at its end.
     copied: HashSet<u64>,
 }
 
-/// Knows where the pages of all processes are.
+/// The placement of the pages of all processes.
 pub(super) struct Placement<'p> {
     processes: HashMap<u32, Known<'p>>,
 }
@@ -40,7 +40,7 @@ impl<'p> Placement<'p> {
         Self { processes: known.collect() }
     }
 
-    /// The physical page of a virtual one. `own` says whether the process has made its own copy.
+    /// The physical page of a virtual one. `own` tells whether the process has made its own copy.
     pub(super) fn place(&self, process: u32, address: u64, own: bool) -> (Space, u64) {
         let (mut process, mut own) = (process, own);
         // A damaged trace may have ancestors that are their own ancestors.
@@ -66,8 +66,8 @@ impl<'p> Placement<'p> {
         (Space::Process(process), address)
     }
 
-    /// The parent, if the page came from it: it must be in the trace and have the page; what is
-    /// shared must be shared there, too.
+    /// The parent, if the page came from it: it must be in the trace and have the page; a page that
+    /// is shared must be shared there, too.
     fn ancestor(&self, process: u32, region: &Region, address: u64) -> Option<u32> {
         let parent = self.processes.get(&process)?.parent?;
         let above = self.region(parent, address)?;

@@ -1,4 +1,4 @@
-//! What one process touches, at its virtual addresses.
+//! The memory that one process touches, at its virtual addresses.
 
 use std::collections::HashMap;
 
@@ -13,39 +13,39 @@ use crate::reader::Reader;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Touched {
     touched: bool,
-    /// Who refers to its data.
+    /// The first thread that refers to the block's data.
     pub(super) first_thread: Option<u32>,
     pub(super) several_threads: bool,
     /// References to data that begin here.
     pub(super) loads: u64,
     pub(super) stores: u64,
-    /// Whether it is written, also by a reference that begins before it.
+    /// Whether the block is written, also by a reference that begins before it.
     pub(super) written: bool,
 }
 
-/// A page and those of its blocks that are touched.
+/// A page and its touched blocks.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Its virtual address.
+    /// The page's virtual address.
     pub(super) address: u64,
     /// Whether the process has a copy of its own, because it wrote to it.
     pub(super) own: bool,
     pub(super) blocks: Vec<(u16, Touched)>,
 }
 
-/// All that a process touches.
+/// All memory that a process touches.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// All but blocks.
+    /// The counts, except those of blocks.
     pub(super) counts: Counts,
     pub(super) calls: SystemCalls,
-    /// In no order that means anything. A page that is written to, of which there was one for all,
-    /// is here twice: before and after.
+    /// The pages, in an arbitrary order. A common page that the process writes to is here twice:
+    /// before and after the write.
     pub(super) pages: Vec<Page>,
 }
 
 impl Tally {
-    pub(super) fn of(
+    pub(super) fn count(
         reader: &Reader,
         process: &Process,
         block_bytes: u64,
@@ -69,7 +69,7 @@ pub(super) fn sorted(process: &Process) -> Vec<&Region> {
     regions
 }
 
-/// The region in which an address is.
+/// The region that contains an address.
 pub(super) fn region_of<'r>(sorted: &[&'r Region], address: u64) -> Option<&'r Region> {
     let behind = sorted.partition_point(|region| region.start <= address);
     let region = *sorted.get(behind.checked_sub(1)?)?;
@@ -91,9 +91,9 @@ struct Counting<'p> {
     calls: SystemCalls,
     thread: u32,
     pages: Vec<Open>,
-    /// Where the page of an address is now.
+    /// The current index of the page of an address.
     places: HashMap<u64, usize>,
-    /// The last place for fetches, loads and stores: mostly the next one, too.
+    /// The last index for fetches, loads and stores: mostly the next one, too.
     last: [Option<usize>; 3],
 }
 
@@ -158,22 +158,23 @@ impl<'p> Counting<'p> {
         touched.several_threads |= *touched.first_thread.get_or_insert(self.thread) != self.thread;
     }
 
-    /// The page of an address, as this reference finds it.
+    /// The index of the page of an address, as this reference finds it.
     fn place(&mut self, kind: AccessKind, address: u64) -> usize {
         let last = self.last[kind as usize];
         let same = last.filter(|place| self.pages[*place].address == address);
-        let mut place = same.unwrap_or_else(|| self.look_up(address));
+        let mut place = same.unwrap_or_else(|| self.find_page(address));
         let page = &self.pages[place];
         if kind == AccessKind::Store && page.copied_when_written && !page.own {
             place = self.open(address, true);
-            // The others may not go on with the page that it was a copy of.
+            // The other kinds of references may not continue with the page from which the copy was
+            // made.
             self.last = [None; 3];
         }
         self.last[kind as usize] = Some(place);
         place
     }
 
-    fn look_up(&mut self, address: u64) -> usize {
+    fn find_page(&mut self, address: u64) -> usize {
         match self.places.get(&address) {
             Some(place) => *place,
             None => self.open(address, false),

@@ -9,10 +9,11 @@ use memory_trace::{
 
 use crate::{events_of, written};
 
-/// A block as the slow count names it: text for what memory it is of, and its place there.
+/// A block as the slow count names it: a text for the memory it belongs to, and its place there.
 type Name = (String, u64);
 
-/// Which memory an address of a synthetic process is: `written` are the pages it has written.
+/// The memory that an address of a synthetic process belongs to: `written` are the pages it has
+/// written.
 fn memory(process: &Process, address: u64, written: &BTreeSet<u64>) -> Name {
     let region = process.regions.iter().find(|r| r.start <= address && address < r.end);
     let own = (format!("process {}", process.id), address);
@@ -24,7 +25,7 @@ fn memory(process: &Process, address: u64, written: &BTreeSet<u64>) -> Name {
     (format!("object {}", object.inode), object.offset + address - region.start)
 }
 
-/// Counts of all processes together, the slow way.
+/// Counts all processes together, the slow way.
 fn slow(trace: &Synthetic, block_bytes: u64) -> Counts {
     let mut counts = Counts::default();
     let mut touched = BTreeSet::new();
@@ -130,7 +131,7 @@ fn an_object_is_the_same_at_different_addresses() {
     let tables = counted(&[first, second], &events);
     let counts = tables.all.counts;
     assert_eq!((counts.blocks, counts.shared_blocks, counts.shared_stores), (1, 1, 1));
-    // Of different programs: neither of them shares with itself.
+    // Different programs: neither of them shares with itself.
     assert_eq!(tables.programs.len(), 2);
     assert_eq!(tables.programs[0].counts.shared_blocks, 0);
     assert_eq!(tables.processes[1].counts.shared_loads, 1);
@@ -184,9 +185,9 @@ fn bytes_moved_are_counted_with_the_calls_of_all_processes() {
     let events = [(1, call(0)), (1, moved(0, 4096)), (2, call(0)), (2, moved(0, 1)), (2, call(3))];
     let tables = counted(&[], &events);
     let mix: Vec<_> =
-        tables.calls.list().iter().map(|c| (c.number, c.count, c.told, c.bytes)).collect();
+        tables.calls.list().iter().map(|c| (c.number, c.count, c.with_bytes, c.bytes)).collect();
     assert_eq!(mix, [(0, 2, 2, 4097), (3, 1, 0, 0)]);
-    // The bytes of a call are no call of their own.
+    // The event with the bytes of a call is not a call of its own.
     assert_eq!(tables.all.counts.system_calls, 3);
     assert_eq!(tables.processes[1].counts.system_calls, 2);
 }

@@ -1,14 +1,15 @@
-//! Damaged and truncated traces: found and located, or of no consequence; never another trace.
+//! Damaged and truncated traces: the damage is found and located, or of no consequence; the result
+//! is never another trace.
 
 use memory_trace::{Event, Fault, Header, Process, Reader, Synthetic};
 
 use crate::written;
 
-/// What a trace says, and the events of each of its processes.
+/// The description of a trace, and the events of each of its processes.
 type All = (Header, Vec<Process>, Vec<Vec<Event>>);
 
-/// All that can be learned from a trace, or the first error.
-fn all_of(bytes: &[u8]) -> Result<All, String> {
+/// Everything in a trace, or the first error.
+fn read_all(bytes: &[u8]) -> Result<All, String> {
     let reader = Reader::from_bytes(bytes.to_vec()).map_err(|why| why.to_string())?;
     if let Some(damage) = reader.damage() {
         return Err(damage.to_string());
@@ -39,12 +40,12 @@ fn small() -> Vec<u8> {
 #[test]
 fn every_flipped_bit_is_found() {
     let whole = small();
-    all_of(&whole).expect("whole");
+    read_all(&whole).expect("whole");
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut damaged = whole.clone();
             damaged[at] ^= 1 << bit;
-            let why = all_of(&damaged).expect_err("damaged");
+            let why = read_all(&damaged).expect_err("damaged");
             assert!(!why.contains('\n'), "{why}");
             assert!(why.contains(": byte "), "byte {at}: {why}");
         }
@@ -75,7 +76,7 @@ fn a_damaged_block_is_located_and_the_next_one_is_read() {
 #[test]
 fn what_precedes_a_missing_end_is_read_and_the_rest_reported() {
     let whole = small();
-    let (_, _, events) = all_of(&whole).expect("whole");
+    let (_, _, events) = read_all(&whole).expect("whole");
     let mut most = 0;
     for length in 0..whole.len() {
         let Ok(reader) = Reader::from_bytes(whole[..length].to_vec()) else {
@@ -111,17 +112,17 @@ fn a_damaged_end_is_as_good_as_none() {
 
 #[test]
 fn foreign_files_and_later_versions_are_told_apart() {
-    let why = |bytes: &[u8]| all_of(bytes).expect_err("not ours");
+    let why = |bytes: &[u8]| read_all(bytes).expect_err("not ours");
     for foreign in [&b""[..], b"\x7fELF", b"I  04016b80,3\n", &[0; 100]] {
         assert!(why(foreign).contains("byte 0: not a trace"), "{}", why(foreign));
     }
-    let later = of_version(3);
+    let later = small_with_version(3);
     assert!(why(&later).contains("format version 3 is not known here"), "{}", why(&later));
-    assert!(why(&of_version(0)).contains("format version 0 is not known here"));
+    assert!(why(&small_with_version(0)).contains("format version 0 is not known here"));
     assert!(why(&small()[..10]).contains("truncated file head"));
 }
 
-fn of_version(version: u8) -> Vec<u8> {
+fn small_with_version(version: u8) -> Vec<u8> {
     let mut bytes = small();
     bytes[8] = version;
     let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..12]) as u32;
@@ -132,7 +133,10 @@ fn of_version(version: u8) -> Vec<u8> {
 #[test]
 fn the_version_before_is_read_as_it_was() {
     assert_eq!(small()[8], 2, "what is written");
-    assert_eq!(all_of(&of_version(1)).expect("whole"), all_of(&small()).expect("whole"));
+    assert_eq!(
+        read_all(&small_with_version(1)).expect("whole"),
+        read_all(&small()).expect("whole")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Foreign traces, made by hand, and what must come of them.
+//! Hand-made foreign traces, and the expected results of importing them.
 
 use memory_trace::{
     Event, FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer, import,

@@ -1,4 +1,4 @@
-//! Traces written and read as a whole: round trips, and what becomes of damaged ones.
+//! Traces written and read as a whole: round trips, and damaged traces.
 
 mod counts;
 mod damage;

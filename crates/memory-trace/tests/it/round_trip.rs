@@ -1,4 +1,4 @@
-//! What is written is read again, whatever it is.
+//! Whatever is written is read back unchanged.
 
 use memory_trace::{
     Access, AccessKind, Event, Header, Object, Process, Reader, Region, RegionKind, Symbol,

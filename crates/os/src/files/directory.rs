@@ -1,6 +1,6 @@
 //! Listing a directory (getdents64) in large steps and without an allocation per name.
 //!
-//! It does not sort, and does not look at the files named.
+//! The names are not sorted, and the files that they name are not looked at.
 
 use crate::call::{check_len, error, uninterrupted};
 use std::io;
@@ -20,7 +20,7 @@ pub enum EntryKind {
     Symlink,
     /// A device, a FIFO or a socket.
     Other,
-    /// This file system does not say; ask for the file's status.
+    /// Unknown: this file system does not say; read the file's status to find out.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ pub enum EntryKind {
 pub struct DirectoryEntry<'d> {
     /// The name: not empty, without `/` and NUL, of any encoding.
     pub name: &'d [u8],
-    /// What it stands for.
+    /// The kind of file that the name stands for.
     pub kind: EntryKind,
 }
 

@@ -1,8 +1,8 @@
-//! Files that have no name until they are whole (`O_TMPFILE`): whatever ends the process before, a
-//! signal that nothing can catch too, nothing of them is left.
+//! Files that have no name until they are complete (`O_TMPFILE`): nothing is left of them if the
+//! process ends before that, even by a signal that cannot be caught.
 //!
-//! Where the file system knows no such files they have a temporary name, which only a process that
-//! is killed leaves behind.
+//! On file systems without this feature they have a temporary name, which only a process that is
+//! killed leaves behind.
 
 use super::open::with_c_path;
 use crate::call::{check, uninterrupted};
@@ -13,7 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file that is being written. Dropped before [`finish`](Self::finish) it was never there.
+/// A file that is being written. If it is dropped before [`finish`](Self::finish) nothing remains
+/// of it.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -23,9 +24,9 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// An empty file in the directory of `temporary`, a name that nothing else has: it is used
-    /// where there are no files without a name, and for a moment where another file is replaced.
-    /// The mask of the process is applied to `mode`.
+    /// Creates an empty file in the directory of `temporary`, a name that nothing else has: the
+    /// name is used on file systems without unnamed files, and for a moment when another file is
+    /// replaced. The mask of the process is applied to `mode`.
     ///
     /// # Errors
     /// No file can be created there, or `temporary` exists and is needed.
@@ -45,11 +46,11 @@ impl NewFile {
         &mut self.file
     }
 
-    /// Gives the file its name, which is in the directory of the temporary one. Another file of
-    /// this name is replaced: there is never none, and never a part of one.
+    /// Gives the file its name, which is in the directory of the temporary one. If another file has
+    /// this name it is replaced: at every moment the name stands for one whole file.
     ///
     /// # Errors
-    /// The file system refuses. Then there is what was there before.
+    /// The file system refuses. The file that had this name before, if any, is unchanged then.
     pub fn finish(mut self, path: &Path) -> io::Result<()> {
         if !self.has_name {
             match link(self.file.as_fd(), path) {
@@ -68,20 +69,21 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.has_name {
-            // It may be gone already, and there is nobody to tell.
+            // The file may be gone already, and there is no caller to report an error to.
             let _ = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// A file without a name; None where the file system or the kernel knows none, or where it could
-/// not be given a name later.
+/// A file without a name; None where the file system or the kernel has no such files, or where the
+/// file could not be given a name later.
 fn unnamed(directory: &Path, mode: u32) -> io::Result<Option<File>> {
     let opened =
         File::options().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(directory);
     match opened {
         Ok(file) => Ok(own_path(file.as_fd()).exists().then_some(file)),
-        // EISDIR: a kernel that does not know the flag; EOPNOTSUPP and EINVAL: a file system.
+        // EISDIR: a kernel that does not know the flag; EOPNOTSUPP and EINVAL: a file system that
+        // does not.
         Err(why)
             if matches!(
                 why.raw_os_error(),
@@ -94,12 +96,12 @@ fn unnamed(directory: &Path, mode: u32) -> io::Result<Option<File>> {
     }
 }
 
-/// Where the kernel shows the file, though it has no name.
+/// The path under which the kernel shows the file, though it has no name.
 fn own_path(file: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Gives a file a name that nothing has.
+/// Gives a file a name that is not in use.
 fn link(file: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     with_c_path(own_path(file).as_os_str().as_bytes(), |own| {
         with_c_path(path.as_os_str().as_bytes(), |path| {
@@ -152,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The file with a temporary name, as on a file system that knows no others.
+    /// The file with a temporary name, as on a file system without unnamed files.
     fn with_name(temporary: &Path) -> NewFile {
         let file = File::create_new(temporary).unwrap();
         NewFile { file, temporary: temporary.to_owned(), has_name: true }

@@ -45,9 +45,9 @@ pub fn openat2_available() -> bool {
     }
 }
 
-/// Opens a file to append to, and makes it if it is not there. It does not wait for the reader of a
-/// FIFO: without one it fails with `ENXIO`. The descriptor does not block, which matters only for
-/// FIFOs and terminals.
+/// Opens a file for appending, creating it if it does not exist. The call does not wait for the
+/// reader of a FIFO: without a reader it fails with `ENXIO`. The descriptor does not block, which
+/// matters only for FIFOs and terminals.
 pub fn open_appending(path: &Path) -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     File::options().append(true).create(true).custom_flags(flags).open(path)
@@ -58,7 +58,7 @@ pub(super) fn open_directory(path: &[u8]) -> io::Result<OwnedFd> {
     open_raw(libc::AT_FDCWD, path, How::Path.flags() | libc::O_DIRECTORY)
 }
 
-/// Opens `path` by plain openat. The caller answers for where it leads.
+/// Opens `path` by plain openat. The caller is responsible for where the path leads.
 pub(super) fn openat(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -74,8 +74,8 @@ pub(super) fn openat2(
     symlinks: Symlinks,
     how: How,
 ) -> io::Result<OwnedFd> {
-    // Next to a rename or a mount the kernel may be unable to tell whether a `..` in a link has
-    // left the root; it then wants to be asked again (EAGAIN).
+    // During a rename or a mount elsewhere the kernel may be unable to tell whether a `..` in a
+    // link has left the root; it then wants the call to be repeated (EAGAIN).
     const ATTEMPTS_MAX: u32 = 64;
     let how = OpenHow { flags: how.flags() as u64, mode: 0, resolve: resolve_flags(symlinks) };
     let path = if path.is_empty() { b"." } else { path };
@@ -91,8 +91,8 @@ pub(super) fn openat2(
 }
 
 /// Opens what `path` names as a mere place, within the limits of `symlinks`, if the kernel has
-/// every name on the way in its cache of names; nothing if it would have to ask a disk, or cannot
-/// tell. (Linux 5.12; before it every question is an error, which is nothing as well.)
+/// every name on the way in its cache of names; nothing if it would have to read a disk, or cannot
+/// tell. (Linux 5.12; older kernels fail the call, which counts as nothing as well.)
 pub(super) fn openat2_if_cached(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -109,7 +109,7 @@ pub(super) fn openat2_if_cached(
     }
 }
 
-/// Whether an error says something of the path, and nothing of the moment or of this process.
+/// Whether an error depends on the path only, and neither on the moment nor on this process.
 fn is_about_the_path(error: &io::Error) -> bool {
     const OF_PATHS: [libc::c_int; 6] =
         [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ELOOP, libc::ENAMETOOLONG, libc::EXDEV];

@@ -20,10 +20,10 @@ pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Resu
     })
 }
 
-/// What [`read_at_nowait`] came to.
+/// The outcome of [`read_at_nowait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NowaitRead {
-    /// So many bytes, the first ones of those asked for; 0 is the end of the file. The rest may
+    /// This many bytes, the first ones of those requested; 0 is the end of the file. The rest may
     /// be beyond the end or not be in memory.
     Read(usize),
     /// Not even the first byte is in memory; the kernel has begun to fetch it.
@@ -32,10 +32,10 @@ pub enum NowaitRead {
     Unsupported,
 }
 
-/// Pages that [`read_nowhere_nowait`] looks at with one call.
+/// The most pages that one call of [`read_nowhere_nowait`] checks.
 pub const LOOKED_AT_MAX: usize = 64;
 
-/// Reads into `buffer` from `offset` on what can be had without waiting for the disk.
+/// Reads into `buffer` from `offset` on the bytes that are available without waiting for the disk.
 pub fn read_at_nowait(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -46,11 +46,11 @@ pub fn read_at_nowait(
     unsafe { read_nowait(file, &[vector], offset) }
 }
 
-/// How many of the `len` bytes from `offset` on can be had without waiting for the disk. They are
-/// read, which is the one honest test there is, but nobody wants them: all pages are read over each
-/// other into the first bytes of `buffer`, which stays in the CPU's nearest cache. So it costs
-/// one call, and no more of memory than the pages themselves. It looks at
-/// no more than [`LOOKED_AT_MAX`] pages, fewer if `buffer` is shorter than one.
+/// How many of the `len` bytes from `offset` on can be read without waiting for the disk. They are
+/// read, which is the only reliable test, and discarded: all pages are read over each other into
+/// the first bytes of `buffer`, which stays in the CPU's nearest cache. So the check costs one
+/// call, and touches no more memory than the pages themselves. At most [`LOOKED_AT_MAX`] pages are
+/// checked, fewer if `buffer` is shorter than one.
 pub fn read_nowhere_nowait(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -70,10 +70,12 @@ pub fn read_nowhere_nowait(
         count += 1;
     }
     // SAFETY: each vector describes a part of `place`, exclusively borrowed for the call. That they
-    // overlap leaves open which bytes are there in the end: any are valid u8s.
+    // overlap leaves open which bytes are there in the end: any bytes are valid u8s.
     unsafe { read_nowait(file, &vectors[..count], offset) }
 }
 
+/// Reads into several buffers what is available without waiting for the disk.
+///
 /// # Safety
 /// Each vector describes memory that may be written for the length of the call, to any bytes.
 unsafe fn read_nowait(
@@ -104,7 +106,7 @@ pub fn advise_will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(error(code)) }
 }
 
-/// Tells the kernel that reads of this open file follow no order: it reads what is asked for, and
+/// Tells the kernel that reads of this open file follow no order: it reads what is requested, and
 /// nothing ahead.
 pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
     const WHOLE: libc::off_t = 0;
@@ -113,8 +115,8 @@ pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(error(code)) }
 }
 
-/// Asks the kernel to drop what it keeps of the file in memory. Pages that are not on the disk yet,
-/// mapped or in use stay.
+/// Asks the kernel to drop the file's pages from memory. Pages that are not on the disk yet, mapped
+/// or in use stay.
 pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
     const WHOLE: libc::off_t = 0;
     // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
@@ -123,7 +125,8 @@ pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(error(code)) }
 }
 
-/// By number, because not every C library has the function.
+/// Calls preadv2 with RWF_NOWAIT, by the call's number, because not every C library has the
+/// function.
 ///
 /// # Safety
 /// Each vector describes memory that may be written for the length of the call, to any bytes.

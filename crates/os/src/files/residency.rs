@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Bytes of an open file's first `len` that are in memory, in whole pages. 0 for an empty file.
-/// Looking reads nothing.
+/// How many bytes of an open file's first `len` are in memory, in whole pages; 0 for an empty file.
+/// The check itself reads nothing from the disk.
 ///
 /// # Errors
-/// For what cannot be mapped (directories, devices). Files that the user neither owns nor may
-/// write are said to be wholly in memory: the kernel keeps that to itself.
+/// The file cannot be mapped (directories, devices). Files that the user neither owns nor may write
+/// are reported as wholly in memory: the kernel does not disclose their state.
 pub fn resident_bytes(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let len = usize::try_from(len).map_err(|_| error(libc::EFBIG))?;
     if len == 0 {
@@ -20,19 +20,20 @@ pub fn resident_bytes(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let page = page_bytes();
     let mut pages = vec![0_u8; len.div_ceil(page)];
     let mapping = Mapping::new(file, len)?;
-    // SAFETY: the range is that of the mapping, which is asked about for its whole length and into
+    // SAFETY: the range is that of the mapping, of whose whole length the state is requested, into
     // a vector with a byte for each page.
     check(unsafe { libc::mincore(mapping.start, len, pages.as_mut_ptr().cast()) })?;
     Ok((pages.iter().filter(|page| **page & 1 == 1).count() * page) as u64)
 }
 
-/// The first bytes of a file, held in memory until this is dropped: the kernel reclaims them for
-/// nobody. Whoever they were charged to before they still are.
+/// The first bytes of a file, locked in memory until this is dropped: the kernel never reclaims
+/// them. They stay charged to the control group that they were charged to before.
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is there to be dropped")] Mapping);
 
 impl Held {
-    /// Holds an open file's first `len` bytes, and reads what of them is not in memory.
+    /// Locks an open file's first `len` bytes in memory, after reading those that are not there
+    /// yet.
     ///
     /// # Errors
     /// An empty file; more than this process may hold (RLIMIT_MEMLOCK, unless it is privileged).
@@ -45,7 +46,7 @@ impl Held {
     }
 }
 
-/// A file's first bytes among our addresses, which are never read or written through.
+/// A mapping of a file's first bytes, which is never read or written through.
 #[derive(Debug)]
 struct Mapping {
     start: *mut libc::c_void,
@@ -58,8 +59,8 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        // SAFETY: the kernel chooses where to map, so nothing of ours is replaced. The descriptor
-        // is open, for it is borrowed.
+        // SAFETY: the kernel chooses where to map, so no existing mapping is replaced. The
+        // descriptor is open, for it is borrowed.
         let start = unsafe {
             let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
             libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)

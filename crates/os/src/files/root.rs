@@ -45,9 +45,9 @@ impl Root {
         Ok(Self { walks: true, ..Self::new(path)? })
     }
 
-    /// Opens what `relative` names for reading; empty is the root itself. Does not wait for
-    /// writers of a FIFO, does not make a terminal the controlling one. What it is (a device, a
-    /// FIFO, a directory) the caller asks the descriptor ([`FileStatus::of`]) before reading.
+    /// Opens what `relative` names for reading; empty is the root itself. Does not wait for writers
+    /// of a FIFO, does not make a terminal the controlling one. The caller checks the descriptor's
+    /// kind (a device, a FIFO, a directory) with [`FileStatus::from_file`] before reading.
     pub fn open(&self, relative: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
         self.resolve(relative, symlinks, How::Read)
     }
@@ -56,28 +56,28 @@ impl Root {
     /// on unreadable files and on sockets too.
     pub fn stat_relative(&self, relative: &[u8], symlinks: Symlinks) -> io::Result<FileStatus> {
         let descriptor = self.resolve(relative, symlinks, How::Path)?;
-        FileStatus::of(descriptor.as_fd())
+        FileStatus::from_file(descriptor.as_fd())
     }
 
     /// The status of what `relative` names when all links are followed, wherever they lead; one
-    /// system call. Good for asking whether a file is the one that was there under that name (same
-    /// device and inode) if the way to it is known to be allowed; whether it is, this does not
-    /// tell.
+    /// system call. Use it to check whether a file is the one that had that name before (same
+    /// device and inode) if the way to it is known to be allowed; whether it is, this call does not
+    /// check.
     pub fn stat_at(&self, relative: &[u8]) -> io::Result<FileStatus> {
         check_path(relative)?;
-        FileStatus::at(self.directory.as_fd(), relative)
+        FileStatus::from_path(self.directory.as_fd(), relative)
     }
 
     /// The status of what `relative` names, following all links before its last name; None if the
-    /// last name is a symbolic link. For asking about one file after another in a directory to
-    /// which the way is known to be allowed.
+    /// last name is a symbolic link. For checking one file after another in a directory to which
+    /// the way is known to be allowed.
     pub fn stat_unless_link(&self, relative: &[u8]) -> io::Result<Option<FileStatus>> {
         check_path(relative)?;
-        FileStatus::of_name(self.directory.as_fd(), relative)
+        FileStatus::from_path_unless_link(self.directory.as_fd(), relative)
     }
 
-    /// The status that [`Self::stat_relative`] gives, if the kernel can tell it without waiting for
-    /// a disk; `None` if not.
+    /// The status that [`Self::stat_relative`] returns, if the kernel can tell it without waiting
+    /// for a disk; `None` if not.
     pub fn stat_if_cached(
         &self,
         relative: &[u8],
@@ -88,7 +88,7 @@ impl Root {
             return Ok(None);
         }
         let place = open::openat2_if_cached(self.directory.as_fd(), relative, symlinks)?;
-        place.map(|place| FileStatus::of(place.as_fd())).transpose()
+        place.map(|place| FileStatus::from_file(place.as_fd())).transpose()
     }
 
     fn resolve(&self, relative: &[u8], symlinks: Symlinks, how: How) -> io::Result<OwnedFd> {
@@ -107,7 +107,8 @@ impl AsFd for Root {
     }
 }
 
-/// The lexical wall in front of the kernel's: with links allowed anywhere there is no other.
+/// Checks the path's text, in addition to the kernel's own check: with links allowed anywhere there
+/// is no other.
 fn check_path(relative: &[u8]) -> io::Result<()> {
     let leaves = relative.first() == Some(&b'/')
         || relative.split(|&byte| byte == b'/').any(|name| name == b"..");

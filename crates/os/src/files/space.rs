@@ -12,13 +12,13 @@ pub struct Space {
     pub free_bytes: u64,
     /// Files take whole blocks of this many bytes.
     pub block_bytes: u64,
-    /// How many files more there can be. None: the file system makes room for them as needed.
+    /// How many more files there can be. None: the file system makes room for them as needed.
     pub free_files: Option<u64>,
 }
 
 impl Space {
     /// The space of the file system that an open file or directory is on.
-    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+    pub fn from_file(file: BorrowedFd<'_>) -> io::Result<Self> {
         let mut raw = MaybeUninit::<libc::statvfs>::zeroed();
         let raw = uninterrupted(|| {
             // SAFETY: the pointer is to a live, writable statvfs of this frame, and the call
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn agrees_with_df() {
         let directory = std::env::temp_dir();
-        let space = Space::of(File::open(&directory).unwrap().as_fd()).unwrap();
+        let space = Space::from_file(File::open(&directory).unwrap().as_fd()).unwrap();
         let df = Command::new("df").args(["-B1", "--output=avail"]).arg(directory).output();
         let text = String::from_utf8(df.unwrap().stdout).unwrap();
         let available: u64 = text.lines().nth(1).unwrap().trim().parse().unwrap();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_file_system_without_files_has_no_room() {
-        let proc = Space::of(File::open("/proc").unwrap().as_fd()).unwrap();
+        let proc = Space::from_file(File::open("/proc").unwrap().as_fd()).unwrap();
         assert_eq!((proc.free_bytes, proc.free_files), (0, None));
     }
 }

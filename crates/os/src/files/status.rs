@@ -1,4 +1,4 @@
-//! A file's metadata: what it is, how long, when changed, and which file it is.
+//! A file's metadata: its kind, its length, when it changed, and which file it is.
 
 use super::open::with_c_path;
 use crate::call::check;
@@ -17,10 +17,10 @@ pub enum FileKind {
     Other,
 }
 
-/// What the kernel tells about a file.
+/// What the kernel reports about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
-    /// What it is.
+    /// The kind of the file.
     pub kind: FileKind,
     /// With `inode`, which file it is.
     pub device: u64,
@@ -29,7 +29,8 @@ pub struct FileStatus {
     /// The length in bytes.
     pub len: u64,
     /// When the contents were last modified, in nanoseconds since 1970 (until the year 2262,
-    /// then saturating). Anybody who may write the file can set it at will.
+    /// then saturating). Any process that may write the
+    /// file can set it at will.
     pub modified_ns: i64,
     /// When the contents or the metadata last changed, in nanoseconds since 1970. Cannot be set.
     pub changed_ns: i64,
@@ -37,29 +38,33 @@ pub struct FileStatus {
 
 impl FileStatus {
     /// The status of an open file.
-    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+    pub fn from_file(file: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self::from_raw(&fstat(file)?))
     }
 
-    /// Whether both describe the same file: not the same contents, for which compare the rest.
+    /// Whether both describe the same file. Whether the contents are the same too is shown by the
+    /// other fields.
     pub fn is_same_file(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode
     }
 
-    /// The kind of what is open, None for a symbolic link itself (O_PATH | O_NOFOLLOW).
-    pub(super) fn of_entry(file: BorrowedFd<'_>) -> io::Result<Option<FileKind>> {
+    /// The kind of an open file, None for a symbolic link itself (O_PATH | O_NOFOLLOW).
+    pub(super) fn entry_kind(file: BorrowedFd<'_>) -> io::Result<Option<FileKind>> {
         let mode = fstat(file)?.st_mode;
         Ok((!is_link(mode)).then(|| kind(mode)))
     }
 
     /// The status of what `path` names, following links. Empty is `directory`.
-    pub fn at(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
+    pub fn from_path(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
         fstatat(directory, path, 0).map(|raw| Self::from_raw(&raw))
     }
 
     /// The status of what `path` names below `directory`, None if `path` ends in a symbolic link;
     /// links before its last name are followed.
-    pub(super) fn of_name(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Option<Self>> {
+    pub(super) fn from_path_unless_link(
+        directory: BorrowedFd<'_>,
+        path: &[u8],
+    ) -> io::Result<Option<Self>> {
         let raw = fstatat(directory, path, libc::AT_SYMLINK_NOFOLLOW)?;
         Ok((!is_link(raw.st_mode)).then(|| Self::from_raw(&raw)))
     }
@@ -76,9 +81,9 @@ impl FileStatus {
     }
 }
 
-/// Whether an open file has no name any more, as far as that is known here: no other machine (NFS)
-/// and no program (FUSE) is asked, which may not answer for long. What was deleted elsewhere has
-/// its name until somebody else asks.
+/// Whether an open file has no name any more, as far as that is known on this machine: no other
+/// machine (NFS) and no program (FUSE) is queried, which may not answer for long. A file that was
+/// deleted elsewhere counts as having its name until another call has queried the server.
 #[must_use]
 pub fn is_unlinked(file: BorrowedFd<'_>) -> bool {
     let mut raw = MaybeUninit::<libc::statx>::zeroed();

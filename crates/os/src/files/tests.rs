@@ -57,7 +57,7 @@ fn outcome(root: &Root, path: &[u8], symlinks: Symlinks) -> String {
     let opened = root.open(path, symlinks);
     let by_status = root.stat_relative(path, symlinks);
     match (&opened, by_status) {
-        (Ok(file), Ok(status)) => assert_eq!(FileStatus::of(file.as_fd()).unwrap(), status),
+        (Ok(file), Ok(status)) => assert_eq!(FileStatus::from_file(file.as_fd()).unwrap(), status),
         (Err(one), Err(other)) => assert_eq!(one.raw_os_error(), other.raw_os_error()),
         (opened, status) => panic!("open: {opened:?}, stat_relative: {status:?}"),
     }
@@ -197,7 +197,7 @@ fn while_changing(change: impl Fn() + Sync, body: impl FnOnce()) {
     });
 }
 
-/// Each of two names now stands for what the other one stood for; there is no moment in between.
+/// Exchanges two names atomically: at no moment is there a name missing.
 fn exchange(one: &Path, other: &Path) {
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
     // SAFETY: both paths are NUL-terminated strings that live through the call.
@@ -259,7 +259,7 @@ fn what_is_swapped_for_a_link_does_not_lead_outside() {
 #[test]
 fn a_directory_moved_outside_does_not_take_the_walk_with_it() {
     let scratch = tree();
-    // From outside/deep, up_twice would be this one.
+    // From outside/deep, up_twice would lead to this file.
     fs::write(scratch.0.join("plain"), "secret").unwrap();
     let [inside, outside] =
         ["site/directory/deep", "outside/deep"].map(|name| scratch.0.join(name));
@@ -308,7 +308,7 @@ fn opening_a_fifo_does_not_wait_for_a_writer() {
     for open in BOTH {
         let root = open(&scratch.0).unwrap();
         let file = root.open(b"fifo", Symlinks::Never).unwrap();
-        assert_eq!(FileStatus::of(file.as_fd()).unwrap().kind, FileKind::Other);
+        assert_eq!(FileStatus::from_file(file.as_fd()).unwrap().kind, FileKind::Other);
         let socket = root.open(b"socket", Symlinks::Never).unwrap_err();
         assert_eq!(socket.raw_os_error(), Some(libc::ENXIO));
         let status = root.stat_relative(b"socket", Symlinks::Never).unwrap();
@@ -368,9 +368,9 @@ fn what_the_kernel_has_in_memory_is_told_at_once() {
         Err(error) => Err(error.raw_os_error()),
         Ok(status) => Ok(status),
     };
-    // Following a link has to note its time of access where that is not after its time of change,
+    // Following a link has to update its time of access where that is not after its time of change,
     // which only a lookup that may wait does; that lookup may be within the tick of the change.
-    let told_soon = |path: &[u8], symlinks| {
+    let soon_cached = |path: &[u8], symlinks| {
         let mut each = (0..1000).map(|_| {
             let _ = root.stat_at(path);
             told(path, symlinks)
@@ -379,21 +379,21 @@ fn what_the_kernel_has_in_memory_is_told_at_once() {
     };
     for path in [&b"plain"[..], b"to_plain", b"absolute_outside", b""] {
         let expected = Ok(Some(root.stat_at(path).unwrap()));
-        assert_eq!(told_soon(path, Symlinks::Anywhere), expected, "follows links, as stat_at");
+        assert_eq!(soon_cached(path, Symlinks::Anywhere), expected, "follows links, as stat_at");
     }
-    let beneath = told_soon(b"to_plain", Symlinks::Beneath);
+    let beneath = soon_cached(b"to_plain", Symlinks::Beneath);
     assert!(matches!(beneath, Ok(Some(_))), "{beneath:?}");
-    assert_eq!(told_soon(b"to_plain", Symlinks::Never), Err(Some(libc::ELOOP)));
-    assert_eq!(told_soon(b"absolute_outside", Symlinks::Beneath), Err(Some(libc::EXDEV)));
-    // Nobody has asked for this name: only the disk can tell. Once it has, some file systems know.
+    assert_eq!(soon_cached(b"to_plain", Symlinks::Never), Err(Some(libc::ELOOP)));
+    assert_eq!(soon_cached(b"absolute_outside", Symlinks::Beneath), Err(Some(libc::EXDEV)));
+    // No call has looked this name up: only the disk can tell. Once it has, some file systems know.
     assert_eq!(told(b"never-asked-for", Symlinks::Beneath), Ok(None));
     root.stat_at(b"never-asked-for").unwrap_err();
     let once_asked = told(b"never-asked-for", Symlinks::Beneath);
     assert!(matches!(once_asked, Ok(None) | Err(Some(libc::ENOENT))), "{once_asked:?}");
-    assert_eq!(told_soon(b"../site/plain", Symlinks::Anywhere), Err(Some(libc::EXDEV)));
+    assert_eq!(soon_cached(b"../site/plain", Symlinks::Anywhere), Err(Some(libc::EXDEV)));
     let walking = Root::with_fallback_forced(&scratch.0.join("site")).unwrap();
     let told = walking.stat_if_cached(b"plain", Symlinks::Anywhere).unwrap();
-    assert_eq!(told, None, "without openat2 nobody can tell");
+    assert_eq!(told, None, "without openat2 the cache cannot be probed");
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_replaced_file_is_another_file() {
     let scratch = tree();
     let root = Root::new(&scratch.0.join("site")).unwrap();
     let old = root.open(b"plain", Symlinks::Never).unwrap();
-    let status = FileStatus::of(old.as_fd()).unwrap();
+    let status = FileStatus::from_file(old.as_fd()).unwrap();
     assert!(root.stat_at(b"plain").unwrap().is_same_file(&status));
 
     fs::write(scratch.0.join("site/new"), "replaced").unwrap();
@@ -444,7 +444,7 @@ fn reading_at_an_offset_stops_at_the_end() {
 
 /// A small buffer is read into again and again.
 #[test]
-fn bytes_that_nobody_wants_are_counted() {
+fn bytes_in_memory_are_counted_without_being_kept() {
     const LEN: usize = 100_001;
     let scratch = tree();
     fs::write(scratch.0.join("site/long"), [7; LEN]).unwrap();
@@ -452,7 +452,7 @@ fn bytes_that_nobody_wants_are_counted() {
     let file = root.open(b"long", Symlinks::Never).unwrap();
     if read_nowhere_nowait(file.as_fd(), &mut [0], 0, 1).unwrap() == NowaitRead::Unsupported {
         let why = "temporary files lie where nothing can be read without waiting (set TMPDIR)";
-        return testkit::leave_out("bytes that nobody wants", why);
+        return testkit::leave_out("bytes counted in memory", why);
     }
     let check = |buffer: &mut [u8], offset: usize, len: u64, expected| {
         let seen = read_nowhere_nowait(file.as_fd(), buffer, offset as u64, len).unwrap();

@@ -1,13 +1,13 @@
-//! What openat2 does, done step by step for kernels and containers without it.
+//! The same resolution as openat2's, step by step, for kernels and containers without the call.
 //!
 //! Each component is opened by its name alone, from the directory before it and without
 //! following links, so that nothing that is renamed meanwhile can lead the walk astray. Links are
 //! read and their targets walked in the same way. `..` goes back to the directory the walk came
 //! from instead of asking the file system, which is why the open directories are kept.
 //!
-//! Errors are those of openat2 in the same situation. Magic links are recognised on /proc only,
-//! and by their targets, as the kernel does not tell; those of other file systems are followed as
-//! what they read like, which is as safe as following any link.
+//! Errors are those of openat2 in the same situation. Magic links are recognised on /proc only, and
+//! by their targets, as the kernel does not mark them; those of other file systems are followed by
+//! their text, which is as safe as following any link.
 
 use super::open::{How, openat, with_c_path};
 use super::root::Symlinks;
@@ -56,7 +56,7 @@ struct Step<'p> {
 }
 
 enum Entered {
-    /// The walk is in that directory now.
+    /// The walk is in the component's directory now.
     Directory,
     /// The component is a link; this is the path still to go.
     Link(Vec<u8>),
@@ -93,7 +93,7 @@ impl Walk<'_> {
             _ => {}
         }
         let found = openat(self.here(), step.name, How::Path.flags() | libc::O_NOFOLLOW)?;
-        let kind = FileStatus::of_entry(found.as_fd())?;
+        let kind = FileStatus::entry_kind(found.as_fd())?;
         match kind {
             None => self.follow(found.as_fd(), step).map(Entered::Link),
             Some(FileKind::Directory) if step.into_directory => {
@@ -102,14 +102,14 @@ impl Walk<'_> {
             }
             Some(_) if step.into_directory => Err(error(libc::ENOTDIR)),
             Some(_) if how == How::Path => Ok(Entered::End(found)),
-            // Should a link have taken its place since, this is ELOOP.
+            // If a link has taken its place since, this is ELOOP.
             Some(_) => {
                 openat(self.here(), step.name, how.flags() | libc::O_NOFOLLOW).map(Entered::End)
             }
         }
     }
 
-    /// `..`: back to where the walk came from.
+    /// Goes back to where the walk came from, for a `..`.
     fn leave(&mut self) -> io::Result<()> {
         if self.below.pop().is_some() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Walk<'_> {
         Ok(target)
     }
 
-    /// A link's target begins with `/`.
+    /// Starts at the root again, for a link whose target begins with `/`.
     fn start_over(&mut self) -> io::Result<()> {
         if self.symlinks != Symlinks::Anywhere {
             return Err(error(libc::EXDEV));
@@ -153,7 +153,7 @@ impl Walk<'_> {
     }
 }
 
-/// None: there are no components left.
+/// The next component of `path`. None: there are no components left.
 fn next_step(path: &[u8]) -> Option<Step<'_>> {
     let start = path.iter().position(|&byte| byte != b'/')?;
     let path = &path[start..];

@@ -1,7 +1,8 @@
-//! The buffers of a ring, from which the kernel takes one when it has something to put into it.
+//! The buffers of a ring, from which the kernel takes one when it has received bytes to put into
+//! it.
 //!
-//! A buffer is the kernel's or lent to the caller, never both. It does not grow: when all are lent
-//! an operation that needs one ends with ENOBUFS.
+//! A buffer is the kernel's or lent to the caller, never both. Their number does not grow: when all
+//! are lent an operation that needs one ends with ENOBUFS.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -19,10 +20,10 @@ pub(super) const GROUP: u16 = 0;
 /// The ring of entries begins at a page, and 64 KiB are the largest pages there are.
 const ALIGNMENT: usize = 64 * 1024;
 
-/// The most that the kernel takes.
+/// The largest number of buffers that the kernel accepts.
 const COUNT_MAX: u16 = 1 << 15;
 
-/// Received bytes, in a buffer that is the caller's until it gives it back to the ring.
+/// Received bytes, in a buffer that is the caller's until it is given back to the ring.
 #[derive(Debug)]
 #[must_use = "a buffer that is not given back is lost to the ring"]
 pub struct Received {
@@ -33,12 +34,12 @@ pub struct Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Kernel,
-    /// The caller, with that many bytes in it.
+    /// The caller, with this many bytes in the buffer.
     Caller(u32),
 }
 
-/// The buffers and the ring through which the kernel is told of them: one piece of memory, entries
-/// first.
+/// The buffers and the ring of entries by which they are provided to the kernel: one piece of
+/// memory, entries first.
 pub(super) struct BufferRing {
     memory: NonNull<u8>,
     layout: Layout,
@@ -52,7 +53,8 @@ pub(super) struct BufferRing {
 }
 
 impl BufferRing {
-    /// Registers buffers with a ring that must be gone before they are, unless they are leaked.
+    /// Registers buffers with a ring, which must be dropped before they are, unless they are
+    /// leaked.
     pub(super) fn new(uring: &IoUring, count: u16, buffer_bytes: u32) -> io::Result<Self> {
         let count = count.clamp(1, COUNT_MAX).next_power_of_two();
         let buffer_bytes = buffer_bytes.max(1);
@@ -73,7 +75,7 @@ impl BufferRing {
         Ok(buffers)
     }
 
-    /// The outcome of a receive: the kernel has put so many bytes into that buffer.
+    /// Handles the completion of a receive: the kernel has put `len` bytes into the buffer `id`.
     #[inline]
     pub(super) fn lend(
         &mut self,
@@ -90,7 +92,7 @@ impl BufferRing {
         Ok(Some(Received { id }))
     }
 
-    /// What is in a buffer; nothing if it was lent by another ring.
+    /// The bytes in a buffer; empty if it was lent by another ring.
     #[inline]
     pub(super) fn bytes(&self, received: &Received) -> &[u8] {
         match self.holders.get(usize::from(received.id)) {
@@ -104,7 +106,7 @@ impl BufferRing {
         }
     }
 
-    /// Lets the kernel have a buffer, unless it has it already.
+    /// Provides a buffer to the kernel, unless the kernel has it already.
     #[inline]
     pub(super) fn provide(&mut self, id: u16) {
         let Some(holder @ Holder::Caller(_)) = self.holders.get_mut(usize::from(id)) else {
@@ -116,7 +118,7 @@ impl BufferRing {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the memory begins with `count` entries, aligned as the kernel wants them, and
         // `index` is below that. The kernel reads an entry only after it has seen the new tail,
-        // which lies in the first entry, in a field that nobody else writes. There is room for the
+        // which lies in the first entry, in a field that nothing else writes. There is room for the
         // entry because there are as many as buffers, and this buffer was not in the ring.
         unsafe {
             let entries = self.memory.as_ptr().cast::<BufRingEntry>();
@@ -129,7 +131,7 @@ impl BufferRing {
         }
     }
 
-    /// Keeps the memory for ever.
+    /// Keeps the memory allocated for ever.
     pub(super) fn leak(&mut self) {
         self.is_leaked = true;
     }

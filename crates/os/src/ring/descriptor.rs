@@ -1,9 +1,9 @@
-//! What operations are on: descriptors of the process, and places in the table of a ring ("direct
+//! Targets of operations: descriptors of the process, and places in the table of a ring ("direct
 //! descriptors"), which are found there without the process's own table.
 //!
-//! A place is given up with the last share of it: it is noted, and the ring tells the kernel when
-//! it next hands something over. What is no operation needs a descriptor of the process; a place
-//! is given one when it is first asked for, beside the place: [`super::Ring::ordinary`].
+//! A place is given up when its last share is dropped: this is noted, and the ring tells the kernel
+//! at its next submission. Calls that are not operations need a descriptor of the process; a place
+//! gets one, in addition, when it is first requested: [`super::Ring::ordinary`].
 
 use std::cell::{OnceCell, RefCell};
 use std::io;
@@ -15,10 +15,10 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 
 use crate::call::error;
 
-/// The most places that the kernel takes.
+/// The largest number of places that the kernel accepts.
 const PLACES_MAX: u32 = 1 << 20;
 
-/// What an operation is on.
+/// The target of an operation.
 #[derive(Debug)]
 pub struct Descriptor(Kind);
 
@@ -36,19 +36,19 @@ struct Place {
     ordinary: OnceCell<OwnedFd>,
 }
 
-/// The table of a ring, by what is to be told the kernel of it: the places given up.
+/// The table of a ring: the places that were given up and that the kernel is still to be told of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table(Rc<RefCell<Vec<u32>>>);
 
-/// What a descriptor of the process is made from.
+/// Where a descriptor of the process comes from.
 pub(super) enum Ordinary<'a> {
     Here(BorrowedFd<'a>),
-    /// To be made from the place, and to be kept with it.
+    /// A descriptor to be made from the place, and to be kept with it.
     Missing(Fixed, &'a OnceCell<OwnedFd>),
 }
 
 impl Table {
-    /// Registers `places` with a ring; none are no table.
+    /// Registers `places` with a ring; with 0 places there is no table.
     pub(super) fn new(uring: &IoUring, places: u32) -> io::Result<Option<Self>> {
         if places == 0 {
             return Ok(None);
@@ -64,18 +64,18 @@ impl Table {
         Ok(Some(Self::default()))
     }
 
-    /// The place that the kernel has chosen.
+    /// The descriptor for a place that the kernel has chosen.
     pub(super) fn take(&self, index: u32) -> Descriptor {
         Descriptor(Kind::Direct(Place { index, table: self.clone(), ordinary: OnceCell::new() }))
     }
 
-    /// A place given up: the entry that tells the kernel.
+    /// The entry that tells the kernel of the next place that was given up.
     pub(super) fn next_closing(&self) -> Option<squeue::Entry> {
         let index = self.0.borrow_mut().pop()?;
         Some(opcode::Close::new(Fixed(index)).build())
     }
 
-    /// Where the kernel is to put what is accepted.
+    /// The destination of accepted connections: a free place that the kernel chooses.
     pub(super) fn destination() -> DestinationSlot {
         DestinationSlot::auto_target()
     }
@@ -88,26 +88,26 @@ impl Drop for Place {
 }
 
 impl Descriptor {
-    /// How entries for a ring with that table name it. A place of another ring's table is none: the
-    /// operation fails (EBADF).
+    /// How entries for a ring with that table name the target. A place of another ring's table
+    /// yields an invalid number: the operation fails (EBADF).
     #[inline]
     pub(super) fn target(&self, table: Option<&Table>) -> (Fd, squeue::Flags) {
         match &self.0 {
             Kind::Ordinary(descriptor) => (Fd(descriptor.as_raw_fd()), squeue::Flags::empty()),
-            Kind::Direct(place) if place.is_of(table) => {
+            Kind::Direct(place) if place.is_in(table) => {
                 (Fd(place.index.cast_signed()), squeue::Flags::FIXED_FILE)
             }
             Kind::Direct(_) => (Fd(-1), squeue::Flags::empty()),
         }
     }
 
-    /// The descriptor of the process, or what it takes to make one in the ring with that table.
+    /// The descriptor of the process, or the data to make one from in the ring with that table.
     pub(super) fn ordinary(&self, table: Option<&Table>) -> io::Result<Ordinary<'_>> {
         match &self.0 {
             Kind::Ordinary(descriptor) => Ok(Ordinary::Here(descriptor.as_fd())),
             Kind::Direct(place) => match place.ordinary.get() {
                 Some(descriptor) => Ok(Ordinary::Here(descriptor.as_fd())),
-                None if place.is_of(table) => {
+                None if place.is_in(table) => {
                     Ok(Ordinary::Missing(Fixed(place.index), &place.ordinary))
                 }
                 None => Err(error(libc::EBADF)),
@@ -115,7 +115,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether it is a place in the table of a ring.
+    /// Whether the target is a place in the table of a ring.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         matches!(self.0, Kind::Direct(_))
@@ -123,7 +123,7 @@ impl Descriptor {
 }
 
 impl Place {
-    fn is_of(&self, table: Option<&Table>) -> bool {
+    fn is_in(&self, table: Option<&Table>) -> bool {
         table.is_some_and(|table| Rc::ptr_eq(&table.0, &self.table.0))
     }
 }

@@ -1,21 +1,22 @@
-//! A completion queue (io_uring): operations are handed to the kernel together, and what came of
-//! them is read from memory.
+//! A completion queue (io_uring): operations are submitted to the kernel together, and their
+//! results are read from memory.
 //!
-//! Whatever an operation uses belongs to the [`Ring`] until the kernel says that it is over: a
-//! share of the descriptor, and the bytes to be sent. What was received lies in buffers of the
-//! ring, which the kernel chooses when there is something to put into one; each is lent to the
-//! caller as a [`Received`] until it is given back. So there is nothing a caller could free too
-//! early.
+//! Everything an operation uses belongs to the [`Ring`] until the kernel reports that the operation
+//! is over: a share of the descriptor, and the bytes to be sent. Received bytes lie in buffers of
+//! the ring, which the kernel chooses when there is something to put into one; each is lent to the
+//! caller as a [`Received`] until it is given back. So there is nothing that a caller could free
+//! too early.
 //!
-//! A ring belongs to the thread that makes it: the kernel runs nothing on its behalf but while that
-//! thread waits (DEFER_TASKRUN), and refuses all others (SINGLE_ISSUER). When a ring goes, its
-//! thread is interrupted once more, some time later: a thread with other business, whose calls
-//! that could break off, had better make none.
+//! A ring belongs to the thread that makes it: the kernel works for it only while that thread waits
+//! (DEFER_TASKRUN), and refuses all other threads (SINGLE_ISSUER). Some time after a ring is
+//! dropped, its thread is interrupted once more: a thread with other work, whose calls the
+//! interruption could break off, had better make no ring.
 //!
 //! Connections may be accepted into a table of the ring's own ([`Sizes::direct`]), where operations
 //! find them and other calls do not.
 //!
-//! It is not a runtime: it knows no connections, and an operation that ends is not begun again.
+//! The ring is not a runtime: it knows no connections, and an operation that ends is not begun
+//! again.
 
 mod buffers;
 mod descriptor;
@@ -41,23 +42,23 @@ pub use buffers::Received;
 pub use descriptor::Descriptor;
 pub use operations::Operation;
 
-/// How large a ring is.
+/// The size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Operations handed to the kernel at once; more are handed over in several calls.
+    /// Operations submitted to the kernel in one call; more are submitted in several calls.
     pub entries: u32,
     /// Buffers to receive into; rounded up to a power of two.
     pub buffers: u16,
-    /// The size of each.
+    /// The size of each buffer, in bytes.
     pub buffer_bytes: u32,
     /// Places in a table of the ring's own, into which connections are accepted; 0: they are
-    /// accepted as descriptors of the process. The limit on these bounds the table, too. For who
-    /// comes when the table is full there is no other place: he is cut off.
+    /// accepted as descriptors of the process. The limit on descriptors bounds the table, too. A
+    /// connection that arrives when the table is full has no other place: it is closed.
     pub direct: u32,
 }
 
 impl Sizes {
-    /// The least there is.
+    /// The smallest sizes that are allowed.
     pub const LEAST: Self = Self { entries: 1, buffers: 1, buffer_bytes: 64, direct: 0 };
 }
 
@@ -68,14 +69,14 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// Buffers of finished sends kept for the next ones.
 const SPARE_MAX: usize = 1024;
 
-/// The largest of them.
+/// The largest buffer that is kept, in bytes.
 const SPARE_BYTES_MAX: usize = 8192;
 
 /// How a ring is set up.
 type Builder = io_uring::Builder<squeue::Entry, cqueue::Entry>;
 
-/// Marks completions that nobody waits for.
-const NOBODY: u64 = u64::MAX;
+/// Marks completions that nothing waits for.
+const UNAWAITED: u64 = u64::MAX;
 
 /// Marks the completion that [`Ring::ordinary`] waits for.
 const INSTALLED: u64 = u64::MAX - 1;
@@ -96,7 +97,7 @@ pub enum Event {
     Received {
         /// The operation's key.
         key: u64,
-        /// Where the bytes are.
+        /// The buffer with the bytes; none at the end of the stream.
         result: io::Result<Option<Received>>,
         /// Whether the operation has ended.
         is_last: bool,
@@ -105,10 +106,10 @@ pub enum Event {
     Sent {
         /// The operation's key.
         key: u64,
-        /// How many.
+        /// The number of bytes sent.
         result: io::Result<usize>,
     },
-    /// A descriptor is ready, or waiting for that was cancelled.
+    /// A descriptor is ready, or waiting for its readiness was cancelled.
     Ready {
         /// The operation's key.
         key: u64,
@@ -119,13 +120,13 @@ pub enum Event {
 pub struct Ring {
     /// Keeps the ring in its thread: it is neither `Send` nor `Sync`.
     is_local: PhantomData<*const ()>,
-    // The kernel's side goes first: fields are dropped in this order. What it may still use then is
-    // never freed: see `drop`.
+    // The kernel's side goes first: fields are dropped in this order. Memory that it may still use
+    // then is never freed: see `drop`.
     uring: IoUring,
     buffers: BufferRing,
     operations: Operations,
     table: Option<Table>,
-    /// Completions read while another one was looked for.
+    /// Completions read while another one was awaited.
     set_aside: VecDeque<cqueue::Entry>,
     /// Submissions for which there was no room.
     spilled: VecDeque<squeue::Entry>,
@@ -133,7 +134,7 @@ pub struct Ring {
     spare: Vec<Vec<u8>>,
 }
 
-/// Whether this process may have a ring of that size with everything that [`Ring`] needs.
+/// Checks whether this process may have a ring of that size with everything that [`Ring`] needs.
 ///
 /// # Errors
 /// One line: what is missing.
@@ -144,7 +145,7 @@ pub fn check(sizes: Sizes) -> io::Result<()> {
 }
 
 impl Ring {
-    /// A ring of the calling thread. Only this thread may call what follows.
+    /// Makes a ring of the calling thread, which alone may call the ring's other functions.
     ///
     /// # Errors
     /// One line: what the kernel refuses, and what that means.
@@ -171,16 +172,16 @@ impl Ring {
 
     /// Accepts connections as non-blocking sockets: one, or `many` until it is cancelled or fails.
     pub fn accept(&mut self, key: u64, listener: &Rc<Descriptor>, many: bool) -> Operation {
-        // Places that were given up are free before others are taken.
+        // Places that were given up are released before others are taken.
         self.close_places();
-        let (is_direct, nobody) = (self.table.is_some(), std::ptr::null_mut());
+        let (is_direct, no_address) = (self.table.is_some(), std::ptr::null_mut());
         let for_exec = if is_direct { 0 } else { libc::SOCK_CLOEXEC }; // a place is never inherited
         let flags = libc::SOCK_NONBLOCK | for_exec;
         self.begin(key, Kind::Accept, Vec::new(), listener, |fd| match many {
             true => {
                 opcode::AcceptMulti::new(fd).allocate_file_index(is_direct).flags(flags).build()
             }
-            false => opcode::Accept::new(fd, nobody, nobody.cast())
+            false => opcode::Accept::new(fd, no_address, no_address.cast())
                 .file_index(is_direct.then(Table::destination))
                 .flags(flags)
                 .build(),
@@ -211,7 +212,8 @@ impl Ring {
         let mut bytes = self.spare.pop().unwrap_or_default();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
-        // A prefix is what was promised, and the kernel's own bound on one call is lower.
+        // Sending a prefix is allowed by the contract, and the kernel's own bound on one call is
+        // lower.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let start = bytes.as_ptr(); // on the heap: it stays where it is
         self.begin(key, Kind::Send, bytes, socket, |fd| {
@@ -235,17 +237,18 @@ impl Ring {
         })
     }
 
-    /// Asks for the end of an operation. It ends with an event like any other, perhaps with one
-    /// that says that it was done before it could be cancelled. One that has ended is not touched.
+    /// Requests the end of an operation. It ends with an event like any other, which may report
+    /// that the operation was done before it could be cancelled. An operation that has ended is not
+    /// touched.
     pub fn cancel(&mut self, operation: Operation) {
         if self.operations.find(operation).is_some() {
-            let entry = opcode::AsyncCancel::new(operation.number()).build().user_data(NOBODY);
+            let entry = opcode::AsyncCancel::new(operation.number()).build().user_data(UNAWAITED);
             self.push(&entry.flags(squeue::Flags::SKIP_SUCCESS));
         }
     }
 
-    /// Hands over what was asked for and waits until something has happened, for at most
-    /// `timeout_us` microseconds. It may return early and for nothing.
+    /// Submits the requested operations and waits until something has happened, for at most
+    /// `timeout_us` microseconds. It may return early and without an event.
     ///
     /// # Errors
     /// The kernel's, about the ring and not about any operation.
@@ -257,7 +260,8 @@ impl Ring {
             let entered = self.enter(if is_last { timeout_us } else { Some(0) });
             match entered.map_err(|why| (why.raw_os_error(), why)) {
                 Ok(()) if !is_last => {}
-                // Time is over, a signal came, or the kernel wants completions to be read first.
+                // The timeout has passed, a signal came, or the kernel wants completions to be read
+                // first.
                 Ok(()) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {
                     return Ok(());
                 }
@@ -266,8 +270,8 @@ impl Ring {
         }
     }
 
-    /// The next thing that has happened; none until the next [`Ring::wait`]. An operation whose
-    /// last event this is has ended: its share of the descriptor is let go of.
+    /// The next event; none until the next [`Ring::wait`]. An operation whose last event this is
+    /// has ended: its share of the descriptor is released.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
@@ -288,15 +292,15 @@ impl Ring {
         self.buffers.bytes(received)
     }
 
-    /// Lets the kernel have the buffer again.
+    /// Provides the buffer to the kernel again.
     #[inline]
-    #[expect(clippy::needless_pass_by_value, reason = "nobody is to look into it any more")]
+    #[expect(clippy::needless_pass_by_value, reason = "the bytes must not be read after this")]
     pub fn give_back(&mut self, received: Received) {
         self.buffers.provide(received.id);
     }
 
-    /// A descriptor of the process, for calls that are no operations. A direct one is given it by a
-    /// call of its own when it is first asked for, and has both from then on.
+    /// A descriptor of the process, for calls that are not operations. A direct descriptor gets one
+    /// by a system call of its own at the first request, and has both from then on.
     ///
     /// # Errors
     /// The process has no descriptor left, or this is a direct one of another ring.
@@ -310,8 +314,8 @@ impl Ring {
         }
     }
 
-    /// Hands everything over, at the end of it the order to make a descriptor, which is carried out
-    /// at once. What else has happened is set aside.
+    /// Submits everything, with the request to make a descriptor at the end, which is carried out
+    /// at once. Other completions are set aside.
     fn install(&mut self, place: Fixed) -> io::Result<OwnedFd> {
         self.push(&opcode::FixedFdInstall::new(place, 0).build().user_data(INSTALLED));
         loop {
@@ -331,7 +335,7 @@ impl Ring {
                 };
             }
             match submitted.map_err(|why| (why.raw_os_error(), why)) {
-                // What was in the way has been read.
+                // The completions that filled the queue have been read.
                 Ok(_) | Err((Some(libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
                 Err((_, why)) => return Err(why),
             }
@@ -342,7 +346,7 @@ impl Ring {
     #[inline]
     fn close_places(&mut self) {
         while let Some(closing) = self.table.as_ref().and_then(Table::next_closing) {
-            self.push(&closing.user_data(NOBODY).flags(squeue::Flags::SKIP_SUCCESS));
+            self.push(&closing.user_data(UNAWAITED).flags(squeue::Flags::SKIP_SUCCESS));
         }
     }
 
@@ -363,16 +367,16 @@ impl Ring {
 
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) {
-        // What has spilled goes first: a cancellation must not overtake what it cancels.
-        // SAFETY: what the entry points to and the descriptor that it names belong to its
-        // operation, which lives until the kernel has reported its end. The bytes are on the heap
-        // and stay where they are; nobody can reach them.
+        // Entries that have spilled go first: a cancellation must not overtake what it cancels.
+        // SAFETY: the entry points to memory, and names a descriptor, of its operation, which lives
+        // until the kernel has reported its end. The bytes are on the heap and stay where they are;
+        // no other code can reach them.
         if !self.spilled.is_empty() || unsafe { self.uring.submission().push(entry) }.is_err() {
             self.spilled.push_back(entry.clone());
         }
     }
 
-    /// Moves what has spilled into the queue, as much as fits.
+    /// Moves spilled entries into the queue, as many as fit.
     fn unspill(&mut self) {
         while let Some(entry) = self.spilled.front() {
             // SAFETY: as in `push`.
@@ -431,7 +435,7 @@ impl Ring {
         Some(event)
     }
 
-    /// The kernel is done with an operation.
+    /// Handles the end of an operation, with which the kernel is done.
     #[inline]
     fn end(&mut self, operation: Operation) {
         let mut bytes = self.operations.remove(operation);
@@ -443,7 +447,8 @@ impl Ring {
 
     /// Ends all operations. Returns whether the kernel is done with all of them.
     fn settle(&mut self) -> bool {
-        /// Each turn waits until something has happened: operations end as fast as they are told.
+        /// Each turn waits until something has happened: operations end soon after they are
+        /// cancelled.
         const TURNS_MAX: usize = 100;
         const TURN_US: u64 = 10_000;
         for _ in 0..TURNS_MAX {
@@ -453,7 +458,7 @@ impl Ring {
             }
             let submitted = self.wait(Some(0));
             let all = CancelBuilder::any();
-            // Nothing to cancel is an error as well.
+            // It is an error, too, if there is nothing to cancel.
             let _ = self.uring.submitter().register_sync_cancel(None, all);
             if submitted.and_then(|()| self.wait(Some(TURN_US))).is_err() {
                 return false;
@@ -464,7 +469,7 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// What the kernel may still read or write, because operations do not end, is leaked.
+    /// Leaks the memory that the kernel may still read or write if operations do not end.
     fn drop(&mut self) {
         if !self.settle() {
             self.buffers.leak();
@@ -509,6 +514,7 @@ fn explain(why: &io::Error) -> io::Error {
 }
 
 fn owned(descriptor: u32) -> OwnedFd {
-    // SAFETY: a successful operation has made this descriptor, below 2^31, and told nobody else.
+    // SAFETY: a successful operation has made this descriptor, below 2^31, and nothing else knows
+    // it.
     unsafe { OwnedFd::from_raw_fd(descriptor.cast_signed()) }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::descriptor::Descriptor;
 
-/// Names an operation of one ring, and never another one (up to 2^32 in the same place).
+/// The name of one operation of a ring, never used for another one (up to 2^32 in the same place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     index: u32,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 struct UnderWay {
     key: u64,
     kind: Kind,
-    /// What is sent.
+    /// The bytes to be sent.
     bytes: Vec<u8>,
     descriptor: Rc<Descriptor>,
 }
@@ -36,7 +36,7 @@ struct Place {
     under_way: Option<UnderWay>,
 }
 
-/// Operations by their names.
+/// The operations that have not ended, by their names.
 #[derive(Default)]
 pub(super) struct Operations {
     places: Vec<Place>,
@@ -81,7 +81,7 @@ impl Operations {
         (place.generation == operation.generation).then_some((under_way.key, under_way.kind))
     }
 
-    /// Lets go of what an operation has used; returns the bytes it has sent.
+    /// Removes an operation and drops what it has used; returns the bytes that it has sent.
     #[inline]
     pub(super) fn remove(&mut self, operation: Operation) -> Vec<u8> {
         let place = &mut self.places[operation.index as usize];
@@ -98,7 +98,7 @@ impl Operations {
         self.places.len() == self.free.len()
     }
 
-    /// Keeps everything for ever.
+    /// Keeps everything allocated for ever.
     pub(super) fn leak(self) {
         std::mem::forget(self);
     }

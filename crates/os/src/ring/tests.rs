@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 const SIZES: Sizes = Sizes { entries: 8, buffers: 4, buffer_bytes: 64, direct: 0 };
 
-/// A ring, or nothing where there may be none; that is said.
+/// A ring, or nothing where this process may have none, which is printed.
 fn ring(sizes: Sizes) -> Option<Ring> {
     match Ring::new(sizes) {
         Ok(ring) => Some(ring),
@@ -31,7 +31,8 @@ fn shared(socket: impl Into<OwnedFd>) -> Rc<Descriptor> {
     Rc::new(socket.into().into())
 }
 
-/// A ring with so many places in its table, and a listener; nothing where there may be none.
+/// A ring with a table of `places` places, and a listener; nothing where this process may have
+/// none.
 fn direct(places: u32) -> Option<(Ring, Rc<Descriptor>, SocketAddr)> {
     let ring = ring(Sizes { direct: places, ..SIZES })?;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,7 +40,7 @@ fn direct(places: u32) -> Option<(Ring, Rc<Descriptor>, SocketAddr)> {
     Some((ring, shared(listener), address))
 }
 
-/// A client who comes, and the connection that is accepted of him: one, or as the first of `many`.
+/// Connects a client, and accepts its connection: one, or as the first of `many`.
 fn welcome(
     ring: &mut Ring,
     listener: &Rc<Descriptor>,
@@ -60,7 +61,7 @@ fn accept(ring: &mut Ring) -> Result<Rc<Descriptor>, Option<i32>> {
     }
 }
 
-/// The next event; a ring that is silent for two seconds has none.
+/// The next event; none if nothing happens for two seconds.
 fn next(ring: &mut Ring) -> Option<Event> {
     for _ in 0..20 {
         if let Some(event) = ring.next_event() {
@@ -71,7 +72,7 @@ fn next(ring: &mut Ring) -> Option<Event> {
     None
 }
 
-/// What was received, whether that was the last event, and the buffer given back.
+/// What was received, and whether that was the last event; the buffer is given back.
 fn take(ring: &mut Ring) -> (Result<Vec<u8>, i32>, bool) {
     let Some(Event::Received { result, is_last, .. }) = next(ring) else { panic!("no bytes") };
     let bytes = result.map_err(|why| why.raw_os_error().unwrap()).map(|received| {
@@ -192,7 +193,7 @@ fn a_send_waits_for_room_and_keeps_its_bytes() {
     let (ours, mut theirs) = connected();
     let piece = vec![b'x'; 100_000];
     let mut sent = 0;
-    // Until one does not end at once: the socket is full.
+    // Repeats until an operation does not end at once: the socket is full.
     loop {
         ring.send(1, &ours, [&piece, b""], false);
         ring.wait(Some(50_000)).unwrap();
@@ -305,7 +306,7 @@ fn a_direct_descriptor_serves_all_operations_and_is_closed_with_its_last_share()
 fn a_direct_descriptor_becomes_an_ordinary_one_and_nothing_else_is_lost() {
     let Some((mut ring, listener, address)) = direct(8) else { return };
     let (mut theirs, ours) = welcome(&mut ring, &listener, address, true);
-    // More is handed over than fits, and more completes, before the descriptor is made.
+    // More is submitted than fits, and more completes, before the descriptor is made.
     for key in 0..50 {
         ring.send(key, &ours, [b"x", b""], false);
     }

@@ -1,14 +1,16 @@
-//! A lock in shared memory that survives its holder: a process killed while it holds one leaves it
-//! to be taken over, and whoever takes it over is told that the data may be half changed.
+//! A lock in shared memory that survives its holder: a process killed while it holds a lock leaves
+//! it to be taken over, and the process that takes it over is told that the data may be half
+//! changed.
 //!
 //! The lock word names its holder, an incarnation of a process that [`Owners`] knows. A waiter that
-//! has waited for long looks whether the holder lives; whoever reaps processes releases what they
-//! held at once ([`Owners::release_dead`]). The C library's robust mutex would serve as well: this
-//! one is a number in a cell, as all is that processes share, and a model tries its steps.
+//! has waited for long checks whether the holder lives; the process that reaps a dead one releases
+//! its locks at once ([`Owners::release_dead`]). The C library's robust mutex would serve as well:
+//! this lock is a number in a cell, like everything that processes share here, and a model checker
+//! tries its steps.
 //!
 //! Waits are short by design (there is no fairness), and a wake-up that is lost because its
-//! receiver was killed costs a waiter one period and no more. Not for threads of one process to
-//! exclude one another: they are one holder.
+//! receiver was killed delays a waiter by one period at most. Not for threads of one process to
+//! exclude one another: they count as one holder.
 
 mod protocol;
 
@@ -19,16 +21,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use protocol::{Place, Taken};
 
-/// How often a waiter looks whether the holder lives.
+/// How often a waiter checks whether the holder lives.
 const LOOK_NS: i64 = 20_000_000;
 
-/// Tries before a waiter sleeps: what locks guard takes about a microsecond.
+/// Tries before a waiter sleeps: the work done under these locks takes about a microsecond.
 const SPINS: u32 = 100;
 
-/// Cells for each process: who it is, its process number, when it started.
+/// Cells for each process: its incarnation, its process number, its start time.
 const CELLS_EACH: usize = 3;
 
-/// The processes that may hold locks. Each has a slot, and each incarnation in it a number.
+/// The processes that may hold locks. Each has a slot, and each incarnation of a slot has a number.
 #[derive(Clone, Copy)]
 pub struct Owners {
     cells: &'static [AtomicU64],
@@ -67,30 +69,33 @@ impl Owners {
     /// # Errors
     /// /proc cannot be read.
     pub fn enter(self, slot: usize, number: u32) -> io::Result<Owner> {
-        assert!((1..=Owner::NUMBER_MAX).contains(&number), "{number} names nobody");
+        assert!(
+            (1..=Owner::NUMBER_MAX).contains(&number),
+            "{number} is not the number of an incarnation"
+        );
         let pid = std::process::id();
         let (_, started) = state_of(pid)?;
-        let [who, process, start] = self.slot(slot);
+        let [incarnation, process, start] = self.slot(slot);
         process.store(pid.into(), Ordering::Relaxed);
         start.store(started, Ordering::Relaxed);
-        // Whoever sees the number sees the rest.
-        who.store(number.into(), Ordering::Release);
+        // A process that sees the number sees the other cells, too.
+        incarnation.store(number.into(), Ordering::Release);
         Ok(Owner { number, owners: self })
     }
 
     /// Releases whatever of `locks` the dead incarnation in this slot held, and empties the slot.
     /// Only when it is known to be dead. A process that was killed before it entered held nothing.
     pub fn release_dead(self, slot: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
-        let [who, ..] = self.slot(slot);
-        let number = who.load(Ordering::Acquire) as u32;
+        let [incarnation, ..] = self.slot(slot);
+        let number = incarnation.load(Ordering::Acquire) as u32;
         if number != 0 {
             locks.for_each(|word| protocol::release_dead(&Word { word, owners: self }, number));
-            who.store(0, Ordering::Release);
+            incarnation.store(0, Ordering::Release);
         }
     }
 
-    /// Whether the incarnation with this number has ended. One that cannot be looked at (no
-    /// descriptor is left to open /proc with) counts as living: it will be looked at again.
+    /// Whether the incarnation with this number has ended. If this cannot be checked (no descriptor
+    /// is left to open /proc with) it counts as living, and will be checked again.
     fn is_dead(self, number: u32) -> bool {
         let slots = self.cells.chunks_exact(CELLS_EACH);
         let slot = slots.into_iter().find(|slot| slot[0].load(Ordering::Acquire) as u32 == number);
@@ -123,7 +128,7 @@ impl Owner {
 }
 
 impl Held {
-    /// Whether the last holder died, and what the lock guards may be in the middle of a change.
+    /// Whether the last holder died, so that the guarded data may be in the middle of a change.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.is_inherited
@@ -131,16 +136,15 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// Releases the lock. When the holder panics, the next holder is told what it would be told
-    /// after a death.
+    /// Releases the lock. If the holder panics, the next holder is told the same as after a death.
     fn drop(&mut self) {
         let word = Word { word: self.word, owners: self.owner.owners };
         protocol::unlock(&word, std::thread::panicking());
     }
 }
 
-/// A lock word in memory that processes share, whose value is in the lower half, and those who may
-/// hold it.
+/// A lock word in memory that processes share, with its value in the lower half, and the processes
+/// that may hold it.
 struct Word {
     word: &'static AtomicU64,
     owners: Owners,
@@ -177,14 +181,15 @@ impl Place for Word {
     }
 }
 
-/// Sleeps until somebody wakes this word or `timeout_ns` have passed; not at all unless its lower
-/// half is `expected`.
+/// Sleeps until this word is woken or `timeout_ns` have passed; not at all unless its lower half is
+/// `expected`.
 pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout_ns: i64) {
     let timeout =
         libc::timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: timeout_ns % 1_000_000_000 };
     // SAFETY: the address is that of the lower half of a live 64-bit atomic, aligned to 4; the
     // kernel only reads it, atomically. The timeout lives through the call. Not a private futex:
-    // the word may be in memory that processes share. Whatever it returns, the caller looks again.
+    // the word may be in memory that processes share. Whatever the call returns, the caller checks
+    // the word again.
     unsafe {
         let address = lower_half(word);
         let none = ptr::null::<u32>();
@@ -192,10 +197,11 @@ pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout_ns: i64) {
     }
 }
 
-/// Wakes up to `count` that wait for this word.
+/// Wakes up to `count` waiters of this word.
 pub(crate) fn wake(word: &AtomicU64, count: i32) {
     let none = ptr::null::<u32>();
-    // SAFETY: as above; waking touches no memory at all.
+    // SAFETY: the address is that of the lower half of a live 64-bit atomic; waking touches no
+    // memory.
     unsafe {
         let address = lower_half(word);
         libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, count, none, none, 0);
@@ -204,7 +210,7 @@ pub(crate) fn wake(word: &AtomicU64, count: i32) {
 
 fn lower_half(word: &AtomicU64) -> *mut u32 {
     let halves = word.as_ptr().cast::<u32>();
-    // In-bounds either way: a 64-bit number has two halves.
+    // In bounds either way: a 64-bit number has two halves.
     halves.wrapping_add(usize::from(cfg!(target_endian = "big")))
 }
 

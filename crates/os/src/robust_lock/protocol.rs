@@ -1,8 +1,9 @@
-//! What the number in a lock word means, and the steps from one to the next. Pure: how words are
-//! kept, waited for and looked at is a [`Place`], so that a model checker can provide one.
+//! What the number in a lock word means, and the steps from one value to the next. Pure: storing
+//! words, waiting for them and checking holders is the business of a [`Place`], so that a model
+//! checker can provide one.
 //!
 //! 0 is free; [`ORPHANED`] alone is free too, but its last holder died. Otherwise the lower bits
-//! name the holder, and [`WAITERS`] says that somebody sleeps or did.
+//! name the holder, and [`WAITERS`] says that a waiter sleeps or did.
 
 /// The mark that a waiter may be asleep until the lock is free.
 pub(super) const WAITERS: u32 = 1 << 31;
@@ -11,7 +12,7 @@ pub(super) const ORPHANED: u32 = 1 << 30;
 /// The largest number of a holder.
 pub(super) const OWNER_MAX: u32 = ORPHANED - 1;
 
-/// What the lock guards.
+/// The state of the data that the lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The last holder released it in order.
@@ -23,14 +24,14 @@ pub(super) enum Taken {
 /// A lock word and its surroundings.
 pub(super) trait Place {
     fn load(&self) -> u32;
-    /// Compare and exchange; whether it was done.
+    /// Compares and exchanges; returns whether the word was exchanged.
     fn exchange(&self, current: u32, new: u32) -> bool;
     fn replace(&self, new: u32) -> u32;
     /// Sleeps while the word is `expected`, until woken or for a while.
     fn wait(&self, expected: u32);
     fn wake_one(&self);
     fn is_dead(&self, owner: u32) -> bool;
-    /// Tries before the first sleep.
+    /// The number of tries before the first sleep.
     fn spins(&self) -> u32;
 }
 
@@ -64,8 +65,8 @@ fn lock_slowly(place: &impl Place, me: u32) -> Taken {
             continue;
         }
         place.wait(word | WAITERS);
-        // Only one of several that find the holder dead gets it; and a word that has changed since
-        // shows a holder that lived.
+        // Only one of several waiters that find the holder dead gets the lock; and a word that has
+        // changed since then shows a holder that lived.
         if place.load() == word | WAITERS
             && place.is_dead(owner)
             && place.exchange(word | WAITERS, me | WAITERS)
@@ -88,7 +89,8 @@ pub(super) fn release_dead(place: &impl Place, owner: u32) {
     loop {
         let word = place.load();
         if word & OWNER_MAX != owner {
-            // It held nothing, but it may have been woken and died before it could take the lock.
+            // The owner did not hold the lock, but it may have been woken and died before it could
+            // take it.
             return place.wake_one();
         }
         if place.exchange(word, ORPHANED) {
@@ -104,8 +106,8 @@ mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    /// A futex for the model. It never returns by itself, so that a wake-up which is missing is
-    /// found as a deadlock; only a death ends a wait, as the period of the real one does.
+    /// A futex for the model. It never returns by itself, so that a missing wake-up is found as a
+    /// deadlock; only a death ends a wait, as the period of the real one does.
     struct Model {
         word: AtomicU32,
         sleepers: Mutex<()>,
@@ -128,7 +130,8 @@ mod tests {
             })
         }
 
-        /// A critical section that must be alone, and that finds the data whole or is told.
+        /// A critical section that must run alone, and that finds the data whole or is told that it
+        /// is not.
         fn visit(&self, me: u32) {
             let taken = lock(self, me);
             self.enter(taken);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_and_nobody_sleeps_for_ever() {
+    fn one_at_a_time_and_no_waiter_sleeps_for_ever() {
         check(3, || {
             let place = Model::new();
             let others = [2, 3].map(|me| {
@@ -210,9 +213,9 @@ mod tests {
         });
     }
 
-    /// The supervisor buries the dead while others come and wait.
+    /// The supervisor releases the locks of the dead while other processes come and wait.
     #[test]
-    fn what_the_dead_held_is_released_and_one_is_told() {
+    fn locks_of_the_dead_are_released_and_one_waiter_is_told() {
         check(2, || {
             let place = Model::new();
             let other = Arc::clone(&place);
@@ -227,10 +230,11 @@ mod tests {
         });
     }
 
-    /// Nobody buries: who waits notices by itself. A waiter asleep before the death wakes in the
-    /// end, because its waits are for a while; the model has it come after the death instead.
+    /// No supervisor releases the lock: a waiter notices by itself. A waiter asleep before the
+    /// death wakes in the end, because its waits are limited; in the model it comes after the death
+    /// instead.
     #[test]
-    fn who_waits_takes_over_from_the_dead() {
+    fn a_waiter_takes_over_from_the_dead() {
         check(3, || {
             let place = Model::new();
             place.visit_and_die(1);

@@ -1,4 +1,4 @@
-//! Within one process; with processes that are killed: `tests/forking.rs`.
+//! Tests within one process; those with processes that are killed are in `tests/forking.rs`.
 
 use super::*;
 use std::sync::atomic::AtomicU64;
@@ -70,7 +70,7 @@ fn a_process_is_known_by_when_it_started() {
     // Another process with that number, started later.
     cells[2].store(start + 1, Ordering::Relaxed);
     assert!(owners.is_dead(1));
-    // One that is there no more: numbers end at 2^22.
+    // A process that no longer exists: numbers end at 2^22.
     cells[1].store(1 << 30, Ordering::Relaxed);
     assert!(owners.is_dead(1));
 }

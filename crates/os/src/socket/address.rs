@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An address in the kernel's form, with the length the kernel was told or has told.
+/// An address in the kernel's form, with its length as passed to or by the kernel.
 pub(super) struct RawAddress {
     storage: Storage,
     len: libc::socklen_t,

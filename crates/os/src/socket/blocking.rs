@@ -1,4 +1,4 @@
-//! Sockets whose calls wait: for how long, and how another thread ends the wait.
+//! Sockets whose calls wait: for how long they wait, and how another thread ends the wait.
 
 use super::set_option;
 use crate::call::{check, uninterrupted};
@@ -22,29 +22,30 @@ pub fn set_blocking(socket: BorrowedFd<'_>, is_blocking: bool) -> io::Result<()>
     Ok(())
 }
 
-/// A receive that has waited so long fails with `WouldBlock`. 0 means that it waits for ever.
+/// Limits how long a receive waits: then it fails with `WouldBlock`. 0 means that it waits for
+/// ever.
 pub fn set_receive_timeout(socket: BorrowedFd<'_>, timeout_ms: u64) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time_of(timeout_ms))
 }
 
-/// A send that has waited so long in all returns what it has sent until then, and fails with
-/// `WouldBlock` if that is nothing. 0 means that it waits for ever.
+/// Limits how long a send waits in all: then it returns the number of bytes sent so far, or fails
+/// with `WouldBlock` if there are none. 0 means that it waits for ever.
 pub fn set_send_timeout(socket: BorrowedFd<'_>, timeout_ms: u64) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time_of(timeout_ms))
 }
 
-/// Receives nothing more: who waits for bytes is told of the end, after what has arrived already.
+/// Ends receiving: a thread that waits for bytes gets the end, after what has arrived already.
 pub fn shutdown_read(socket: BorrowedFd<'_>) -> io::Result<()> {
     shutdown(socket, libc::SHUT_RD)
 }
 
-/// Ends both directions: who waits in a call on the socket returns from it.
+/// Ends both directions: a thread that waits in a call on the socket returns from it.
 pub fn shutdown_both(socket: BorrowedFd<'_>) -> io::Result<()> {
     shutdown(socket, libc::SHUT_RDWR)
 }
 
-/// Waits until the socket is ready, for at most `timeout_ms`. An error of the connection counts as
-/// ready: the next call tells it. Returns whether it is.
+/// Waits until the socket is ready, for at most `timeout_ms`, and returns whether it is. An error
+/// of the connection counts as ready: the next call reports it.
 pub fn wait_ready(
     socket: BorrowedFd<'_>,
     readiness: Readiness,
@@ -61,7 +62,7 @@ pub fn wait_ready(
     Ok(ready > 0)
 }
 
-/// Whether bytes wait in the socket that nobody has received yet. An end or an error is none.
+/// Whether the socket has bytes that have not been received yet. An end or an error does not count.
 pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     let mut byte = 0_u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// address; the port is chosen when the connection is, so that each target may use all ports
 /// (IP_BIND_ADDRESS_NO_PORT).
 ///
-/// Over the loopback interface the connection is mostly made when this returns; otherwise the
-/// socket becomes writable when it is made or has failed (see [`super::take_error`]).
+/// Over the loopback interface the connection is mostly established when this returns; otherwise
+/// the socket becomes writable when it is established or has failed (see [`super::take_error`]).
 ///
 /// # Errors
 /// Failures known at once: AddrNotAvailable (no port is left), ConnectionRefused, …

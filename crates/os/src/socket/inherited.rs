@@ -48,9 +48,9 @@ fn take(raw: RawFd) -> io::Result<OwnedFd> {
         return refused("was not inherited");
     }
     // SAFETY: the descriptor is open and was inherited: a descriptor that something else in this
-    // process owns was opened by this process, and the standard library and this crate open all
-    // of theirs close-on-exec, which this one is not. LISTEN_PID and LISTEN_FDS say that the
-    // parent passed it for us to own, and `TAKEN` lets only one call per process come here.
+    // process owns was opened by this process, and the standard library and this crate open all of
+    // theirs close-on-exec, which this one is not. LISTEN_PID and LISTEN_FDS say that the parent
+    // passed it to this process, and `TAKEN` lets only one call per process come here.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     set_descriptor_flags(socket.as_fd())?;
     if !is_tcp_listener(socket.as_fd()) {
@@ -99,7 +99,7 @@ mod tests {
         check(Some(""), Some(""), 0);
     }
 
-    /// What the child processes of the next test run; without the variables it has no work.
+    /// The work of the next test's child processes; without the variables there is nothing to do.
     #[test]
     fn child_takes_what_it_was_passed() {
         let Ok(expected) = env::var("OS_TEST_EXPECTED") else { return };

@@ -127,7 +127,7 @@ fn an_address_can_be_listened_on_again_right_after_a_restart() {
     // The side that closes first keeps the address busy for a minute (TIME-WAIT).
     drop(accept_soon(&listener));
     drop((listener, client));
-    // A child that another test starts listens, too, until it runs its program.
+    // A child that another test starts listens, too, until it executes its program.
     soon(|| match listen(address, &ListenOptions::default()) {
         Err(why) if why.kind() == ErrorKind::AddrInUse => Err(ErrorKind::WouldBlock.into()),
         listener => listener,
@@ -182,7 +182,7 @@ fn a_deferred_connection_is_accepted_with_its_first_bytes() {
     assert_eq!(soon(|| recv(socket.as_fd(), &mut buffer)), 3);
 }
 
-/// What the kernel takes of a client that does not read.
+/// How many bytes the kernel accepts for a client that does not read.
 fn taken(unsent_bytes_max: u32) -> usize {
     let options = ListenOptions { unsent_bytes_max, ..ListenOptions::default() };
     let (listener, address) = listen_on(V4, &options);
@@ -195,7 +195,7 @@ fn taken(unsent_bytes_max: u32) -> usize {
             Ok(len) => taken += len,
             Err(why) => {
                 assert_eq!(why.kind(), ErrorKind::WouldBlock);
-                // What is under way may still make room.
+                // Bytes that are under way may still make room.
                 thread::sleep(Duration::from_millis(50));
                 if send(socket.as_fd(), &chunk, false).is_err() {
                     return taken;
@@ -243,7 +243,7 @@ fn linger_zero_resets_the_connection_on_close() {
 }
 
 #[test]
-fn connecting_to_nobody_is_refused() {
+fn connecting_without_a_listener_is_refused() {
     let (listener, address) = listen_on(V4, &ListenOptions::default());
     drop(listener);
     assert_eq!(connect_blocking(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -281,7 +281,7 @@ fn a_blocking_send_gives_up_on_a_reader_that_stalls() {
     set_send_timeout(ours.as_fd(), 20).unwrap();
     let bytes = vec![0; 64 << 20];
     assert!(send(ours.as_fd(), &bytes, false).unwrap() < bytes.len());
-    // On a busy machine the kernel finds room for more after it has given up.
+    // On a busy machine the kernel finds room for more after its first refusal.
     let why = (0..1000).find_map(|_| send(ours.as_fd(), &bytes, false).err()).unwrap();
     assert_eq!(why.kind(), ErrorKind::WouldBlock);
     shutdown_both(ours.as_fd()).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for both sets that are told of readiness again and again: `poll` and `select`.
+//! Properties of both sets that report readiness again and again: `poll` and `select`.
 
 use crate::epoll::{Event, Interest};
 use crate::poll::PollSet;
@@ -12,7 +12,7 @@ trait Set {
     fn add(&mut self, descriptor: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()>;
     fn modify(&mut self, descriptor: BorrowedFd<'_>, interest: Interest, key: u64);
     fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()>;
-    fn look(&mut self, events_max: usize) -> Vec<Event>;
+    fn poll(&mut self, events_max: usize) -> Vec<Event>;
 }
 
 macro_rules! set {
@@ -35,7 +35,7 @@ macro_rules! set {
                 <$set>::remove(self, descriptor)
             }
 
-            fn look(&mut self, events_max: usize) -> Vec<Event> {
+            fn poll(&mut self, events_max: usize) -> Vec<Event> {
                 let mut events = Vec::new();
                 self.wait(&mut events, events_max, Some(0)).unwrap();
                 events
@@ -64,20 +64,20 @@ fn events_repeat_until_the_bytes_are_read() {
     on_both(|set| {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         set.add(ours.as_fd(), Interest::READ, 7).unwrap();
-        assert!(set.look(8).is_empty());
+        assert!(set.poll(8).is_empty());
         theirs.write_all(b"x").unwrap();
         for _ in 0..2 {
             let quiet =
                 Event { key: 7, readable: true, writable: false, hangup: false, error: false };
-            assert_eq!(set.look(8), [quiet]);
+            assert_eq!(set.poll(8), [quiet]);
         }
         ours.read_exact(&mut [0]).unwrap();
-        assert!(set.look(8).is_empty());
+        assert!(set.poll(8).is_empty());
         set.modify(ours.as_fd(), Interest::WRITE, 9);
-        assert!(matches!(set.look(8)[..], [Event { key: 9, writable: true, .. }]));
-        theirs.shutdown(Shutdown::Both).unwrap(); // whoever has a copy of it
+        assert!(matches!(set.poll(8)[..], [Event { key: 9, writable: true, .. }]));
+        theirs.shutdown(Shutdown::Both).unwrap(); // whichever process has a copy of it
         set.modify(ours.as_fd(), Interest::READ, 9);
-        let end = set.look(8)[0];
+        let end = set.poll(8)[0];
         assert!(end.readable, "the end shows as something to read");
     });
 }
@@ -90,10 +90,10 @@ fn those_that_are_taken_out_are_silent_and_the_others_stay() {
             set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
         }
         set.remove(pairs[1].0.as_fd()).unwrap();
-        assert_eq!(keys(&set.look(8)), [0, 2, 3]);
+        assert_eq!(keys(&set.poll(8)), [0, 2, 3]);
         set.remove(pairs[3].0.as_fd()).unwrap();
         set.add(pairs[1].0.as_fd(), Interest::WRITE, 10).unwrap();
-        assert_eq!(keys(&set.look(8)), [0, 2, 10]);
+        assert_eq!(keys(&set.poll(8)), [0, 2, 10]);
         let again = set.remove(pairs[3].0.as_fd()).unwrap_err();
         assert_eq!(again.raw_os_error(), Some(libc::ENOENT));
         let again = set.add(pairs[0].0.as_fd(), Interest::READ, 0).unwrap_err();
@@ -109,7 +109,7 @@ fn little_room_is_shared_in_turn() {
             set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
         }
         let mut seen = Vec::new();
-        (0..3).for_each(|_| seen.extend(set.look(2)));
+        (0..3).for_each(|_| seen.extend(set.poll(2)));
         assert_eq!(seen[..3], seen[3..]);
         assert_eq!(keys(&seen[..3]), [0, 1, 2]);
     });

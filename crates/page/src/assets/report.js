@@ -1,4 +1,4 @@
-// Puts an interactive chart in the place of each drawing. Without it the page is whole, too.
+// Replaces each drawing by an interactive chart. Without this script the page is complete, too.
 "use strict";
 (() => {
   const { looks, charts } = JSON.parse(document.getElementById("figures").textContent);
@@ -29,7 +29,7 @@
     path.closePath();
   }
 
-  // The points of a curve at which it was measured, in pixels of the canvas.
+  // The measured points of a curve, in pixels of the canvas.
   function places(plot, chart, curve) {
     const at = (value, scale) => plot.valToPos(value, scale, true);
     const bottom = plot.bbox.top + plot.bbox.height;
@@ -78,8 +78,8 @@
     };
   }
 
-  // Beyond the ends of what was measured an axis shows nothing; while a part is looked at, the
-  // vertical one follows.
+  // An axis shows nothing beyond the ends of the data; while a part is selected, the vertical axis
+  // follows it.
   function axis(spec, side, size) {
     return {
       label: spec.label, side, size, labelSize: 22, labelFont: "12px system-ui", font: "12px system-ui",
@@ -96,7 +96,7 @@
     return known ? known[1] : show(value);
   }
 
-  // As far as there is room, with a sign where it is cut; whoever points at it reads all of it.
+  // A name as far as there is room, with a sign where it is cut; the pointer shows it in full.
   function cut(name, room) {
     const letters = Math.floor(room / 7);
     return name.length <= letters ? name : name.slice(0, Math.max(letters - 1, 0)) + "…";
@@ -125,8 +125,8 @@
     };
   }
 
-  // With all curves shown the ends are those of the drawing; with some hidden, or a part looked at,
-  // those of what is seen.
+  // With all curves shown the ends are those of the drawing; with some hidden, or a part selected,
+  // those of the visible data.
   function fixedRange(chart) {
     const isWhole = ({ min, max }) => min == null || (min <= chart.places[0] && max >= chart.places.at(-1));
     return (plot, low, high) => {
@@ -136,7 +136,7 @@
     };
   }
 
-  // Curves that have no point at the place pointed at show their nearest.
+  // Curves without a point at the pointer's place show their nearest one.
   function nearest(chart) {
     return (plot, index, place) => {
       if (index === 0) return place;
@@ -149,7 +149,7 @@
     };
   }
 
-  // What stands before an entry of the legend is drawn as its curve is: dashes, and its marker.
+  // The sign before an entry of the legend is drawn like its curve: dashes, and its marker.
   function swatches(chart) {
     return (plot) => plot.root.querySelectorAll(".u-legend .u-series").forEach((row, index) => {
       if (index === 0) return;
@@ -232,7 +232,7 @@
     const tell = () => { figure.querySelector(".pointed").textContent = cell.dataset.about; };
     cell.setAttribute("tabindex", "0");
     cell.setAttribute("role", "img");
-    // What can be reached one by one is not one image.
+    // A chart whose parts can be focused one by one is not one image.
     cell.closest("svg").setAttribute("role", "group");
     cell.addEventListener("pointerenter", tell);
     cell.addEventListener("focus", tell);

@@ -55,7 +55,7 @@ impl Output {
         opened.map_err(|why| OutputError {
             what,
             path: path.into(),
-            lacks_reader: Cause::of(&why) == Cause::NothingBehind && is_fifo(path),
+            lacks_reader: Cause::from_error(&why) == Cause::NothingBehind && is_fifo(path),
             why,
         })
     }

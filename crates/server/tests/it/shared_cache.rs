@@ -57,7 +57,7 @@ fn processes(server: &Server) -> Vec<u32> {
     let grandparent = |pid| parent_of(pid).and_then(parent_of);
     let is_one = |pid: &u32| {
         let is_ours = grandparent(*pid) == Some(std::process::id());
-        is_ours && !listening::held_by(*pid, &sockets).is_empty()
+        is_ours && !listening::held_by_process(*pid, &sockets).is_empty()
     };
     accounting::processes().map(|process| process.pid).filter(is_one).collect()
 }

@@ -107,7 +107,7 @@ impl Client {
                 }
             };
             let len = (bytes.len() as u64).min(wanted.len - at) as usize;
-            let content = Content::of(wanted.name.as_bytes());
+            let content = Content::for_path(wanted.name.as_bytes());
             let checked = content.check(wanted.from + at, &bytes[..len]);
             checked.map_err(|wrong| format!("{}: {wrong:?}", wanted.name))?;
             bytes = &bytes[len..];

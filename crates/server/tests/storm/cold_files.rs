@@ -125,7 +125,7 @@ fn a_stalled_disk_delays_only_the_requests_that_the_architecture_says() {
 
 fn content(name: &str, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
-    Content::of(name.as_bytes()).fill(0, &mut bytes);
+    Content::for_path(name.as_bytes()).fill(0, &mut bytes);
     bytes
 }
 
@@ -236,5 +236,7 @@ fn answer(stream: &mut TcpStream, name: &str, size: usize) {
     assert!(head.starts_with(b"HTTP/1.1 200 "), "{name}: {}", String::from_utf8_lossy(&head));
     let mut body = vec![0; size];
     stream.read_exact(&mut body).unwrap_or_else(|why| panic!("{name}: {why}"));
-    Content::of(name.as_bytes()).check(0, &body).unwrap_or_else(|why| panic!("{name}: {why:?}"));
+    Content::for_path(name.as_bytes())
+        .check(0, &body)
+        .unwrap_or_else(|why| panic!("{name}: {why:?}"));
 }

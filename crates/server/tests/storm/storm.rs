@@ -64,7 +64,7 @@ fn files() -> (Temporary, Vec<(String, usize)>) {
     let files: Vec<_> = names.collect();
     for (name, size) in &files {
         let mut bytes = vec![0; *size];
-        Content::of(name.as_bytes()).fill(0, &mut bytes);
+        Content::for_path(name.as_bytes()).fill(0, &mut bytes);
         directory.file(&format!("site/{name}"), bytes);
     }
     (directory, files)

@@ -1,6 +1,7 @@
-//! What is in the standard document root: names, contents, modification times, modes and links.
+//! The contents of the standard document root: names, contents, modification times, modes and
+//! links.
 //!
-//! Only a table; `document_root` makes it.
+//! This is only a table; `document_root` makes the files.
 
 /// One regular file.
 pub(super) struct Node {
@@ -13,15 +14,15 @@ pub(super) struct Node {
 
 pub(super) enum Content {
     Text(&'static str),
-    /// So many bytes, each a function of the name and the offset.
+    /// This many bytes, each a function of the name and the offset.
     Pattern(usize),
 }
 
-/// When every file was last modified that has no reason to differ:
-/// `Tue, 14 Nov 2023 22:13:20 GMT`.
+/// The modification time of every file that has no reason to differ: `Tue, 14 Nov 2023 22:13:20
+/// GMT`.
 pub const MODIFIED_UNIX_SECONDS: u64 = 1_700_000_000;
 
-/// `Fri, 01 Jan 2100 00:00:00 GMT`: a clock somewhere was wrong.
+/// `Fri, 01 Jan 2100 00:00:00 GMT`: a modification time from a wrong clock.
 const FUTURE_UNIX_SECONDS: u64 = 4_102_444_800;
 
 const fn text(name: &'static str, text: &'static str) -> Node {
@@ -56,12 +57,12 @@ const fn named(name: &'static [u8], node: Node) -> Node {
 
 /// The site, relative to its root.
 pub(super) const FILES: &[Node] = &[
-    // What the client asks for after a case, to see that the connection is in step.
+    // Requested after each case, to check that the connection is in step.
     text("probe.txt", "in step\n"),
     text("index.html", "<!doctype html><title>Home</title><h1>Home</h1>\n"),
     text("notes.txt", "Some notes.\n"),
-    // Lengths on both sides of what a server treats differently: nothing, one byte, a packet,
-    // the small-body threshold, a socket buffer, several turns of sendfile.
+    // Lengths on both sides of the limits at which a server changes its behaviour: nothing, one
+    // byte, a packet, the small-body threshold, a socket buffer, several turns of sendfile.
     pattern("empty.bin", 0),
     pattern("one.bin", 1),
     pattern("thousand.bin", 1000),
@@ -137,7 +138,7 @@ pub(super) const FILES: &[Node] = &[
     text(".env", "SECRET=1\n"),
     text(".git/config", "[core]\n"),
     text(".well-known/acme", "challenge\n"),
-    // Precompressed siblings. Nobody decodes them: it is enough that no two are alike.
+    // Precompressed siblings. No client decodes them: it is enough that no two are alike.
     pattern("all.css", 2000),
     pattern("all.css.br", 700),
     pattern("all.css.zst", 800),
@@ -155,14 +156,14 @@ pub(super) const FILES: &[Node] = &[
     pattern("escaping.css", 1200),
     text("packed/index.html", "<!doctype html><title>Packed, but not this one</title>\n"),
     pattern("packed/index.html.gz", 60),
-    // Modification times that mean nothing, and one that cannot be true.
+    // Modification times that mean nothing, and one that is impossible.
     modified(0, text("epoch.txt", "built reproducibly, at 0\n")),
     modified(1, text("epoch-one.txt", "built reproducibly, at 1\n")),
     modified(FUTURE_UNIX_SECONDS, text("future.txt", "from the future\n")),
     mode(0, text("unreadable.txt", "not for you\n")),
 ];
 
-/// What lies beside the site and must never be served.
+/// Files beside the site, which must never be served.
 pub(super) const OUTSIDE: &[Node] =
     &[text("secret.txt", "SECRET outside\n"), text("index.html", "SECRET index\n")];
 

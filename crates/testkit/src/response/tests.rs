@@ -1,4 +1,4 @@
-//! Tests of the response parser: what it takes, what it waits for, what it refuses.
+//! Tests of the response parser: what it accepts, what it waits for, what it refuses.
 
 use super::*;
 

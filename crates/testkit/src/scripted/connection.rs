@@ -1,4 +1,4 @@
-//! One connection of a scripted server: reads requests, does what the script says.
+//! One connection of a scripted server: reads requests and does what the script says.
 //!
 //! The last byte of a request stays unread until its actions are over: a connection closed with
 //! bytes unread is reset by the kernel, and that is how [`Action::Reset`] works.
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Action, Asked, Shared};
+use super::{Action, ReceivedRequest, Shared};
 
-/// A request whose head is longer is none.
+/// The longest head of a request that is accepted.
 const HEAD_MAX: usize = 64 * 1024;
-/// How soon the rest of an incomplete head is looked for, and how often.
+/// The pause between two checks for the rest of an incomplete head.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const LOOKS_MAX: u32 = 5_000;
 
@@ -26,11 +26,11 @@ enum Next {
 }
 
 pub(super) fn serve(shared: &Shared, stream: Arc<TcpStream>, peer: SocketAddr, number: usize) {
-    // Without it single bytes would wait for each other; a refusal only makes that so.
+    // Without this option single bytes would wait for each other; if it is refused, they do.
     let _ = stream.set_nodelay(true);
     let mut connection = Connection { shared, stream, peer, number, unread: 0 };
     for request in 0.. {
-        // A client that breaks off is its own affair, and so is a server that is dropped.
+        // A client that breaks off is no failure of the server, and neither is its own end.
         match connection.exchange(request) {
             Ok(Next::Continue) => {}
             Ok(Next::Reset) => return,
@@ -38,7 +38,7 @@ pub(super) fn serve(shared: &Shared, stream: Arc<TcpStream>, peer: SocketAddr, n
         }
     }
     connection.read_away();
-    // Closing alone is not always heard at once: a kernel may keep a closed file for a while.
+    // Closing alone may take effect late: a kernel may keep a closed file for a while.
     let _ = connection.stream.shutdown(Shutdown::Both);
 }
 
@@ -47,15 +47,15 @@ struct Connection<'s> {
     stream: Arc<TcpStream>,
     peer: SocketAddr,
     number: usize,
-    /// Bytes of the request under way that were looked at but not read.
+    /// Bytes of the request under way that were peeked at but not read.
     unread: usize,
 }
 
 impl Connection<'_> {
-    /// Reads one request and does what follows from it.
+    /// Reads one request and does what the script says for it.
     fn exchange(&mut self, request: usize) -> io::Result<Next> {
         let Some(head) = self.head()? else { return Ok(Next::Close) };
-        let mut asked = self.asked(request, head);
+        let mut asked = self.parse(request, head);
         let actions = (self.shared.script)(&asked);
         let body_len = content_length(&asked.head);
         self.unread = asked.head.len() + body_len;
@@ -82,16 +82,16 @@ impl Connection<'_> {
         Ok(Next::Continue)
     }
 
-    fn asked(&self, request: usize, head: String) -> Asked {
+    fn parse(&self, request: usize, head: String) -> ReceivedRequest {
         let mut words = head.split(' ').map(str::to_owned);
         let method = words.next().unwrap_or_default();
         let target = words.next().unwrap_or_default();
         let at_us = (self.shared.clock)();
         let (connection, peer) = (self.number, self.peer);
-        Asked { connection, request, peer, at_us, method, target, head, body: Vec::new() }
+        ReceivedRequest { connection, request, peer, at_us, method, target, head, body: Vec::new() }
     }
 
-    fn count(&self, asked: Asked) {
+    fn count(&self, asked: ReceivedRequest) {
         let mut state = self.shared.state();
         state.seen.push(asked);
         state.under_way += 1;
@@ -151,7 +151,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// Reads the request but for its last byte, and returns all of it.
+    /// Reads the request except its last byte, and returns all of it.
     fn read_but_one(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.unread];
         let (last, before) = bytes.split_last_mut().expect("a head has at least four bytes");
@@ -167,7 +167,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Reads what has come, so that closing does not reset.
+    /// Reads what has arrived, so that closing does not reset.
     fn read_away(&self) {
         let mut bytes = vec![0; HEAD_MAX];
         if self.stream.set_nonblocking(true).is_ok() {

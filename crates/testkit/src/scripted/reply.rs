@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-/// How the end of a body is told.
+/// How the end of a body is indicated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// With Content-Length, the true one.
+    /// With the true Content-Length.
     Length,
-    /// With Content-Length, that one.
+    /// With this Content-Length, true or not.
     ClaimedLength(u64),
     /// In chunks of these sizes, the last again and again; none of them 0.
     Chunks(Vec<usize>),
@@ -22,15 +22,15 @@ pub enum Body {
 pub struct Reply {
     /// `HTTP/1.1`, unless set otherwise.
     pub version: &'static str,
-    /// Of the status line.
+    /// The status code of the status line.
     pub status: u16,
     /// Further fields, each a whole line without its end.
     pub fields: Vec<String>,
     /// How the body is framed.
     pub framing: Body,
-    /// What is in it.
+    /// The bytes of the body.
     pub body: Vec<u8>,
-    /// Whether the body is left out though it is told of, as for HEAD.
+    /// Whether the body is left out though the fields announce it, as for HEAD.
     pub is_to_head: bool,
 }
 
@@ -54,7 +54,7 @@ impl Reply {
         }
     }
 
-    /// This reply, its body framed otherwise.
+    /// This reply, with its body framed in another way.
     #[must_use]
     pub fn framed(mut self, framing: Body) -> Self {
         self.framing = framing;
@@ -73,7 +73,7 @@ impl Reply {
     /// # Panics
     /// If the body is shorter.
     #[must_use]
-    pub fn wrong_at(mut self, offset: usize) -> Self {
+    pub fn with_wrong_byte(mut self, offset: usize) -> Self {
         self.body[offset] ^= 1;
         self
     }
@@ -96,7 +96,7 @@ impl Reply {
         head
     }
 
-    /// All of it.
+    /// The whole reply.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.head().into_bytes();
@@ -109,7 +109,7 @@ impl Reply {
         bytes
     }
 
-    /// All of it but its last `missing` bytes.
+    /// The reply without its last `missing` bytes.
     #[must_use]
     pub fn cut(&self, missing: usize) -> Vec<u8> {
         let mut bytes = self.bytes();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn replies_can_be_wrong() {
-        assert_eq!(Reply::ok(b"hello").wrong_at(4).body, b"helln");
+        assert_eq!(Reply::ok(b"hello").with_wrong_byte(4).body, b"helln");
         assert!(Reply::ok(b"hello").cut(2).ends_with(b"\r\nhel"));
     }
 }

@@ -1,7 +1,7 @@
 //! The gate: a FUSE file system of one file, whose reads are answered while the gate is open and
-//! held while it is closed; questions about its attributes, too, if that is wanted. It speaks just
-//! enough of the protocol (include/uapi/linux/fuse.h) for a loop device to be put on that file, and
-//! for a server to send it.
+//! held while it is closed; requests for its attributes, too, on demand. It speaks just enough of
+//! the protocol (include/uapi/linux/fuse.h) for a loop device to be put on that file, and for a
+//! server to send it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Requests that the kernel sends, of which the others are answered with ENOSYS.
+/// Requests that the kernel sends; all others are answered with ENOSYS.
 const GETATTR: u32 = 3;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
@@ -23,7 +23,7 @@ const REQUEST_HEAD_BYTES: usize = 40;
 const ENOSYS: i32 = 38;
 const EIO: i32 = 5;
 
-/// What the kernel may send at once: it refuses to be read with a smaller buffer.
+/// The largest request of the kernel: it refuses a read with a smaller buffer.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
 
 /// A FUSE file system of one file, whose reads are answered while the gate is open and held while
@@ -43,12 +43,12 @@ struct Shared {
     has_visitor: Condvar,
 }
 
-/// Who knows the attributes of the file.
+/// Where the attributes of the file are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attributes {
-    /// The kernel, once it was told.
+    /// In the kernel, after the first answer.
     Remembered,
-    /// Nobody but us: whoever wants them has to pass the gate.
+    /// Only in this process: every request for them has to pass the gate.
     Guarded,
 }
 
@@ -57,16 +57,16 @@ struct State {
     is_closed: bool,
     /// Requests that wait for the gate to open.
     held: Vec<Request>,
-    /// How many have waited there.
+    /// How many requests have waited at the gate.
     visitors: usize,
 }
 
-/// What of a request matters here.
+/// The fields of a request that matter here.
 #[derive(Debug)]
 struct Request {
     opcode: u32,
     unique: u64,
-    /// Of reads.
+    /// The offset of a read.
     offset: u64,
     size: u32,
 }
@@ -80,12 +80,12 @@ impl Gate {
         Self { shared, thread: thread::spawn(move || served.serve()) }
     }
 
-    /// From now on whoever comes waits.
+    /// Closes the gate: requests wait from now on.
     pub fn close(&self) {
         self.shared.state().is_closed = true;
     }
 
-    /// Lets those that wait pass, and those that come.
+    /// Opens the gate, for requests that wait and for later ones.
     pub fn open(&self) {
         let held = {
             let mut state = self.shared.state();
@@ -95,25 +95,25 @@ impl Gate {
         held.iter().for_each(|request| self.shared.let_pass(request));
     }
 
-    /// How many have waited at the gate until now.
+    /// How many requests have waited at the gate so far.
     #[must_use]
     pub fn visitors(&self) -> usize {
         self.shared.state().visitors
     }
 
-    /// Waits until somebody waits at the gate.
+    /// Waits until a request waits at the gate.
     ///
     /// # Panics
-    /// If nobody comes within `patience`.
+    /// If none comes within `patience`.
     pub fn await_visitor(&self, patience: Duration) {
-        let nobody = |state: &mut State| state.held.is_empty();
+        let is_empty = |state: &mut State| state.held.is_empty();
         let state = self.shared.state();
-        let waited = self.shared.has_visitor.wait_timeout_while(state, patience, nobody);
+        let waited = self.shared.has_visitor.wait_timeout_while(state, patience, is_empty);
         let (_state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(!timeout.timed_out(), "nobody has come to read from the disk");
+        assert!(!timeout.timed_out(), "no request has come to read from the disk");
     }
 
-    /// Waits until the kernel has let go of the device, unless it does not.
+    /// Waits until the kernel has let go of the device, for `patience` at most.
     pub(super) fn await_end(&self, patience: Duration) {
         const STEP: Duration = Duration::from_millis(5);
         let steps = patience.as_millis() / STEP.as_millis();
@@ -141,7 +141,7 @@ impl Shared {
                     ErrorKind::PermissionDenied => {
                         thread::sleep(Duration::from_millis(1)); // not mounted yet
                     }
-                    // A request that was taken back.
+                    // A request that was withdrawn.
                     ErrorKind::NotFound | ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
                     _ => return, // unmounted
                 },
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Has a request wait if the gate is closed.
+    /// Holds a request if the gate is closed.
     fn guard(&self, request: Request) {
         let mut state = self.state();
         if state.is_closed {
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// `struct fuse_out_header`, then what was asked for, in one write.
+    /// Writes `struct fuse_out_header` and the requested data, in one write.
     fn answer(&self, request: &Request, error: i32, body: &[u8]) {
         let len = (16 + body.len()) as u32;
         let mut answer = Vec::with_capacity(16 + body.len());
@@ -198,7 +198,7 @@ impl Shared {
         answer.extend_from_slice(&error.to_ne_bytes());
         answer.extend_from_slice(&request.unique.to_ne_bytes());
         answer.extend_from_slice(body);
-        let _ = (&self.device).write_all(&answer); // an error: nobody waits for it any more
+        let _ = (&self.device).write_all(&answer); // an error: the request was withdrawn
     }
 
     /// `struct fuse_attr_out` of the one file.
@@ -208,7 +208,8 @@ impl Shared {
         let valid_s = if self.attributes == Attributes::Remembered { FOREVER_S } else { 0 };
         let size = self.image.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = Vec::new();
-        // Valid for how long; then inode, size, blocks, and the seconds of three times.
+        // For how long the attributes are valid; then inode, size, blocks, and the seconds of three
+        // times.
         for word in [valid_s, 0, 1, size, size / 512, 0, 0, 0] {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }

@@ -1,4 +1,4 @@
-//! A server in a thread that sends what it is told, whatever the request.
+//! A server in a thread that sends what its script says, whatever the request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

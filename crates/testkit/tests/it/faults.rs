@@ -7,7 +7,7 @@ use testkit::{Client, Delivery, Suite};
 
 use crate::fake_server::{KIND, Script, Then, response};
 
-/// The case that all faults are tried with; `more` are further lines of it.
+/// The case that all faults are tried with; `more` holds further lines of it.
 fn suite(expect: &str, more: &str) -> Suite {
     let case = format!(
         "[[case]]\nname = 'notes'\nrfc = '9110 §15.3.1'\n\
@@ -24,7 +24,8 @@ fn run(script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
     runner::run(suite, &suite.profiles["default"], &client, true, delivery)
 }
 
-/// Runs the case against `script` and wants `complaint` in the report; none if it is empty.
+/// Runs the case against `script` and expects `complaint` in the report; no complaint if it is
+/// empty.
 #[track_caller]
 fn check(script: Script, more: &str, complaint: &str) {
     let report = run(script, &suite(EXPECT, more), Delivery::Whole);

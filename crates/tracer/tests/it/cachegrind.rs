@@ -1,7 +1,7 @@
 //! Cachegrind's counts, from a trace and the simulator: equal to the last miss.
 //!
-//! Three machines of one processor without a kernel have the three caches: one is given the
-//! fetches, one the data, and the third what missed in these.
+//! Three machines of one processor without a kernel have the three caches: one gets the fetches,
+//! one the data, and the third the misses of these two.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -19,10 +19,10 @@ use crate::{events, recorded};
 
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
-/// What the simulator splits accesses at, and merges fetches in.
+/// The unit at which the simulator splits accesses, and in which it merges fetches.
 const GRANULE: u64 = 32;
-/// Pages that one way of the largest cache holds. Cachegrind chooses sets by virtual addresses:
-/// frames are given out so that their numbers end as those of their pages.
+/// Pages in one way of the largest cache. Cachegrind chooses sets by virtual addresses: frames are
+/// given out so that their numbers end like those of their pages.
 const COLOURS: u64 = 16;
 
 /// I references, I1 misses, D references, D1 misses, LL misses.
@@ -44,7 +44,7 @@ fn simulated(events: &[Event]) -> Counts {
     [fetches.len() as u64, count(&i1), data.len() as u64, count(&d1), count(&ll)]
 }
 
-/// What Cachegrind counts as references: a load and a store of the same bytes by one instruction
+/// The references that Cachegrind counts: a load and a store of the same bytes by one instruction
 /// are one, and none is longer than a line.
 fn counted_once(events: &[Event]) -> Vec<Access> {
     let mut accesses = Vec::new();
@@ -62,7 +62,7 @@ fn counted_once(events: &[Event]) -> Vec<Access> {
     accesses
 }
 
-/// Which of the accesses miss in a cache of that shape.
+/// The accesses that miss in a cache of this shape.
 fn missed(accesses: &[Access], size_kib: u64, ways: u32) -> Vec<bool> {
     let mut machine = Machine { cpus: 1, placement: Placement::InOrder, ..Machine::default() };
     (machine.cache.size_kib, machine.cache.ways) = (size_kib, ways);
@@ -80,7 +80,7 @@ fn missed(accesses: &[Access], size_kib: u64, ways: u32) -> Vec<bool> {
     misses.missed
 }
 
-/// One process that does this, in frames that are like its pages.
+/// One process with these accesses, in frames that match its pages.
 fn workload(accesses: &[Access]) -> Workload {
     let mut pages = vec![VecDeque::new(); COLOURS as usize];
     let ends = |access: &Access| [0, u64::from(access.bytes) - 1].map(|end| access.address + end);
@@ -90,8 +90,8 @@ fn workload(accesses: &[Access]) -> Workload {
     }
     let mut builder = Builder::new();
     builder.process(&Process { id: 1, ..Process::default() });
-    // A lock gives its page the next frame, from 1, and is no reference. Where no page is like the
-    // frame, one takes it that no program has.
+    // A lock gives its page the next frame, from 1, and is no reference. Where no page matches the
+    // frame, a page that no program has takes it.
     let mut frame = 1;
     while pages.iter().any(|alike| !alike.is_empty()) {
         let page = pages[(frame % COLOURS) as usize].pop_front().unwrap_or((1 << 50) + frame);
@@ -103,9 +103,9 @@ fn workload(accesses: &[Access]) -> Workload {
     builder.finish().unwrap()
 }
 
-/// Hears which accesses miss. A part of an access is its number, and 1 if the access begins with
-/// it: a record stands for one part, or for those of fetches in a row from one granule, of which
-/// only the first can miss.
+/// An observer that records which accesses miss. A part of an access is its number, and 1 if the
+/// access begins with it: a record stands for one part, or for the parts of consecutive fetches
+/// from one granule, of which only the first can miss.
 struct Misses<P> {
     parts: P,
     missed: Vec<bool>,
@@ -126,7 +126,8 @@ fn counted_by_cachegrind(command: &[&str]) -> Counts {
     let mut valgrind = Tool::ready().unwrap().valgrind("cachegrind");
     valgrind.args(["--I1=32768,8,64", "--D1=49152,12,64", "--LL=262144,4,64"]);
     valgrind.arg("--cachegrind-out-file=/dev/null").args(command);
-    // As what is recorded: a program that looks which signals are ignored does more if none are.
+    // The same as for the recorded program: a program that checks which signals are ignored does
+    // more if none are.
     os::signals::restore_in_child(&mut valgrind);
     let output = valgrind.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -157,7 +158,7 @@ fn a_trace_has_what_cachegrind_counts() {
         &["ls", "/usr"],
         &["base64", &text],
         &["cp", &text, &other],
-        // By itself it looks at how much memory is free and how many processors there are.
+        // By default it looks at how much memory is free and how many processors there are.
         &["sort", "--buffer-size=1M", "--parallel=1", &text, "-o", &other],
         &["wc", &text],
     ];
@@ -174,7 +175,7 @@ fn a_trace_has_what_cachegrind_counts() {
             let simulated = simulated(&events(&reader, summary.processes[0].id));
             (simulated, counted_by_cachegrind(command))
         };
-        // Programs look at the time of files and of the day: two runs may differ by themselves, and
+        // Programs read the times of files and of the day: two runs may differ for that reason, but
         // would not agree in five numbers by chance.
         let (mut ours, mut theirs) = both();
         for _ in 0..5 {

@@ -6,11 +6,11 @@ use memory_trace::{Call, Event, Reader};
 use testkit::Temporary;
 use tracer::Recorder;
 
-use crate::{events, recorded_by, recorders};
+use crate::{events, recorded_with, recorders};
 
 const BYTES: usize = 10_100;
 
-/// How many bytes each call of this number moved.
+/// The number of bytes that each call of this number moved.
 fn moved(reader: &Reader, number: u32) -> Vec<u32> {
     let of = |event| match event {
         Event::Moved { number: other, bytes } if other == number => Some(bytes),
@@ -36,18 +36,22 @@ fn check_blocks(recorder: Recorder) {
     fs::write(path("file"), vec![b'x'; BYTES]).unwrap();
     let operands = [format!("if={}", path("file")), format!("of={}", path("copy"))];
     let command = ["dd", &operands[0], &operands[1], "bs=1000", "status=none"];
-    let (_, reader) = recorded_by(recorder, &folder, &command, (0, 0));
+    let (_, reader) = recorded_with(recorder, &folder, &command, (0, 0));
     assert_eq!(fs::read(path("copy")).unwrap().len(), BYTES, "{recorder:?}");
 
     let expected = [[1000; 10].as_slice(), &[100]].concat();
     assert_eq!(moved(&reader, 1), expected, "{recorder:?}: writes");
-    // What the program is loaded from is read before, and the end of the file is read as well.
+    // The loader reads the program before this, and the end of the file is read as well.
     let reads = moved(&reader, 0);
     let end = [&expected[..], &[0]].concat();
     assert!(reads.ends_with(&end), "{recorder:?}: {reads:?}");
     let write = call(&reader, "write").unwrap();
-    assert_eq!((write.count, write.told, write.bytes), (11, 11, BYTES as u64), "{recorder:?}");
-    assert_eq!(call(&reader, "close").map(|close| close.told), Some(0), "{recorder:?}");
+    assert_eq!(
+        (write.count, write.with_bytes, write.bytes),
+        (11, 11, BYTES as u64),
+        "{recorder:?}"
+    );
+    assert_eq!(call(&reader, "close").map(|close| close.with_bytes), Some(0), "{recorder:?}");
 }
 
 #[test]
@@ -60,21 +64,21 @@ fn check_copy(recorder: Recorder) {
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("file"), vec![b'x'; BYTES]).unwrap();
     let command = ["cp", "--reflink=never", &path("file"), &path("copy")];
-    let (_, reader) = recorded_by(recorder, &folder, &command, (0, 0));
+    let (_, reader) = recorded_with(recorder, &folder, &command, (0, 0));
     let bytes = |name: &str| call(&reader, name).map_or(0, |call| call.bytes);
     let all = bytes("copy_file_range") + bytes("write");
     assert_eq!(all, BYTES as u64, "{recorder:?}");
 }
 
-/// A call that fails has moved nothing, and how much is not said.
+/// A call that fails has moved nothing, and its record has no byte count.
 #[test]
 fn calls_that_fail_are_counted_and_move_nothing() {
     for recorder in recorders() {
         let folder = Temporary::new();
         // Reading a directory as a file.
         let script = "read word < . ; true";
-        let (_, reader) = recorded_by(recorder, &folder, &["sh", "-c", script], (0, 0));
+        let (_, reader) = recorded_with(recorder, &folder, &["sh", "-c", script], (0, 0));
         let read = call(&reader, "read").unwrap();
-        assert_eq!(read.count, read.told + 1, "{recorder:?}: {read:?}");
+        assert_eq!(read.count, read.with_bytes + 1, "{recorder:?}: {read:?}");
     }
 }

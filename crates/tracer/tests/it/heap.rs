@@ -8,7 +8,7 @@ use testkit::tools::{VALGRIND, has};
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/heap.c");
 
 #[test]
-fn blocks_have_the_name_and_the_line_of_who_asked_for_them() {
+fn blocks_have_the_name_and_the_line_of_the_code_that_requested_them() {
     if !has(&VALGRIND) {
         return;
     }

@@ -1,5 +1,5 @@
-//! The recorder from its command to its trace: what Cachegrind counts is what is there, and
-//! nothing is lost whichever way a process ends.
+//! The recorder from its command to its trace: the trace has what Cachegrind counts, and nothing is
+//! lost whichever way a process ends.
 
 mod cachegrind;
 mod calls;
@@ -13,7 +13,7 @@ use testkit::Temporary;
 use testkit::tools::{QEMU, VALGRIND, has};
 use tracer::{Options, Recorder, Summary, record};
 
-/// The recorders that can be had here. One that cannot is named.
+/// The recorders that are available here. Missing ones are reported.
 fn recorders() -> impl Iterator<Item = Recorder> {
     let all = [(Recorder::Valgrind, &VALGRIND), (Recorder::Qemu, &QEMU)];
     all.into_iter().filter(|(_, tool)| has(tool)).map(|(recorder, _)| recorder)
@@ -21,11 +21,11 @@ fn recorders() -> impl Iterator<Item = Recorder> {
 
 /// Records a command into `folder`, under Valgrind.
 fn recorded(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {
-    recorded_by(Recorder::Valgrind, folder, command, window)
+    recorded_with(Recorder::Valgrind, folder, command, window)
 }
 
 /// Records a command into `folder`.
-fn recorded_by(
+fn recorded_with(
     recorder: Recorder,
     folder: &Temporary,
     command: &[&str],
@@ -51,7 +51,7 @@ fn leftovers(folder: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().starts_with("ropewalk-trace-")).count()
 }
 
-/// All that a process did.
+/// All events of a process.
 fn events(reader: &Reader, process: u32) -> Vec<Event> {
     let mut stream = reader.stream(process).unwrap();
     let (mut all, mut block) = (Vec::new(), Vec::new());

@@ -11,7 +11,7 @@ use tracer::Summary;
 
 pub(crate) const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
 
-/// A program in C, for a test of its own.
+/// Compiles a program in C for one test.
 pub(crate) fn compiled(folder: &Temporary, source: &str) -> String {
     let program = folder.path().join("program").display().to_string();
     let cc = Command::new("cc").args(["-g", "-O1", "-pthread", source, "-o", &program]).status();
@@ -42,7 +42,7 @@ fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     check_program(&recorded(&folder, &[&compiled(&folder, PROGRAM)], (0, 0)));
 }
 
-/// What the program does is in its trace.
+/// Checks that the program's actions are in its trace.
 pub(crate) fn check_program((summary, reader): &(Summary, Reader)) {
     assert_eq!(summary.notes, [""; 0], "it ended well");
     let [parent, child] = reader.processes() else { panic!("{:?}", summary.processes) };
@@ -110,7 +110,7 @@ fn an_exec_is_a_process_of_its_own() {
     assert!(summary.processes.iter().all(|process| process.lost.is_empty()), "{summary:?}");
 }
 
-/// Servers that root starts become somebody else, and some then execute another program.
+/// Servers that root starts change their user, and some then execute another program.
 #[test]
 fn what_becomes_another_user_is_recorded_on() {
     if !has(&VALGRIND) {
@@ -119,7 +119,7 @@ fn what_becomes_another_user_is_recorded_on() {
     let folder = Temporary::new();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let another = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "true"];
-    // Who is not root stays who it is, which has to work as well.
+    // Without root's rights the user stays the same, which has to work as well.
     let command = if os::process::is_root() { &another[..] } else { &["setpriv", "true"] };
     let (summary, reader) = recorded(&folder, command, (0, 0));
     assert_eq!(summary.notes, [""; 0]);

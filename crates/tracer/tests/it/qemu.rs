@@ -1,7 +1,7 @@
-//! The recorder for QEMU, beside the one for Valgrind: the same references where they are the
-//! program's own, forks, threads, and programs that are executed.
+//! The recorder for QEMU compared with the one for Valgrind: equal references of the program
+//! itself, forks, threads, and executed programs.
 
-use crate::{accesses, events, processes, recorded, recorded_by, recorders};
+use crate::{accesses, events, processes, recorded, recorded_with, recorders};
 use memory_trace::{AccessKind, Event, Reader, Symbol};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,14 +12,18 @@ use tracer::{Recorder, Summary};
 
 const LOOPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loops.c");
 
-/// From there on the loops' data are only referred to atomically.
+/// From this offset on the loops' data are only referred to atomically.
 const ATOMIC_FROM: u64 = 2048 * 4;
 
-fn by_qemu(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {
-    recorded_by(Recorder::Qemu, folder, command, window)
+fn recorded_with_qemu(
+    folder: &Temporary,
+    command: &[&str],
+    window: (u64, u64),
+) -> (Summary, Reader) {
+    recorded_with(Recorder::Qemu, folder, command, window)
 }
 
-/// What the loops do: references of their own code, and to their own data.
+/// The references of the loops: those of their own code, and those to their own data.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     fetches: usize,
@@ -77,9 +81,9 @@ fn both_recorders_see_the_same_references_of_a_loop() {
     let arguments = ["-O1", "-static", "-no-pie", LOOPS, "-o", &program];
     assert!(Command::new("cc").args(arguments).status().unwrap().success());
     let valgrind = counts(&recorded(&folder, &[&program], (0, 0)));
-    let qemu = counts(&by_qemu(&folder, &[&program], (0, 0)));
+    let qemu = counts(&recorded_with_qemu(&folder, &[&program], (0, 0)));
     assert!(qemu.fetches > 50_000, "{qemu:?}");
-    // As the loops say; Valgrind loads, and then compares and swaps, which is another load.
+    // As the loops do; Valgrind loads, and then compares and swaps, which is another load.
     assert_eq!((qemu.loads, qemu.stores, qemu.atomic), (10_000 + 250 + 100, 10_000 + 350, 100));
     assert_eq!(Counts { loads: qemu.loads + 100, ..qemu }, valgrind);
 }
@@ -91,7 +95,7 @@ fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     }
     let folder = Temporary::new();
     let program = processes::compiled(&folder, processes::PROGRAM);
-    processes::check_program(&by_qemu(&folder, &[&program], (0, 0)));
+    processes::check_program(&recorded_with_qemu(&folder, &[&program], (0, 0)));
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn a_window_is_cut_to_the_reference() {
         return;
     }
     let folder = Temporary::new();
-    let references = |window| accesses(&by_qemu(&folder, &["true"], window));
+    let references = |window| accesses(&recorded_with_qemu(&folder, &["true"], window));
     let (all, some) = (references((0, 0)), references((5000, 2000)));
     assert_eq!(some[..], all[5000..7000]);
 }
@@ -119,8 +123,11 @@ fn what_is_executed_is_recorded_too_and_told_of_if_not() {
     }
     let folder = Temporary::new();
     let inner = script(folder.path(), "inner", "#!/bin/sh\nexec /bin/echo -n \"$@\"\n");
-    let (summary, reader) =
-        by_qemu(&folder, &["sh", "-c", "true & wait; exec \"$0\" a 'b c'", &inner], (0, 0));
+    let (summary, reader) = recorded_with_qemu(
+        &folder,
+        &["sh", "-c", "true & wait; exec \"$0\" a 'b c'", &inner],
+        (0, 0),
+    );
     assert_eq!(summary.notes, [""; 0]);
     let commands: Vec<&str> = reader.processes().iter().map(|p| p.command.as_str()).collect();
     let second = format!("/bin/sh {inner} a b c");
@@ -131,12 +138,12 @@ fn what_is_executed_is_recorded_too_and_told_of_if_not() {
     assert_eq!(parents.iter().filter(|parent| parent.is_none()).count(), 1, "{parents:?}");
     assert!(summary.processes.iter().all(|process| process.lost.is_empty()), "{summary:?}");
 
-    // The kernel takes scripts of scripts of scripts of scripts; we do not.
+    // The kernel accepts scripts of scripts of scripts of scripts; this recorder does not.
     let mut last = "/bin/sh".to_owned();
     for name in ["a", "b", "c", "d"] {
         last = script(folder.path(), name, &format!("#!{last}\n"));
     }
-    let (summary, _) = by_qemu(&folder, &["sh", "-c", "exec \"$0\"", &last], (0, 0));
+    let (summary, _) = recorded_with_qemu(&folder, &["sh", "-c", "exec \"$0\"", &last], (0, 0));
     let lost = &summary.processes[0].lost;
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert!(lost[0].starts_with(&format!("not recorded: it executed {last}: ")), "{lost:?}");

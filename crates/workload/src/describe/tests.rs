@@ -26,7 +26,7 @@ fn a_log_made_by_hand() {
     assert_eq!((found.sessions, found.requests), (2, 5));
     assert_eq!(found.session_length, Spread { count: 2, mean: 2.5, max: 4.0 });
     assert_eq!(found.burst_length, Spread { count: 4, mean: 1.25, max: 2.0 });
-    // The pause at the end of a session counts for nothing.
+    // The pause at the end of a session does not count.
     assert_eq!(found.think_s, Spread { count: 2, mean: 1.6715, max: 3.0 });
     assert_eq!(
         found.bytes,

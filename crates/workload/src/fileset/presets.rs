@@ -1,20 +1,20 @@
-//! The file sets of the literature, by name. What the papers say of them and what does not add up
-//! is told in docs/workloads.md.
+//! The file sets of the literature, by name. The statements of the papers, and those that
+//! contradict each other, are in docs/workloads.md.
 
 use super::FileSet;
 
-/// A file set with a name and where it is from.
+/// A file set with a name and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// As it is typed.
+    /// The name as it is typed.
     pub name: &'static str,
-    /// Where it is from or what it is good for, on one line.
+    /// The source or the purpose, on one line.
     pub source: &'static str,
     directories: u64,
     singles: &'static [u64],
 }
 
-/// All there are.
+/// All presets.
 pub static PRESETS: &[Preset] = &[
     Preset {
         name: "small",
@@ -49,13 +49,13 @@ pub static PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset of that name.
+    /// The preset with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The set it stands for.
+    /// The file set.
     #[must_use]
     pub fn set(&self) -> FileSet {
         let set = match self.singles {

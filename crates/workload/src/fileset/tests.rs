@@ -96,7 +96,7 @@ fn sets_by_load_are_the_benchmarks() {
     check(1000, 680);
     check(1399, 942);
     check(1400, 943);
-    // As the benchmark's manager computes it, in floating point.
+    // The same formula in floating point, as in the benchmark's manager.
     for load in 0..20_000 {
         check(load, (25.0 + (400_000.0 / 122_000.0 * load as f64) / 5.0) as u32);
     }

@@ -18,7 +18,7 @@ fn uris(log: &RequestLog) -> Vec<String> {
     requests.map(|request| String::from_utf8(uri(request).to_vec()).unwrap()).collect()
 }
 
-/// Joins and pauses in milliseconds of a session.
+/// The joins and the pauses in milliseconds of a session.
 fn shape(session: &[Request]) -> Vec<(bool, u64)> {
     session.iter().map(|request| (request.joins(), request.pause_us() / 1000)).collect()
 }
@@ -68,7 +68,7 @@ fn a_log_is_the_beginning_of_every_longer_one() {
 }
 
 /// If this fails on one machine only, logs are no longer the same everywhere; if it fails on all,
-/// published seeds mean other logs than before: tell it in the changelog.
+/// published seeds give other logs than before: then it must be in the changelog.
 #[test]
 fn the_same_on_every_machine() {
     let log = generate(&preset("surge"), Extent::Requests(200_000), 42).unwrap();
@@ -100,7 +100,7 @@ fn presets_have_the_lengths_and_pauses_they_promise() {
     check("surge", 5.0, 0.0, -1.0);
 }
 
-/// The pauses of SURGE pages, told apart by what follows: an embedded object or another page.
+/// The pauses of SURGE pages, distinguished by what follows: an embedded object or another page.
 #[test]
 fn pauses_are_of_two_kinds() {
     let log = generate(&preset("geneves"), Extent::Sessions(10_000), 1).unwrap();

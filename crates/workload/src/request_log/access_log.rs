@@ -1,14 +1,14 @@
-//! Access logs of web servers, made into sessions that can be replayed.
+//! Access logs of web servers, converted to sessions that can be replayed.
 //!
-//! Read are NCSA's common and combined formats (Apache, nginx, ours) and JSON lines (ours, Caddy's,
-//! nginx's as usually set up). A session is what one client, told by address and user agent, asks
-//! for until it is silent for longer than a gap. The pause after a request is the time until the
-//! client's next one, less nothing: how long the reply took is part of it, and a server that writes
-//! its line when the reply has ended shifts it further. Times in NCSA's formats are whole seconds:
-//! pauses are wrong by up to a second, and sessions begin in bunches.
+//! The formats are NCSA's common and combined formats (Apache, nginx, Ropewalk) and JSON lines
+//! (Ropewalk's, Caddy's, nginx's as usually set up). A session is the requests of one client,
+//! identified by address and user agent, until it is silent for longer than a gap. The pause after
+//! a request is the time until the client's next one: the time that the reply took is part of it,
+//! and a server that writes its line when the reply has ended shifts it further. Times in NCSA's
+//! formats are whole seconds: pauses are wrong by up to a second, and sessions begin in bunches.
 //!
-//! Only GET and HEAD are replayed. A log does not tell which requests were conditional or carried
-//! cookies; what was answered with 304 is asked for in full.
+//! Only GET and HEAD are replayed. A log does not record which requests were conditional or carried
+//! cookies; files that were answered with 304 are requested in full.
 
 mod json;
 mod ncsa;
@@ -19,15 +19,15 @@ use std::fmt;
 
 use super::{BuildError, Request, RequestLog};
 
-/// How to make sessions of lines.
+/// How lines become sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// A client that is silent for longer begins a new session.
     pub session_gap_us: u64,
     /// Longer pauses within a session are shortened to this.
     pub think_us_max: u64,
-    /// Whether images, scripts and the like of at most a second after a page become one burst with
-    /// it.
+    /// Whether images, scripts and the like within at most a second after a page become one burst
+    /// with it.
     pub bursts: bool,
     /// Whether only requests that were answered with 2xx or 304 are replayed.
     pub good_only: bool,
@@ -45,7 +45,7 @@ impl Default for ImportOptions {
     }
 }
 
-/// What a file turned out to be, by its first good line.
+/// The format of a file, by its first good line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// NCSA's common log format.
@@ -69,24 +69,24 @@ impl fmt::Display for Format {
 /// Lines that could not be read, of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// What was wrong with them.
+    /// The reason.
     pub reason: &'static str,
-    /// How many there were.
+    /// The number of these lines.
     pub lines: u64,
-    /// The first, from 1.
+    /// The number of the first of these lines, from 1.
     pub first_line: u64,
 }
 
-/// What was found.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// The format of the file; none if no line was good.
     pub format: Option<Format>,
-    /// All lines but empty ones.
+    /// The number of lines except empty ones.
     pub lines: u64,
-    /// Requests that are replayed.
+    /// The number of requests that are replayed.
     pub requests: u64,
-    /// Clients: pairs of an address and a user agent.
+    /// The number of clients: pairs of an address and a user agent.
     pub clients: u64,
     /// Requests left out for their method, by method, most frequent first.
     pub other_methods: Vec<(String, u64)>,
@@ -100,7 +100,7 @@ pub struct ImportReport {
     pub out_of_order: u64,
     /// Pauses that were shortened.
     pub pauses_shortened: u64,
-    /// Replayed requests of which no client is known: those with one user agent are one client's.
+    /// Replayed requests without a known client: those with one user agent count as one client's.
     pub without_client: u64,
     /// Whether all times are whole seconds.
     pub whole_seconds: bool,
@@ -124,7 +124,7 @@ impl ImportReport {
     }
 }
 
-/// One line per fact.
+/// The report, one line per fact.
 impl fmt::Display for ImportReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(format) = self.format else {
@@ -165,11 +165,11 @@ struct Line<'b> {
     /// The request target, not checked yet.
     uri: Vec<u8>,
     status: u16,
-    /// Of the body.
+    /// The bytes of the reply's body.
     bytes: Option<u64>,
 }
 
-/// Makes a request log of an access log.
+/// Converts an access log to a request log.
 ///
 /// # Errors
 /// If the log is too large.
@@ -203,7 +203,7 @@ pub fn import(
     Ok((log, report))
 }
 
-/// `format` is that of the lines so far.
+/// Reads a line; `format` is that of the lines so far.
 fn read_line(line: &[u8], format: Option<Format>) -> Result<Line<'_>, &'static str> {
     let is_json = line.starts_with(b"{");
     if format.is_some_and(|format| (format == Format::Json) != is_json) {

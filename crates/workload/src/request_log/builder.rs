@@ -1,6 +1,6 @@
-//! Puts a request log together, request by request; equal templates are kept once.
+//! Builds a request log, request by request; equal templates are kept once.
 //!
-//! No format is known here: the readers beside this file call it.
+//! No format is known here: the readers beside this file call the builder.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ pub enum BuildError {
         /// The pause.
         pause_us: u64,
     },
-    /// Some sessions say when they start, this one does not.
+    /// Some sessions have a start, but this one does not.
     NoStart {
-        /// Its index.
+        /// The session's index.
         session: usize,
     },
     /// A session starts before the one that precedes it.
     StartsBackwards {
-        /// Its index.
+        /// The session's index.
         session: usize,
     },
 }
@@ -74,13 +74,13 @@ pub struct Builder {
     requests: Vec<Request>,
     ends: Vec<u32>,
     starts_us: Vec<u64>,
-    /// The start of the session under way, if it was said.
+    /// The start of the session under way, if it is known.
     start_us: Option<u64>,
     error: Option<BuildError>,
 }
 
 impl Builder {
-    /// The index of `template`, which is kept if no equal one is.
+    /// The index of `template`, which is added unless an equal one is there.
     pub fn intern(&mut self, template: Template) -> usize {
         let known = self.templates.find_or_add(template);
         known.unwrap_or_else(|| {
@@ -89,8 +89,8 @@ impl Builder {
         })
     }
 
-    /// The index of the template of a GET of `uri` without a body, which is kept if no equal one
-    /// is.
+    /// The index of the template of a GET of `uri` without a body, which is added unless an equal
+    /// one is there.
     pub fn intern_get(&mut self, uri: &[u8]) -> usize {
         self.intern(Template::get(uri))
     }
@@ -107,8 +107,8 @@ impl Builder {
     }
 
     /// Adds a request to the session under way. The first of a session joins nothing, whatever
-    /// `joins` says; the pause of a request that the next one joins is dropped, since it would
-    /// mean nothing.
+    /// `joins` is; the pause of a request that the next one joins is dropped, since it would mean
+    /// nothing.
     pub fn push(&mut self, template: Template, joins: bool, pause_us: u64) {
         let template = self.intern(template);
         self.push_known(template, joins, pause_us);
@@ -138,13 +138,13 @@ impl Builder {
         self.requests.push(Request::new(template, joins, pause_us));
     }
 
-    /// Says when the session under way, or the one about to begin, starts, on any clock: the
+    /// Sets when the session under way, or the one about to begin, starts, on any clock: the
     /// finished log counts from its first session.
     pub fn start_us(&mut self, start_us: u64) {
         self.start_us = Some(start_us);
     }
 
-    /// Ends the session under way. One without requests is none and leaves no trace.
+    /// Ends the session under way. A session without requests is dropped.
     pub fn end_session(&mut self) {
         let start_us = self.start_us.take();
         if self.is_between_sessions() || self.error.is_some() {
@@ -152,7 +152,8 @@ impl Builder {
         }
         let session = self.ends.len();
         if session > 0 && start_us.is_some() == self.starts_us.is_empty() {
-            // Whether this one lacks it or the first does: the culprit is named.
+            // Either this session lacks a start or the first one does: the error names the one
+            // without.
             let session = if start_us.is_some() { session - 1 } else { session };
             return self.fail(BuildError::NoStart { session });
         }
@@ -169,25 +170,25 @@ impl Builder {
         self.requests.len() == self.ends.last().map_or(0, |end| *end as usize)
     }
 
-    /// What went wrong first, if anything.
+    /// The first error, if there is one.
     #[must_use]
     pub fn error(&self) -> Option<BuildError> {
         self.error
     }
 
-    /// How many requests there are so far.
+    /// The number of requests so far.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// How many sessions have ended so far.
+    /// The number of sessions that have ended so far.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.ends.len()
     }
 
-    /// Makes room for `requests` more.
+    /// Reserves room for `requests` more requests.
     pub fn reserve(&mut self, requests: usize) {
         self.requests.reserve(requests);
     }
@@ -200,7 +201,7 @@ impl Builder {
             return self.fail(BuildError::TooManyRequests);
         }
         if let Some(error) = other.error {
-            return self.fail(error.later_by(self.ends.len()));
+            return self.fail(error.shifted(self.ends.len()));
         }
         let remap: Vec<usize> =
             other.templates.into_templates().into_iter().map(|one| self.intern(one)).collect();
@@ -208,7 +209,7 @@ impl Builder {
         self.requests.extend(
             other.requests.iter().map(|request| request.with_template(remap[request.template()])),
         );
-        self.check_starts_of(&other.ends, &other.starts_us);
+        self.check_seam(&other.ends, &other.starts_us);
         self.ends.extend(other.ends.iter().map(|end| before + end));
         self.starts_us.extend(other.starts_us);
     }
@@ -216,7 +217,7 @@ impl Builder {
     /// The log, with the session under way ended.
     ///
     /// # Errors
-    /// The first that occurred.
+    /// The first error that occurred.
     pub fn finish(mut self) -> Result<RequestLog, BuildError> {
         self.end_session();
         if let Some(error) = self.error {
@@ -233,8 +234,8 @@ impl Builder {
         })
     }
 
-    /// What `end_session` would have found at the seam to another builder's sessions.
-    fn check_starts_of(&mut self, ends: &[u32], starts_us: &[u64]) {
+    /// Makes the checks of `end_session` at the seam to another builder's sessions.
+    fn check_seam(&mut self, ends: &[u32], starts_us: &[u64]) {
         let here = self.ends.len();
         if here == 0 || ends.is_empty() {
             return;
@@ -255,8 +256,8 @@ impl Builder {
 }
 
 impl BuildError {
-    /// This error for a log in which `sessions` more precede the session that it names.
-    fn later_by(self, sessions: usize) -> Self {
+    /// This error for a log in which `sessions` more sessions precede the one that it names.
+    fn shifted(self, sessions: usize) -> Self {
         match self {
             Self::NoStart { session } => Self::NoStart { session: session + sessions },
             Self::StartsBackwards { session } => {

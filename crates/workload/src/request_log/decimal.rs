@@ -2,8 +2,8 @@
 
 const POWERS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
 
-/// Digits with at most six after a point, at the start of `bytes`: seconds as microseconds, and
-/// how many bytes they took. `None` for what is rarer: [`us`] reads that too.
+/// Parses digits with at most six after a point, at the start of `bytes`: seconds as microseconds,
+/// and the number of bytes they took. `None` for rarer forms: [`us`] reads those too.
 #[inline]
 pub(super) fn leading_us(bytes: &[u8]) -> Option<(u64, usize)> {
     let (seconds, whole_len) = leading_digits(bytes);
@@ -18,7 +18,7 @@ pub(super) fn leading_us(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((seconds * 1_000_000 + parts * scale, whole_len + 1 + len))
 }
 
-/// The digits at the start and how many there are; ten are as good as more.
+/// The digits at the start and how many there are; ten stand for more.
 #[inline]
 fn leading_digits(bytes: &[u8]) -> (u64, usize) {
     let mut value = 0;
@@ -33,7 +33,7 @@ fn leading_digits(bytes: &[u8]) -> (u64, usize) {
     (value, len)
 }
 
-/// All of `bytes` as seconds, in any form C's `strtod` knows but for words, as microseconds.
+/// Parses all of `bytes` as seconds, in any form C's `strtod` knows except words, as microseconds.
 pub(super) fn us(bytes: &[u8]) -> Option<u64> {
     if let Some((us, taken)) = leading_us(bytes)
         && taken == bytes.len()
@@ -46,12 +46,12 @@ pub(super) fn us(bytes: &[u8]) -> Option<u64> {
     let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     let text = std::str::from_utf8(bytes).ok().filter(|_| bytes.iter().all(is_number))?;
     let seconds: f64 = text.parse().ok()?;
-    // A cast saturates: what is too large is found to be by the builder.
+    // A cast saturates: the builder finds what is too large.
     (seconds.is_finite() && seconds >= 0.0).then(|| (seconds * 1e6).round() as u64)
 }
 
-/// All of `bytes` as seconds with at most six digits behind a point: exact, where a float of so
-/// many digits is not.
+/// Parses all of `bytes` as seconds with at most six digits behind a point: exact, where a float of
+/// as many digits is not.
 fn plain_us(bytes: &[u8]) -> Option<u64> {
     let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
     let (seconds, fraction) = (whole(&bytes[..point])?, bytes.get(point + 1..).unwrap_or(&[]));
@@ -60,7 +60,7 @@ fn plain_us(bytes: &[u8]) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(parts * scale)
 }
 
-/// All of `bytes` as a whole number.
+/// Parses all of `bytes` as a whole number.
 pub(super) fn whole(bytes: &[u8]) -> Option<u64> {
     let digits = bytes.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(bytes).ok().filter(|_| digits)?.parse().ok()

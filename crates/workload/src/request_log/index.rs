@@ -1,11 +1,11 @@
-//! Numbers of byte strings: a hash table of its own, because a large log looks up every line.
+//! Numbers of byte strings: a special hash table, because a large log looks up every line.
 //!
 //! The map of the standard library takes three dependent cache misses for a lookup that finds
 //! something, and one lookup after another; this one takes two, and those of a batch overlap.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How many are looked up together: enough to hide the misses, few enough for the stack.
+/// The number of keys looked up together: enough to hide the misses, few enough for the stack.
 pub(super) const BATCH: usize = 32;
 
 /// A number for each byte string that was added.
@@ -20,11 +20,11 @@ pub(super) struct Index {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// The upper half of the hash, so that most others are passed over unseen.
+    /// The upper half of the hash, so that most other keys are skipped without reading them.
     tag: u32,
     /// The number plus one; 0 is free.
     number: u32,
-    /// Where the key lies in `keys`.
+    /// The start of the key in `keys`.
     start: u32,
     len: u32,
 }
@@ -50,7 +50,8 @@ impl Index {
         Some(next)
     }
 
-    /// The numbers of `keys`, at most [`BATCH`], as far as they are known and found at once.
+    /// The numbers of `keys`, at most [`BATCH`], as far as they are known and found at their first
+    /// place.
     #[inline]
     pub(super) fn find_all(&self, keys: &[&[u8]], found: &mut [Option<u32>; BATCH]) {
         let Some(mask) = self.slots.len().checked_sub(1) else { return };

@@ -1,27 +1,27 @@
-//! The templates of a log that is being built, found by what they ask for.
+//! The templates of a log that is being built, found by their contents.
 
 use super::index::{BATCH, Index};
 use super::{Request, Template};
 
-/// Templates in the order in which they came, each once.
+/// Templates in the order in which they were added, each once.
 #[derive(Debug, Default)]
 pub(super) struct TemplateTable {
     templates: Vec<Template>,
-    /// Plain GETs by URI: nearly all there are. The values are indices into `templates`.
+    /// Plain GETs by URI: nearly all templates. The values are indices into `templates`.
     gets: Index,
-    /// All others by everything they are.
+    /// All other templates, by all of their contents.
     others: Index,
-    /// For a key of `others`.
+    /// Room for a key of `others`.
     scratch: Vec<u8>,
 }
 
 impl TemplateTable {
-    /// How many there are.
+    /// The number of templates.
     pub(super) fn len(&self) -> usize {
         self.templates.len()
     }
 
-    /// All of them, in order.
+    /// All templates, in order.
     pub(super) fn into_templates(self) -> Vec<Template> {
         self.templates
     }
@@ -55,14 +55,14 @@ impl TemplateTable {
         for ((uri, known), found) in uris.iter().zip(known).zip(found) {
             *found = match known {
                 Some(index) => index,
-                // New, or added by one before it in the batch.
+                // The template is new, or was added by one before it in the batch.
                 None => self.find_or_add(Template::get(uri))? as u32, // < TEMPLATES_MAX
             };
         }
         Some(())
     }
 
-    /// The index that a new template gets, if there is room for one.
+    /// The index that a new template gets, if there is room for it.
     fn next(&self) -> Option<u32> {
         (self.templates.len() < Request::TEMPLATES_MAX).then_some(self.templates.len() as u32)
     }
@@ -73,7 +73,7 @@ fn is_plain_get(template: &Template) -> bool {
     &*template.method == "GET" && template.body.is_empty() && !has_length
 }
 
-/// Bytes that differ for different templates: the lengths stand before the parts.
+/// Writes bytes that differ for different templates: the lengths precede the parts.
 fn write_key(template: &Template, key: &mut Vec<u8>) {
     key.clear();
     for part in [template.method.as_bytes(), &template.uri] {

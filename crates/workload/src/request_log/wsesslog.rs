@@ -2,20 +2,20 @@
 //!
 //! A line is a request: `URI [method=NAME] [think=SECONDS] [contents='…']`. One that begins with
 //! white space belongs to the burst of the line before it; a line of white space only ends the
-//! session; a line with `#` in column 1 is a comment. The think time, of whichever line, follows
-//! the whole burst. `contents` may be quoted with either quote; `\n`, `\r`, `\t` stand for what
-//! they usually do, a backslash before anything else for that character, and one at the end of a
-//! line for a line feed, after which the contents continue on the next line.
+//! session; a line with `#` in column 1 is a comment. The think time, on any line of a burst,
+//! follows the whole burst. `contents` may be quoted with either quote; `\n`, `\r`, `\t` have their
+//! usual meaning, a backslash before anything else stands for that character, and one at the end of
+//! a line for a line feed, after which the contents continue on the next line.
 //!
-//! Whatever httperf reads and can be meant is read alike. What it takes without complaint but
-//! nobody can mean is an error here: a negative think time, letters after a number or a method, a
-//! quote left open. A carriage return before the end of a line is white space.
+//! Every meaningful log that httperf reads has the same meaning here. Things that httperf accepts
+//! but that must be mistakes are errors here: a negative think time, letters after a number or a
+//! method, a quote left open. A carriage return before the end of a line is white space.
 //!
 //! The University of Waterloo's `size=BYTES` (of the reply) is read; its `timeout=` and its
-//! `session …` lines are counted and ignored. Our own additions are comments to httperf:
-//! `#@ start=SECONDS` before a session says when it starts, `#@ reply_bytes=N` before a request how
-//! long the body of its reply should be, `#@ seen_bytes=N` how long it once was, which is not
-//! checked.
+//! `session …` lines are counted and ignored. Ropewalk's own additions are comments to httperf: `#@
+//! start=SECONDS` before a session is its start, `#@ reply_bytes=N` before a request is the length
+//! that the body of its reply should have, `#@ seen_bytes=N` the length that it once had, which is
+//! not checked.
 
 mod contents;
 mod reader;
@@ -50,14 +50,14 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// What was read but means nothing here, by how often it stood there.
+/// Things in a log that have no meaning here, and how often they occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// `session port=… server=… ssl=…` lines.
     pub session_lines: u64,
     /// `timeout=…` of single requests.
     pub timeouts: u64,
-    /// `#@` comments that say nothing known.
+    /// `#@` comments with an unknown directive.
     pub directives: u64,
     /// Different URIs that do not begin with a slash. They are kept as they are.
     pub uris_without_slash: u64,
@@ -72,7 +72,7 @@ impl Notes {
     }
 }
 
-/// One line for each thing that was ignored or is remarkable; nothing if there is none.
+/// The notes, one line for each; nothing if there are none.
 impl fmt::Display for Notes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let notes = [
@@ -88,19 +88,19 @@ impl fmt::Display for Notes {
     }
 }
 
-/// Reads a log. `default_think_us` is the pause after a burst that names none.
+/// Reads a log. `default_think_us` is the pause after a burst without a think time.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first faulty line.
 pub fn read(bytes: &[u8], default_think_us: u64) -> Result<RequestLog, LogError> {
     Ok(read_with_notes(bytes, default_think_us, 1)?.0)
 }
 
 /// Reads a log with up to `threads` threads; the result is that of [`read`]. `default_think_us` is
-/// the pause after a burst that names none.
+/// the pause after a burst without a think time.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first faulty line.
 pub fn read_parallel(
     bytes: &[u8],
     default_think_us: u64,
@@ -112,13 +112,13 @@ pub fn read_parallel(
 /// Reads a log with up to `threads` threads, as [`read_parallel`] does, and notes what was ignored.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first faulty line.
 pub fn read_with_notes(
     bytes: &[u8],
     default_think_us: u64,
     threads: usize,
 ) -> Result<(RequestLog, Notes), LogError> {
-    // An error is told with its line number, which a part does not know: rare, so read it again.
+    // An error needs its line number, which a part does not know: errors are rare, so read again.
     let (builder, mut notes) = match split::read_parts(bytes, default_think_us, threads) {
         Some(read) => read,
         None => reader::read(bytes, default_think_us)?,
@@ -135,7 +135,7 @@ const fn is_space(byte: u8) -> bool {
 }
 
 /// Whether `bytes` may stand behind `method=`: one that httperf knows or another in capitals, but
-/// none that httperf would take for the one it begins with.
+/// not one whose beginning httperf would take for a method it knows.
 fn is_method(bytes: &[u8]) -> bool {
     let begins = |known: &&str| bytes.starts_with(known.as_bytes()) && bytes.len() > known.len();
     let capitals = bytes.iter().all(u8::is_ascii_uppercase);

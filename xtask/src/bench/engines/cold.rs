@@ -1,12 +1,12 @@
-//! The row whose files do not fit in memory: what each engine makes of a disk.
+//! The row whose files do not fit in memory: how each engine deals with a disk.
 //!
 //! A server is started anew for each window, in a control group that bounds its memory, with the
-//! file set evicted: pages are charged to whoever reads them first. A window in which the disk was
-//! not read is void.
+//! file set evicted: pages are charged to the group that reads them first. A window in which the
+//! disk was not read is void.
 
 use super::Row;
 use super::field::{Entrant, Field, Sample};
-use super::look::Look;
+use super::look::Observation;
 use super::window::{Work, log};
 use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::rounds::{order, progress};
@@ -16,13 +16,13 @@ use lab::testbed::Accessed;
 use std::thread;
 use std::time::Duration;
 
-/// Directories of the set: about 1.2 GB, of which the load asks for the smaller classes, 120 MB.
+/// Directories of the set: about 1.2 GB, of which the load requests the smaller classes, 120 MB.
 const DIRECTORIES: &str = "240";
 /// The published shares without the class of the largest files.
 const CLASSES: &str = "0.35,0.5,0.15,0";
 const CONNECTIONS: u32 = 64;
-/// Memory of a server with the pages it reads: a quarter of what is asked for, and enough for what
-/// a process or a kernel thread for each connection needs in the kernel.
+/// The memory of a server with the pages it reads: a quarter of the requested files, and enough for
+/// the kernel's memory of a process or a thread for each connection.
 const MEMORY_BYTES: u64 = 32 << 20;
 /// Longer than other windows: the disk takes its time.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ pub(super) fn run(
     stage.prepare(&["fileset", &root.display().to_string(), "--directories", DIRECTORIES])?;
     let files = Accessed::of_folder(&root)?;
     let work = Work::with_log(CONNECTIONS, log(stage, DIRECTORIES, CLASSES)?);
-    let contestants = field.of(super::Subject::Cold);
+    let contestants = field.contestants(super::Subject::Cold);
     let mut entrants: Vec<Entrant> =
         contestants.iter().map(|it| Entrant::without_server(it, None)).collect();
     for round in 0..stage.options.rounds {
@@ -51,9 +51,9 @@ pub(super) fn run(
         }
     }
     for (contestant, entrant) in contestants.iter().zip(&mut entrants) {
-        progress(&format!("cold: a look at {}", entrant.label));
+        progress(&format!("cold: observing {}", entrant.label));
         match contestant.start(stage, CONNECTIONS, Some(MEMORY_BYTES)) {
-            Ok(server) => entrant.look = look(stage, &server, &work, &files)?,
+            Ok(server) => entrant.look = observe_once(stage, &server, &work, &files)?,
             Err(why) => entrant.look.note = Some(why),
         }
     }
@@ -64,20 +64,20 @@ pub(super) fn run(
     Ok((entrants, vec![note, misses.into()]))
 }
 
-/// A window that does not count, in the middle of which the server is looked at.
-fn look(
+/// A window that does not count, in the middle of which the server is observed.
+fn observe_once(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
     files: &Accessed,
-) -> Result<Look, String> {
+) -> Result<Observation, String> {
     files.evict()?;
-    let mut look = Look::before(server);
+    let mut look = Observation::before(server);
     let arguments =
         format!("{} --duration {}ms --lag-bound 1s", work.arguments(server), WINDOW.as_millis());
     let started = Started::new(stage, &arguments, "look")?;
     thread::sleep(WINDOW / 2);
-    let seen = look.see(server);
+    let seen = look.observe(server);
     let run = started.finish(WINDOW)?;
     match run.complaint() {
         Some(why) => look.note = Some(why),
@@ -92,7 +92,7 @@ fn measure(
     work: &Work,
     files: &Accessed,
 ) -> Result<Sample, String> {
-    // Again each time: what was read is in memory.
+    // Evicted again each time: the files that were read are in memory.
     files.evict()?;
     let window = if stage.options.quick { QUICK_WINDOW } else { WINDOW };
     let arguments =
@@ -101,7 +101,7 @@ fn measure(
     let run = LoadRun::new(stage, &arguments, window)?;
     let used_us = (server.group().cpu_ns() - cpu_ns) as f64 / 1000.0;
     let replies = run.count("replies") as f64;
-    // Less than before: who had read it is not there any more.
+    // A decrease means that a process that had read from the disk has ended.
     let Some(disk_bytes) = server.group().disk_bytes_read().checked_sub(read) else {
         return Ok(Sample::void(
             "one of its processes ended, and what that read is unknown".into(),

@@ -1,6 +1,6 @@
-//! Who takes part: the engines of this program, and foreign servers with architectures like theirs.
+//! The participants: the engines of this program, and foreign servers of similar architectures.
 
-use super::look::{Look, look};
+use super::look::{Observation, check_and_observe};
 use super::window::{Work, measure};
 use super::{Row, Subject};
 use crate::bench::stage::Stage;
@@ -12,25 +12,26 @@ use std::time::Duration;
 /// Foreign servers: Apache for kernel threads, nginx for events.
 const OTHERS: &[&str] = &["nginx", "apache-event"];
 
-/// Engines that have helpers for the disk only if asked, as they take part in the cold row.
+/// Engines that use helpers for the disk only on request, with the knobs for it in the cold row.
 const WITH_HELPERS: &[(&str, &str)] =
     &[("fibers", "blocking_threads = 16"), ("tasks", "blocking_threads = 16")];
 
-/// The engine with a process for each connection: by itself it has fewer of them than there are
+/// The engine with a process for each connection: by default it has fewer processes than there are
 /// connections in some rows, and where tens of thousands rest it cannot take part.
 const PROCESSES: &str = "processes";
 
-/// The engine with a process for each connection has so many more processes than there are
-/// connections: some are always on their way out.
+/// The number of additional processes of the engine with a process for each connection: some
+/// processes are always about to end.
 const SPARE_PROCESSES: u32 = 32;
 
-/// A thread or process for each connection: no machine has numbers for so many (`pid_max`).
+/// Engines with a thread or process for each connection: no machine has numbers for so many
+/// (`pid_max`).
 const ONE_EACH: [&str; 3] = [PROCESSES, "threads", "threads-direct"];
 
 /// How long listing the engines may take.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
 
-/// One way to serve.
+/// One participating server in one setting.
 #[derive(Debug)]
 pub(super) struct Contestant {
     pub(super) label: String,
@@ -47,7 +48,7 @@ enum Kind {
     Described(Box<Installed>, Setting),
 }
 
-/// Everybody, and who is not there.
+/// All contestants, and the missing ones.
 #[derive(Debug)]
 pub(super) struct Field {
     engines: Vec<Contestant>,
@@ -58,7 +59,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Asks the program for its engines, and looks for the servers.
+    /// Gets the names of the engines from the program, and looks for the servers.
     pub(super) fn find(stage: &Stage<'_, Row>) -> Result<Self, String> {
         let names = engines(stage)?;
         let wanted = |name: &&String| stage.options.wants(name);
@@ -94,8 +95,8 @@ impl Field {
         Ok(field)
     }
 
-    /// The contestants that a row has.
-    pub(super) fn of(&self, subject: Subject) -> Vec<&Contestant> {
+    /// The contestants of a row.
+    pub(super) fn contestants(&self, subject: Subject) -> Vec<&Contestant> {
         match subject {
             Subject::Resting => self.sharded.iter().collect(),
             Subject::Cold => self.engines.iter().chain(&self.helped).collect(),
@@ -106,7 +107,7 @@ impl Field {
     }
 }
 
-/// The names that `ropewalk engines` begins its paragraphs with.
+/// The names with which `ropewalk engines` begins its paragraphs.
 fn engines(stage: &Stage<'_, Row>) -> Result<Vec<String>, String> {
     let client = Client::start(stage.client_cpu, &stage.command(&["engines"]))?;
     let printed = client.finish(LIST_WITHIN)?.into_output()?;
@@ -123,7 +124,7 @@ fn knobs(turned: &[(&str, &str)]) -> Values {
     turned.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A server under each of its settings: the best of them is what counts.
+/// A server in each of its settings: the best of them counts.
 fn settings(installed: &Installed) -> Vec<Contestant> {
     let contestant = |setting: &Setting| Contestant {
         label: format!("{}: {}", installed.description.name, setting.name),
@@ -133,7 +134,7 @@ fn settings(installed: &Installed) -> Vec<Contestant> {
 }
 
 impl Contestant {
-    /// Starts it, for so many connections.
+    /// Starts the contestant's server, for `connections` connections.
     pub(super) fn start(
         &self,
         stage: &Stage<'_, Row>,
@@ -157,14 +158,14 @@ impl Contestant {
     }
 }
 
-/// One window.
+/// The result of one window.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     pub(super) requests_per_s: f64,
     pub(super) cpu_us: f64,
-    /// KiB that the disk was read for each request; only where it was watched.
+    /// KiB read from the disk for each request; only where this was measured.
     pub(super) disk_kib: f64,
-    /// Why it does not count, if it does not.
+    /// Why the window does not count, if it does not.
     pub(super) void: Option<String>,
 }
 
@@ -180,29 +181,29 @@ impl Sample {
 pub(super) struct Entrant {
     pub(super) label: String,
     pub(super) samples: Vec<Sample>,
-    pub(super) look: Look,
+    pub(super) look: Observation,
     server: Option<RunningServer>,
 }
 
 impl Entrant {
-    /// Starts it, checks every byte of what it serves, and looks at what it uses.
+    /// Starts the server, checks every byte of its replies, and observes its use of memory.
     pub(super) fn enter(
         stage: &Stage<'_, Row>,
         contestant: &Contestant,
         work: &Work,
     ) -> Result<Self, String> {
         let server = contestant.start(stage, work.connections, None)?;
-        let look = look(stage, &server, work)?;
+        let look = check_and_observe(stage, &server, work)?;
         Ok(Self { look, ..Self::without_server(contestant, Some(server)) })
     }
 
-    /// One whose server is started for each window.
+    /// A participant whose server is started for each window.
     pub(super) fn without_server(contestant: &Contestant, server: Option<RunningServer>) -> Self {
         let (label, samples) = (contestant.label.clone(), Vec::new());
-        Self { label, samples, look: Look::default(), server }
+        Self { label, samples, look: Observation::default(), server }
     }
 
-    /// A window. One that is void is tried again once.
+    /// Measures a window. A void one is repeated once.
     pub(super) fn round(&mut self, stage: &Stage<'_, Row>, work: &Work) -> Result<(), String> {
         let Some(server) = &self.server else { return Ok(()) };
         let mut sample = measure(stage, server, work, &mut self.look)?;
@@ -213,7 +214,7 @@ impl Entrant {
         Ok(())
     }
 
-    /// Where it is, while it runs all the time.
+    /// The server, if it runs all the time.
     pub(super) fn server(&self) -> Option<&RunningServer> {
         self.server.as_ref()
     }
@@ -222,7 +223,7 @@ impl Entrant {
         self.samples.iter().map(|sample| sample.cpu_us).collect()
     }
 
-    /// What a reader must know beside the table.
+    /// Notes for the reader beside the table.
     pub(super) fn notes(&self) -> Vec<String> {
         let voids: Vec<&String> =
             self.samples.iter().filter_map(|sample| sample.void.as_ref()).collect();

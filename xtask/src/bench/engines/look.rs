@@ -1,5 +1,5 @@
-//! A look at a server under load: memory, and what perf counts. Apart from the windows, because
-//! looking costs time.
+//! Observing a server under load: memory, and perf's counts. Outside of the windows, because
+//! observing costs time.
 
 use super::Row;
 use super::window::{Work, is_tolerable};
@@ -12,32 +12,33 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// How long is looked, and how long the load goes on around it.
+/// The length of an observation, and of the load around it.
 const LOOK: Duration = Duration::from_millis(400);
 const SETTLE: Duration = Duration::from_millis(300);
-/// Opening thousands of connections takes longer.
+/// The time for opening one more connection.
 const SETTLE_EACH: Duration = Duration::from_micros(100);
 
-/// What was seen. Numbers are NaN where they cannot be had.
+/// The result of an observation. Numbers are NaN where they are not available.
 #[derive(Debug)]
-pub(super) struct Look {
-    /// Of the same kind, before there was a load.
+pub(super) struct Observation {
+    /// The memory before there was a load, measured in the same way.
     memory_before_bytes: f64,
     sockets_before: f64,
-    /// Connections that were open at that moment: some may not have been made yet, or not accepted.
+    /// The number of open connections at that moment: some may not have been made yet, or not
+    /// accepted.
     connections: f64,
-    /// Without the program and its libraries.
+    /// Memory without the program and its libraries.
     pub(super) memory_bytes: f64,
     pub(super) connection_bytes: f64,
-    /// For each request.
+    /// Context switches for each request.
     pub(super) switches: f64,
     pub(super) system_calls: f64,
-    /// Reads that the disk was asked for, for each request.
+    /// Reads requested of the disk, for each request.
     pub(super) disk_reads: f64,
     pub(super) note: Option<String>,
 }
 
-impl Default for Look {
+impl Default for Observation {
     fn default() -> Self {
         let (nothing, note) = (f64::NAN, None);
         Self {
@@ -54,13 +55,13 @@ impl Default for Look {
     }
 }
 
-/// Checks every byte for a moment, then looks. A reply that is wrong is an error.
-pub(super) fn look(
+/// Checks every byte for a moment, then observes. A wrong reply is an error.
+pub(super) fn check_and_observe(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-) -> Result<Look, String> {
-    let mut look = Look::before(server);
+) -> Result<Observation, String> {
+    let mut look = Observation::before(server);
     if work.is_resting {
         return Ok(look); // the windows are long enough to look within one
     }
@@ -73,7 +74,7 @@ pub(super) fn look(
     );
     let started = Started::new(stage, &arguments, "look")?;
     thread::sleep(settle);
-    let seen = look.see(server);
+    let seen = look.observe(server);
     let run = started.finish(duration)?;
     if let Some(why) = run.complaint().filter(|_| !is_tolerable(&run)) {
         return Err(why);
@@ -82,10 +83,10 @@ pub(super) fn look(
     Ok(look)
 }
 
-/// What was counted within a look.
+/// The counts of an observation.
 pub(super) type Seen = Result<Counted, String>;
 
-/// What was counted of a server within a look: see [`EVENTS`].
+/// The counts of a server during an observation: see [`EVENTS`].
 #[derive(Debug)]
 pub(super) struct Counted {
     system_calls: f64,
@@ -93,12 +94,12 @@ pub(super) struct Counted {
     disk_reads: f64,
 }
 
-/// System calls, context switches, and what was asked of disks. Servers write nothing: what these
-/// processes ask for are reads.
+/// System calls, context switches, and disk requests. Servers write nothing: the disk requests of
+/// these processes are reads.
 const EVENTS: [&str; 3] = ["raw_syscalls:sys_enter", "context-switches", "block:block_bio_queue"];
 
-impl Look {
-    /// Looks at a server before there is a load.
+impl Observation {
+    /// Observes a server before there is a load.
     pub(super) fn before(server: &RunningServer) -> Self {
         let memory = own_memory(server);
         let sockets = open_sockets(&server.group().processes());
@@ -110,15 +111,15 @@ impl Look {
         }
     }
 
-    /// Looks at a server under load.
-    pub(super) fn see(&mut self, server: &RunningServer) -> Seen {
+    /// Observes a server under load.
+    pub(super) fn observe(&mut self, server: &RunningServer) -> Seen {
         let processes = server.group().processes();
         self.memory_bytes = own_memory(server);
         self.connections = open_sockets(&processes) - self.sockets_before;
         perf(&processes)
     }
 
-    /// Divides what was seen, when it is known how many requests there were.
+    /// Divides the counts by the number of requests, when that is known.
     pub(super) fn divide(&mut self, seen: &Seen, requests_per_s: f64) {
         let requests = requests_per_s * LOOK.as_secs_f64();
         if self.connections > 0.0 {
@@ -140,11 +141,12 @@ fn own_memory(server: &RunningServer) -> f64 {
     server.memory().own_bytes as f64
 }
 
-/// Sockets that these processes have open, each once: those of connections among them.
+/// The number of sockets that these processes have open, each counted once: those of connections
+/// are among them.
 fn open_sockets(processes: &[u32]) -> f64 {
     let mut sockets = BTreeSet::new();
     for process in processes {
-        // A process that has ended has none.
+        // A process that has ended has no open files.
         let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
         sockets.extend(links.filter(|link| link.to_string_lossy().starts_with("socket:")));
@@ -152,7 +154,7 @@ fn open_sockets(processes: &[u32]) -> f64 {
     sockets.len() as f64
 }
 
-/// What these processes do within the look.
+/// Counts what these processes do during the observation.
 fn perf(processes: &[u32]) -> Seen {
     let list = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let output = Command::new("perf")
@@ -166,7 +168,7 @@ fn perf(processes: &[u32]) -> Seen {
     })
 }
 
-/// Reads what perf has printed.
+/// Parses the output of perf.
 fn counted(text: &str) -> Option<Counted> {
     let [system_calls, switches, disk_reads] = EVENTS.map(|event| {
         let line = text.lines().find(|line| line.contains(event))?;
@@ -181,24 +183,24 @@ mod tests {
 
     #[test]
     fn memory_is_divided_by_the_connections_that_are_open() {
-        let mut look = Look {
+        let mut look = Observation {
             memory_before_bytes: 1000.0,
             memory_bytes: 9000.0,
             connections: 2.0,
-            ..Look::default()
+            ..Observation::default()
         };
         let counted = Counted { system_calls: 80.0, switches: 8.0, disk_reads: 4.0 };
         look.divide(&Ok(counted), 100.0);
         assert_eq!(look.connection_bytes, 4000.0);
         assert_eq!((look.system_calls, look.switches, look.disk_reads), (2.0, 0.2, 0.1));
-        let mut nobody = Look { connections: 0.0, ..look };
-        nobody.connection_bytes = f64::NAN;
-        nobody.divide(&Err("perf is not there".into()), 100.0);
-        assert!(nobody.connection_bytes.is_nan(), "nobody was connected");
+        let mut unconnected = Observation { connections: 0.0, ..look };
+        unconnected.connection_bytes = f64::NAN;
+        unconnected.divide(&Err("perf is not there".into()), 100.0);
+        assert!(unconnected.connection_bytes.is_nan(), "no client was connected");
     }
 
     #[test]
-    fn sockets_are_counted_once_whoever_has_them() {
+    fn sockets_are_counted_once_if_several_processes_have_them() {
         let own = std::process::id();
         let before = open_sockets(&[own]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,11 +7,11 @@ use statistics::{median, median_estimate, paired_ratio};
 
 /// The engine with which the others are compared: the default.
 const REFERENCE: &str = "event-loop-per-core";
-/// Out of memory it is the one without any help for the disk.
+/// In the cold row the reference is the engine without any help for the disk.
 const COLD_REFERENCE: &str = "event-loop";
 
-/// A row's table, the cheapest first; out of memory the fastest.
-pub(super) fn of(subject: Subject, entrants: &[Entrant]) -> String {
+/// A row's table, sorted by cost, cheapest first; in the cold row by speed.
+pub(super) fn render(subject: Subject, entrants: &[Entrant]) -> String {
     let is_cold = subject == Subject::Cold;
     let mut sorted: Vec<&Entrant> = entrants.iter().collect();
     let middle = |values: Vec<f64>| median(&clean(values)).unwrap_or(f64::MAX);

@@ -1,7 +1,7 @@
-//! One window of one server: the load, and what the server used for it.
+//! One window of one server: the load, and the server's use of resources for it.
 
 use super::field::{Entrant, Sample};
-use super::look::Look;
+use super::look::Observation;
 use super::{Row, Subject};
 use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::stage::{FILE, Stage, server_url};
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 /// Directories of the set that fits in memory: about 100 MB.
 const ZIPF_DIRECTORIES: &str = "20";
-/// Requests of a log, after which it is asked again.
+/// Requests of a log, which then repeats.
 const LOG_REQUESTS: &str = "20000";
 /// Generators that share the connections that rest, each with fewer than 20,000 descriptors.
 const GENERATORS: u64 = 4;
-/// How long connections rest, and how long a few of them do if it is to be seen that it works.
+/// How long connections rest, in seconds.
 const REST_S: u64 = 15;
-/// Each has 28,000 ports, and the kernel finds a free one at once while few of them are taken: it
-/// tries all even ones, one after the other, before any odd one.
+/// The source addresses. Each has 28,000 ports, and the kernel finds a free one at once while few
+/// of them are taken: it tries all even ones, one after the other, before any odd one.
 const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.6,127.0.0.7,127.0.0.8,\
                        127.0.0.9,127.0.0.10,127.0.0.11,127.0.0.12,127.0.0.13";
 
-/// What the windows of a row have in common.
+/// The common parameters of the windows of a row.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) connections: u32,
@@ -57,7 +57,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Work with a log that is there already.
+    /// Parameters with an existing log.
     pub(super) fn with_log(connections: u32, log: PathBuf) -> Self {
         Self { connections, log: Some(log), path: FILE.into(), is_resting: false }
     }
@@ -75,7 +75,7 @@ impl Work {
     }
 }
 
-/// A log of single requests over so many directories.
+/// Makes a log of single requests over this many directories.
 pub(super) fn log(
     stage: &Stage<'_, Row>,
     directories: &str,
@@ -100,12 +100,12 @@ pub(super) fn log(
     Ok(path)
 }
 
-/// Loads a server for a window. Where connections rest it is looked at as well.
+/// Loads a server for a window. Where connections rest the server is observed as well.
 pub(super) fn measure(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-    look: &mut Look,
+    look: &mut Observation,
 ) -> Result<Sample, String> {
     if work.is_resting {
         return rest(stage, server, work, look);
@@ -117,8 +117,8 @@ pub(super) fn measure(
     Ok(sample(&run, server, before_ns))
 }
 
-/// Loads all servers at once, and adds what came of it to what they have. What the machine does
-/// meanwhile meets all of them in the same moments.
+/// Loads all servers at once, and adds the results to theirs. Other load on the machine affects all
+/// of them at the same moments.
 pub(super) fn together(
     stage: &Stage<'_, Row>,
     entrants: &mut [Entrant],
@@ -142,7 +142,7 @@ pub(super) fn together(
     Ok(())
 }
 
-/// What a run says of a server that had used so much processor time before it.
+/// The result of a run against a server that had used `before_ns` of processor time before it.
 fn sample(run: &LoadRun, server: &RunningServer, before_ns: u64) -> Sample {
     let used_us = (server.group().cpu_ns() - before_ns) as f64 / 1000.0;
     if let Some(why) = run.complaint().filter(|_| !is_tolerable(run)) {
@@ -157,8 +157,8 @@ fn sample(run: &LoadRun, server: &RunningServer, before_ns: u64) -> Sample {
     }
 }
 
-/// Whether so few requests failed that the others say what they cost. Apache closes connections
-/// that rest when others wait, and a request that is under way then is lost.
+/// Whether so few requests failed that the others show the cost. Apache closes connections that
+/// rest when others wait, and a request that is under way then is lost.
 pub(super) fn is_tolerable(run: &LoadRun) -> bool {
     const SHARE_MAX: f64 = 0.02;
     run.only_closed_early() && run.errors() as f64 <= SHARE_MAX * run.count("replies") as f64
@@ -170,7 +170,7 @@ fn rest(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-    look: &mut Look,
+    look: &mut Observation,
 ) -> Result<Sample, String> {
     let log = work.log.as_ref().ok_or("a row without a log")?.display();
     let (wanted, rest_s) = match stage.options.quick {
@@ -188,9 +188,9 @@ fn rest(
         );
         generators.push(Started::new(stage, &arguments, &format!("rest-{share}"))?);
     }
-    // All are open when the window begins, and as many come from then on as end.
+    // All connections are open when the window begins, and from then on as many begin as end.
     thread::sleep(Duration::from_secs(rest_s) + Duration::from_millis(rest_s * 500));
-    let seen = look.see(server);
+    let seen = look.observe(server);
     let (mut replies, mut open, mut complaints) = (0, 0, Vec::new());
     for generator in generators {
         let run = generator.finish(Duration::from_secs(3 * rest_s))?;
@@ -204,7 +204,7 @@ fn rest(
     if is_short {
         complaints.push(format!("only {open} connections were open at once"));
     }
-    // Half of all requests lie outside the window, but not outside what the server was used for.
+    // Half of all requests lie outside the window, but the server's use of resources covers them.
     let all = 2.0 * replies as f64;
     Ok(match complaints.into_iter().next() {
         Some(why) => Sample::void(why),

@@ -1,4 +1,4 @@
-//! Many connections that each wait for their answer: what a request costs the client.
+//! Many connections that each wait for their answer: the cost of a request for the client.
 //!
 //! Each client has a server of its own, so that the server's count of requests is that client's.
 
@@ -22,7 +22,7 @@ const HTTPERF_REQUESTS_PER_S: f64 = 30_000.0;
 /// Share of a window for warming up.
 const WARM_UP: f64 = 0.2;
 
-/// The server is asked for a file once to see that it serves.
+/// The number of requests sent in advance, to check that the server serves.
 const PROBES: u64 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,11 +38,11 @@ enum Kind {
 struct Entrant {
     kind: Kind,
     server: RunningServer,
-    /// One for each round.
+    /// The counts of each round.
     windows: Vec<Count>,
-    /// Requests counted in all windows, those of warming up too.
+    /// Requests counted in all windows, including those of warming up.
     counted: u64,
-    /// How many windows there were.
+    /// The number of windows.
     runs: u64,
     complaints: Vec<String>,
 }
@@ -135,7 +135,7 @@ impl Entrant {
                     Count { requests, seconds, errors: run.errors(), sessions: 0, cpu: run.cpu };
                 return Ok((count, run.complaint()));
             }
-            Kind::Wrk => by_wrk(cpu, &url, window)?,
+            Kind::Wrk => run_wrk(cpu, &url, window)?,
             Kind::H2load => others::h2load(cpu, &url, CONNECTIONS, window)?,
             Kind::Httperf => {
                 let requests = HTTPERF_REQUESTS_PER_S * window.as_secs_f64();
@@ -181,8 +181,8 @@ impl Entrant {
                 .notes
                 .push(format!("{name}: {runs} of {} runs with errors: {first}", self.runs));
         }
-        let more = stage::counted_by(self.server)?.checked_sub(PROBES + counted);
-        // Answers that were on their way when a client stopped are the server's alone.
+        let more = stage::count_requests(self.server)?.checked_sub(PROBES + counted);
+        // Only the server counts answers that were on their way when a client stopped.
         let more = more.filter(|more| *more <= under_way_max).ok_or_else(|| {
             format!("{name} counted {counted} requests, which is not what the server counted")
         })?;
@@ -192,7 +192,7 @@ impl Entrant {
     }
 }
 
-fn by_wrk(cpu: usize, url: &str, window: Duration) -> Result<Count, String> {
+fn run_wrk(cpu: usize, url: &str, window: Duration) -> Result<Count, String> {
     let load = wrk::Load {
         url,
         connections: CONNECTIONS,

@@ -1,4 +1,4 @@
-//! Very many connections at once: that they can be, and how much memory they need.
+//! Very many connections at once: whether they are possible, and how much memory they need.
 
 use super::rates::sources;
 use super::{Row, Section, cells};
@@ -8,7 +8,7 @@ use crate::bench::stage::{self, Stage};
 use serde_json::json;
 use std::time::Duration;
 
-/// How many there shall be. More would not fit the 20,000 descriptors that many systems allow.
+/// The numbers of connections. More would not fit the 20,000 descriptors that many systems allow.
 const CONNECTIONS: &[u64] = &[15_000, 19_000];
 const QUICK_CONNECTIONS: &[u64] = &[2000];
 
@@ -54,7 +54,7 @@ fn measure(
 ) -> Result<(), String> {
     let server = stage.server()?;
     let (url, rate) = (stage::server_url(&server), wanted / think_s);
-    // By the end of the first pause all of them are open; then as many go as come.
+    // By the end of the first pause all connections are open; then as many end as begin.
     let arguments = format!(
         "{url} --log {log} --rate {rate} --source {} --duration {think_s}s \
          --warm-up {think_s}s",

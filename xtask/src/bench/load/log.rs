@@ -1,4 +1,4 @@
-//! A very long request log: how long the first request takes to come.
+//! A very long request log: the time until the first request.
 //!
 //! There is no server here but a socket that waits for the first byte.
 
@@ -16,18 +16,18 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Requests of the log, and of one that is there for comparison.
+/// Requests of the log; for comparison there is a shorter one.
 const REQUESTS: u64 = 8_000_000;
 const QUICK_REQUESTS: u64 = 100_000;
 const SHORT: u64 = 7;
 
-/// A request needs about 30 bytes in the log; this is more.
+/// A bound on the bytes of a request in the log, which are about 30.
 const BYTES_PER_REQUEST: u64 = 64;
 
-/// How often the start is measured, at most.
+/// How often the start is measured at most.
 const STARTS_MAX: usize = 5;
 
-/// After this time without a request something is wrong.
+/// The time after which a missing request is an error.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs the row.
@@ -91,7 +91,7 @@ fn start(stage: &Stage<'_, Row>, log: &Path) -> Result<f64, String> {
     let log = log.display().to_string();
     let command = stage.command(&["load", &url, "--log", &log, "--rate", "1", "-q"]);
     let begun_us = os::clock::now();
-    // Dropped, and so killed, at the end: its request stays without an answer.
+    // The client is dropped, and so killed, at the end: its request stays without an answer.
     let _client = Client::start(stage.client_cpu, &command)?;
     loop {
         let elapsed_us = os::clock::now() - begun_us;
@@ -111,5 +111,5 @@ fn start(stage: &Stage<'_, Row>, log: &Path) -> Result<f64, String> {
 fn free_bytes(folder: &Path) -> Result<u64, String> {
     let explain = |why| format!("{}: {why}", folder.display());
     let folder = File::open(folder).map_err(explain)?;
-    Space::of(folder.as_fd()).map(|space| space.free_bytes).map_err(explain)
+    Space::from_file(folder.as_fd()).map(|space| space.free_bytes).map_err(explain)
 }

@@ -1,6 +1,6 @@
-//! Other generators than ours: how they are started, and what their reports say.
+//! Other load generators: how they are started, and how their reports are read.
 //!
-//! wrk is the lab's.
+//! wrk is handled in the lab crate.
 
 use lab::client::{Client, Finished};
 use std::net::SocketAddr;
@@ -9,24 +9,24 @@ use std::time::Duration;
 /// How much longer than expected a client may take before it is killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts sessions this fast where all of them are to start at once.
+/// The rate at which sessions are started that are all to start at once.
 const AT_ONCE: f64 = 1e6;
 
-/// What a client counted, and what it used for that.
+/// The counts of a client, and its use of resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Count {
     /// Good answers.
     pub(super) requests: u64,
-    /// How long it took, by the client's own clock.
+    /// How long the run took, by the client's own clock.
     pub(super) seconds: f64,
-    /// Requests that failed, for whatever reason.
+    /// Requests that failed, for any reason.
     pub(super) errors: u64,
-    /// httperf: sessions that were completed.
+    /// Sessions that were completed; only for httperf.
     pub(super) sessions: u64,
     pub(super) cpu: Duration,
 }
 
-/// Closed, over HTTP/1.1, with one thread.
+/// Runs h2load: closed loop, over HTTP/1.1, with one thread.
 pub(super) fn h2load(
     cpu: usize,
     url: &str,
@@ -43,15 +43,15 @@ pub(super) fn h2load(
 /// Sessions for httperf.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sessions {
-    /// How many there are.
+    /// The number of sessions.
     pub(super) sessions: u64,
-    /// Requests of each.
+    /// The number of requests of each.
     pub(super) requests: u64,
     /// Sessions per second; none: all at once.
     pub(super) rate: Option<f64>,
 }
 
-/// httperf ends when all sessions have.
+/// Runs httperf, which ends when all sessions have ended.
 pub(super) fn httperf(
     cpu: usize,
     address: SocketAddr,
@@ -109,7 +109,7 @@ fn parse_h2load(report: &str) -> Option<Count> {
     })
 }
 
-/// `1.10s`, `401.25ms` or `900us`.
+/// Parses `1.10s`, `401.25ms` or `900us`.
 fn seconds_of(text: &str) -> Option<f64> {
     let units = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)];
     let (number, unit) =
@@ -128,7 +128,7 @@ fn parse_httperf(report: &str) -> Option<Count> {
     })
 }
 
-/// What stands between the first `start` and the next `end`.
+/// The text between the first `start` and the next `end`.
 fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     text.split_once(start)?.1.split_once(end).map(|(found, _)| found)
 }

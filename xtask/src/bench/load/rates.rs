@@ -1,4 +1,4 @@
-//! Requests at a rate: whether the rate is kept, and how late the generator is.
+//! Requests at a fixed rate: whether the rate is kept, and how late the generator is.
 
 use super::{Row, Section, cells, middle_cell};
 use crate::bench::load_run::LoadRun;
@@ -8,23 +8,22 @@ use lab::RunningServer;
 use serde_json::json;
 use std::time::Duration;
 
-/// Requests in a second, and what is enough to see that it works.
+/// The rate of requests, per second.
 const RATE: u64 = 50_000;
 const QUICK_RATE: u64 = 5000;
 
-/// Sessions of the partly open row, with seconds between their requests.
+/// The number of requests of a session in the partly open row.
 const REQUESTS_PER_SESSION: usize = 7;
 const THINK: &str = "0.343";
 const QUICK_THINK: &str = "0.05";
 
-/// For connections to be opened, also those that are needed while the server is held up; longer
-/// than a session, so that as many end in the window as begin; and what is enough to see that it
-/// works.
+/// The time for opening connections, including those that are needed while the server is held up;
+/// longer than a session, so that as many end in the window as begin.
 const WARM_UP: Duration = Duration::from_millis(3000);
 const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 
-/// Addresses to connect from. Each has 28,000 ports, and a port that was used rests for a minute:
-/// with few of them the kernel searches long for one that is free.
+/// Addresses to connect from. Each has 28,000 ports, and a used port rests for a minute: with few
+/// addresses the kernel searches long for a free port.
 const SOURCES: std::ops::Range<u8> = 2..66;
 
 /// The value of `--source`.
@@ -32,14 +31,14 @@ pub(super) fn sources() -> String {
     SOURCES.map(|last| format!("127.0.1.{last}")).collect::<Vec<_>>().join(",")
 }
 
-/// Each request for itself.
+/// The row of independent requests.
 pub(super) fn open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
     let warm_up = if stage.options.quick { QUICK_WARM_UP } else { WARM_UP };
     rounds(stage, rate, warm_up, |server| format!("{} --rate {rate}", stage::file_url(server)))
 }
 
-/// Sessions whose users think.
+/// The row of sessions with think times.
 pub(super) fn partly_open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
     let (think, warm_up) = match stage.options.quick {
@@ -57,7 +56,7 @@ fn rate(stage: &Stage<'_, Row>) -> u64 {
     if stage.options.quick { QUICK_RATE } else { RATE }
 }
 
-/// The samples of a row; each vector has one for each round.
+/// The samples of a row; each vector has one entry for each round.
 #[derive(Debug, Default)]
 struct Samples {
     sent_per_s: Vec<f64>,
@@ -89,7 +88,7 @@ fn rounds(
 }
 
 impl Samples {
-    /// Adds a run in which requests were sent for this long.
+    /// Adds a run in which requests were sent during `sending`.
     fn add(&mut self, run: &LoadRun, sending: Duration) {
         let lag_us = |percentile| run.time_ms("lag", percentile) * 1000.0;
         self.sent_per_s.push(run.per_second("requests"));

@@ -1,8 +1,8 @@
 //! Short sessions, a connection each: how many one processor can drive.
 //!
-//! Ours run closed with a few connections, so that nothing but the machine bounds them. httperf
-//! knows only rates, so the highest one is searched that it sustains without an error, below its
-//! limit of about 1,020 connections; it then takes its turn in the rounds at that rate.
+//! Ropewalk's sessions run closed with a few connections, so that only the machine bounds them.
+//! httperf knows only rates, so the highest rate is searched that it sustains without an error,
+//! below its limit of about 1,020 connections; it then takes its turn in the rounds at that rate.
 
 use super::others::{self, Count, Sessions};
 use super::{Row, Section, cells, middle_cell, ratio_cell};
@@ -19,7 +19,7 @@ const REQUESTS_PER_SESSION: usize = 7;
 
 const CONNECTIONS: [usize; 2] = [8, 64];
 
-/// Where httperf's search begins and ends, in sessions per second, and how close it looks.
+/// The range of httperf's search, in sessions per second.
 const RATE_MIN: f64 = 100.0;
 const RATE_MAX: f64 = 1e6;
 const CLOSENESS: f64 = 1.05;
@@ -27,7 +27,7 @@ const QUICK_CLOSENESS: f64 = 1.5;
 
 const TRIES: usize = 2;
 
-/// A rate is sustained if it takes no longer than this part more than it should, and a moment for
+/// A rate is sustained if the run takes at most this share more than it should, and a moment for
 /// the last sessions to end.
 const OVERTIME_MAX: f64 = 0.02;
 const LAST_SESSIONS_S: f64 = 0.05;
@@ -35,7 +35,7 @@ const LAST_SESSIONS_S: f64 = 0.05;
 #[derive(Debug)]
 enum Kind {
     Ours(usize),
-    /// At this rate.
+    /// httperf at this rate.
     Httperf(f64),
 }
 
@@ -138,7 +138,7 @@ impl Entrant {
         let (count, complaint) = match self.kind {
             Kind::Ours(connections) => ours(stage, server, log, connections)?,
             Kind::Httperf(rate) => {
-                let count = by_httperf(stage, server, rate, stage.options.window)?;
+                let count = run_httperf(stage, server, rate, stage.options.window)?;
                 (count, (count.errors > 0).then(|| format!("{} errors", count.errors)))
             }
         };
@@ -170,8 +170,8 @@ fn ours(
     Ok((count, run.complaint()))
 }
 
-/// The sessions of one window, at a rate.
-fn by_httperf(
+/// Runs httperf with the sessions of one window, at a rate.
+fn run_httperf(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     rate: f64,
@@ -202,14 +202,14 @@ fn highest_rate(stage: &Stage<'_, Row>, server: &RunningServer) -> Result<Option
     Ok(sustained)
 }
 
-/// One failure may be the machine's.
+/// Tries twice, since one failure may be due to other load on the machine.
 fn sustains(stage: &Stage<'_, Row>, server: &RunningServer, rate: f64) -> Result<bool, String> {
     for _ in 0..TRIES {
-        let count = by_httperf(stage, server, rate, stage.options.window / 2)?;
+        let count = run_httperf(stage, server, rate, stage.options.window / 2)?;
         if is_sustained(&count, rate) {
             return Ok(true);
         }
-        // What it left behind must not be in the way of the next try.
+        // Remains of the failed try must not disturb the next one.
         thread::sleep(Duration::from_millis(100));
     }
     Ok(false)

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use testkit::scripted::{Action, Asked, Reply, Scripted};
+use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use testkit::{Temporary, undisturbed};
 
 use super::{load, unwrapped};
@@ -15,7 +15,7 @@ const SERVICE_US: u64 = 20_000;
 fn one_at_a_time() -> Scripted {
     let reply = Reply::ok(b"rope").bytes();
     let free_us = Mutex::new(0);
-    let script = move |asked: &Asked| {
+    let script = move |asked: &ReceivedRequest| {
         let mut free_us = free_us.lock().unwrap();
         *free_us = asked.at_us.max(*free_us) + SERVICE_US;
         vec![Action::WaitUntil(*free_us), Action::Send(reply.clone())]
@@ -61,8 +61,9 @@ fn the_limit_is_the_capacity() {
 fn a_server_that_bears_nothing() {
     let directory = Temporary::new();
     let reply = Reply::ok(b"rope").bytes();
-    let script =
-        move |_: &Asked| vec![Action::Wait(Duration::from_millis(20)), Action::Send(reply.clone())];
+    let script = move |_: &ReceivedRequest| {
+        vec![Action::Wait(Duration::from_millis(20)), Action::Send(reply.clone())]
+    };
     let server = Scripted::start(os::clock::now, script);
     let url = format!("http://{}/", server.address());
     let search = [&*url, "--find-limit", "p50=10ms", "--lag-bound", "60s", "--rate", "0.3"];

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use testkit::Temporary;
-use testkit::scripted::{Action, Asked, Reply, Scripted};
+use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use testkit::undisturbed;
 
 use super::{Scene, body_bytes, lengths, load};
@@ -185,7 +185,7 @@ fn h2load_counts_the_same_bytes() {
 fn slow_server() -> Scripted {
     let reply = Reply::ok(b"rope").bytes();
     let delay = Duration::from_millis(DELAY_MS as u64);
-    let script = move |_: &Asked| vec![Action::Wait(delay), Action::Send(reply.clone())];
+    let script = move |_: &ReceivedRequest| vec![Action::Wait(delay), Action::Send(reply.clone())];
     Scripted::start(os::clock::now, script)
 }
 

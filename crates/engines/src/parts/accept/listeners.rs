@@ -209,5 +209,5 @@ pub(crate) fn refuse(socket: BorrowedFd<'_>) {
 
 /// Whether the process or the system is out of descriptors or memory.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
-    Cause::of(error).is_exhaustion()
+    Cause::from_error(error).is_exhaustion()
 }

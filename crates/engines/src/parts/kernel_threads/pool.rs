@@ -84,7 +84,7 @@ impl ThreadPool {
 
     fn spawn(&mut self) -> io::Result<()> {
         let (id, team) = (self.next_id, Arc::clone(&self.team));
-        self.room.ask()?;
+        self.room.check()?;
         let plan = team.plan;
         self.next_id += 1;
         lock(&team.state).alive += 1;

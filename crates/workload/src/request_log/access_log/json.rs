@@ -1,4 +1,4 @@
-//! A line of JSON: ours, Caddy's, nginx's as it is usually set up, and what resembles them.
+//! Lines of JSON: Ropewalk's, Caddy's, nginx's as it is usually set up, and similar ones.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Format, Line, ncsa, time};
 use crate::request_log::decimal;
 
-/// The names under which a fact is found, in the object or in its `request`; the first that is
-/// there counts. Not among them is nginx's `bytes_sent`, which counts the head as well.
+/// The names under which a value is found, in the object or in its `request`; the first that is
+/// there counts. nginx's `bytes_sent` is not among them, since it includes the head.
 const TIME: &[&str] =
     &["time", "ts", "timestamp", "@timestamp", "time_iso8601", "msec", "time_local"];
 const CLIENT: &[&str] =
@@ -21,7 +21,7 @@ const STATUS: &[&str] = &["status", "status_code", "response"];
 const BYTES: &[&str] = &["bytes", "size", "body_bytes_sent", "body_bytes"];
 const AGENT: &[&str] = &["user_agent", "http_user_agent", "agent", "userAgent"];
 
-/// Reads a line; or says why not.
+/// Reads a line, or returns why it cannot.
 pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
     let value: Value = serde_json::from_slice(line).map_err(|_| "not JSON")?;
     let time = find(&value, TIME).ok_or("no time")?;
@@ -41,8 +41,8 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
     })
 }
 
-/// The method and the target: of the request line if there is a whole one, else from where they
-/// stand alone.
+/// The method and the target: of the request line if there is a whole one, else from separate
+/// members.
 fn request(value: &Value) -> Result<(String, Vec<u8>), &'static str> {
     let line = value.get("request").and_then(Value::as_str);
     let split = |line: &str| ncsa::split_request(line.as_bytes());
@@ -67,7 +67,7 @@ fn agent(value: &Value) -> Option<&str> {
     find(value, AGENT).or_else(caddy)?.as_str()
 }
 
-/// An address; its port would make a client of each connection.
+/// An address without its port, which would make a client of each connection.
 fn client(value: &Value) -> Option<Cow<'static, [u8]>> {
     let text = value.as_str()?;
     let address = text.parse::<SocketAddr>().map(|address| address.ip().to_string());
@@ -83,7 +83,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Text in one of two formats, or seconds since 1970.
+/// A time: a text in one of two formats, or seconds since 1970.
 fn unix_us(value: &Value) -> Option<u64> {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -8,11 +8,11 @@ use super::{Format, Line, time};
 use crate::request_log::decimal;
 use crate::request_log::escape::unescape;
 
-/// Reads a line; or says why not.
+/// Reads a line, or returns why it cannot.
 pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
     const NOT_A_LINE: &str = "not a line of an access log";
     let client = client(line);
-    // The name of a user may hold anything but this.
+    // The name of a user may contain anything but this.
     let open = memchr::memmem::find(line, b" [").ok_or(NOT_A_LINE)?;
     let rest = &line[open + 2..];
     let close = memchr::memchr(b']', rest).ok_or(NOT_A_LINE)?;

@@ -1,13 +1,13 @@
-//! Requests in any order, made into sessions in the order of their beginnings.
+//! Converts requests in any order to sessions in the order of their beginnings.
 
 use super::{ImportOptions, Line};
 use crate::request_log::index::Index;
 use crate::request_log::{BuildError, Builder, Request, RequestLog, Template};
 
-/// What follows a page within this time may belong to it.
+/// The time after a page within which its parts are requested, in microseconds.
 const PAGE_US: u64 = 1_000_000;
 
-/// What pages are made of, by the ends of their names.
+/// The endings of names of the parts of pages.
 const PARTS: [&[u8]; 18] = [
     b"css",
     b"js",
@@ -37,30 +37,30 @@ pub(super) struct Sessions {
     clients_count: u32,
     /// Numbers of `asked` by method and URI.
     uris: Index,
-    asked: Vec<Asked>,
+    asked: Vec<Requested>,
     entries: Vec<Entry>,
-    /// Whether something did not fit; it is said when finishing.
+    /// Whether something did not fit; reported when finishing.
     full: bool,
 }
 
-/// Something that is asked for, however often.
-struct Asked {
+/// A method and URI that were requested.
+struct Requested {
     method: Box<str>,
     uri: Box<[u8]>,
     reply: Reply,
 }
 
-/// What is known of the length of a reply with status 200.
+/// What the log shows about the length of a reply with status 200.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reply {
     Unknown,
-    /// Once: that transfer may have been broken off.
+    /// One length only: that transfer may have been broken off.
     Once(u64),
     Always(u64),
     Varies,
 }
 
-/// One line.
+/// One line of the log.
 struct Entry {
     unix_us: u64,
     client: u32,
@@ -83,7 +83,7 @@ impl Sessions {
         let asked = self.uris.find_or_add(&key, next)?;
         if asked as usize == self.asked.len() {
             let method = line.method.as_str().into();
-            self.asked.push(Asked { method, uri: uri.into(), reply: Reply::Unknown });
+            self.asked.push(Requested { method, uri: uri.into(), reply: Reply::Unknown });
         }
         if line.status == 200 && line.method == "GET" {
             self.asked[asked as usize].reply.was(line.bytes);
@@ -92,12 +92,12 @@ impl Sessions {
         Some(())
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub(super) fn clients(&self) -> u64 {
         u64::from(self.clients_count)
     }
 
-    /// The log, and how many pauses were shortened.
+    /// The log, and the number of pauses that were shortened.
     pub(super) fn finish(
         mut self,
         options: &ImportOptions,
@@ -116,7 +116,8 @@ impl Sessions {
             builder: RequestLog::builder(),
             shortened: 0,
         };
-        let (order, ends) = by_session(&self.entries, self.clients_count, options.session_gap_us);
+        let (order, ends) =
+            order_by_session(&self.entries, self.clients_count, options.session_gap_us);
         let mut start = 0;
         for end in ends {
             let session = order[start..end].iter().map(|&index| &self.entries[index as usize]);
@@ -140,9 +141,9 @@ impl Reply {
     }
 }
 
-/// The indices of `entries`, which are in order of time, session by session, and where each
-/// session ends. Sessions are in the order of their first entries.
-fn by_session(entries: &[Entry], clients: u32, gap_us: u64) -> (Vec<u32>, Vec<usize>) {
+/// The indices of `entries`, which are in order of time, session by session, and where each session
+/// ends. Sessions are in the order of their first entries.
+fn order_by_session(entries: &[Entry], clients: u32, gap_us: u64) -> (Vec<u32>, Vec<usize>) {
     let mut last: Vec<Option<(u64, u32)>> = vec![None; clients as usize];
     let mut lengths: Vec<usize> = Vec::new();
     let mut session_of = Vec::with_capacity(entries.len());
@@ -178,8 +179,8 @@ fn by_session(entries: &[Entry], clients: u32, gap_us: u64) -> (Vec<u32>, Vec<us
 }
 
 struct Writer<'s> {
-    asked: &'s [Asked],
-    /// The template of each, once it is interned.
+    asked: &'s [Requested],
+    /// The index of each template, once it is interned.
     templates: Vec<Option<usize>>,
     options: &'s ImportOptions,
     builder: Builder,
@@ -218,7 +219,7 @@ impl Writer<'_> {
         if let Some(known) = self.templates[asked] {
             return known;
         }
-        let Asked { method, uri, reply } = &self.asked[asked];
+        let Requested { method, uri, reply } = &self.asked[asked];
         let (reply_bytes, seen_bytes) = match *reply {
             Reply::Always(bytes) => (Some(bytes), None),
             Reply::Once(bytes) => (None, Some(bytes)),
@@ -235,7 +236,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a page would ask for it by itself.
+/// Whether browsers request the URI as a part of a page.
 fn is_part(uri: &[u8]) -> bool {
     let path = uri.split(|&byte| byte == b'?').next().unwrap_or_default();
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();

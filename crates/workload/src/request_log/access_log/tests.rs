@@ -1,10 +1,10 @@
-//! What is read of which format, and which sessions it becomes.
+//! Tests of the formats that are read, and of the sessions that they become.
 
 use super::*;
 
-/// Sessions separated by ` | `, each with its start in seconds; `+` joins; pauses in seconds; `=`
-/// before a length, `~` before one that was seen once.
-fn told(log: &RequestLog) -> String {
+/// A log as text: sessions separated by ` | `, each with its start in seconds; `+` joins; pauses in
+/// seconds; `=` before a length, `~` before one that was seen once.
+fn summary(log: &RequestLog) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let session = |index: usize| {
         let requests = log.session(index).iter().map(|request| {
@@ -24,7 +24,7 @@ fn told(log: &RequestLog) -> String {
 #[track_caller]
 fn check_with(options: &ImportOptions, text: &str, expected: &str) -> ImportReport {
     let (log, report) = import(text.as_bytes(), options).unwrap();
-    assert_eq!(told(&log), expected);
+    assert_eq!(summary(&log), expected);
     assert_eq!(log.requests() as u64, report.requests);
     report
 }
@@ -68,7 +68,7 @@ fn the_combined_format_and_ours() {
     assert_eq!(report.format, Some(Format::Combined));
 }
 
-/// A line as our own server writes it.
+/// A line as Ropewalk's server writes it.
 fn ours(time: &str, peer: &str, method: &str, target: &str, bytes: u64, agent: &str) -> String {
     format!(
         "{{\"time\":\"2026-01-02T03:04:{time}Z\",\"peer\":\"{peer}\",\"method\":\"{method}\",\
@@ -132,7 +132,7 @@ fn the_client_stands_behind_the_virtual_host() {
     let requests =
         [get("site:80 10.0.0.1", "10:00:00", "/1"), get("site:80 ::2", "10:00:01", "/2")];
     check(&requests.concat(), "@0 /1~7:0 | @1 /2~7:0");
-    // Addresses, and names of users, that look like it.
+    // Addresses, and names of users, that look like the combined format's parts.
     let requests = [
         get("::80", "10:00:00", "/1"),
         get("2001:db8::80", "10:00:01", "/2"),

@@ -1,10 +1,11 @@
-//! Times as access logs write them, in microseconds since 1970. Leap seconds are the second after.
+//! Times as access logs write them, in microseconds since 1970. A leap second counts as the next
+//! second.
 
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// `10/Oct/2000:13:55:36 -0700`.
+/// Parses `10/Oct/2000:13:55:36 -0700`.
 pub(super) fn ncsa(text: &[u8]) -> Option<u64> {
     let mut rest = text;
     let day = digits(&mut rest, 2)?;
@@ -21,8 +22,8 @@ pub(super) fn ncsa(text: &[u8]) -> Option<u64> {
     unix_us(days(year, month, day)?, seconds - offset, 0)
 }
 
-/// `2026-01-02T03:04:05.123456Z`, or with an offset (RFC 3339, ISO 8601); a space may stand for
-/// the T.
+/// Parses `2026-01-02T03:04:05.123456Z`, or a time with an offset (RFC 3339, ISO 8601); a space may
+/// stand for the T.
 pub(super) fn iso(text: &[u8]) -> Option<u64> {
     let mut rest = text;
     let year = digits(&mut rest, 4)?;
@@ -51,7 +52,7 @@ fn unix_us(days: i64, seconds: i64, micros: u64) -> Option<u64> {
     Some(seconds * 1_000_000 + micros)
 }
 
-/// `13:55:36`, in seconds.
+/// Parses `13:55:36`, in seconds.
 fn time_of_day(rest: &mut &[u8]) -> Option<i64> {
     let hour = digits(rest, 2)?;
     expect(rest, b':')?;
@@ -61,7 +62,7 @@ fn time_of_day(rest: &mut &[u8]) -> Option<i64> {
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// `-0700` or `-07:00`, in seconds.
+/// Parses `-0700` or `-07:00`, in seconds.
 fn offset(text: &[u8]) -> Option<i64> {
     let (sign, mut rest) = text.split_first()?;
     let hours = digits(&mut rest, 2)?;

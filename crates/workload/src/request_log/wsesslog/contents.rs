@@ -2,7 +2,7 @@
 
 use crate::request_log::escape::unescape;
 
-/// What was read, or why not.
+/// The result of reading.
 pub(super) enum Contents {
     /// The body, how many bytes of the log it took, and how many of these are line ends.
     Read { body: Vec<u8>, taken: usize, line_ends: u64 },

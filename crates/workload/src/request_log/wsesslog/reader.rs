@@ -37,9 +37,9 @@ pub(super) fn read(bytes: &[u8], default_think_us: u64) -> Result<(Builder, Note
 
 struct Reader<'b> {
     bytes: &'b [u8],
-    /// What is read next.
+    /// The position of the next byte.
     position: usize,
-    /// Where the line under way begins, and its number.
+    /// The start of the line under way, and its number.
     line_start: usize,
     line: u64,
     default_think_us: u64,
@@ -48,15 +48,16 @@ struct Reader<'b> {
     burst_pause_us: u64,
     /// The line of a `#@ start=` whose session has not begun.
     start_line: Option<u64>,
-    /// From a `#@ reply_bytes=` or `#@ seen_bytes=` whose request has not come, with its line.
+    /// The length in a `#@ reply_bytes=` or `#@ seen_bytes=` whose request has not come, with its
+    /// line.
     length: Option<(Length, u64)>,
-    /// What was read but not yet told to the builder.
+    /// Requests that were read but not yet passed to the builder.
     waiting: Vec<Waiting<'b>>,
     builder: Builder,
     notes: Notes,
 }
 
-/// What is said of the length of a reply.
+/// What the log has about the length of a reply.
 #[derive(Clone, Copy)]
 enum Length {
     Firm(u64),
@@ -69,11 +70,11 @@ struct Waiting<'b> {
     joins: bool,
     pause_us: u64,
     line: u64,
-    /// The line that ended the session after it.
+    /// The line that ended the session after the request.
     ended: Option<u64>,
 }
 
-/// What may stand behind a URI.
+/// The arguments behind a URI.
 #[derive(Default)]
 struct Arguments<'b> {
     method: Option<&'b str>,
@@ -115,7 +116,7 @@ impl<'b> Reader<'b> {
         if self.waiting.len() == BATCH { self.settle() } else { Ok(()) }
     }
 
-    /// Tells the builder what waits.
+    /// Passes the waiting requests to the builder.
     fn settle(&mut self) -> Result<(), LogError> {
         let mut uris = [&b""[..]; BATCH];
         for (uri, waiting) in uris.iter_mut().zip(&self.waiting) {
@@ -160,7 +161,7 @@ impl<'b> Reader<'b> {
     ) -> Result<(), LogError> {
         self.settle()?;
         let (reply_bytes, seen_bytes) = match (arguments.reply_bytes, self.length.take()) {
-            // What the line itself says is meant, whatever was said before it.
+            // What the line itself states takes precedence over the comment before it.
             (Some(bytes), _) | (None, Some((Length::Firm(bytes), _))) => (Some(bytes), None),
             (None, Some((Length::Seen(bytes), _))) => (None, Some(bytes)),
             (None, None) => (None, None),
@@ -241,7 +242,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// A comment, or one of our own lines that look like one.
+    /// Reads a comment, or one of Ropewalk's own lines that look like one.
     fn comment(&mut self) -> Result<(), LogError> {
         let start = self.position;
         let rest = &self.bytes[start..];
@@ -281,11 +282,11 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
-    /// A blank line, or the end of the log.
+    /// Ends the session, at a blank line or at the end of the log.
     fn end_session(&mut self) -> Result<(), LogError> {
         let unused = [(self.start_line, "session"), (self.length.map(|of| of.1), "request")];
         if let [(Some(line), what), ..] | [_, (Some(line), what)] = unused {
-            let message = format!("no {what} follows what is said of it");
+            let message = format!("no {what} follows this directive");
             return Err(LogError { line, column: 1, message });
         }
         self.is_between_sessions = true;
@@ -297,7 +298,7 @@ impl<'b> Reader<'b> {
         check(&self.builder, self.line)
     }
 
-    /// The rest of a line that begins with `session`, if it is one of those before a session.
+    /// Skips the rest of a line that begins with `session`, if it is one of those before a session.
     fn session_line(&mut self) -> bool {
         let rest = &self.bytes[self.position..];
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
@@ -311,7 +312,7 @@ impl<'b> Reader<'b> {
         is_session
     }
 
-    /// Skips white space; true if the line ends with it, which is then behind.
+    /// Skips white space; true if the line ends with it, which is then skipped, too.
     fn skip_space(&mut self) -> bool {
         while let Some(&byte) = self.bytes.get(self.position) {
             if !is_space(byte) {
@@ -325,7 +326,7 @@ impl<'b> Reader<'b> {
         true
     }
 
-    /// Everything up to the next white space.
+    /// The bytes up to the next white space.
     #[inline]
     fn token(&mut self) -> Result<&'b [u8], LogError> {
         let bytes = self.bytes;
@@ -353,7 +354,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// The builder's error, if there is one since `line`.
+/// Returns the builder's error, if there is one since `line`.
 #[inline]
 fn check(builder: &Builder, line: u64) -> Result<(), LogError> {
     match builder.error() {
@@ -362,7 +363,7 @@ fn check(builder: &Builder, line: u64) -> Result<(), LogError> {
     }
 }
 
-/// A piece of the log as a message shows it.
+/// A piece of the log for a message.
 fn shown(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 60;
     let dots = if bytes.len() > BYTES_MAX { "…" } else { "" };

@@ -6,24 +6,24 @@ use super::reader;
 use super::{LogError, Notes};
 use crate::request_log::Builder;
 
-/// Below this a thread costs more than it saves.
+/// The smallest part: below this a thread costs more than it saves.
 const PART_BYTES_MIN: usize = 1 << 20;
 
 type Read = Result<(Builder, Notes), LogError>;
 
-/// Reads `bytes` with as many threads as pay, up to `threads`. `None` if one thread is enough, or
-/// if anything is wrong.
+/// Reads `bytes` with as many threads as are worthwhile, up to `threads`. `None` if one thread is
+/// enough, or if anything is wrong.
 pub(super) fn read_parts(
     bytes: &[u8],
     default_think_us: u64,
     threads: usize,
 ) -> Option<(Builder, Notes)> {
-    read_parts_of(bytes, default_think_us, threads.min(bytes.len() / PART_BYTES_MIN))
+    read_with_threads(bytes, default_think_us, threads.min(bytes.len() / PART_BYTES_MIN))
 }
 
 /// Reads `bytes` with `count` threads, a part each, however short the parts. `None` if `count` is
 /// less than 2, or if anything is wrong.
-pub(super) fn read_parts_of(
+pub(super) fn read_with_threads(
     bytes: &[u8],
     default_think_us: u64,
     count: usize,
@@ -66,8 +66,8 @@ fn cut(bytes: &[u8], count: usize) -> Vec<&[u8]> {
     parts
 }
 
-/// Where the first session ends that does so after `from`. A blank line after a backslash may be
-/// part of contents that go over several lines, and is passed over.
+/// The end of the first session that ends after `from`. A blank line after a backslash may be part
+/// of contents that go over several lines, and is passed over.
 fn after_blank_line(bytes: &[u8], from: usize) -> Option<usize> {
     memmem::find_iter(&bytes[from..], b"\n\n")
         .map(|found| from + found)

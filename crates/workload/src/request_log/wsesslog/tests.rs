@@ -1,12 +1,12 @@
-//! What is read, what is refused, and that what is written is read back.
+//! Tests of what is read, what is refused, and that written logs are read back.
 
 use proptest::prelude::*;
 
-use super::split::read_parts_of;
+use super::split::read_with_threads;
 use super::{LogError, Notes, WriteError, read, read_with_notes, write};
 use crate::request_log::{RequestLog, Template};
 
-/// The example of httperf's manual page, with its second session in one burst more.
+/// The example of httperf's manual page, with one more burst in its second session.
 const MANUAL: &str = "\
 # Comment lines start with a # as the first
 # character.  # anywhere else is not a comment.
@@ -25,8 +25,8 @@ data\"
 /foo4.html method=HEAD
 ";
 
-/// A log in few words: sessions separated by ` | `, `+` joins, the pause in milliseconds behind.
-fn told(log: &RequestLog) -> String {
+/// A log as text: sessions separated by ` | `, `+` joins, followed by the pause in milliseconds.
+fn summary(log: &RequestLog) -> String {
     let session = |index: usize| {
         let start = log.start_us(index).map(|us| format!("@{us} ")).unwrap_or_default();
         let requests: Vec<String> = log.session(index).iter().map(|r| request(log, *r)).collect();
@@ -54,14 +54,14 @@ fn request(log: &RequestLog, request: crate::request_log::Request) -> String {
 fn requests_are_left_out_and_sessions_cut() {
     let text = b"#@ start=1\n/a think=7\n/gone\n  /b\n/c\n\n#@ start=2\n/gone\n\n#@ start=3\n/a\n";
     let log = read(text, 0).unwrap();
-    assert_eq!(told(&log), "@0 /a:7000 /gone:0 +/b:0 /c:0 | @1000000 /gone:0 | @2000000 /a:0");
+    assert_eq!(summary(&log), "@0 /a:7000 /gone:0 +/b:0 /c:0 | @1000000 /gone:0 | @2000000 /a:0");
     let is_there = log.templates().iter().map(|template| &*template.uri != b"/gone");
     let is_there: Vec<bool> = is_there.collect();
     let whole = log.selected(&is_there, 9);
-    assert_eq!(told(&whole), "@0 /a:7000 /b:0 /c:0 | @2000000 /a:0");
+    assert_eq!(summary(&whole), "@0 /a:7000 /b:0 /c:0 | @2000000 /a:0");
     assert_eq!((whole.templates().len(), whole.longest_session()), (3, 3));
     let cut = log.selected(&is_there, 2);
-    assert_eq!(told(&cut), "@0 /a:7000 /b:0 | @0 /c:0 | @2000000 /a:0");
+    assert_eq!(summary(&cut), "@0 /a:7000 /b:0 | @0 /c:0 | @2000000 /a:0");
     assert_eq!(cut.longest_session(), 2);
     assert_eq!(log.selected(&[true; 4], 9), log);
     assert_eq!(log.selected(&[false; 4], 9).sessions(), 0);
@@ -70,23 +70,23 @@ fn requests_are_left_out_and_sessions_cut() {
 #[test]
 fn pauses_are_cut() {
     let mut log = read(b"/a think=7\n/b think=0.2\n/c\n\n/a\n/b\n  /c\n", 0).unwrap();
-    assert_eq!(told(&log), "/a:7000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
+    assert_eq!(summary(&log), "/a:7000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
     assert!(log.has_pauses());
     log.cut_pauses(1_000_000);
-    assert_eq!(told(&log), "/a:1000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
+    assert_eq!(summary(&log), "/a:1000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
     log.cut_pauses(0);
-    assert_eq!(told(&log), "/a:0 /b:0 /c:0 | /a:0 /b:0 +/c:0");
+    assert_eq!(summary(&log), "/a:0 /b:0 /c:0 | /a:0 /b:0 +/c:0");
     assert!(!log.has_pauses());
-    // Nobody waits after the last request of a session.
+    // The pause after the last request of a session does not count.
     assert!(!read(b"/a\n/b think=7\n\n/c think=7\n", 0).unwrap().has_pauses());
 }
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let log = read(text.as_bytes(), 50_000).unwrap();
-    assert_eq!(told(&log), expected, "{text:?}");
+    assert_eq!(summary(&log), expected, "{text:?}");
     for count in 2..6 {
-        if let Some((builder, _)) = read_parts_of(text.as_bytes(), 50_000, count) {
+        if let Some((builder, _)) = read_with_threads(text.as_bytes(), 50_000, count) {
             assert_eq!(builder.finish().unwrap(), log, "{text:?} in {count} parts");
         }
     }
@@ -96,7 +96,7 @@ fn check(text: &str, expected: &str) {
 fn check_error(text: &str, expected: &str) {
     let error = read(text.as_bytes(), 0).unwrap_err();
     assert_eq!(error.to_string(), expected, "{text:?}");
-    assert!(read_parts_of(text.as_bytes(), 0, 3).is_none(), "{text:?} in parts");
+    assert!(read_with_threads(text.as_bytes(), 0, 3).is_none(), "{text:?} in parts");
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn what_is_wrong_is_shown() {
     check_error("/a\n#@ start=1\n", {
         "line 2, column 1: start= stands within a session, not before it"
     });
-    check_error("#@ start=1\n\n/a\n", "line 1, column 1: no session follows what is said of it");
+    check_error("#@ start=1\n\n/a\n", "line 1, column 1: no session follows this directive");
     check_error("#@ start=x\n/a\n", "line 1, column 1: `x` is no start time");
     check_error("/a\n#@ reply_bytes=1\n", {
-        "line 2, column 1: no request follows what is said of it"
+        "line 2, column 1: no request follows this directive"
     });
     check_error("#@ seen_bytes=x\n/a\n", "line 1, column 1: `x` is no number of bytes");
     check_error("#@ start=2\n/a\n\n#@ start=1\n/b\n\n", {
@@ -285,7 +285,7 @@ proptest! {
         write(&log, &mut text, "a header").unwrap();
         let again = read(&text, think).unwrap();
         prop_assert_eq!(&again, &log, "{}", text.escape_ascii());
-        if let Some((builder, _)) = read_parts_of(&text, think, parts) {
+        if let Some((builder, _)) = read_with_threads(&text, think, parts) {
             prop_assert_eq!(builder.finish().unwrap(), log);
         }
     }
@@ -296,7 +296,7 @@ proptest! {
     ) {
         let whole: Result<RequestLog, LogError> = read(text.as_bytes(), 0);
         for count in 2..5 {
-            let parts = read_parts_of(text.as_bytes(), 0, count);
+            let parts = read_with_threads(text.as_bytes(), 0, count);
             prop_assert_eq!(parts.is_some(), whole.is_ok());
             if let Some((builder, _)) = parts {
                 prop_assert_eq!(&builder.finish().unwrap(), whole.as_ref().unwrap());

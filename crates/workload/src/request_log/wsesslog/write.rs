@@ -1,4 +1,4 @@
-//! The writer. httperf reads what it writes; the reader of this module reads back an equal log.
+//! The writer. httperf reads its output; the reader of this module reads back an equal log.
 
 use std::io::{self, Write};
 use std::{fmt, str};
@@ -6,7 +6,7 @@ use std::{fmt, str};
 use super::{contents, is_method, is_space};
 use crate::request_log::{Request, RequestLog, Template};
 
-/// Handed over to the file at once.
+/// The number of bytes written to the file at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Why a log was not written.
@@ -20,7 +20,7 @@ pub enum WriteError {
         session: usize,
         /// The request in it, from 0.
         request: usize,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
 }
@@ -49,12 +49,12 @@ impl From<io::Error> for WriteError {
 
 /// Writes `log`, with the lines of `header_comments` as comments in front.
 ///
-/// Reading it back gives an equal log if every template is used and they stand in the order of
-/// first use, as after reading or pushing; in any case the sessions ask for the same.
+/// Reading it back gives an equal log if every template is used and they are in the order of first
+/// use, as after reading or pushing; in any case the sessions make the same requests.
 ///
 /// # Errors
-/// What the system says, or the first request that the format cannot express: one whose URI is
-/// empty, holds white space or control characters, or begins with `#`; one whose method is not all
+/// The system's error, or the first request that the format cannot express: one whose URI is empty,
+/// contains white space or control characters, or begins with `#`; one whose method is not all
 /// capitals, or a longer form of one that httperf knows; one with a NUL in its body, where httperf
 /// would end it.
 pub fn write(
@@ -92,7 +92,7 @@ pub fn write(
     Ok(out.flush()?)
 }
 
-/// One request. The pause is always written: a reader's default may be any.
+/// Writes one request. The pause is always written: a reader's default may be any.
 fn line(
     out: &mut Vec<u8>,
     template: &Template,
@@ -122,7 +122,7 @@ fn line(
     Ok(())
 }
 
-/// ` think=SECONDS`, without the zeros that say nothing.
+/// Writes ` think=SECONDS`, without trailing zeros.
 fn think(out: &mut Vec<u8>, pause_us: u64) -> io::Result<()> {
     write!(out, " think={}", pause_us / 1_000_000)?;
     let mut fraction = pause_us % 1_000_000;
@@ -134,7 +134,7 @@ fn think(out: &mut Vec<u8>, pause_us: u64) -> io::Result<()> {
     if fraction != 0 { write!(out, ".{fraction:0digits$}") } else { Ok(()) }
 }
 
-/// Why the format cannot express `template`, if so.
+/// Why the format cannot express `template`, if it cannot.
 fn inexpressible(template: &Template) -> Option<String> {
     let uri = &template.uri;
     let shown = || format!("the URI `{}`", uri.escape_ascii());
