@@ -187,7 +187,7 @@ impl Options {
         let plan = Plan {
             sources,
             targets,
-            expected: expected::of_log(&log, verify, self.files.as_deref())?.into(),
+            expected: expected::for_log(&log, verify, self.files.as_deref())?.into(),
             connection_use: self.connection_use.unwrap_or(match self.log {
                 Some(_) => ConnectionUse::Session,
                 None => ConnectionUse::Keep,

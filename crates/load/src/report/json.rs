@@ -349,7 +349,7 @@ pub(crate) fn errors<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorCounts, 
     let mut counts = ErrorCounts::default();
     for (name, count) in BTreeMap::<String, u64>::deserialize(from)? {
         let unknown = || D::Error::custom(format_args!("there is no error `{name}`"));
-        counts.set(ErrorKind::of_name(&name).ok_or_else(unknown)?, count);
+        counts.set(ErrorKind::from_name(&name).ok_or_else(unknown)?, count);
     }
     Ok(counts)
 }
