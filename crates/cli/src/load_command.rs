@@ -207,7 +207,7 @@ fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     loop {
-        if interrupt.comes_before(input.as_fd()).map_err(cannot_read)? {
+        if interrupt.comes_before_input(input.as_fd()).map_err(cannot_read)? {
             return Err("--start-at -: interrupted before a time was told".into());
         }
         let bytes = input.fill_buf().map_err(cannot_read)?;

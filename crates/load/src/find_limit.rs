@@ -40,7 +40,8 @@ pub struct Rates {
 pub struct Trial {
     /// Sessions per second.
     pub rate: f64,
-    /// Requests asked each second: those that would have been due, had every reply come at once.
+    /// Requests asked each second: the requests that would have been due, had every reply come at
+    /// once.
     pub asked_per_s: f64,
     /// Replies per second.
     pub replies_per_s: f64,

@@ -1,5 +1,5 @@
-//! What a user asks for, as typed, and how it becomes a plan. Everything that can be wrong with it
-//! is found here, before anything is sent.
+//! The options as the user types them, and their resolution into a plan. All errors in them are
+//! found here, before anything is sent.
 
 mod arguments;
 
@@ -22,18 +22,18 @@ use crate::target::Url;
 use crate::void::Bounds;
 use command::units::{parse_duration, parse_share};
 
-/// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
+/// The default number of connections of a closed run: a usual choice of wrk's users.
 const CLIENTS: u64 = 64;
-/// How long a run takes that has no other end.
+/// The duration of a run that has no other end.
 const DURATION_US: u64 = 10_000_000;
 /// The papers' timeout (Radhakrishnan section 3.5.1).
 const TIMEOUT_US: u64 = 10_000_000;
 
 const WHEN: &str = "When it is asked";
 const HOW: &str = "How it is asked";
-/// The heading of the help under which it says what is looked at in replies, and judged.
+/// The heading in the help above the options for checking replies and judging runs.
 pub const LOOKED_AT: &str = "What is looked at";
-/// The heading of the help under which it says what is written.
+/// The heading in the help above the options for reports.
 pub const REPORTED: &str = "What is reported (FILE may be - for standard output)";
 
 const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
@@ -55,8 +55,8 @@ pub enum Arrivals {
     Trace,
 }
 
-/// What can be typed behind `ropewalk load`, with the help that the program prints. Durations and
-/// rates are texts: they are read here.
+/// The arguments of `ropewalk load`, with the help that the program prints. Durations and rates are
+/// kept as texts and are parsed by [`resolve`](Self::resolve).
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize)]
 #[command(next_help_heading = "What is asked for")]
 pub struct Options {
@@ -166,14 +166,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The plan, and what is said of it in reports.
+    /// Resolves the options into the plan and the setting that reports show.
     ///
     /// # Errors
     /// One line: which option is wrong, how, and what to do.
     pub fn resolve(&self) -> Result<(Plan, Setting), String> {
         let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
-        // More connections than the usual limit allows are asked for more often than not; where it
-        // cannot be raised, what fails for want of descriptors is counted and explained.
+        // Most runs need more connections than the usual limit allows; where it cannot be raised,
+        // requests that fail for want of descriptors are counted and explained.
         let _ = os::limits::raise_descriptor_limit();
         if urls.is_empty() {
             return Err("no server is named: ropewalk load http://host:port/path".into());
@@ -217,8 +217,8 @@ impl Options {
         Ok((plan, setting))
     }
 
-    /// Every URL under every host. Without a log session k asks for the path of URL k modulo their
-    /// number, so the URLs must come round first.
+    /// Every URL under every host. Without a log session k requests the path of URL k modulo their
+    /// number, so the URLs must vary fastest.
     fn targets(
         &self,
         urls: &[Url],
@@ -238,7 +238,7 @@ impl Options {
         hosts.into_iter().flat_map(of_host).collect()
     }
 
-    /// The log, and what of it was ignored.
+    /// The log, and notes on the parts of it that were ignored.
     fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), String> {
         let think_max_us = optional("--think-max", self.think_max.as_deref())?;
         let Some(path) = &self.log else { return Ok((log_of_urls(urls)?, Vec::new())) };
@@ -284,7 +284,7 @@ impl Options {
             (Some(_), None) => Err("--arrivals: at which --rate?".into()),
             (None, None) => {
                 let clients = self.clients.unwrap_or(CLIENTS);
-                // Of several targets sessions take turns: then each has an end.
+                // Sessions alternate between several targets, so each must have an end.
                 let is_one = self.urls.len() * self.hosts.len().max(1) == 1;
                 let endless = is_one && self.log.is_none() && self.sessions.is_none();
                 Ok(Model::Closed { clients, endless })
@@ -313,28 +313,28 @@ impl Options {
         }
     }
 
-    /// How long the load before the window takes, in microseconds.
+    /// The length of the load before the window, in microseconds.
     ///
     /// # Errors
-    /// When that is no time, in a line.
+    /// One line, if the option's value is no time.
     pub fn warm_up_us(&self) -> Result<u64, String> {
         duration("--warm-up", self.warm_up.as_deref(), 0)
     }
 
-    /// How long sessions of its log need, with the pauses that are made, until as many are under
-    /// way as always will be: [`RequestLog::filling_us`].
+    /// The time until the number of sessions of the log under way is steady, with the pauses
+    /// between requests: [`RequestLog::filling_us`].
     ///
     /// # Errors
-    /// When the log cannot be read, in a line.
+    /// One line, if the log cannot be read.
     pub fn filling_us(&self) -> Result<u64, String> {
         self.request_log(&[]).map(|(log, _)| log.filling_us())
     }
 
-    /// How much longer than its window a run may take, in microseconds: it warms up, and then what
-    /// is under way has its time.
+    /// How much longer than its window a run may take, in microseconds: the warm-up, and the
+    /// timeouts of requests that are still under way.
     ///
     /// # Errors
-    /// When one of these is no time, in a line.
+    /// One line, if the value of one of these options is no time.
     pub fn beyond_window_us(&self) -> Result<u64, String> {
         Ok(self.warm_up_us()? + self.timeout_us()? + self.connect_timeout_us()?)
     }
@@ -347,7 +347,7 @@ impl Options {
         duration("--connect-timeout", self.connect_timeout.as_deref(), TIMEOUT_US)
     }
 
-    /// An end for runs that have none of their own.
+    /// The length of the measured window: a default for runs that have no other end.
     fn duration(&self, model: &Model, log: &RequestLog) -> Result<Option<u64>, String> {
         let typed = optional("--duration", self.duration.as_deref())?;
         let of_model = match model {
@@ -369,7 +369,8 @@ impl Options {
         })
     }
 
-    /// A log is replayed once, unless there is another end.
+    /// The number of sessions after which the run ends: a log is replayed once, unless there is
+    /// another end.
     fn sessions_max(&self, model: &Model, log: &RequestLog) -> Option<u64> {
         let once = self.log.is_some() && self.duration.is_none();
         let is_trace = matches!(model, Model::Open(Process::Trace(_)));
@@ -392,7 +393,7 @@ impl Options {
             let source: IpAddr = typed
                 .parse()
                 .map_err(|_| format!("--source {typed}: give an IP address of this machine"))?;
-            // A socket of another kind tells whether the address is this machine's.
+            // Binding a UDP socket shows whether the address is one of this machine's.
             UdpSocket::bind((source, 0)).map_err(|why| format!("--source {source}: {why}"))?;
             sources.push(source);
         }
@@ -423,7 +424,7 @@ impl Options {
     fn start(&self) -> Result<Start, String> {
         match self.start_at.as_deref() {
             None => Ok(Start::Now),
-            Some("-") => Ok(Start::WhenTold),
+            Some("-") => Ok(Start::WhenNotified),
             Some(typed) => parse_start(typed).map(Start::At),
         }
     }
@@ -484,10 +485,10 @@ fn optional(option: &str, typed: Option<&str>) -> Result<Option<u64>, String> {
     parse_duration(typed).map(Some).map_err(|why| format!("{option} {typed}: {why}"))
 }
 
-/// A time to start at, as typed: in microseconds since 1970.
+/// Parses a start time, typed in seconds since 1970, into microseconds since 1970.
 ///
 /// # Errors
-/// What should have been typed.
+/// One line: the form that is expected.
 pub fn parse_start(typed: &str) -> Result<u64, String> {
     let seconds: Option<f64> = typed.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
     let seconds = seconds.ok_or_else(|| {
@@ -496,10 +497,10 @@ pub fn parse_start(typed: &str) -> Result<u64, String> {
     Ok((seconds * 1e6) as u64)
 }
 
-/// The CPUs that were typed behind `option`: numbers and ranges such as `1,4-7`.
+/// Parses the CPUs that were typed as the value of `option`: numbers and ranges such as `1,4-7`.
 ///
 /// # Errors
-/// What is wrong, with the option's name; CPUs that are not there, or that are not allowed.
+/// One line with the option's name: a syntax error, or CPUs that do not exist or are not allowed.
 pub fn parse_cpus(option: &str, typed: &str) -> Result<Vec<usize>, String> {
     let allowed = os::affinity::allowed_cpus();
     let mut cpus = Vec::new();

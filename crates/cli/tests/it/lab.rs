@@ -248,7 +248,7 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
 fn options_of_the_load_are_checked_first() {
     let lab = Lab::new();
     let cases = [
-        ("--conection keep", "--conection: there is no such option of what is asked"),
+        ("--conection keep", "--conection: there is no such load option"),
         ("--timeout 5", "--timeout 5: "),
         ("--seed 5", "--seed: each run gives it itself: leave it out"),
         ("--lag-bound 5s", "--lag-bound: each run gives it itself: leave it out"),

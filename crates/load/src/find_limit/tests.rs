@@ -212,7 +212,8 @@ fn an_interrupted_search_keeps_its_trials() {
             made += 1;
             Ok((made <= complete).then(|| outcome(rate, 1000.0, f64::INFINITY)))
         };
-        let limit = search(&Conditions::default(), rates_from(400.0), &mut trial, &mut |_| {}).unwrap();
+        let limit =
+            search(&Conditions::default(), rates_from(400.0), &mut trial, &mut |_| {}).unwrap();
         assert!(limit.interrupted);
         assert_eq!(limit.trials.len(), complete);
         assert_eq!(limit.held.map(|rung| rung.rate), held);
