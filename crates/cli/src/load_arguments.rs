@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use load::options::{LOOKED_AT, Options, REPORTED};
+use load::options::{CHECKED, Options, REPORTED};
 
 pub(crate) const LOAD_EXAMPLES: &str = "\
 Without --rate the run is closed: each of the --connections asks again as soon as its reply has
@@ -34,7 +34,7 @@ pub(crate) struct LoadArguments {
     #[command(flatten)]
     pub(crate) run: Options,
     /// Find the highest rate at which the server keeps to it: p99=50ms, or errors=0.1%,p99.9=1s
-    #[arg(long, value_name = "CONDITIONS", help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "CONDITIONS", help_heading = CHECKED)]
     pub(crate) find_limit: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,

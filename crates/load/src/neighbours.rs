@@ -402,8 +402,8 @@ mod tests {
         assert_eq!(end.with_descendants(&HashSet::from([2, own])), HashSet::from([2]));
     }
 
-    /// Adds a thread of the server that ran and waited for so many milliseconds within the second,
-    /// and was scheduled `turns` times.
+    /// Adds a thread of the server that ran and waited for `ran_ms` and `waited_ms` milliseconds
+    /// within the second, and was scheduled `turns` times.
     fn with_thread(
         snapshots: (Snapshot, Snapshot),
         ran_ms: u64,

@@ -32,15 +32,15 @@ const TIMEOUT_US: u64 = 10_000_000;
 const WHEN: &str = "When it is asked";
 const HOW: &str = "How it is asked";
 /// The heading in the help above the options for checking replies and judging runs.
-pub const LOOKED_AT: &str = "What is looked at";
+pub const CHECKED: &str = "What is checked";
 /// The heading in the help above the options for reports.
 pub const REPORTED: &str = "What is reported (FILE may be - for standard output)";
 
-const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
+const URL_HELP: &str = "http://host[:port][/path]; sessions alternate between several";
 const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or a schedule of \
     steps and ramps: 500@30s,500..2000@60s";
 const REQUEST_RATE_HELP: &str =
-    "The same in requests per second: the rate times the mean session length";
+    "Open: requests per second: the session rate times the mean session length";
 
 /// The arrival process, as typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
@@ -49,9 +49,9 @@ pub enum Arrivals {
     /// Evenly spaced.
     #[default]
     Constant,
-    /// Independent of each other, as those of many users are.
+    /// Independent of each other, like the sessions of many users.
     Poisson,
-    /// When the log says.
+    /// At the times of the log.
     Trace,
 }
 
@@ -74,7 +74,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME")]
     pub think_max: Option<String>,
 
-    /// Closed: so many clients, each waits for its reply [default: 64]
+    /// Closed: this many clients, each of which waits for its reply [default: 64]
     #[arg(long = "connections", short = 'c', value_name = "N", help_heading = WHEN)]
     pub clients: Option<u64>,
     /// Open: sessions per second, or a schedule of steps and ramps.
@@ -86,33 +86,33 @@ pub struct Options {
     /// How the starts of sessions are spread [default: constant]
     #[arg(long, value_enum, value_name = "PROCESS", help_heading = WHEN)]
     pub arrivals: Option<Arrivals>,
-    /// With --arrivals trace: so many times as fast
+    /// With --arrivals trace: replay this many times as fast
     #[arg(long, value_name = "FACTOR", help_heading = WHEN)]
     pub speed: Option<f64>,
     /// Length of the measured window [default: 10s, or until the log has been replayed]
     #[arg(long, short = 'd', value_name = "TIME", help_heading = WHEN)]
     pub duration: Option<String>,
     /// Load before the window, which is not measured [default: 0s; with --find-limit 1s, and
-    /// what sessions that pause need until as many are under way as always will be]
+    /// the time until the number of sessions under way is steady]
     #[arg(long, value_name = "TIME", help_heading = WHEN)]
     pub warm_up: Option<String>,
-    /// Stop after so many sessions (requests, without --log)
+    /// Stop after this many sessions (requests, without --log)
     #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
 
     /// Which requests share a connection [default: session with --log, else keep]
     #[arg(long = "connection", value_enum, value_name = "USE", help_heading = HOW)]
     pub connection_use: Option<ConnectionUse>,
-    /// Hold so many further connections open, each of which has asked once [default: 0]
+    /// Hold this many further connections open, idle after one request each [default: 0]
     #[arg(long, value_name = "N", help_heading = HOW)]
     pub idle: Option<u64>,
-    /// The whole reply must have come within it [default: 10s]
+    /// The whole reply must come within this time [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub timeout: Option<String>,
-    /// The connection must be made within it [default: 10s]
+    /// The connection must be established within this time [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub connect_timeout: Option<String>,
-    /// Virtual host instead of the URL's; of several, sessions take turns
+    /// Virtual host instead of the URL's; sessions alternate between several
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
     /// A header for every request; may be repeated
@@ -122,23 +122,23 @@ pub struct Options {
     #[arg(long = "source", value_name = "IP", value_delimiter = ',', help_heading = HOW)]
     pub sources: Vec<String>,
 
-    /// What is looked at in each reply [default: length]
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = LOOKED_AT)]
+    /// What is checked in each reply [default: length]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = CHECKED)]
     pub verify: Option<Verify>,
-    /// A directory with copies of what the replies should be
-    #[arg(long, value_name = "DIR", help_heading = LOOKED_AT)]
+    /// A directory with copies of the expected replies
+    #[arg(long, value_name = "DIR", help_heading = CHECKED)]
     #[serde(serialize_with = "arguments::lossy")]
     pub files: Option<PathBuf>,
-    /// Count replies within it as goodput
-    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
+    /// Count replies within this time as goodput
+    #[arg(long, value_name = "TIME", help_heading = CHECKED)]
     pub latency_target: Option<String>,
     /// The run is void if the generator itself is later at the 99th percentile [default: half of
     /// the 99th percentile reported, and at least 4ms]
-    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "TIME", help_heading = CHECKED)]
     pub lag_bound: Option<String>,
     /// The run is void if others make the threads of the generator, or of a server on this machine,
     /// wait for a CPU for more of the time in which they want to run [default: 25%]
-    #[arg(long, value_name = "SHARE", help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "SHARE", help_heading = CHECKED)]
     pub run_delay_bound: Option<String>,
     /// Length of an interval of the series [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = REPORTED)]
@@ -150,10 +150,10 @@ pub struct Options {
     /// Pin the threads to these CPUs, in turn: 1,4-7
     #[arg(long, value_name = "CPUS", help_heading = HOW)]
     pub cpus: Option<String>,
-    /// Be the I-th of N generators: do its share of the sessions
+    /// Act as generator I of N: run its share of the sessions
     #[arg(long, value_name = "I/N", help_heading = HOW)]
     pub share: Option<String>,
-    /// Start at this time, in seconds since 1970, with the other generators; -: say `ready` and
+    /// Start at this time, in seconds since 1970, with the other generators; -: print `ready` and
     /// read the time from standard input
     #[arg(long, value_name = "SECONDS", help_heading = HOW)]
     pub start_at: Option<String>,

@@ -203,11 +203,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         let elsewhere = |ip: [u8; 4]| SocketAddr::from((ip, there.port()));
-        let nobody = [elsewhere([127, 0, 0, 2]), elsewhere([127, 0, 0, 3])];
+        let closed = [elsewhere([127, 0, 0, 2]), elsewhere([127, 0, 0, 3])];
         let of = |addresses: &[SocketAddr]| first_that_accepts(addresses, SOON);
-        assert_eq!(of(&[nobody[0], there, nobody[1]]), Some(there));
-        assert_eq!(of(&nobody), Some(nobody[0]), "whatever becomes of it is counted in the run");
-        assert_eq!((of(&[nobody[1]]), of(&[])), (Some(nobody[1]), None));
+        assert_eq!(of(&[closed[0], there, closed[1]]), Some(there));
+        assert_eq!(of(&closed), Some(closed[0]), "the run counts its failures");
+        assert_eq!((of(&[closed[1]]), of(&[])), (Some(closed[1]), None));
     }
 
     #[test]

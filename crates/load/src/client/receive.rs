@@ -8,7 +8,7 @@ use http1::{BodySkipper, ResponseBody};
 use os::epoll::Event;
 
 use super::Clients;
-use super::issue::of_system;
+use super::issue::system_error_kind;
 use super::slot::{Phase, Reply};
 use crate::error_kind::ErrorKind;
 use crate::plan::{ConnectionUse, Expected, ExpectedBody, Verify};
@@ -113,7 +113,7 @@ impl Clients<'_> {
             Ok(count) if discards => Read::Discarded { count, drained: count < room },
             Ok(count) => Read::Bytes { count, drained: count < room },
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Read::Nothing,
-            Err(why) => Read::Failed(of_system(&why)),
+            Err(why) => Read::Failed(system_error_kind(&why)),
         }
     }
 
