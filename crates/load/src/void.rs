@@ -372,7 +372,11 @@ mod tests {
         let starved = Void::ServerStarved { waited_percent: 60, bound_percent: 25 };
         assert!(starved.is_interference() && !starved.is_of_generator());
         assert_eq!(of(Some(600_000), 700_000, 0.25), (vec![starved], Some(0.6), None));
-        assert_eq!(of(Some(600_000), 700_000, 0.7), (vec![], Some(0.6), None), "the share is reported");
+        assert_eq!(
+            of(Some(600_000), 700_000, 0.7),
+            (vec![], Some(0.6), None),
+            "the share is reported"
+        );
         // The server waited for the generator, or its threads for each other.
         assert_eq!(of(Some(600_000), 20_000, 0.25), (vec![], None, None));
         assert_eq!(of(Some(15_000), 700_000, 0.0), (vec![], None, None), "next to nothing");

@@ -2,9 +2,9 @@
 //! arithmetic gives.
 //!
 //! The rate is 100 sessions/s for three seconds, the stall lasts from the first second to the
-//! second. A session due t before the end of the stall waits t, so that the waits of the hundred
-//! sessions that are due in it are 0.01 s, 0.02 s, … 1.00 s; all others wait for a negligible time.
-//! A generator that waits for replies before it goes on would see the stall once.
+//! second. A session that is due t before the end of the stall waits t, so that the waits of the
+//! hundred sessions that are due in it are 0.01 s, 0.02 s, … 1.00 s; all others wait for a
+//! negligible time. A generator that waits for replies before it goes on would see the stall once.
 
 use load::measures::Times;
 use load::plan::Model;
