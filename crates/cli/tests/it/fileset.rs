@@ -54,7 +54,7 @@ fn what_is_written_is_served() {
     let written = succeeds(&mounted, &["--single", "50KB", "--single", "1000", "--single", "0"]);
     assert_eq!(written, "written 3, repaired 0, untouched 0, foreign 72: 52,200 bytes (51.0 KiB)");
 
-    let mut server = ServerProcess::of(root.path(), &[]);
+    let mut server = ServerProcess::for_directory(root.path(), &[]);
     let client = Client::new(server.address());
     let singles = FileSet::singles(&[0, 1000, 51_200]).unwrap();
     for file in FileSet::directories(2).unwrap().iter().chain(singles.iter()) {

@@ -55,7 +55,7 @@ impl Scene {
         succeeds(&[&generate[..], &pauses].concat());
         let log = wsesslog::read(&fs::read(log).unwrap(), 0).unwrap();
         change(&site, &log);
-        let server = ServerProcess::of(&site, &[]);
+        let server = ServerProcess::for_directory(&site, &[]);
         Self { directory, server, log }
     }
 
@@ -177,7 +177,7 @@ fn a_run_beside_busy_loops_is_void_and_says_why() {
     }
     let directory = Temporary::new();
     directory.file("site/index.html", "<h1>Rope</h1>");
-    let server = ServerProcess::of(&directory.path().join("site"), &[]);
+    let server = ServerProcess::for_directory(&directory.path().join("site"), &[]);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
     let cpus = os::affinity::allowed_cpus();
     let _loops = Busy::after([&*cpus, &*cpus].concat().into_iter().map(bound_to));

@@ -18,7 +18,7 @@ const BESIDE: [&str; 6] = ["--idle", "30", "--rate", "20", "--lag-bound", "60s"]
 fn served(more: &[&str]) -> (Temporary, ServerProcess) {
     let directory = Temporary::new();
     succeeds(&["fileset", directory.path().to_str().unwrap(), "--single", "1000"]);
-    let server = ServerProcess::of(directory.path(), more);
+    let server = ServerProcess::for_directory(directory.path(), more);
     (directory, server)
 }
 
