@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_refuses() {
+    fn options_that_a_search_refuses() {
         check(&["-c", "5"], Some("--connections is for closed runs"));
         check(&["--connections", "5"], Some("--connections is for closed runs"));
         check(&["--sessions", "5"], Some("--sessions is for single runs"));

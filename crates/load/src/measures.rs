@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use crate::error_kind::ErrorKind;
 
-    fn one(value_us: u64) -> Measures {
+    fn one_reply(value_us: u64) -> Measures {
         let mut measures = Measures::default();
         measures.counts.requests = 1;
         measures.counts.status[2] = 1;
@@ -441,8 +441,8 @@ mod tests {
 
     #[test]
     fn sums_are_exact() {
-        let mut sum = one(1_000);
-        sum.merge(&one(2_000_000));
+        let mut sum = one_reply(1_000);
+        sum.merge(&one_reply(2_000_000));
         assert_eq!((sum.counts.requests, sum.counts.status), (2, [0, 0, 2, 0, 0, 0]));
         assert_eq!(sum.errors.get(ErrorKind::Reset), 2);
         assert_eq!(sum.files[3].time_us, 2_001_000);

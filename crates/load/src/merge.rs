@@ -211,7 +211,7 @@ mod tests {
     /// Two generators on the server's machine report the same server, and one on another machine
     /// reports none.
     #[test]
-    fn what_is_known_of_the_server_is_kept() {
+    fn the_measurements_of_the_server_are_kept() {
         let had = |run_delay_us, used_us| Some(ServerCpu { run_delay_us, others_us: 900, used_us });
         let merged = |all: [Option<ServerCpu>; 3]| {
             let outcome = |(index, server_cpu)| Outcome { server_cpu, ..part(index) };
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn outcomes_that_do_not_belong_together_are_refused() {
         fn check(change: fn(&mut Outcome), expected: &str) {
             let mut other = part(1);
             other.interrupted = false;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_differ_does_not_hinder() {
+    fn fields_that_may_differ_do_not_hinder() {
         let mut other = part(1);
         other.setting.descriptors_max = 1024;
         other.setting.threads = 16;

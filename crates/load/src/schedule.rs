@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn mistakes_are_named() {
         let check = |text: &str, expected: &str| {
             assert_eq!(text.parse::<Schedule>().unwrap_err(), expected, "{text}");
         };
@@ -338,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_can_be_typed(pieces in prop::collection::vec(piece(), 1..5)) {
+        fn a_shown_schedule_can_be_typed(pieces in prop::collection::vec(piece(), 1..5)) {
             let Ok(schedule) = pieces.join(",").parse::<Schedule>() else { return Ok(()) };
             prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
         }

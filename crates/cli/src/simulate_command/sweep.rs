@@ -36,7 +36,7 @@ pub(super) fn run(
                 // The other threads end after their current points.
                 next.store(points.len(), Ordering::Relaxed);
             }
-            let mut progress = progress.lock().expect("nobody fails while showing progress");
+            let mut progress = progress.lock().expect("no thread panics while it shows progress");
             progress.1 += 1;
             let count = progress.1;
             progress.0.show(count);

@@ -33,7 +33,7 @@ impl Varied {
         if self.is_empty() {
             return Vec::new();
         }
-        let whole = whole(machine);
+        let whole = to_table(machine);
         let value = |key: &String| found(&whole, key).expect("it was set, so that it is there");
         self.keys.iter().map(|key| value(key).clone()).collect()
     }
@@ -53,11 +53,11 @@ pub(super) fn shown(value: &Value) -> String {
 
 /// The machine's value for a key; none if it has no such key.
 pub(super) fn value(machine: &Machine, key: &str) -> Option<String> {
-    let whole = whole(machine);
+    let whole = to_table(machine);
     found(&whole, key).map(shown)
 }
 
-fn whole(machine: &Machine) -> Table {
+fn to_table(machine: &Machine) -> Table {
     machine.to_toml().parse().expect("a machine's own file is TOML")
 }
 

@@ -168,7 +168,8 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     // It was compressed then: its length is not what is sent now.
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 3\n";
     fs::write(&log, line.repeat(20)).unwrap();
-    let servers = [ServerProcess::for_directory(&site, &[]), ServerProcess::for_directory(&site, &[])];
+    let servers =
+        [ServerProcess::for_directory(&site, &[]), ServerProcess::for_directory(&site, &[])];
     let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
     let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs", "1"];
     let short = ["--window=100ms", "--lag-bound=60s", LIFTED];

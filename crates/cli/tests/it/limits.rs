@@ -139,7 +139,7 @@ fn there_is_room_in_the_descriptor_table_from_the_beginning() {
         let all = children(server.pid()).into_iter().chain([server.pid()]);
         let rooms: Vec<u64> = all.map(room).collect();
         assert_eq!(rooms.len(), processes, "{setting}");
-        assert!(rooms[0] >= 900, "who serves, {setting}: {rooms:?}");
+        assert!(rooms[0] >= 900, "workers, {setting}: {rooms:?}");
         server.stop();
     }
 }

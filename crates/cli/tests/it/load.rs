@@ -352,7 +352,7 @@ fn a_run_that_was_given_its_start_time_ends_when_it_is_released() {
     child.stdin.as_mut().unwrap().write_all(format!("{seconds}\n").as_bytes()).unwrap();
     assert_eq!(said.next().unwrap().unwrap(), "measured");
     std::thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none() && !json.exists(), "it holds what it has");
+    assert!(child.try_wait().unwrap().is_none() && !json.exists(), "it keeps its idle connections");
     drop(child.stdin.take());
     assert!(child.wait().unwrap().code().is_some());
     assert_eq!(read_json(&json).unwrap()["counts"]["idle_connections"], 3);

@@ -44,8 +44,8 @@ fn ropewalk(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns those of these signals that a process started from here heeds: under nohup(1), or in the
-/// background of a script, this process ignores some, and its children inherit that.
+/// Returns the signals of this list that a process started from here heeds: under nohup(1), or in
+/// the background of a script, this process ignores some, and its children inherit that.
 fn heeded<'n>(signals: &[(&'n str, u32)]) -> Vec<&'n str> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

@@ -133,7 +133,7 @@ fn recorded_recipe(
 }
 
 #[test]
-fn what_a_recipe_s_commands_print_is_in_a_log() {
+fn the_output_of_a_recipe_s_commands_is_in_a_log() {
     if !has(&VALGRIND) {
         return;
     }
@@ -147,7 +147,7 @@ fn what_a_recipe_s_commands_print_is_in_a_log() {
         trace = ["sh", "-c", """
             echo served; echo badly >&2
             trap 'trap - TERM; kill -s TERM 0' TERM
-            (: >done; : <rest) & wait # for nobody
+            (: >done; : <rest) & wait # for ever
         """]
         until = "{folder}/done"
     "#;

@@ -10,7 +10,7 @@ use testkit::{DocumentRoot, NEEDS_ROOT, Temporary};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
-use crate::server_process::{ROPEWALK, ServerProcess, request_status, conforms, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, conforms, request_status, serve};
 
 /// The user and group `nobody`, which own no files.
 const NOBODY: &str = "65534";
@@ -272,7 +272,7 @@ fn beside_a_cable(site: &Path, messages: &Path) -> Option<String> {
 }
 
 #[test]
-fn what_arrives_goes_to_the_cpus_of_the_partition_while_it_serves() {
+fn packets_go_to_the_cpus_of_the_partition_while_it_serves() {
     let directory = Temporary::new();
     directory.file("site/index.html", "x");
     let (site, messages) = (directory.path().join("site"), directory.path().join("messages"));

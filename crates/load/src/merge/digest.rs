@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_generators_must_agree_in() {
+    fn other_inputs_in_which_generators_must_agree() {
         let folder = testkit::Temporary::new();
         let log = folder.path().join("one.log");
         fs::write(&log, LOG).unwrap();

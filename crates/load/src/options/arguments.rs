@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_arguments_are_parsed_to_equal_options() {
         for options in [every_option(), Options::default()] {
             let words = options.to_arguments();
             assert_eq!(Options::from_arguments(&words).as_ref(), Ok(&options), "{words:?}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_type() {
+    fn typed_arguments_are_parsed() {
         let of = |line: &str| {
             Options::from_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
         };

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_said_to_be_verified_than_is() {
+    fn the_summary_claims_no_more_verification_than_there_is() {
         let check = |verify: &str, log_beyond_get, expected: &str| {
             let mut outcome = sample::empty();
             outcome.setting.verify = verify.into();

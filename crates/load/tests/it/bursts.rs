@@ -5,7 +5,8 @@ use load::plan::ConnectionUse;
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{
-    MS, Step, done, errors, get, log, millis, plan, scripted, scripted_by_target, send, targets,
+    MS, Step, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target, send,
+    targets,
 };
 
 fn page() -> [Step; 5] {
@@ -40,7 +41,7 @@ fn the_rest_follows_the_first_reply_at_once() {
         "/1" => vec![Action::Wait(millis(60)), send(&reply())],
         _ => vec![send(&reply())],
     });
-    let outcome = done(&plan(server.address(), log(&[&page()])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), []);
     let seen = server.seen();
     assert_eq!(targets(&seen), ORDER);
@@ -66,7 +67,7 @@ fn replies_come_in_order_however_they_are_packed() {
             };
             vec![if singly { Action::SendSingly(replies) } else { Action::Send(replies) }]
         });
-        let outcome = done(&plan(server.address(), log(&[&page()])));
+        let outcome = run_to_end(&plan(server.address(), log(&[&page()])));
         assert_eq!(errors(&outcome), []);
         assert_eq!(outcome.measures.counts.body_bytes, 4 * 2 + 3);
         assert_eq!(targets(&server.seen()), ORDER);
@@ -80,7 +81,7 @@ fn a_server_that_closes_in_the_middle() {
         "/2" => vec![Action::Wait(millis(20)), Action::Close],
         _ => vec![send(&reply())],
     });
-    let outcome = done(&plan(server.address(), log(&[&page()])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), [(ErrorKind::ClosedEarly, 2)]);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.requests, counts.replies, counts.requests_abandoned), (4, 2, 1));
@@ -95,7 +96,7 @@ fn a_server_that_announces_the_end_in_the_middle() {
         "/2" => vec![send(&reply().field("Connection: close")), Action::Close],
         _ => vec![send(&reply())],
     });
-    let outcome = done(&plan(server.address(), log(&[&page()])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), [(ErrorKind::ClosedEarly, 1)]);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.replies, counts.requests_abandoned), (3, 1));
@@ -109,7 +110,7 @@ fn a_timeout_in_the_middle_fails_all_that_is_under_way() {
     });
     let mut plan = plan(server.address(), log(&[&page()]));
     plan.timeout_us = 300 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::TimeoutWaiting, 2)]);
     assert_eq!(outcome.measures.lengths[5].timeouts, 1);
 }
@@ -119,7 +120,7 @@ fn a_wrong_status_in_the_middle_goes_on() {
     let server = scripted_by_target(|target| {
         vec![send(&if target == "/2" { Reply::status(404, b"?") } else { reply() })]
     });
-    let outcome = done(&plan(server.address(), log(&[&page()])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&page()])));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
     assert_eq!(targets(&server.seen()), ORDER);
 }
@@ -130,7 +131,7 @@ fn without_connections_to_share_they_go_one_by_one() {
     let server = scripted(&[send(&reply().field("Connection: close")), Action::Close]);
     let mut plan = plan(server.address(), log(&[&page()]));
     plan.connection_use = ConnectionUse::Request;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.seen()), ORDER);
     assert_eq!(server.connections().len(), 5);
@@ -148,7 +149,7 @@ fn a_burst_that_does_not_fit() {
     let steps: Vec<Step> = [get("/page")].into_iter().chain(uris.map(long)).collect();
     let mut plan = plan(server.address(), log(&[&steps]));
     plan.timeout_us = 5_000 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.seen()), ["/page", "/1", "/2", "/3", "/4", "/5"]);
 }

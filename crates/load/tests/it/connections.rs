@@ -7,7 +7,9 @@ use load::plan::{ConnectionUse, Expected, ExpectedBody, Plan, Verify};
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::undisturbed;
 
-use crate::setup::{closed, done, errors, get, log, millis, open, plan, scripted, send, target};
+use crate::setup::{
+    closed, errors, get, log, millis, open, plan, run_to_end, scripted, send, target,
+};
 
 fn reply() -> Reply {
     Reply::ok(b"hello")
@@ -27,7 +29,7 @@ fn ten_sessions(server: &Scripted, connection_use: ConnectionUse) -> Plan {
 
 #[track_caller]
 fn check(server: &Scripted, connection_use: ConnectionUse, connections: u64) {
-    let outcome = done(&ten_sessions(server, connection_use));
+    let outcome = run_to_end(&ten_sessions(server, connection_use));
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.seen().len(), 30);
     assert_eq!(server.connections().len() as u64, connections);
@@ -66,7 +68,7 @@ fn closed_by_the_server_without_a_word() {
     let server = scripted(&[send(&reply()), Action::Close]);
     let mut plan = ten_sessions(&server, ConnectionUse::Session);
     plan.log = log(&[&[get("/a").pause_ms(100), get("/b").pause_ms(100), get("/c")]]).into();
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [], "closing while the client thinks is no failure");
     assert_eq!(server.connections().len(), 30);
 }
@@ -83,7 +85,7 @@ fn kept_connections_that_the_server_closes() {
         // The rate is so low that even a busy server has closed before the next request is due.
         (plan.model, plan.sessions_max) = (open(2.0), Some(4));
         (plan.connection_use, plan.verify) = (ConnectionUse::Keep, verify);
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         assert_eq!(server.connections().len(), 4);
     }
@@ -98,7 +100,7 @@ fn a_kept_connection_closed_after_a_wrong_status() {
     let mut plan = ten_sessions(&server, ConnectionUse::Keep);
     plan.log = log(&[&[get("/a")]]).into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     // A request that is sent before the client notices the close fails like any other.
     let errors = &outcome.measures.errors;
@@ -114,7 +116,7 @@ fn an_open_run_keeps_connections_too() {
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         (plan.model, plan.sessions_max) = (open(50.0), Some(10));
         plan.connection_use = ConnectionUse::Keep;
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         let connections = server.connections().len();
         assert_eq!(connections as u64, outcome.measures.counts.connections);
@@ -136,7 +138,7 @@ fn sessions_are_dealt_out_to_targets() {
             plan.targets = servers.iter().map(|server| target(server.address())).collect();
             (plan.sessions_max, plan.model) = (Some(12), model);
             plan.connection_use = connection_use;
-            assert_eq!(errors(&done(&plan)), []);
+            assert_eq!(errors(&run_to_end(&plan)), []);
             for (index, server) in servers.iter().enumerate() {
                 let mut asked: Vec<_> =
                     server.seen().iter().map(|asked| asked.target.clone()).collect();
@@ -158,7 +160,7 @@ fn sessions_come_from_all_sources() {
         ["127.0.0.2", "127.0.0.3", "127.7.7.7"].map(|ip| ip.parse().unwrap());
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.sources, plan.sessions_max) = (sources.to_vec(), Some(9));
-    assert_eq!(errors(&done(&plan)), []);
+    assert_eq!(errors(&run_to_end(&plan)), []);
     let peers: Vec<IpAddr> = server.connections().iter().map(SocketAddr::ip).collect();
     assert_eq!(peers, [sources, sources, sources].concat());
 }
@@ -168,7 +170,7 @@ fn sessions_come_from_all_sources() {
 fn connection_lifetimes_include_pauses() {
     let server = keeping();
     let steps = [get("/a").pause_ms(60), get("/b").pause_ms(60), get("/c").pause_ms(1_000_000)];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     let times = &outcome.measures.times.connection;
     assert_eq!(times.len(), 1);
     assert!(times.min() >= 119_000, "{}", times.min());

@@ -12,7 +12,7 @@ use testkit::scripted::{Action, Reply, Scripted};
 use testkit::undisturbed;
 
 use crate::models::start_in;
-use crate::setup::{MS, SECOND, done, errors, get, log, open, plan, send};
+use crate::setup::{MS, SECOND, errors, get, log, open, plan, run_to_end, send};
 
 const RATE: u64 = 100;
 const RUN_US: u64 = 3 * SECOND;
@@ -74,7 +74,7 @@ fn an_open_run_sees_all_of_a_stall() {
     (plan.model, plan.sessions_max, plan.duration_us) = (open(RATE as f64), None, Some(RUN_US));
     let server = stalling(start_in(&mut plan, 300));
     plan.targets[0].address = server.address();
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     let (expected, times) = (expected_us(), &outcome.measures.times);
     assert_eq!(times.corrected.len(), expected.len() as u64);
@@ -94,7 +94,7 @@ fn a_closed_run_sees_it_once() {
         (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
         let server = stalling(start_in(&mut plan, 300));
         plan.targets[0].address = server.address();
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         let times = &outcome.measures.times;
         let replies = times.uncorrected.len();

@@ -11,8 +11,8 @@ use testkit::scripted::{Action, Body, Reply, Scripted};
 use testkit::undisturbed;
 
 use crate::setup::{
-    MS, Step, closed, done, errors, get, log, millis, plan, scripted, scripted_by_target, send,
-    target, targets,
+    MS, Step, closed, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target,
+    send, target, targets,
 };
 
 /// Two sessions of two requests: each session must fail at its first request with `kind`, once.
@@ -31,7 +31,7 @@ fn check_at(server: SocketAddr, kind: ErrorKind) -> Outcome {
         plan.timeout_us = 1_000 * MS;
         plan.connect_timeout_us = 800 * MS;
     }
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(errors(&outcome), [(kind, 2)]);
     assert_eq!((counts.requests, counts.replies, counts.requests_abandoned), (2, 0, 2));
@@ -151,7 +151,7 @@ fn timeout_sending() {
     let steps = [get("/a").method("POST").body(&vec![b'x'; BODY_LEN])];
     let mut plan = plan(server.address(), log(&[&steps]));
     plan.timeout_us = 300 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::TimeoutSending, 1)]);
     let sent = outcome.measures.counts.bytes_sent;
     assert!(sent > 0 && sent < BODY_LEN as u64, "{sent}");
@@ -221,12 +221,12 @@ fn surplus_bytes_are_counted() {
     let mut long = hello().bytes();
     long.extend_from_slice(b"HTTP/1.1 404 Not asked for\r\n\r\n");
     let server = scripted(&[Action::Send(long)]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     assert_eq!(errors(&outcome), []);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.replies, counts.surplus_replies, counts.connections), (2, 2, 2));
     let server = scripted(&[send(&hello())]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     assert_eq!(outcome.measures.counts.surplus_replies, 0);
 }
 
@@ -256,7 +256,7 @@ fn a_wrong_status_does_not_end_the_session() {
         let status = if target == "/b" { 404 } else { 200 };
         vec![send(&Reply::status(status, b"body"))]
     });
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
     assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), 1);
@@ -274,7 +274,7 @@ fn statuses_by_their_first_digit() {
         vec![send(&Reply::status(status, b""))]
     });
     let steps = ["/200", "/206", "/301", "/400", "/404", "/500", "/503", "/700"].map(get);
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(outcome.measures.counts.status, [1, 0, 2, 1, 2, 2]);
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 5)]);
 }
@@ -286,12 +286,12 @@ fn a_wrong_length() {
             let reply = Reply::ok(sent).framed(framing);
             let server = scripted(&[send(&reply), Action::Close]);
             let mut plan = checked(&server, &[get("/a")], Verify::Length, b"hello, world");
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), [(ErrorKind::BadLength, 1)], "{reply:?}");
             assert_eq!(outcome.measures.files[SINGLE].truncated, is_short, "{reply:?}");
             assert_eq!(outcome.first_bad, None);
             plan.verify = Verify::None;
-            assert_eq!(errors(&done(&plan)), []);
+            assert_eq!(errors(&run_to_end(&plan)), []);
         }
     }
 }
@@ -311,7 +311,7 @@ fn a_wrong_byte_ends_the_run() {
             let steps = [get("/a"), get("/b"), get("/c")];
             let mut plan = checked(&server, &steps, Verify::Bytes, &body);
             plan.sessions_max = Some(1_000);
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
             assert_eq!(targets(&server.seen()), ["/a", "/b"], "it went on");
             let (right, got) = (body[offset], body[offset] ^ 1);
@@ -328,7 +328,7 @@ fn a_wrong_byte_ends_the_run() {
 fn a_wrong_length_with_right_bytes() {
     for sent in [&b"hello"[..], b"hello, world and more"] {
         let server = scripted(&[send(&Reply::ok(sent))]);
-        let outcome = done(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
+        let outcome = run_to_end(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
         assert_eq!(errors(&outcome), [(ErrorKind::BadLength, 1)]);
         assert_eq!(outcome.first_bad, None);
     }
@@ -338,7 +338,7 @@ fn a_wrong_length_with_right_bytes() {
 #[test]
 fn the_body_of_a_wrong_status_is_not_looked_at() {
     let server = scripted(&[send(&Reply::status(500, b"oops"))]);
-    let outcome = done(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
+    let outcome = run_to_end(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
     assert_eq!(outcome.first_bad, None);
 }
@@ -350,7 +350,7 @@ fn the_session_after_a_failed_one_is_done() {
     });
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     plan.sessions_max = Some(2);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Reset, 1)]);
     assert_eq!(targets(&server.seen()), ["/a", "/a", "/b"]);
     let counts = &outcome.measures.counts;
@@ -390,7 +390,7 @@ fn kinds_do_not_mix() {
         let expected = kinds.map(|kind| (kind, 10));
         // A server that gets no CPU for a long time fails in another way than it is scripted to.
         undisturbed(|| {
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             if errors(&outcome) != expected {
                 return Err(format!("{connection_use:?}: {:?}", errors(&outcome)));
             }
@@ -411,7 +411,7 @@ fn a_target_that_refuses_spoils_only_its_own_sessions() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.targets = vec![target(server.address()), target(refusing)];
     plan.sessions_max = Some(10);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Refused, 5)]);
     assert_eq!(outcome.measures.counts.replies, 5);
 }

@@ -6,7 +6,7 @@ use load::run::{Watch, run};
 use testkit::comes_true;
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::setup::{MS, Watcher, closed, done, get, log, millis, plan, scripted, send};
+use crate::setup::{MS, Watcher, closed, get, log, millis, plan, run_to_end, scripted, send};
 
 fn reply() -> Reply {
     Reply::ok(b"rope")
@@ -17,7 +17,7 @@ fn they_have_asked_once_and_rest() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.idle, plan.sessions_max) = (70, Some(10));
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.idle_connections, counts.idle_closed), (70, 0));
     // Neither their requests nor their replies count in the load.
     assert_eq!((counts.requests, counts.connections), (20, 10));
@@ -43,7 +43,7 @@ fn those_that_the_server_closes_are_counted() {
     let server = Scripted::start(os::clock::now, script);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.idle = 20;
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.idle_connections, counts.idle_closed, counts.replies), (20, 5, 1));
 }
 
@@ -54,13 +54,13 @@ fn each_generator_holds_its_share() {
     (plan.idle, plan.model, plan.sessions_max) = (5, closed(2), Some(2));
     let held = [0, 1].map(|index| {
         plan.share = (index, 2);
-        done(&plan).measures.counts.idle_connections
+        run_to_end(&plan).measures.counts.idle_connections
     });
     assert_eq!(held, [3, 2]);
 }
 
 #[test]
-fn a_server_that_does_not_keep_them_is_told() {
+fn a_server_that_does_not_keep_them_is_reported() {
     let closing = Reply { fields: vec!["Connection: close".into()], ..reply() };
     let server = scripted(&[send(&closing)]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
@@ -108,7 +108,10 @@ fn a_generator_that_waits_for_a_start_time_is_ready_by_then() {
     (plan.idle, plan.start) = (4, Start::WhenNotified);
     let mut starter = Starter { server: &server, asked_before: 0, start_us: 0, open_after: 0 };
     run(&plan, Setting::default(), &mut starter).unwrap();
-    assert_eq!(starter.asked_before, 4, "what rests is there before it says that it is ready");
+    assert_eq!(
+        starter.asked_before, 4,
+        "the idle connections are open before the generator is ready"
+    );
     assert_eq!(starter.open_after, 4, "and until the caller has inspected the server");
     let seen = server.seen();
     assert_eq!(seen.len(), 5);

@@ -9,7 +9,7 @@ use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{
-    MS, SECOND, Watcher, closed, done, errors, get, log, millis, open, plan, scripted, send,
+    MS, SECOND, Watcher, closed, errors, get, log, millis, open, plan, run_to_end, scripted, send,
 };
 
 fn reply() -> Reply {
@@ -62,7 +62,7 @@ fn endless_sessions() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b").pause_ms(5)]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (endless(2), None, Some(300 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(server.connections().len(), 2);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.sessions_started, counts.sessions_unfinished), (2, 2));
@@ -82,7 +82,7 @@ fn a_closed_run_rests_after_failures() {
     let server = scripted(&[Action::Reset]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (endless(1), None, Some(300 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let tries = outcome.measures.counts.requests;
     assert!((2..=31).contains(&tries), "{tries}");
 }
@@ -94,7 +94,7 @@ fn an_open_run_does_not_wait() {
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(100.0), None, Some(500 * MS));
     plan.timeout_us = SECOND;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.sessions_due, counts.sessions_started, counts.requests), (50, 50, 50));
     assert_eq!(outcome.measures.errors.total(), 50);
@@ -109,7 +109,7 @@ fn an_open_run_keeps_its_times() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.threads) = (open(100.0), Some(60), 2);
     let start = start_in(&mut plan, 200);
-    assert_eq!(errors(&done(&plan)), []);
+    assert_eq!(errors(&run_to_end(&plan)), []);
     let seen = server.seen();
     assert_eq!(seen.len(), 60);
     for (k, asked) in (0_u64..).zip(&seen) {
@@ -144,7 +144,7 @@ fn no_more_sessions_than_asked_for() {
             let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
             (plan.model, plan.threads) = (model.clone(), threads);
             (plan.sessions_max, plan.duration_us) = (Some(20), Some(60 * SECOND));
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             let counts = &outcome.measures.counts;
             assert_eq!((counts.sessions_completed, counts.replies), (20, 40), "{model:?}");
             assert_eq!(server.seen().len(), 40);
@@ -158,7 +158,7 @@ fn no_more_sessions_than_asked_for() {
 fn pauses_are_kept() {
     let server = scripted(&[send(&reply())]);
     let steps = [get("/a").pause_ms(50), get("/b").pause_ms(0), get("/c").pause_ms(120), get("/d")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
     let at: Vec<u64> = server.seen().iter().map(|asked| asked.at_us).collect();
     assert!(at[1] - at[0] >= 50 * MS, "{at:?}");
@@ -173,7 +173,7 @@ fn a_warm_up_is_left_out() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (open(100.0), None);
     (plan.warm_up_us, plan.duration_us) = (300 * MS, Some(200 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(server.seen().len(), 50);
     assert_eq!((counts.sessions_due, counts.requests, counts.replies), (20, 20, 20));
@@ -192,7 +192,7 @@ fn a_wrong_byte_in_the_warm_up_ends_the_run() {
     let body = ExpectedBody::Stored(b"right"[..].into());
     plan.expected = vec![Expected { bytes: Some(5), body, kind: 0 }].into();
     (plan.verify, plan.warm_up_us) = (Verify::Bytes, 10 * SECOND);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
     assert!(outcome.first_bad.is_some());
     assert_eq!(outcome.exit_code(), 1);
@@ -204,7 +204,7 @@ fn a_run_whose_sessions_are_over_is_over() {
     let server = scripted(&[send(&Reply::ok(b"x"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.sessions_max, plan.duration_us) = (Some(20), Some(600 * SECOND));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(outcome.measures.counts.replies, 20);
     assert!(outcome.window_us < 300 * SECOND, "{}", outcome.window_us);
 }
@@ -215,7 +215,7 @@ fn the_last_replies_are_awaited() {
     let server = slow(300);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(50.0), None, Some(200 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.requests, counts.replies), (10, 10));
     assert_eq!((counts.sessions_completed, counts.sessions_unfinished), (0, 10));
@@ -283,7 +283,7 @@ fn shares_make_up_the_whole() {
         let server = scripted(&[send(&reply())]);
         let mut plan = plan(server.address(), log(&sessions));
         (plan.model, plan.sessions_max) = (model, Some(41));
-        let whole = done(&plan).measures.counts;
+        let whole = run_to_end(&plan).measures.counts;
         let expected = requested_targets(&server);
         assert_eq!(expected.len(), 82);
 
@@ -292,7 +292,7 @@ fn shares_make_up_the_whole() {
         let mut sum = Measures::default();
         for (index, threads) in [(0, 1), (1, 2)] {
             (plan.share, plan.threads) = ((index, 2), threads);
-            sum.merge(&done(&plan).measures);
+            sum.merge(&run_to_end(&plan).measures);
         }
         assert_eq!(requested_targets(&server), expected);
         let sessions = |counts: &load::measures::Counts| {
@@ -311,7 +311,7 @@ fn clients_are_divided_among_generators_and_threads() {
         let mut plan = plan(server.address(), log(&[&[get("/a")]]));
         (plan.model, plan.share, plan.threads) = (endless(10), (index, 3), 2);
         (plan.sessions_max, plan.duration_us) = (None, Some(200 * MS));
-        let outcome: Outcome = done(&plan);
+        let outcome: Outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         under_way += server.under_way_max();
     }

@@ -10,7 +10,7 @@ use load::outcome::Outcome;
 use load::void::{Bounds, Void};
 use testkit::{Victim, skip};
 
-use crate::setup::{MS, closed, done, get, log, plan};
+use crate::setup::{MS, closed, get, log, plan, run_to_end};
 
 /// Turns [`busy_server`] into a server on the CPU that the variable names.
 const SERVER: &str = "ROPEWALK_LOAD_BUSY_SERVER";
@@ -87,7 +87,7 @@ fn run_clients(server: SocketAddr, cpu: usize, window_ms: u64, bound: f64) -> Ou
     (plan.model, plan.sessions_max) = (closed(CLIENTS), None);
     (plan.warm_up_us, plan.duration_us) = (100 * MS, Some(window_ms * MS));
     (plan.cpus, plan.bounds) = (vec![cpu], Bounds { run_delay_share: bound, ..plan.bounds });
-    done(&plan)
+    run_to_end(&plan)
 }
 
 #[test]

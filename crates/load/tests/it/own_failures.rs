@@ -8,7 +8,7 @@ use load::plan::ConnectionUse;
 use load::void::Void;
 use testkit::scripted::{Action, Reply};
 
-use crate::setup::{MS, closed, done, errors, get, log, millis, plan, scripted, send};
+use crate::setup::{MS, closed, errors, get, log, millis, plan, run_to_end, scripted, send};
 
 /// A source address that is not this machine's gives the same error as an address without free
 /// ports, which would take 28,000 connections.
@@ -19,7 +19,7 @@ fn out_of_ports() {
     // An address reserved for documentation (RFC 5737), which no machine has.
     plan.sources = vec!["127.0.0.1".parse().unwrap(), "192.0.2.1".parse().unwrap()];
     plan.sessions_max = Some(4);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::OutOfPorts, 2)]);
     assert_eq!(outcome.measures.counts.replies, 2);
     let expected = Void::Failed { kind: ErrorKind::OutOfPorts, times: 2 };
@@ -32,7 +32,7 @@ fn other() {
     let server = scripted(&[send(&Reply::ok(b"hello"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.sources = vec!["::1".parse().unwrap()];
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Other, 1)]);
     assert_eq!(outcome.void, []);
 }
@@ -65,7 +65,7 @@ fn with_few_descriptors(server: SocketAddr) {
     (plan.model, plan.sessions_max) = (closed(60), Some(60));
     plan.connection_use = ConnectionUse::Keep;
     plan.timeout_us = 5_000 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let failed = outcome.measures.errors.get(ErrorKind::OutOfDescriptors);
     // Some of the 40 descriptors are not connections.
     assert!((20..60).contains(&failed), "{failed}");

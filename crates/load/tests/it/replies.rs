@@ -6,7 +6,7 @@ use testkit::scripted::{Action, Body, Reply, Scripted};
 use workload::content::Content;
 
 use crate::setup::{
-    Step, done, errors, get, log, millis, plan, scripted, scripted_by_target, send, targets,
+    Step, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target, send, targets,
 };
 
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.";
@@ -20,7 +20,7 @@ fn check(actions: &[Action], connections: usize) {
     let (bytes, body) = (Some(BODY.len() as u64), ExpectedBody::Stored(BODY.into()));
     plan.expected = vec![Expected { bytes, body, kind: 0 }; 3].into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!((errors(&outcome), outcome.first_bad), (vec![], None));
     assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), connections);
@@ -37,7 +37,7 @@ fn good() -> Reply {
 }
 
 #[test]
-fn by_length() {
+fn framed_by_length() {
     check(&[send(&good())], 1);
     check(&[send(&good().field("Connection: close")), Action::Close], 3);
     // The server announces the close and leaves the closing to the client.
@@ -100,7 +100,7 @@ fn cut_anywhere() {
                 .map(|part| vec![Action::Send(part.to_vec()), Action::Wait(millis(1))])
                 .concat()
         });
-        let outcome = done(&plan(server.address(), log(&[&vec![get("/a"); count]])));
+        let outcome = run_to_end(&plan(server.address(), log(&[&vec![get("/a"); count]])));
         assert_eq!(errors(&outcome), []);
         assert_eq!(outcome.measures.counts.body_bytes, (count * BODY.len()) as u64);
         assert_eq!(server.connections().len(), 1);
@@ -124,7 +124,7 @@ fn long_bodies() {
             let expected = ExpectedBody::Derived(content);
             let expected = Expected { bytes: Some(LEN as u64), body: expected, kind: 0 };
             (plan.expected, plan.verify) = ([expected].into(), verify);
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!((errors(&outcome), outcome.first_bad), (vec![], None));
             assert_eq!(outcome.measures.counts.body_bytes, 2 * LEN as u64);
         }
@@ -145,7 +145,7 @@ fn without_body() {
     let [known, unknown] = [Some(0), None].map(Expected::other);
     plan.expected = vec![known.clone(), unknown.clone(), unknown, known].into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.connections().len(), 1);
     let counts = &outcome.measures.counts;
@@ -157,7 +157,7 @@ fn without_body() {
 fn heads_and_framing_are_counted_apart() {
     let reply = good().framed(Body::Chunks(vec![20]));
     let server = scripted(&[send(&reply)]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     let counts = &outcome.measures.counts;
     assert_eq!(counts.head_bytes, 2 * reply.head().len() as u64);
     let framing_len = reply.bytes().len() - reply.head().len() - BODY.len();
@@ -168,7 +168,7 @@ fn heads_and_framing_are_counted_apart() {
 fn requests_are_sent_as_the_log_has_them() {
     let server = scripted(&[send(&good())]);
     let steps = [get("/a?b=c%20d"), get("/form").method("POST").body(b"x=1\r\n\r\n&y=2")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     let seen = server.seen();
     let host = format!("Host: {}\r\n", server.address());
     assert_eq!(seen[0].head, format!("GET /a?b=c%20d HTTP/1.1\r\n{host}\r\n"));
@@ -183,7 +183,10 @@ fn requests_are_sent_as_the_log_has_them() {
 #[test]
 fn a_slash_that_the_log_leaves_out_is_put_in() {
     let server = scripted(&[send(&good())]);
-    done(&plan(server.address(), log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]])));
+    run_to_end(&plan(
+        server.address(),
+        log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]]),
+    ));
     assert_eq!(targets(&server.seen()), ["/specweb99/a", "/b", "http://c/d"]);
 }
 
@@ -193,8 +196,10 @@ fn a_long_request() {
     let server =
         scripted(&[Action::LeaveBody, Action::Wait(millis(50)), Action::TakeBody, send(&good())]);
     let body: Vec<u8> = (0..20_000_000_u32).map(|at| at as u8).collect();
-    let outcome =
-        done(&plan(server.address(), log(&[&[get("/a").method("POST").body(&body), get("/b")]])));
+    let outcome = run_to_end(&plan(
+        server.address(),
+        log(&[&[get("/a").method("POST").body(&body), get("/b")]]),
+    ));
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.seen()), ["/a", "/b"]);
     assert!(outcome.measures.counts.bytes_sent > 20_000_000);
@@ -209,7 +214,7 @@ fn an_early_reply() {
         _ => vec![send(&good())],
     });
     let long = get("/long").method("POST").body(&vec![b'x'; 20_000_000]);
-    let outcome = done(&plan(server.address(), log(&[&[long, get("/b"), get("/c")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[long, get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.seen()), ["/long", "/b", "/c"]);
 }
@@ -225,7 +230,7 @@ fn extra_bytes_are_no_reply() {
             let steps: [Step; 3] = ["/a", "/b", "/c"].map(|uri| get(uri).pause_ms(pause_ms));
             let mut plan = plan(server.address(), log(&[&steps]));
             plan.connection_use = connection_use;
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), []);
             assert_eq!(targets(&server.seen()), ["/a", "/b", "/c"]);
             assert_eq!(server.connections().len(), 3);
@@ -239,7 +244,7 @@ fn extra_bytes_in_a_pause() {
     let extra = Action::Send(b"\0\0\0\0".to_vec());
     let server = scripted(&[send(&good()), Action::Wait(millis(10)), extra]);
     let steps = [get("/a").pause_ms(100), get("/b").pause_ms(100), get("/c")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.connections().len(), 3);
 }
@@ -254,7 +259,7 @@ fn a_part_is_not_the_whole() {
         [(Verify::Length, vec![(ErrorKind::BadStatus, 1)]), (Verify::None, vec![])]
     {
         plan.verify = verify;
-        assert_eq!(errors(&done(&plan)), expected, "{verify:?}");
+        assert_eq!(errors(&run_to_end(&plan)), expected, "{verify:?}");
     }
 }
 
@@ -263,7 +268,7 @@ fn a_part_is_not_the_whole() {
 fn the_end_of_the_connection_takes_its_time() {
     let head = Action::Send(b"HTTP/1.1 200 OK\r\n\r\nbody".to_vec());
     let server = scripted(&[head, Action::Wait(millis(40)), Action::Close]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a")]])));
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
     assert!(times.corrected.min() >= 40_000, "{}", times.corrected.min());

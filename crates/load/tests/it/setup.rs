@@ -155,7 +155,7 @@ impl Watch for Watcher {
 
 /// Runs `plan` to its end, and checks what must hold for every run.
 #[track_caller]
-pub(crate) fn done(plan: &Plan) -> Outcome {
+pub(crate) fn run_to_end(plan: &Plan) -> Outcome {
     let outcome = run(plan, Setting::default(), &mut Watcher::default()).unwrap();
     if outcome.first_bad.is_none() {
         check_sums(&outcome.measures);

@@ -10,7 +10,7 @@ use os::socket::{ListenOptions, accept, listen, local_addr};
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{
-    MS, closed, done, errors, get, lifted, log, millis, open, plan, scripted, send,
+    MS, closed, errors, get, lifted, log, millis, open, plan, run_to_end, scripted, send,
 };
 
 fn reply() -> Reply {
@@ -26,7 +26,7 @@ fn halves() -> [Action; 3] {
 #[test]
 fn first_byte_and_whole_reply() {
     let server = scripted(&halves());
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
     let whole = &times.uncorrected;
@@ -42,7 +42,7 @@ fn first_byte_and_whole_reply() {
 #[test]
 fn a_slow_first_byte() {
     let server = scripted(&[Action::Wait(millis(80)), send(&reply())]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     let times = &outcome.measures.times;
     assert!(times.first_byte.min() >= 79_900, "{}", times.first_byte.min());
     assert!(times.uncorrected.min() >= times.first_byte.min());
@@ -60,7 +60,7 @@ fn a_client_that_loses_its_cpu_gains_no_time() {
         });
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         plan.sessions_max = Some(20);
-        done(&plan)
+        run_to_end(&plan)
     };
     let outcome = std::thread::scope(|scope| scope.spawn(on_one_cpu).join().unwrap());
     assert_eq!(errors(&outcome), []);
@@ -74,10 +74,10 @@ fn goodput_is_judged_by_the_corrected_time() {
     let server = scripted(&[Action::Wait(millis(60)), send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     plan.latency_target_us = Some(50 * MS);
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.replies, counts.replies_in_time), (2, 0));
     plan.latency_target_us = Some(60_000 * MS);
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.replies, counts.replies_in_time), (2, 2));
 }
 
@@ -112,7 +112,7 @@ fn connecting_is_the_clients_wait() {
                 std::thread::sleep(millis(5));
             }
         });
-        done(&plan(address, log(&[&[get("/a")]])))
+        run_to_end(&plan(address, log(&[&[get("/a")]])))
     });
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
@@ -128,9 +128,9 @@ fn connecting_is_timed_once_for_each_connection() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.sessions_max, plan.model) = (Some(10), closed(2));
-    assert_eq!(done(&plan).measures.times.connect.len(), 10);
+    assert_eq!(run_to_end(&plan).measures.times.connect.len(), 10);
     plan.connection_use = ConnectionUse::Keep;
-    assert_eq!(done(&plan).measures.times.connect.len(), 2);
+    assert_eq!(run_to_end(&plan).measures.times.connect.len(), 2);
 }
 
 /// Only events with an intended time can be late: starts of sessions of open runs, and ends of
@@ -142,7 +142,7 @@ fn lag_is_recorded_for_what_is_timed() {
     let check = |model: Model, expected: u64| {
         let mut plan = plan(server.address(), log(&[&steps]));
         (plan.model, plan.sessions_max) = (model, Some(10));
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(outcome.measures.times.lag.len(), expected);
         assert_eq!(outcome.void, []);
     };
@@ -157,11 +157,11 @@ fn a_run_that_lags_is_void() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.bounds.lag_us) = (open(1e6), Some(100), Some(0));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(outcome.void.len(), 1, "{:?}", outcome.void);
     assert!(matches!(outcome.void[0], Void::Late { bound_us: 0, .. }), "{:?}", outcome.void);
     plan.bounds = lifted();
-    assert_eq!(done(&plan).void, []);
+    assert_eq!(run_to_end(&plan).void, []);
 }
 
 /// With the bound on the lag lifted, requests that were never sent in time do not count as kept up
@@ -173,7 +173,7 @@ fn requests_that_a_late_generator_sends_after_the_window_were_not_kept_up_with()
     plan.model = open(1e6);
     (plan.duration_us, plan.sessions_max) = (Some(20 * MS), None);
     plan.connection_use = ConnectionUse::Keep;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!((errors(&outcome), outcome.served_share()), (vec![], 1.0));
     let counts = &outcome.measures.counts;
     assert!(outcome.kept_up_share() < 0.9, "{counts:?}");
@@ -193,7 +193,7 @@ fn a_server_that_sessions_overload_does_not_keep_up() {
     let mut plan = plan(server.address(), log(&[&session]));
     plan.model = open(2.0 * 200.0 / 5.0);
     (plan.duration_us, plan.sessions_max) = (Some(1_000 * MS), None);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(errors(&outcome), []);
     assert!(outcome.kept_up_share() < 0.75, "{counts:?}");
@@ -208,7 +208,7 @@ fn overdue_requests_are_given_up_and_the_run_is_void() {
     (plan.model, plan.sessions_max) = (open(1e9), None);
     (plan.duration_us, plan.timeout_us) = (Some(20 * MS), 200 * MS);
     plan.connection_use = ConnectionUse::Keep;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert!(counts.requests_overdue >= 1_000_000, "{counts:?}");
     assert_eq!(counts.requests_abandoned, counts.requests_overdue);
@@ -223,7 +223,7 @@ fn a_run_without_requests_is_void() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.sessions_max = Some(0);
-    assert_eq!(done(&plan).void.len(), 1);
+    assert_eq!(run_to_end(&plan).void.len(), 1);
 }
 
 /// A reply that comes after the window does not count in the window's last interval.
@@ -233,7 +233,7 @@ fn an_interval_of_the_series_ends_with_the_window() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (closed(1), Some(1));
     (plan.duration_us, plan.interval_us) = (Some(150 * MS), 1_000 * MS);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let series: Vec<_> =
         outcome.measures.series.iter().map(|one| (one.requests, one.replies)).collect();
     assert_eq!(series, [(1, 0), (0, 1)]);

@@ -34,7 +34,7 @@ fn samples_read_back() {
 }
 
 #[test]
-fn what_is_no_outcome_is_refused() {
+fn other_documents_are_refused() {
     let good = write(&sample::run());
     let check = |text: &str, expected: &str| {
         let why = parse(text).unwrap_err();
