@@ -131,7 +131,7 @@ impl Clients<'_> {
         }
     }
 
-    /// The connection was made at `now_us`, just before the request went out over it.
+    /// Notes that the connection was made at `now_us`, just before the request went out over it.
     fn connected(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         let took_us = self.now_us.saturating_sub(slot.connected_us);
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(connect_error_kind(&io::Error::from_raw_os_error(code)), expected);
     }
 
-    /// The numbers are Linux's.
+    /// The error numbers are Linux's.
     #[test]
     fn failures_to_connect_have_names() {
         check(111, ErrorKind::Refused); // ECONNREFUSED

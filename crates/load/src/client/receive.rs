@@ -179,7 +179,7 @@ impl Clients<'_> {
     /// Takes a head and returns its length, or keeps a piece of one. None: no bytes are left to
     /// take.
     fn take_head(&mut self, id: u32, bytes: &[u8]) -> Option<usize> {
-        /// A longer head is not worth waiting for.
+        /// The length at which an incomplete head is given up.
         const HEAD_MAX: usize = 64 * 1024;
         let slot = &self.slots[id as usize];
         let request = self.requests(slot.session)[slot.position as usize];
@@ -348,7 +348,7 @@ impl Clients<'_> {
         }
     }
 
-    /// The server has closed its side.
+    /// Ends or fails the reply under way after the server has closed its side.
     fn on_end(&mut self, id: u32) {
         self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
@@ -363,7 +363,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Receiving failed.
+    /// Fails the requests under way after receiving has failed.
     pub(super) fn on_broken(&mut self, id: u32, kind: ErrorKind) {
         self.now_us = os::clock::now();
         if self.slots[id as usize].in_flight() == 0 {

@@ -52,7 +52,7 @@ fn command(setting: &Setting, sessions: u64) -> String {
         text.push_str(" --rate=");
         text.push_str(&setting.rate);
     }
-    // Writing to a string does not fail, here and below.
+    // Writing to a string does not fail; this holds for the whole file.
     let _ = match &setting.log {
         Some(log) => writeln!(text, " --wsesslog={sessions},0.000,{log}"),
         None => writeln!(text, " --num-conns={sessions} --num-calls=1"),
