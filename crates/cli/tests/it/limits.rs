@@ -213,7 +213,7 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
     let server = ServerProcess::for_directory(site.path(), &settings.collect::<Vec<_>>());
     let bound = server.descriptors() + CACHED;
     for _ in 0..30 {
-        get_all(&server, 0..CACHED); // over enough connections for both workers to have opened the files
+        get_all(&server, 0..CACHED); // often enough for both workers to open the files
     }
     thread::sleep(Duration::from_millis(2000)); // until both sleep; the next lines wake one
     get_all(&server, CACHED..CACHED + OTHERS);

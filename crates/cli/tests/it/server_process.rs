@@ -159,7 +159,8 @@ impl Drop for ServerProcess {
         // The server has ended unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.guard = None; // last, because until here the guard must end the server if the tests are killed
+        // Last, because until here the guard must end the server if the tests are killed.
+        self.guard = None;
     }
 }
 
