@@ -33,7 +33,7 @@ fn they_have_asked_once_and_rest() {
 }
 
 #[test]
-fn those_that_the_server_closes_are_counted() {
+fn connections_that_the_server_closes_are_counted() {
     let script = |asked: &testkit::scripted::Asked| match asked.connection {
         n if n < 20 && n % 4 == 0 => vec![send(&reply()), Action::Wait(millis(20)), Action::Close],
         // The load continues until long after the server has closed them, even on a busy machine.
