@@ -1,18 +1,18 @@
-//! `ropewalk doctor`: the lab's checks of the machine and the server's of itself, as one list. What
-//! is checked is theirs.
+//! `ropewalk doctor`: prints the checks of the machine by the lab and the server's checks of itself
+//! as one list.
 
 use std::path::Path;
 
 use command::{Failure, print};
 use doctor::{Finding, Section, Tally, Verdict};
 
-/// Who says so, of what the server asks.
+/// The source of the server's own checks.
 const SOURCE: &str = "Ropewalk itself: tried, not read";
 
-/// Status 1 if anything is wrong.
+/// Prints the checks. The exit status is 1 if any finding is wrong.
 pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
     let mut findings = lab::doctor::examine(directory);
-    findings.extend(server::doctor::examine(directory).into_iter().map(of_server));
+    findings.extend(server::doctor::examine(directory).into_iter().map(from_server));
     print(&if is_json { doctor::json(&findings) } else { doctor::show(&findings) })?;
     match Tally::of(&findings).wrong {
         0 => Ok(()),
@@ -20,7 +20,7 @@ pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
     }
 }
 
-fn of_server(finding: server::doctor::Finding) -> Finding {
+fn from_server(finding: server::doctor::Finding) -> Finding {
     let check = finding.check;
     let verdict = match finding.verdict {
         server::doctor::Verdict::Fine => Verdict::Fine,
@@ -58,12 +58,12 @@ mod tests {
         let of_lab = of_lab
             .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
         let of_server = server::doctor::CHECKS.iter().filter(|_| section == Section::Serving);
-        let of_server =
+        let from_server =
             of_server.map(|check| row([check.subject, check.good, check.cost, check.mend, SOURCE]));
-        heading + "|---|---|---|---|---|\n" + &of_lab.chain(of_server).collect::<String>()
+        heading + "|---|---|---|---|---|\n" + &of_lab.chain(from_server).collect::<String>()
     }
 
-    /// The tables of the documentation are those of the checks, word for word.
+    /// The tables of the documentation and of the checks are equal, word for word.
     #[test]
     fn the_documentation_has_every_check() {
         for section in [Section::Measuring, Section::Serving] {
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_found_tells_costs_only_where_it_is_wrong() {
+    fn a_finding_of_the_server_names_costs_only_where_it_is_wrong() {
         let check = &server::doctor::CHECKS[0];
         let of = |verdict| server::doctor::Finding { check, verdict, found: "5.4".into() };
-        let wrong = of_server(of(server::doctor::Verdict::Wrong));
+        let wrong = from_server(of(server::doctor::Verdict::Wrong));
         assert_eq!(wrong.cost.as_deref(), Some(check.cost));
         assert_eq!(wrong.mend.as_deref(), Some(check.mend));
-        let fine = of_server(of(server::doctor::Verdict::Fine));
+        let fine = from_server(of(server::doctor::Verdict::Fine));
         assert_eq!((fine.cost, fine.mend, fine.found), (None, None, "5.4".to_owned()));
     }
 }

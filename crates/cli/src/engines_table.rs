@@ -1,4 +1,4 @@
-//! `ropewalk engines`: the table of engines, for people and for programs.
+//! `ropewalk engines`: formats the table of engines, for people and for programs.
 
 use command::json::{array, object, text, text_or_null};
 use engines::{ENGINES, EngineSpec, FORMER_KNOBS, FormerKnob, Knob, Now, SendfileMode, Values};
@@ -21,7 +21,7 @@ fn knob_line(knob: &Knob) -> String {
     format!("    {name} = {}  ({})  {about}\n", knob.show(*default), knob.range())
 }
 
-/// For programs: an array of the engines, the default first.
+/// The table as JSON, for programs: an array of the engines, the default first.
 pub(crate) fn json() -> String {
     array(ENGINES.iter().map(engine_json)) + "\n"
 }
@@ -52,7 +52,7 @@ fn former_knob_json(former: &FormerKnob) -> String {
     object([("name", text(former.name)), now])
 }
 
-/// As it is typed for `socket.sendfile`.
+/// The name of a mode as it is typed for `socket.sendfile`.
 fn sendfile_name(mode: SendfileMode) -> &'static str {
     match mode {
         SendfileMode::NonBlocking => "nonblocking",
@@ -61,7 +61,8 @@ fn sendfile_name(mode: SendfileMode) -> &'static str {
     }
 }
 
-/// A knob has either names to choose from, or a range. Its default is as it is typed.
+/// A knob as JSON: it has either names to choose from, or a range. Its default is written as it is
+/// typed.
 fn knob_json(knob: &Knob) -> String {
     let about = ("about", text(knob.about));
     let default = ("default", text(&knob.show(knob.default)));

@@ -1,4 +1,4 @@
-//! What can be typed after `ropewalk fileset`, with its help.
+//! The arguments of `ropewalk fileset`, with their help.
 
 use std::path::PathBuf;
 
@@ -27,42 +27,42 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct FilesetArguments {
-    /// Where the files are or shall be
+    /// The directory of the files
     #[arg(value_name = "DIR", required_unless_present = "list")]
     pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// How many threads write; all CPUs by default
+    /// How many threads write [default: one on each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Read every byte of the files that are there, not only their lengths and samples
+    /// Read every byte of existing files, not only their lengths and samples
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Write nothing; say what is missing or wrong
+    /// Write nothing; report what is missing or wrong
     #[arg(long)]
     pub(crate) check: bool,
 }
 
-/// Which set.
+/// The choice of a file set.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Choice {
     /// A set of the literature: see --list
     #[arg(long, value_name = "NAME", value_parser = preset_names())]
     pub(crate) preset: Option<String>,
-    /// So many directories
+    /// This many directories
     #[arg(long, value_name = "N")]
     pub(crate) directories: Option<u64>,
     /// As many directories as have no more bytes than this
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) bytes: Option<u64>,
-    /// As many directories as SPECweb99 has for that many connections
+    /// As many directories as SPECweb99 has for this many connections
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u64>,
     /// One file of this size; may be repeated
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) single: Vec<u64>,
-    /// List the presets: their files, bytes and where they are from
+    /// List the presets: their files, bytes and sources
     #[arg(long)]
     pub(crate) list: bool,
 }

@@ -1,4 +1,4 @@
-//! `ropewalk fileset`: writes, checks and repairs a file set, and shows how far it is.
+//! `ropewalk fileset`: writes, checks and repairs a file set, and shows the progress.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,7 @@ use workload::fileset::{FileSet, PRESETS, Preset};
 
 use crate::fileset_arguments::{Choice, FilesetArguments};
 
-/// As many faults as are named one by one.
+/// The most faults that are named one by one.
 const FAULTS_SHOWN: usize = 10;
 
 pub(crate) fn execute(arguments: &FilesetArguments) -> Result<(), Failure> {
@@ -77,7 +77,7 @@ fn summary_line(summary: &Summary) -> String {
     )
 }
 
-/// What a check found. Faults are a failure.
+/// Reports the result of a check. Faults make the command fail.
 fn report(set: &FileSet, survey: &Survey) -> Result<(), Failure> {
     let mut text = String::new();
     for (file, fault) in survey.faults.iter().take(FAULTS_SHOWN) {
@@ -107,7 +107,7 @@ fn report(set: &FileSet, survey: &Survey) -> Result<(), Failure> {
     Err(Failure::Operation(why))
 }
 
-/// 24480 as 24,480.
+/// Groups digits: 24480 becomes 24,480.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -120,7 +120,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// One line on standard error that overwrites itself; nothing unless that is a terminal.
+/// A line on standard error that is overwritten; not shown unless standard error is a terminal.
 struct ProgressLine {
     is_terminal: bool,
     is_shown: bool,
@@ -133,7 +133,7 @@ impl ProgressLine {
 
     fn show(&mut self, progress: &Progress) {
         if self.is_terminal {
-            // A terminal that is gone is no reason to stop.
+            // A failure to show progress must not stop the command.
             let _ = write!(io::stderr(), "\r{}\x1b[K", progress_text(progress));
             self.is_shown = true;
         }

@@ -1,10 +1,10 @@
-//! What can be typed behind `ropewalk load`: the options of the `load` crate, which checks their
-//! values, and what is only for people: files to write, the search for the limit, `merge`.
+//! The arguments of `ropewalk load`: the options of the `load` crate, which checks their values,
+//! and further ones of this command: files to write, the search for the limit, `merge`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use load::options::{LOOKED_AT, Options, REPORTED};
+use load::options::{CHECKED, Options, REPORTED};
 
 pub(crate) const LOAD_EXAMPLES: &str = "\
 Without --rate the run is closed: each of the --connections asks again as soon as its reply has
@@ -33,8 +33,8 @@ pub(crate) struct LoadArguments {
     pub(crate) command: Option<LoadCommand>,
     #[command(flatten)]
     pub(crate) run: Options,
-    /// Find the highest rate at which the server keeps to it: p99=50ms, or errors=0.1%,p99.9=1s
-    #[arg(long, value_name = "CONDITIONS", help_heading = LOOKED_AT)]
+    /// Find the highest rate at which the server meets conditions: p99=50ms, errors=0.1%,p99.9=1s
+    #[arg(long, value_name = "CONDITIONS", help_heading = CHECKED)]
     pub(crate) find_limit: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
@@ -42,7 +42,7 @@ pub(crate) struct LoadArguments {
 
 #[derive(Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Put the JSON results of several generators together, exactly
+    /// Merge the JSON results of several generators, exactly
     Merge {
         /// Results written with --json
         #[arg(value_name = "FILE", required = true)]
@@ -55,7 +55,7 @@ pub(crate) enum LoadCommand {
 #[derive(Args)]
 #[command(next_help_heading = REPORTED)]
 pub(crate) struct OutputArguments {
-    /// Everything, with the histograms, for `ropewalk load merge` and other programs
+    /// All results, with the histograms, for `ropewalk load merge` and other programs
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// HdrHistogram log, version 2, an interval a line
@@ -79,14 +79,15 @@ pub(crate) struct OutputArguments {
 }
 
 impl LoadArguments {
-    /// For the `load` crate, with the conditions of a search for the limit.
+    /// Splits the arguments into the options of the `load` crate, the conditions of a search for
+    /// the limit, and the output files.
     pub(crate) fn into_options(self) -> (Options, Option<String>, OutputArguments) {
         let Self { run, find_limit, output, .. } = self;
         (Options { command: command_line(), ..run }, find_limit, output)
     }
 }
 
-/// As it was typed, for the report.
+/// The command line as it was typed, for the report.
 fn command_line() -> String {
     let words = std::env::args_os().skip(1);
     let words = words.map(|word| word.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! `ropewalk load`: runs, shows how far they are, writes what came of them.
+//! `ropewalk load`: runs the load, shows the progress and writes the results.
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -20,7 +20,7 @@ use load::schedule::Schedule;
 
 use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 
-/// Runs what was typed; the status says what came of it.
+/// Executes the command; the exit status tells the result.
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
         output.check().map_err(Failure::Usage)?;
@@ -47,8 +47,9 @@ fn usage(option: &str, why: &str) -> Failure {
     Failure::Usage(format!("{option}: {why}"))
 }
 
-/// Writes all forms asked for, the summary last, where it is read. A file that cannot be written
-/// costs none of the others: the run may have taken hours.
+/// Writes all reports asked for, the summary last, where a reader at a terminal sees it. If one
+/// file cannot be written, all others are written all the same, because the run may have taken
+/// hours.
 fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
     type Form = (Option<PathBuf>, fn(&Outcome) -> String);
     let forms: [Form; 5] = [
@@ -66,7 +67,8 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
             written = written.and(write(&path, &form(outcome)));
         }
     }
-    // What other programs read goes to standard output alone.
+    // A report that goes to standard output must be the only text there, because another program
+    // may read it.
     let show = |text: &str| {
         if output.is_on_stdout() {
             note(text);
@@ -95,12 +97,12 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn note(text: &str) {
-    // Nobody can be told that standard error is gone.
+    // A failure to write to standard error cannot be reported.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
 impl OutputArguments {
-    /// Options and files.
+    /// The options for files with the files given.
     fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let files = [
             ("--json", &self.json),
@@ -116,8 +118,7 @@ impl OutputArguments {
         self.files().any(|(_, path)| path == Path::new("-"))
     }
 
-    /// What can be known of the files before the run, without touching them: that there is a
-    /// directory for each.
+    /// Checks before the run that the directory of each file exists, without touching the files.
     fn check(&self) -> Result<(), String> {
         let mut on_stdout = self.files().filter(|(_, path)| *path == Path::new("-"));
         if let (Some((first, _)), Some((second, _))) = (on_stdout.next(), on_stdout.next()) {
@@ -138,16 +139,16 @@ impl OutputArguments {
     }
 }
 
-/// Shows progress, listens to Ctrl-C.
+/// Shows progress and receives Ctrl-C.
 struct Observer<W> {
     interrupt: Interrupt,
     progress: Option<Progress>,
-    /// Where progress is shown: standard error.
+    /// The stream for progress: standard error.
     errors: W,
     is_terminal: bool,
 }
 
-/// The progress line is gone when anything else is written.
+/// Erases the progress line before other text is written.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
 impl Observer<io::Stderr> {
@@ -158,7 +159,8 @@ impl Observer<io::Stderr> {
 }
 
 impl<W: Write> Observer<W> {
-    /// What comes of a run, with room made for what is said of it, be it an error.
+    /// Calls `run` and then erases the progress line, so that results and errors begin at the start
+    /// of a line.
     fn cleared<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
         let outcome = run(self);
         if self.is_terminal && self.progress.is_some() {
@@ -168,7 +170,7 @@ impl<W: Write> Observer<W> {
     }
 
     fn show(&mut self, text: &str) {
-        // Nobody can be told that standard error is gone.
+        // A failure to write to standard error cannot be reported.
         let _ = self.errors.write_all(text.as_bytes());
     }
 }
@@ -188,27 +190,28 @@ impl<W: Write> Watch for Observer<W> {
     }
 
     fn on_ready(&mut self) -> Result<u64, String> {
-        print("ready\n").map_err(|_| "--start-at -: nobody hears that it is ready")?;
+        print("ready\n")
+            .map_err(|_| "--start-at -: `ready` cannot be written to standard output")?;
         let line = line_of_input(&mut self.interrupt)?;
         parse_start(String::from_utf8_lossy(&line).trim())
     }
 
     fn on_measured(&mut self) {
-        // Where nobody hears it, or tells any more, or somebody is impatient, the run is over.
+        // If the caller is gone, or Ctrl-C comes, the run ends at once.
         if print("measured\n").is_ok() {
             let _ = line_of_input(&mut self.interrupt);
         }
     }
 }
 
-/// The first line of standard input, unless Ctrl-C comes before it.
+/// Reads the first line of standard input, or fails if Ctrl-C comes before it.
 fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
     let cannot_read = |why: io::Error| format!("standard input: {why}");
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     loop {
-        if interrupt.comes_before(input.as_fd()).map_err(cannot_read)? {
-            return Err("--start-at -: interrupted before a time was told".into());
+        if interrupt.comes_before_input(input.as_fd()).map_err(cannot_read)? {
+            return Err("--start-at -: interrupted before a start time came".into());
         }
         let bytes = input.fill_buf().map_err(cannot_read)?;
         let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -221,9 +224,10 @@ fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Length of a trial, and of the load before it, unless said otherwise; on top of the latter comes
-/// what sessions need until they overlap as they do in the long run.
+/// The default length of a trial.
 const TRIAL: &str = "5s";
+/// The default load before a trial's window, to which the time is added that sessions need until
+/// their number is steady.
 const TRIAL_WARM_UP_US: u64 = 1_000_000;
 /// Time for the server to recover between trials.
 const REST_US: u64 = 500_000;
@@ -261,7 +265,7 @@ fn find_limit(
     plan.rest_us = REST_US;
     let window_us = plan.duration_us.unwrap_or(1);
     let mut trial = |rate: f64| {
-        // Also when it came while nothing was being measured.
+        // Ctrl-C may also have come between two trials.
         if observer.interrupt.came() {
             return Ok(None);
         }
@@ -282,7 +286,7 @@ fn find_limit(
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
 }
 
-/// What is for a single run cannot be had of many, and the search sets the rate itself.
+/// Refuses options for single runs, and options that set the rate, which the search does itself.
 fn check_search(options: &Options, output: &OutputArguments) -> Result<(), Failure> {
     if options.clients.is_some() {
         let why = "--connections is for closed runs, the search makes open ones: leave one out";
@@ -327,7 +331,7 @@ fn show_limit(
     }
 }
 
-/// Where the search begins: an eighth of what a short closed run gets.
+/// The rate at which the search begins: an eighth of the rate of a short closed run.
 fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64, String> {
     const CLIENTS: u64 = 32;
     let mut plan = plan.clone();
@@ -340,7 +344,7 @@ fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64
     Ok((outcome.throughput() / length / 8.0).max(1.0))
 }
 
-/// A process of arrivals at one steady rate: a Poisson process stays one, any other becomes
+/// An arrival process at one steady rate: a Poisson process remains one, any other becomes
 /// constant.
 fn steady(process: &Process, rate: f64) -> Result<Process, String> {
     let schedule = Schedule::constant(rate).ok_or_else(|| format!("{rate} is no rate"))?;
@@ -370,14 +374,14 @@ mod tests {
             (Ok(()), None) => (),
             (Err(Failure::Usage(why)), Some(expected)) => {
                 assert!(why.starts_with(&format!("--find-limit: {expected}")), "{why}");
-                // What was not typed is not spoken of.
+                // The message must not name options that were not typed.
                 assert!(!why.contains("--rate") && why.lines().count() == 1, "{why}");
             }
             _ => panic!("{typed:?}: {expected:?}"),
         }
     }
 
-    /// What programs write is what people type.
+    /// Arguments generated from options are parsed to equal options.
     #[test]
     fn arguments_of_options_are_read_as_they_were() {
         let line = "http://a/ -c 5 --log l --host b --host c --header A:b \
@@ -398,7 +402,8 @@ mod tests {
         assert_eq!(read(&Options::default().to_arguments()), Options::default());
     }
 
-    /// Of a run that fails, too: an error stands at the beginning of a line.
+    /// The progress line is erased even if the run fails, so that the error stands at the beginning
+    /// of a line.
     #[test]
     fn the_progress_line_is_gone_when_a_run_is_over() {
         let check = |is_terminal, is_shown: bool, outcome: Result<(), String>, ends: &str| {
@@ -421,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_refuses() {
+    fn options_that_a_search_refuses() {
         check(&["-c", "5"], Some("--connections is for closed runs"));
         check(&["--connections", "5"], Some("--connections is for closed runs"));
         check(&["--sessions", "5"], Some("--sessions is for single runs"));

@@ -1,4 +1,4 @@
-//! What can be typed after `ropewalk log`, with its help. The values are read in `log_command`.
+//! The arguments of `ropewalk log`, with their help. `log_command` parses the values.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,22 @@ use workload::session_length;
 
 #[derive(Subcommand)]
 pub(crate) enum LogCommand {
-    /// Generate sessions of requests: what clients of a file set ask for
+    /// Generate sessions of requests of clients for a file set
     #[command(after_help = generate_help())]
     Generate(Box<GenerateArguments>),
-    /// Write a log that asks for every file of a set once, in one session, to warm caches
+    /// Write a log that requests every file of a set once, in one session, to warm caches
     #[command(after_help = PRIME_HELP)]
     Prime(PrimeArguments),
-    /// Say what is in a log, and how far it is from the distribution it should have
+    /// Describe a log, and how far it is from the distribution that it should have
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArguments),
-    /// Make sessions of a web server's access log, to replay the traffic of real users
+    /// Convert a web server's access log to sessions, to replay the traffic of real users
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
 
-/// Presets from their tables, then what cannot be told in a line for each option.
+/// The help of `generate`: the presets from their tables, then explanations that need more than a
+/// line.
 fn generate_help() -> String {
     let presets: String = MODEL_PRESETS
         .iter()
@@ -81,7 +82,7 @@ pub(crate) struct GenerateArguments {
     /// Deal classes from shuffled decks of 1,000 with their exact shares, as SPECweb99 does
     #[arg(long, conflicts_with = "single")]
     pub(crate) deck: bool,
-    /// Ask for one file only, sizeBYTES
+    /// Request one file only, sizeBYTES
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["directories", "alpha", "classes"])]
     pub(crate) single: Option<String>,
     /// Requests of a session
@@ -93,19 +94,19 @@ pub(crate) struct GenerateArguments {
     /// Seconds between a page and its embedded objects (active off-time)
     #[arg(long, value_name = "DISTRIBUTION")]
     pub(crate) active_think: Option<String>,
-    /// Embedded objects of a page, asked for in one burst; none: every page is one file
+    /// Embedded objects of a page, requested in one burst; none: every page is one file
     #[arg(long, value_name = "DISTRIBUTION")]
     pub(crate) pages: Option<String>,
     /// The path at which the file set is served
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub(crate) prefix: String,
-    /// How many sessions
+    /// This many sessions
     #[arg(long, value_name = "N", conflicts_with_all = ["requests", "within"])]
     pub(crate) sessions: Option<String>,
-    /// How many requests
+    /// This many requests
     #[arg(long, value_name = "N", conflicts_with = "within")]
     pub(crate) requests: Option<String>,
-    /// Until classes, files and popular directories are so close to their shares (default: 0.1)
+    /// Until classes, files and popular directories are this close to their shares [default: 0.1]
     #[arg(long, value_name = "PART")]
     pub(crate) within: Option<String>,
     /// Another seed gives another log of the same model
@@ -134,7 +135,7 @@ pub(crate) struct PrimeArguments {
     /// Directories of the SPECweb99 file set
     #[arg(long, value_name = "N", required_unless_present = "single")]
     pub(crate) directories: Option<String>,
-    /// The file sizeBYTES in the place of directories
+    /// The file sizeBYTES instead of directories
     #[arg(long, value_name = "BYTES", conflicts_with = "directories")]
     pub(crate) single: Option<String>,
     /// The path at which the file set is served
@@ -152,7 +153,7 @@ pub(crate) struct DescribeArguments {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) mix: MixArguments,
-    /// For programs: JSON
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -162,7 +163,7 @@ pub(crate) struct ImportArguments {
     /// The access log; - is standard input
     #[arg(value_name = "ACCESS_LOG")]
     pub(crate) file: PathBuf,
-    /// What it must be, if not whatever its first good line is: common, combined, json or auto
+    /// Its format: common, combined, json, or auto, the format of its first valid line
     #[arg(long, value_name = "FORM", default_value = "auto")]
     pub(crate) format: String,
     /// A client that is silent for longer begins a new session
@@ -174,7 +175,7 @@ pub(crate) struct ImportArguments {
     /// Images, scripts and styles within a second after a page are one burst with it
     #[arg(long)]
     pub(crate) bursts: bool,
-    /// Leave out what was not answered with 2xx or 304
+    /// Leave out requests that were not answered with 2xx or 304
     #[arg(long)]
     pub(crate) good_only: bool,
     /// Where to write it; - is standard output

@@ -1,7 +1,6 @@
-//! `ropewalk log`: request logs are generated, described and imported.
+//! `ropewalk log`: generates, describes and imports request logs.
 //!
-//! What a log is and how it is made is `workload`'s business; here options are read and files
-//! written.
+//! The crate `workload` defines and makes logs; this module reads options and writes files.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -27,13 +26,13 @@ use crate::log_arguments::{
     DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments, PrimeArguments,
 };
 
-/// How far a generated log may be from its distribution if nobody says how long it is.
+/// How far a generated log may be from its distribution, if no option sets its length.
 const WITHIN: f64 = 0.1;
-/// A larger exponent leaves nothing but the first directory.
+/// The largest exponent: with a larger one all requests would go to the first directory.
 const ALPHA_MAX: f64 = 20.0;
-/// Seconds before embedded objects for a preset without pages: SURGE's mean, as the papers have it.
+/// Seconds before embedded objects for a preset without pages: SURGE's mean, as in the papers.
 const ACTIVE_THINK: Distribution = Distribution::constant(0.343);
-/// What the first line of a generated log's head begins with.
+/// The beginning of the first line of a generated log's head.
 const MADE_BY: &str = "ropewalk log generate ";
 /// Bytes at the begin of a log that are searched for the line that begins with [`MADE_BY`].
 const HEAD_BYTES: usize = 4096;
@@ -50,7 +49,7 @@ pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
 fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
     let model = model(arguments)?;
     let (extent, extent_typed) = extent(arguments)?;
-    let seed: u64 = whole("--seed", &arguments.seed, 0, u64::MAX)?;
+    let seed: u64 = parse_whole("--seed", &arguments.seed, 0, u64::MAX)?;
     let log = generate(&model, extent, seed).map_err(cannot_generate)?;
     let target = match &model.files {
         Files::Spec(mix) => Some(mix),
@@ -64,7 +63,7 @@ fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
     write_log(&log, &head, &arguments.output)
 }
 
-/// What the model says of the numbers that follow in the description.
+/// The model's expected values for the numbers that follow in the description.
 fn expectations(model: &Model) -> String {
     let Model { lengths, think, pages, .. } = model;
     let mut line = format!("model: mean session length {:.2}", lengths.mean());
@@ -138,7 +137,7 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
     }
 }
 
-/// How a compressed log is read, without a file that it may overwrite.
+/// The message for a compressed log: a pipe that decompresses it without overwriting a file.
 fn compressed(program: &str, file: &Path) -> Failure {
     let name = file.display();
     let (read, named) = match file.as_os_str() == DASH {
@@ -151,7 +150,7 @@ fn compressed(program: &str, file: &Path) -> Failure {
     ))
 }
 
-/// The format that the log must have; `None` if any will do.
+/// The format that the log must have; `None` for any format.
 fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
     match typed {
         "auto" => Ok(None),
@@ -164,7 +163,7 @@ fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
     }
 }
 
-/// The mix to compare with: typed, or of the head of the file, or guessed.
+/// The mix to compare with: typed, or from the head of the file, or guessed.
 fn target(typed: &MixArguments, bytes: &[u8], log: &RequestLog) -> Result<Option<Mix>, Failure> {
     let start = mix_in_head(bytes).or_else(|| guess_target(log));
     let is_typed = typed.directories.is_some() || typed.alpha.is_some() || typed.classes.is_some();
@@ -267,7 +266,7 @@ fn class_weights(typed: &str) -> Result<[f64; CLASSES], Failure> {
 
 fn extent(arguments: &GenerateArguments) -> Result<(Extent, String), Failure> {
     let GenerateArguments { sessions, requests, within, .. } = arguments;
-    let count = |flag, typed| whole(flag, typed, 1, u64::from(u32::MAX));
+    let count = |flag, typed| parse_whole(flag, typed, 1, u64::from(u32::MAX));
     let extent = match (sessions, requests, within) {
         (Some(sessions), ..) => Extent::Sessions(count("--sessions", sessions)?),
         (_, Some(requests), _) => Extent::Requests(count("--requests", requests)?),
@@ -282,7 +281,7 @@ fn extent(arguments: &GenerateArguments) -> Result<(Extent, String), Failure> {
     Ok((extent, typed))
 }
 
-/// The prefix of every URI: without a slash at its end.
+/// The prefix of every URI, without a slash at its end.
 fn mounted_at(typed: &str) -> Result<String, Failure> {
     let prefix = typed.trim_end_matches('/');
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
@@ -294,15 +293,15 @@ fn mounted_at(typed: &str) -> Result<String, Failure> {
 }
 
 fn directory_count(typed: &str) -> Result<u32, Failure> {
-    let count = whole("--directories", typed, 1, u64::from(DIRECTORIES_MAX))?;
+    let count = parse_whole("--directories", typed, 1, u64::from(DIRECTORIES_MAX))?;
     Ok(count as u32) // at most DIRECTORIES_MAX
 }
 
 fn single_bytes(typed: &str) -> Result<u64, Failure> {
-    whole("--single", typed, 0, workload::fileset::SINGLE_BYTES_MAX)
+    parse_whole("--single", typed, 0, workload::fileset::SINGLE_BYTES_MAX)
 }
 
-fn whole(flag: &str, typed: &str, min: u64, max: u64) -> Result<u64, Failure> {
+fn parse_whole(flag: &str, typed: &str, min: u64, max: u64) -> Result<u64, Failure> {
     match typed.parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(number),
         _ => {
@@ -343,13 +342,13 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Writes a log with its head and says on standard output what it wrote, unless that is the log.
+/// Writes a log with its head, and prints a summary on standard output unless the log goes there.
 fn write_log(log: &RequestLog, head: &str, output: &Path) -> Result<(), Failure> {
     if output.as_os_str() == DASH {
         let mut out = io::stdout().lock();
         let written = wsesslog::write(log, &mut out, head);
         return match written.and_then(|()| Ok(out.flush()?)) {
-            // A reader that has seen enough (`| head`) is no failure.
+            // A reader that closes the pipe early (`| head`) is no failure.
             Err(WriteError::Io(why)) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Err(why) => Err(Failure::Operation(format!("cannot print: {why}"))),
             Ok(()) => Ok(()),

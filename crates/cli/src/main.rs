@@ -1,5 +1,4 @@
-//! The `ropewalk` command: parses what was typed and hands it on. What the commands do is in the
-//! `server` crate.
+//! The `ropewalk` command: parses the arguments and calls the command's module.
 
 mod arguments;
 mod compare_command;
@@ -41,14 +40,14 @@ fn main() -> ExitCode {
             exit_code(execute(command), notify)
         }
         Err(error) => {
-            // Help and version are errors to clap, with status 0.
+            // Clap reports help and version as errors, with status 0.
             let printed = error.print().is_ok();
             if printed && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
         }
     }
 }
 
-/// What was typed.
+/// Parses the command line.
 fn command() -> Result<Command, clap::Error> {
     match std::env::args_os().nth(1) {
         Some(first) if first == "serve" || first == "worker" => {
@@ -79,7 +78,7 @@ fn execute(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// A function of its own, so that pages of the others are not touched.
+/// A separate function, so that a serving process does not touch the code pages of other commands.
 #[inline(never)]
 fn execute_serving(serving: Serving) -> Result<(), Failure> {
     match serving {
@@ -101,7 +100,7 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     print(&effective)
 }
 
-/// A mistake in what was typed or in the file.
+/// The failure for a mistake in the arguments or in the configuration file.
 fn usage(error: ConfigError) -> Failure {
     Failure::Usage(error.into())
 }

@@ -1,13 +1,13 @@
-//! System calls of a trace: how often each was made and how many bytes it moved, for people and for
-//! programs. They are counted by `memory-trace`.
+//! Formats the system calls of a trace, which `memory-trace` counts: how often each was made and
+//! how many bytes it moved, for people and for programs.
 
 use memory_trace::{Call, SystemCalls};
 use serde_json::{Value, json};
 
-/// So many kinds are named in a sentence.
+/// The most kinds of calls that a sentence names.
 const NAMED_MAX: usize = 6;
 
-/// A line for each kind of call, the most frequent first; nothing if there are no calls.
+/// A line for each kind of call, the most frequent first; empty if there are no calls.
 pub(crate) fn table(calls: &SystemCalls) -> String {
     let (list, sum) = (calls.list(), calls.sum());
     if sum.count == 0 {
@@ -36,7 +36,7 @@ pub(crate) fn table(calls: &SystemCalls) -> String {
     }
 }
 
-/// The mix in a line; nothing if there are no calls.
+/// The mix of calls in a line; none if there are no calls.
 pub(crate) fn sentence(calls: &SystemCalls) -> Option<String> {
     let (list, sum) = (calls.list(), calls.sum());
     let named = list.iter().take(NAMED_MAX);
@@ -57,7 +57,7 @@ pub(crate) fn sentence(calls: &SystemCalls) -> Option<String> {
     })
 }
 
-/// An object for each kind, the most frequent first.
+/// A JSON object for each kind of call, the most frequent first.
 pub(crate) fn list(calls: &SystemCalls) -> Value {
     let sum = calls.sum();
     let one = |call: &Call| {

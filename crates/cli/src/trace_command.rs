@@ -1,7 +1,7 @@
-//! `ropewalk trace`: memory traces are recorded, imported and described.
+//! `ropewalk trace`: records, imports and describes memory traces.
 //!
-//! The format, the imports and the counting are `memory-trace`'s; here options are read, files
-//! opened, and results printed.
+//! The crate `memory-trace` defines the format, imports and counts; this module reads options,
+//! opens files, and prints results.
 
 mod record;
 mod tables;
@@ -22,10 +22,10 @@ pub(crate) enum TraceCommand {
     /// Record the memory references of a command and of all processes it starts
     #[command(after_help = RECORD_HELP, arg_required_else_help = true)]
     Record(RecordArguments),
-    /// Say what is in a trace: processes, blocks, code, data, writes, what is shared, system calls
+    /// Describe a trace: processes, blocks, code, data, writes, sharing, system calls
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
-    /// Make a trace of one in another format: lackey, din, drmemtrace
+    /// Convert a trace from another format: lackey, din, drmemtrace
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
@@ -59,7 +59,7 @@ pub(crate) struct InfoArguments {
     /// The size of a block: a power of two from 4 to 4096
     #[arg(long, value_name = "BYTES", default_value = "32")]
     block: u64,
-    /// For programs: JSON
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
@@ -69,16 +69,16 @@ pub(crate) struct ImportArguments {
     /// The foreign trace; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What it is, if not what its beginning looks like: lackey, din, drmemtrace or auto
+    /// Its format, if it cannot be recognised by its beginning: lackey, din, drmemtrace or auto
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: String,
-    /// What was traced, if the trace does not say it
+    /// The command that was traced, if the trace does not name it
     #[arg(long, value_name = "TEXT")]
     command: Option<String>,
-    /// The number of the process, if the trace has none
+    /// The number of the process, if the trace gives none
     #[arg(long, value_name = "N", default_value_t = 1)]
     process: u32,
-    /// How many bytes a reference of din is, which does not say
+    /// How many bytes each reference has in a din trace, which does not give sizes
     #[arg(long, value_name = "BYTES", default_value_t = 4)]
     din_bytes: u16,
     /// Where to write the trace

@@ -10,7 +10,7 @@ use crate::record::Described;
 use crate::template::Values;
 use ::workload::describe::{Description, bytes_with_lengths, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
-use load::expected::file_of;
+use load::expected::file_for_uri;
 use load::options::Options;
 use load::plan::{ConnectionUse, Verify};
 use serde::{Deserialize, Deserializer};
@@ -224,7 +224,7 @@ impl Workload {
 
     /// What the replies are together if everything is asked for once, as far as that is known.
     pub(crate) fn bytes_of_all(&self) -> u64 {
-        let of_file = |uri: &[u8]| Some(fs::metadata(file_of(uri, &self.root)?).ok()?.len());
+        let of_file = |uri: &[u8]| Some(fs::metadata(file_for_uri(uri, &self.root)?).ok()?.len());
         let bytes = |asked: &Template| asked.reply_bytes.or_else(|| of_file(&asked.uri));
         self.requests.templates().iter().filter_map(bytes).sum()
     }
@@ -388,14 +388,14 @@ impl Tools {
 
 /// Whether a request of the log is for a file that is there, where it is known which are.
 fn is_there(spec: &WorkloadSpec, template: &Template) -> bool {
-    let is_file = |root| file_of(&template.uri, root).is_some_and(|file| file.is_file());
+    let is_file = |root| file_for_uri(&template.uri, root).is_some_and(|file| file.is_file());
     spec.root.as_deref().is_none_or(is_file)
 }
 
 /// A path as it is asked for, and behind a tab the file, where that has another name.
 fn path_and_file(uri: &[u8]) -> String {
     let path = String::from_utf8_lossy(uri);
-    match file_of(uri, Path::new("/")) {
+    match file_for_uri(uri, Path::new("/")) {
         Some(file) if file != Path::new(&*path) => format!("{path}\t{}", file.display()),
         _ => path.into_owned(),
     }
@@ -406,7 +406,7 @@ fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described 
     let mut description = describe(log, None);
     if let Some(root) = &spec.root {
         // What will be sent: the log's lengths may be of replies that were compressed.
-        let length = |uri: &[u8]| Some(fs::metadata(file_of(uri, root)?).ok()?.len());
+        let length = |uri: &[u8]| Some(fs::metadata(file_for_uri(uri, root)?).ok()?.len());
         description.bytes = bytes_with_lengths(log, length);
     }
     let end = if spec.loses_pauses_of(log) { "; the pauses in sessions are left out" } else { "" };
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!(read("--connection  request --idle=8"), Ok(expected));
         assert_eq!(read(""), Ok(Options::default()));
         let why = read("--conection keep").expect_err("it is misspelt");
-        assert_eq!(why, "`load`: --conection: there is no such option of what is asked");
+        assert_eq!(why, "`load`: --conection: there is no such load option");
     }
 
     #[test]

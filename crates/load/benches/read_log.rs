@@ -1,6 +1,6 @@
-//! What reading a request log costs: 8,000,000 requests in httperf's format, the size of the
-//! papers' logs. `cargo bench -p load --bench read_log`; with `cargo test` a small one, to see that
-//! it runs.
+//! The cost of reading a request log of 8,000,000 requests in httperf's format, the size of the
+//! papers' logs: `cargo bench -p load --bench read_log`. `cargo test` reads a small log, to check
+//! that the benchmark runs.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use os::clock;
 use statistics::Generator;
 use workload::request_log::wsesslog;
 
-/// 942 directories of 36 files.
+/// The number of directories, of 36 files each.
 const DIRECTORIES: usize = 942;
 const REQUESTS_PER_SESSION: usize = 7;
 
@@ -28,8 +28,8 @@ fn main() {
     }
 }
 
-/// About as SPECweb99 asks: directories by Zipf's law, classes by their mix, all files of a class
-/// alike.
+/// Generates requests roughly as SPECweb99 does: directories by Zipf's law, classes by their mix,
+/// all files of a class equally often.
 fn generate(requests: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(requests * 48);
     let mut random = Generator::new(1);

@@ -9,7 +9,7 @@ use crate::schedule::Schedule;
 
 /// The intended start times of all sessions of a run, in ascending order.
 pub trait Arrivals: Send {
-    /// The next one, in microseconds from the start of the run; none after the last.
+    /// The next start time, in microseconds from the start of the run; none after the last session.
     fn next_us(&mut self) -> Option<u64>;
 }
 
@@ -19,8 +19,8 @@ impl<A: Arrivals + ?Sized> Arrivals for Box<A> {
     }
 }
 
-/// Evenly spaced: session k is due when the schedule has counted to k. Each time is computed from
-/// k, so that nothing adds up.
+/// Evenly spaced sessions: session k is due when the schedule's count reaches k. Each time is
+/// computed from k, so that rounding errors do not accumulate.
 #[derive(Clone, Debug)]
 pub struct Constant {
     schedule: Schedule,
@@ -28,7 +28,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// At the rates of `schedule`.
+    /// Arrivals at the rates of `schedule`.
     #[must_use]
     pub fn new(schedule: Schedule) -> Self {
         Self { schedule, next: 0 }
@@ -43,9 +43,9 @@ impl Arrivals for Constant {
     }
 }
 
-/// A Poisson process: users who know nothing of each other. Under a changing rate it is the
-/// inhomogeneous one: one of rate 1, each of its times taken back through the schedule's count
-/// (Cinlar, Introduction to Stochastic Processes, 1975, section 4.7).
+/// A Poisson process: users that act independently of each other. Under a changing rate it is the
+/// inhomogeneous process: a process of rate 1, each of whose times is mapped back through the
+/// schedule's count (Cinlar, Introduction to Stochastic Processes, 1975, section 4.7).
 #[derive(Clone, Debug)]
 pub struct Poisson {
     schedule: Schedule,
@@ -55,7 +55,7 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    /// At the rates of `schedule`; `seed` determines it.
+    /// A process at the rates of `schedule`. Equal seeds give equal times.
     #[must_use]
     pub fn new(schedule: Schedule, seed: u64) -> Self {
         Self { schedule, generator: Generator::new(seed), sum: 0.0 }
@@ -64,7 +64,7 @@ impl Poisson {
 
 impl Arrivals for Poisson {
     fn next_us(&mut self) -> Option<u64> {
-        // 53 bits, and above 0, whose logarithm there is none of.
+        // 53 random bits, above 0, because 0 has no logarithm.
         let uniform = ((self.generator.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         self.sum -= libm::log(uniform);
         Some(self.schedule.time_us(self.sum)?.round() as u64)
@@ -79,7 +79,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The times `starts_us`, in any order, with time running `speed` times as fast.
+    /// The start times `starts_us`, which may be in any order, replayed `speed` times as fast.
     ///
     /// # Panics
     /// If the speed is not above 0.
@@ -97,8 +97,8 @@ impl Arrivals for Trace {
     }
 }
 
-/// One generator's part: of all sessions, numbered from 0, those whose number leaves `index` when
-/// divided by `of`.
+/// One generator's part of all sessions: of the sessions, numbered from 0, each whose number leaves
+/// the remainder `index` when divided by `of`.
 #[derive(Clone, Debug)]
 pub struct Share<A> {
     inner: A,

@@ -1,26 +1,28 @@
-//! Whether a server keeps up with the sessions that come: what was asked of it and is not answered
-//! yet, over the measured window.
+//! Whether a server keeps up with the arriving sessions: the requests that were asked of it and are
+//! not answered yet, over the measured window.
 //!
-//! A server that is too slow for the sessions that come does not show it by the requests that are
-//! issued: within a session the next one waits for the reply to the last, so that the more the
-//! server falls behind, the less it is asked. So a request counts as *asked* when it would have
-//! been due had every reply come at once, and as *settled* when it is answered, or never will be.
-//! What is asked and not settled, the *backlog*, grows by all that the server does not manage.
+//! The number of requests issued does not show that a server is too slow for the arriving sessions:
+//! within a session each request waits for the reply to the one before, so that a server that falls
+//! behind receives fewer requests. So a request counts as *asked* when it would have been due had
+//! every reply come at once, and as *settled* when it is answered, or when it is certain that it
+//! never will be. The requests asked and not settled, the *backlog*, grow by all that the server
+//! does not manage.
 
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// Into so many steps the window is cut. What happens within one is not told apart, a
-/// five-hundredth of what is asked, which is well below the 1 % that a server may leave unserved.
+/// The number of steps into which the window is cut. Events within one step are not distinguished:
+/// a five-hundredth of the requests asked, well below the 1 % that a server may leave unserved.
 pub const STEPS: usize = 500;
 
-/// If sessions need this part of the window to become as many as they stay, that is left out: less
-/// makes no difference, and more leaves too little to see growth in.
+/// If the number of sessions under way takes this part of the window to become steady, that part is
+/// left out: a shorter one makes no difference, and a longer one leaves too little to see growth
+/// in.
 const FILLING: RangeInclusive<f64> = 0.05..=0.4;
 
-/// Counts of requests by when they were asked and when they were settled. Empty where nothing is
-/// due at a time of its own, as in closed runs, or where the window has no length of its own.
+/// Counts of requests by when they were asked and when they were settled. Empty where requests have
+/// no intended times, as in closed runs, or where the window has no set length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Backlog {
@@ -34,7 +36,7 @@ pub struct Backlog {
     pub settled: Vec<u64>,
 }
 
-/// Many numbers as one text, with blanks between them: a line of JSON, not a page.
+/// Serializes many numbers as one text, separated by blanks, so that they take one line of JSON.
 mod numbers {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -51,7 +53,7 @@ mod numbers {
 }
 
 impl Backlog {
-    /// Adds what another thread or generator counted over the same window.
+    /// Adds the counts of another thread or generator over the same window.
     pub fn merge(&mut self, other: &Self) {
         self.begin = self.begin.saturating_add(other.begin);
         for (ours, theirs) in [(&mut self.asked, &other.asked), (&mut self.settled, &other.settled)]
@@ -67,22 +69,23 @@ impl Backlog {
         self.asked.iter().fold(0, |sum, asked| sum.saturating_add(*asked))
     }
 
-    /// How much of what was asked within the window the server did not manage, 0 to 1.
+    /// The part of the requests asked within the window that the server did not manage, 0 to 1.
     ///
-    /// Sessions that come at random, and those that are long, make any server's backlog grow for a
-    /// while. So the server is compared with an ideal one, of exactly the capacity that was asked
-    /// for on average and the same backlog at the beginning: what is held against it is by how much
-    /// more its backlog grew. `is_random`: sessions came at random times. `reply_share`: how long
-    /// all but the slowest replies took, as a part of the window. A server that keeps up has none
-    /// of its sessions under way for longer than all their replies take; until then they become
-    /// more whichever server it is, unless there was a warm-up as long as that.
+    /// Random arrivals, and long sessions, make any server's backlog grow for a while. So the
+    /// server is compared with an ideal one, whose capacity is exactly the average rate asked and
+    /// whose backlog at the beginning is equal: only growth beyond that of the ideal server's
+    /// backlog counts. `is_random`: sessions came at random times. `reply_share`: how long all but
+    /// the slowest replies took, as a part of the window. With a server that keeps up no session is
+    /// under way for longer than all its replies take; for that long the number of sessions grows
+    /// with any server, unless the warm-up was as long.
     ///
-    /// Neither is what chance makes of it. Replies take times that vary: of a backlog whose
-    /// requests are settled independently of each other the square root, its standard deviation,
-    /// and no more than twice what the backlog is seen to go up and down beside its trend, which is
-    /// next to nothing where a server works off one request after the other. Sessions that come at
-    /// random make two standard deviations of a number of sessions, each with all its requests. And
-    /// a request is answered or not, so that one more says nothing.
+    /// Growth that chance explains does not count either. Reply times vary: for a backlog whose
+    /// requests are settled independently of each other, its square root (the standard deviation)
+    /// is allowed, and no more than twice the observed deviation of the backlog from its trend,
+    /// which is next to nothing where a server works off one request after the other. For random
+    /// arrivals two standard deviations of the number of sessions are allowed, each session with
+    /// all its requests. And a request is answered or not, so that a difference of one request
+    /// means nothing.
     #[must_use]
     pub fn share_left(&self, sessions: u64, is_random: bool, reply_share: f64) -> f64 {
         let asked = self.asked_in_window() as f64;
@@ -99,7 +102,7 @@ impl Backlog {
         };
         let chance = chance.max(1.0);
         let excess = filled.growth(&server) - filled.growth(&ideal).max(0.0) - chance;
-        (excess / (asked * filled.seen())).clamp(0.0, 1.0)
+        (excess / (asked * filled.span())).clamp(0.0, 1.0)
     }
 
     /// The backlog at the end of each step.
@@ -113,8 +116,8 @@ impl Backlog {
         after.collect()
     }
 
-    /// The backlog, step by step, of a server that settles what is asked on average, as long as
-    /// there is something.
+    /// The backlog, step by step, of a server that settles requests at the average rate asked, as
+    /// long as its backlog is not empty.
     fn ideal_levels(&self) -> Vec<f64> {
         let capacity = self.asked_in_window() as f64 / STEPS as f64;
         let mut level = self.begin as f64;
@@ -141,10 +144,10 @@ fn deviation(levels: &[f64]) -> f64 {
     (around.max(0.0) / levels.len() as f64).sqrt()
 }
 
-/// The part of the window in which a server has as many sessions under way as it always will, if
-/// it keeps up. Growth is what the mean of its last quarter exceeds that of its first by: an
-/// instant may happen to be before or after a session's arrival, which makes a difference of all
-/// its requests.
+/// The part of the window in which the number of sessions under way is steady, if the server keeps
+/// up. Growth is the mean over its last quarter less the mean over its first: single instants would
+/// not do, because whether an instant lies before or after a session's arrival makes a difference
+/// of all the session's requests.
 struct Filled {
     from: usize,
     quarter: usize,
@@ -165,15 +168,15 @@ impl Filled {
         mean(&levels[STEPS - self.quarter..]) - self.first(levels)
     }
 
-    /// By how much the server's levels, less those of the ideal one, go up and down beside their
-    /// trend: a standard deviation.
+    /// The standard deviation of the server's levels, less those of the ideal server, from their
+    /// trend.
     fn swing(&self, server: &[f64], ideal: &[f64]) -> f64 {
         let beyond = server.iter().zip(ideal).map(|(server, ideal)| server - ideal);
         deviation(&beyond.skip(self.from).collect::<Vec<f64>>())
     }
 
-    /// How much of the window lies between the middles of the quarters.
-    fn seen(&self) -> f64 {
+    /// The part of the window that lies between the middles of the first and the last quarter.
+    fn span(&self) -> f64 {
         (STEPS - self.from - self.quarter) as f64 / STEPS as f64
     }
 }

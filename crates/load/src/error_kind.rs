@@ -1,4 +1,4 @@
-//! What can go wrong with a request, each kind counted apart.
+//! The kinds of errors of requests, each of which is counted separately.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     OutOfPorts,
     /// The generator had no descriptor left (EMFILE, ENFILE).
     OutOfDescriptors,
-    /// Anything else the system said, of connecting too.
+    /// Any other error of the system, also while connecting.
     Other,
 }
 
@@ -63,7 +63,7 @@ impl ErrorKind {
         Self::Other,
     ];
 
-    /// Its name in JSON and CSV.
+    /// The kind's name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,13 +86,13 @@ impl ErrorKind {
         }
     }
 
-    /// The kind of that name.
+    /// Finds the kind with that name.
     #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What happened, and what the user can do about it where it is theirs to mend.
+    /// What happened, and what the user can do about it where the cause is on the user's side.
     #[must_use]
     pub fn hint(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the client gave up waiting: what the papers' tables call a timeout.
+    /// Whether the client gave up waiting, which the papers' tables call a timeout.
     #[must_use]
     pub fn is_timeout(self) -> bool {
         matches!(
@@ -159,12 +159,12 @@ pub struct ErrorCounts {
 }
 
 impl ErrorCounts {
-    /// Counts one.
+    /// Counts one error.
     pub fn add(&mut self, kind: ErrorKind) {
         self.counts[kind as usize] += 1;
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
             *ours = ours.saturating_add(theirs);
@@ -188,7 +188,7 @@ impl ErrorCounts {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The kinds that occurred, with how often, in the order of [`ErrorKind::ALL`].
+    /// The kinds that occurred, with their counts, in the order of [`ErrorKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ErrorKind, u64)> + '_ {
         ErrorKind::ALL.into_iter().map(|kind| (kind, self.get(kind))).filter(|(_, n)| *n > 0)
     }
@@ -202,9 +202,9 @@ mod tests {
     fn names_are_distinct_and_read_back() {
         for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, index, "the order of ALL is that of the variants");
-            assert_eq!(ErrorKind::of_name(kind.name()), Some(kind));
+            assert_eq!(ErrorKind::from_name(kind.name()), Some(kind));
         }
-        assert_eq!(ErrorKind::of_name("refused "), None);
+        assert_eq!(ErrorKind::from_name("refused "), None);
     }
 
     #[test]

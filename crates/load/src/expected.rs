@@ -1,5 +1,5 @@
-//! What the replies to a log's requests should be: from the names of file sets, from the log, or
-//! from copies of the files.
+//! The expected replies to a log's requests: from the names of file sets, from the log, or from
+//! copies of the files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,28 +12,28 @@ use workload::request_log::{RequestLog, Template};
 use crate::measures::OTHER;
 use crate::plan::{Expected, ExpectedBody, Verify};
 
-/// Copies are held in memory; more than this is too much to ask.
+/// The most bytes of copies that are held in memory.
 const COPIES_MAX: u64 = 2 << 30;
 
-/// For each template of `log`, what its reply should be. `files`: a directory with copies.
+/// Returns the expected reply for each template of `log`. `files`: a directory with copies.
 ///
 /// # Errors
-/// One line: a reply that is to be verified and of which nothing is known.
-pub fn of_log(
+/// One line: which reply is to be verified although nothing is known of it.
+pub fn for_log(
     log: &RequestLog,
     verify: Verify,
     files: Option<&Path>,
 ) -> Result<Vec<Expected>, String> {
     let mut copies = Copies { root: files, read: HashMap::new(), bytes: 0 };
-    log.templates().iter().map(|template| of_template(template, verify, &mut copies)).collect()
+    log.templates().iter().map(|template| for_template(template, verify, &mut copies)).collect()
 }
 
-fn of_template(
+fn for_template(
     template: &Template,
     verify: Verify,
     copies: &mut Copies<'_>,
 ) -> Result<Expected, String> {
-    let path = path_of(&template.uri);
+    let path = without_query(&template.uri);
     let file = File::locate(path);
     let kind = file.map_or(OTHER, |file| file.kind()) as u8;
     if &*template.method != "GET" {
@@ -61,10 +61,10 @@ fn of_template(
     Ok(Expected { bytes, body, kind })
 }
 
-/// The file under `root` that a URI asks for, `index.html` where it ends with a slash; none if it
-/// is no plain path.
-pub fn file_of(uri: &[u8], root: &Path) -> Option<PathBuf> {
-    let relative = decode(path_of(uri))?;
+/// The file under `root` that a URI names, `index.html` where the URI ends with a slash; none if
+/// the URI is no plain path.
+pub fn file_for_uri(uri: &[u8], root: &Path) -> Option<PathBuf> {
+    let relative = decode(without_query(uri))?;
     if relative.split('/').any(|part| part == "..") {
         return None;
     }
@@ -76,7 +76,7 @@ pub fn file_of(uri: &[u8], root: &Path) -> Option<PathBuf> {
 }
 
 /// The path of a URI, without its query.
-fn path_of(uri: &[u8]) -> &[u8] {
+fn without_query(uri: &[u8]) -> &[u8] {
     uri.split(|byte| *byte == b'?').next().unwrap_or(uri)
 }
 
@@ -88,7 +88,7 @@ struct Copies<'r> {
 }
 
 impl Copies<'_> {
-    /// The copy of what is under `path`, if there is a directory of copies.
+    /// Returns the copy of the file under `path`, if there is a directory of copies.
     fn get(&mut self, path: &[u8]) -> Result<Option<Arc<[u8]>>, String> {
         let Some(root) = self.root else { return Ok(None) };
         if let Some(copy) = self.read.get(path) {
@@ -96,7 +96,7 @@ impl Copies<'_> {
         }
         let shown = String::from_utf8_lossy(path);
         let file =
-            file_of(path, root).ok_or_else(|| format!("--files: {shown} is no plain path"))?;
+            file_for_uri(path, root).ok_or_else(|| format!("--files: {shown} is no plain path"))?;
         let copy = fs::read(&file)
             .map_err(|why| format!("--files: no copy of {shown}: {}: {why}", file.display()))?;
         self.bytes += copy.len() as u64;
@@ -109,7 +109,7 @@ impl Copies<'_> {
     }
 }
 
-/// Percent-decodes a path; none if what comes out is not text.
+/// Percent-decodes a path; none if the decoded bytes are not UTF-8.
 fn decode(path: &[u8]) -> Option<String> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut bytes = path.iter();
@@ -141,18 +141,18 @@ mod tests {
     #[test]
     fn names_of_file_sets_say_what_is_in_them() {
         let log = log(&["/x/dir00001/class1_2?q", "/size77"]);
-        let expected = of_log(&log, Verify::Bytes, None).unwrap();
+        let expected = for_log(&log, Verify::Bytes, None).unwrap();
         assert_eq!((expected[0].bytes, expected[0].kind), (Some(3072), 11));
         assert!(matches!(expected[0].body, ExpectedBody::Derived(_)));
         assert_eq!(expected[1].bytes, Some(77));
     }
 
     #[test]
-    fn what_nobody_knows_cannot_be_verified() {
+    fn a_reply_of_which_nothing_is_known_cannot_be_verified() {
         let log = log(&["/index.html"]);
-        let error = of_log(&log, Verify::Bytes, None).unwrap_err();
+        let error = for_log(&log, Verify::Bytes, None).unwrap_err();
         assert!(error.contains("/index.html") && error.contains("--files"), "{error}");
-        let expected = of_log(&log, Verify::Length, None).unwrap();
+        let expected = for_log(&log, Verify::Length, None).unwrap();
         assert_eq!((expected[0].bytes, usize::from(expected[0].kind)), (None, OTHER));
     }
 
@@ -162,13 +162,13 @@ mod tests {
         fs::write(directory.path().join("a b"), "copy").unwrap();
         fs::write(directory.path().join("index.html"), "home").unwrap();
         let expected =
-            of_log(&log(&["/a%20b", "/"]), Verify::Bytes, Some(directory.path())).unwrap();
+            for_log(&log(&["/a%20b", "/"]), Verify::Bytes, Some(directory.path())).unwrap();
         let bodies: Vec<_> = expected.iter().map(|expected| &expected.body).collect();
         assert!(matches!(bodies[0], ExpectedBody::Stored(copy) if &**copy == b"copy"));
         assert!(matches!(bodies[1], ExpectedBody::Stored(copy) if &**copy == b"home"));
-        let error = of_log(&log(&["/absent"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        let error = for_log(&log(&["/absent"]), Verify::Bytes, Some(directory.path())).unwrap_err();
         assert!(error.contains("no copy of /absent"), "{error}");
-        let error = of_log(&log(&["/../x"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        let error = for_log(&log(&["/../x"]), Verify::Bytes, Some(directory.path())).unwrap_err();
         assert!(error.contains("no plain path"), "{error}");
     }
 }

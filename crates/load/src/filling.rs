@@ -1,8 +1,8 @@
-//! Whether as many sessions are under way in the window of an open run as always will be.
+//! Checks that the number of sessions under way is steady in the window of an open run.
 //!
-//! A run begins without sessions. Where sessions pause, their later requests are missing until
-//! those that came first have reached them, so that a short window sees less than the rate that was
-//! asked for. Whoever looks for the highest rate that a server bears would take one that it was
+//! A run begins without sessions. Where sessions pause, their later requests are missing until the
+//! first sessions have reached them, so that a short window sees less than the rate that was asked
+//! for. A search for the highest rate that a server bears would report a rate that the server was
 //! never asked for: so the window begins later, or nothing is measured.
 
 use crate::plan::{Model, Plan, Process};
@@ -11,13 +11,13 @@ use command::units::Duration;
 /// Sessions that need longer than this are not waited for.
 pub const FILLING_US_MAX: u64 = 600_000_000;
 
-/// A window must see this much of the rate, 0 to 1.
+/// The least part of the rate that a window must see, 0 to 1.
 const SHARE_DUE_MIN: f64 = 0.98;
 
-/// Whether what sessions need ([`RequestLog::filling_us`]) can be waited for: it.
+/// Returns the time that sessions need ([`RequestLog::filling_us`]) if it can be waited for.
 ///
 /// # Errors
-/// When that is too long, what to do.
+/// What to do if that time is too long.
 ///
 /// [`RequestLog::filling_us`]: workload::request_log::RequestLog::filling_us
 pub fn bounded(needed_us: u64) -> Result<u64, String> {
@@ -31,10 +31,10 @@ pub fn bounded(needed_us: u64) -> Result<u64, String> {
     ))
 }
 
-/// Whether the window of an open run sees the rate that is asked for.
+/// Checks that the window of an open run sees the rate that is asked for.
 ///
 /// # Errors
-/// How much of it, and what to do.
+/// How much of the rate the window sees, and what to do.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let Model::Open(Process::Constant(_) | Process::Poisson(_)) = plan.model else {
         return Ok(());
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    /// Sessions of four requests with these pauses between them.
+    /// A log of one session of four requests with these pauses between them.
     fn log(pauses_s: [u64; 3]) -> RequestLog {
         let mut builder = RequestLog::builder();
         let get = builder.intern_get(b"/a");
@@ -91,7 +91,8 @@ mod tests {
             plan.warm_up_us = warm_up_s * 1_000_000;
             assert_eq!(check(&plan).err().as_deref(), expected, "{arrivals} {warm_up_s}");
         };
-        // The first of four at once, the second after a third of the window, the third at its end.
+        // Of four requests the first is due at once, the second after a third of the window, the
+        // third at its end.
         let first = "--warm-up 0s: sessions pause, so that a window of 3s behind it sees 41 % of \
                      the rate: give 6s, or cut the pauses with --think-max";
         refused([1, 2, 3], "--rate 5", 0, Some(first));

@@ -1,10 +1,10 @@
 //! The search for the highest rate of sessions that a server bears under conditions: the maximum
-//! achievable throughput of Hashemian (ICPE 2013), with the conditions said.
+//! achievable throughput of Hashemian (ICPE 2013), with its conditions stated.
 //!
-//! Doubles the rate until a condition breaks, halves the gap until it is small, then tries the
-//! lower end and then the upper again, to say how sure the answer is. A rate at which the generator
-//! gives out, or is not let, ends the gap as one that breaks does. What a trial is, is the caller's
-//! business.
+//! The search doubles the rate until a condition breaks, halves the gap until it is small, and then
+//! tries the lower end and the upper end again, to tell how sure the answer is. A rate at which the
+//! generator gives out, or is disturbed, bounds the gap as a rate at which a condition breaks does.
+//! The caller decides what a trial is.
 
 mod bracket;
 mod conditions;
@@ -19,19 +19,19 @@ use crate::void::Void;
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
 const GAP: f64 = 0.02;
-/// How often each end is tried, the first time included, if it does the same each time.
+/// How often each end is tried, the first time included, if the result is equal each time.
 const CONFIRMATIONS: u32 = 3;
 /// How often an end is tried at most, void trials included.
 const TRIALS_OF_END_MAX: u32 = 2 * CONFIRMATIONS;
-/// A search that has not ended by then never will.
+/// The most trials of a search: one that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
 
-/// Where a search begins, and below what it does not go, in sessions per second.
+/// The rate at which a search begins, and the lowest rate that it tries, in sessions per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// The rate of the first trial, if it is not too low.
     pub first: f64,
-    /// The lowest rate of which a trial says anything: a few sessions in its window.
+    /// The lowest rate whose trial says anything: a few sessions fall into its window.
     pub min: f64,
 }
 
@@ -40,37 +40,38 @@ pub struct Rates {
 pub struct Trial {
     /// Sessions per second.
     pub rate: f64,
-    /// Requests asked each second: those that would have been due, had every reply come at once.
+    /// Requests asked each second: the requests that would have been due, had every reply come at
+    /// once.
     pub asked_per_s: f64,
     /// Replies per second.
     pub replies_per_s: f64,
     /// The 99th percentile of corrected times, in microseconds.
     pub p99_us: u64,
-    /// Replies of what was due.
+    /// The part of the requests due that got a reply, 0 to 1.
     pub served_share: f64,
     /// The conditions that broke, the worst first.
     pub violations: Vec<Violation>,
-    /// Why the trial says nothing about the server, if so.
+    /// Why the trial says nothing about the server; empty if it says something.
     pub void: Vec<Void>,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     /// The highest rate at which all conditions held; none if they never did.
     pub held: Option<Rung>,
-    /// The lowest rate above it at which one broke; none if none did.
+    /// The lowest rate above `held` at which a condition broke; none if none broke.
     pub broke: Option<Rung>,
-    /// The lowest rate above what held, and below what broke, that was void whenever tried: the
-    /// generator gave out, or [others were in its way](Limit::is_disturbed).
+    /// The lowest rate above `held`, and below `broke`, that was void whenever tried: the generator
+    /// gave out, or [other processes were in its way](Limit::is_disturbed).
     pub gave_out: Option<f64>,
-    /// Whether the search was broken off.
+    /// Whether the search was interrupted.
     pub interrupted: bool,
     /// All trials, in order.
     pub trials: Vec<Trial>,
 }
 
-/// A rate and how often it went as it did.
+/// A rate and the results of its trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rung {
     /// Sessions per second.
@@ -81,15 +82,15 @@ pub struct Rung {
     pub replies_per_s: f64,
     /// Trials that held.
     pub held: u32,
-    /// Trials.
+    /// Trials that held or broke.
     pub trials: u32,
 }
 
-/// Makes trials until the limit is known. A `trial` without an outcome was broken off, and then
-/// the search is too.
+/// Makes trials until the limit is known. A `trial` without an outcome was interrupted, which ends
+/// the search.
 ///
 /// # Errors
-/// What kept a trial from being made.
+/// Why a trial could not be made.
 pub fn search(
     conditions: &Conditions,
     rates: Rates,
@@ -161,8 +162,8 @@ impl Search<'_> {
 }
 
 impl Limit {
-    /// The conditions that broke at the lowest broken rate, each as it broke worst, the worst
-    /// first. Which of them broke first in time is not known.
+    /// The conditions that broke at the lowest broken rate, each with its worst violation, the
+    /// worst first. Which of them broke first in time is not known.
     #[must_use]
     pub fn causes(&self) -> Vec<&Violation> {
         let Some(broke) = self.broke else { return Vec::new() };
@@ -179,27 +180,27 @@ impl Limit {
         causes
     }
 
-    /// The trials of the rate that was void whenever tried.
+    /// The trials of the rate [`gave_out`](Self::gave_out).
     pub(crate) fn void_trials(&self) -> impl Iterator<Item = &Trial> {
         self.trials.iter().filter(|trial| Some(trial.rate) == self.gave_out)
     }
 
-    /// Whether it was void because others were in the generator's way. How late that made it says
-    /// nothing of what it can do.
+    /// Whether these trials were void because other processes were in the generator's way. How late
+    /// that made the generator says nothing about what it can do.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.void_trials().any(|trial| trial.void.iter().any(Void::is_interference))
     }
 
-    /// Whether more than what held may be borne: no rate above it is known to break, or the
-    /// generator gave out below the one that is.
+    /// Whether the server may bear more than the rate that held: no rate above it is known to
+    /// break, or the generator gave out below the rate that broke.
     #[must_use]
     pub fn is_lower_bound(&self) -> bool {
         self.held.is_some() && (self.broke.is_none() || self.gave_out.is_some())
     }
 
-    /// 0 for a limit, 1 for a server that bears nothing, 3 where that is not known, 4 if the search
-    /// was broken off.
+    /// The exit status: 0 for a limit, 1 for a server that bears nothing, 3 where that is not
+    /// known, 4 if the search was interrupted.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match (self.held, self.broke) {

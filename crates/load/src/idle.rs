@@ -1,8 +1,8 @@
-//! Connections that rest beside the load, as those of browsers do whose users read: each has asked
-//! once and has had its whole reply, and is kept open without being asked again.
+//! Connections that rest beside the load, like the connections of browsers whose users read: each
+//! has carried one request and its whole reply, and stays open without further requests.
 //!
-//! They cost the generator nothing while it measures, because nobody looks at them until the end;
-//! what they cost the server is what one wants to know. Which of them the server has closed is
+//! They cost the generator nothing while it measures, because it does not check them until the end;
+//! what they cost the server is to be measured. The connections that the server has closed are
 //! counted, and none is opened anew.
 
 use std::io;
@@ -16,19 +16,20 @@ use os::socket::{Readiness, wait_ready};
 use crate::client::write_request;
 use crate::plan::Plan;
 
-/// So many are opened side by side: fewer than any server's backlog holds.
+/// How many connections are opened at once: fewer than any server's listen backlog holds.
 const AT_ONCE: u64 = 64;
-/// A longer head is not worth waiting for.
+/// The length at which an incomplete head of a reply is given up.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Connections that rest.
+/// The resting connections of one generator.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     sockets: Vec<OwnedFd>,
 }
 
 impl Idle {
-    /// Opens this generator's share of those that the plan asks for. All are there when it returns.
+    /// Opens this generator's share of the idle connections that the plan asks for. All are
+    /// established when the function returns.
     pub(crate) fn open(plan: &Plan) -> Result<Self, String> {
         let (index, of) = plan.share;
         let numbers: Vec<u64> =
@@ -38,7 +39,7 @@ impl Idle {
             let begun = some.iter().map(|&number| begin(plan, number));
             let begun = begun.collect::<Result<Vec<_>, String>>()?;
             for (&number, socket) in some.iter().zip(&begun) {
-                ask(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
+                send_request(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
             }
             for (&number, socket) in some.iter().zip(&begun) {
                 take_reply(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
@@ -48,13 +49,13 @@ impl Idle {
         Ok(Self { sockets })
     }
 
-    /// How many there are, whatever has become of them.
+    /// The number of connections opened, whether or not the server has closed them since.
     pub(crate) fn count(&self) -> u64 {
         self.sockets.len() as u64
     }
 
-    /// How many of them the server has closed, or has sent something that nobody asked for, which
-    /// it does before it closes.
+    /// The number of connections that the server has closed, or over which it has sent an
+    /// unrequested reply, as a server may do before it closes.
     pub(crate) fn closed(&self) -> u64 {
         let rests = |socket: &&OwnedFd| {
             let received = os::send::recv(socket.as_fd(), &mut [0]);
@@ -68,7 +69,7 @@ fn explain(plan: &Plan, number: u64, why: &str) -> String {
     format!("--idle {}: connection {} of them: {why}", plan.idle, number + 1)
 }
 
-/// Where a connection leads, and where it comes from.
+/// The target address of a connection, and its source address if one is set.
 fn ends(plan: &Plan, number: u64) -> (SocketAddr, Option<IpAddr>) {
     let turn = |count: usize| (number % count.max(1) as u64) as usize;
     let source = plan.sources.get(turn(plan.sources.len())).copied();
@@ -82,14 +83,14 @@ fn begin(plan: &Plan, number: u64) -> Result<OwnedFd, String> {
 }
 
 /// Sends the first request of the session with that number.
-fn ask(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
+fn send_request(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
     await_ready(socket, Readiness::Writable, plan.connect_timeout_us)?;
     let failure = os::socket::take_error(socket.as_fd()).map_err(|why| why.to_string())?;
     if let Some(why) = failure {
         return Err(format!("cannot be opened: {why}"));
     }
     let mut text = Vec::new();
-    let template = &plan.log.templates()[template_of(plan, number)];
+    let template = &plan.log.templates()[template_index(plan, number)];
     let target = (number % plan.targets.len() as u64) as usize;
     write_request(&mut text, template, &plan.targets[target], false);
     let mut sent = 0;
@@ -104,14 +105,14 @@ fn ask(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
     Ok(())
 }
 
-fn template_of(plan: &Plan, number: u64) -> usize {
+fn template_index(plan: &Plan, number: u64) -> usize {
     let sessions = plan.log.sessions() as u64;
     plan.log.session((number % sessions) as usize)[0].template()
 }
 
 /// Reads the whole reply, after which the connection rests.
 fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
-    let to_head = &*plan.log.templates()[template_of(plan, number)].method == "HEAD";
+    let to_head = &*plan.log.templates()[template_index(plan, number)].method == "HEAD";
     let mut bytes = Vec::new();
     let (len, mut body) = loop {
         match http1::parse_response_head(&bytes, to_head) {
@@ -128,7 +129,7 @@ fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> 
                 _ => return Err("the server does not keep it open after a reply".into()),
             },
             Ok(None) if bytes.len() < HEAD_BYTES_MAX => receive(plan, socket, &mut bytes)?,
-            Ok(None) | Err(_) => return Err("what comes is no reply of HTTP".into()),
+            Ok(None) | Err(_) => return Err("the reply is not HTTP".into()),
         }
     };
     bytes.drain(..len);
@@ -136,8 +137,7 @@ fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> 
         if bytes.is_empty() {
             receive(plan, socket, &mut bytes)?;
         }
-        let (taken, _) =
-            body.read(&bytes).map_err(|_| "what comes is no reply of HTTP".to_owned())?;
+        let (taken, _) = body.read(&bytes).map_err(|_| "the reply is not HTTP".to_owned())?;
         bytes.drain(..taken);
     }
     Ok(())
@@ -161,7 +161,7 @@ fn await_ready(socket: &OwnedFd, readiness: Readiness, within_us: u64) -> Result
     match wait_ready(socket.as_fd(), readiness, within_us.div_ceil(1000)) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(format!("nothing came of it within {:?}", Duration::from_micros(within_us)))
+            Err(format!("there was no progress within {:?}", Duration::from_micros(within_us)))
         }
         Err(why) => Err(why.to_string()),
     }

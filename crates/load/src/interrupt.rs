@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and the end of the terminal end a run, and what it has measured is shown.
+//! Ctrl-C, SIGTERM and the end of the terminal end a run, and its measurements so far are shown.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use os::epoll::Interest;
 use os::poll::PollSet;
 use os::signals::{self, SignalDescriptor};
 
-/// Listens to them.
+/// Receives the signals that end a run.
 #[derive(Debug)]
 pub struct Interrupt {
     signals: SignalDescriptor,
@@ -15,7 +15,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Must be made before any thread is: threads inherit which signals they leave alone.
+    /// Blocks the signals and receives them from then on. Must be called before any thread is
+    /// started, because threads inherit the set of blocked signals.
     ///
     /// # Errors
     /// One line: why signals cannot be received.
@@ -25,18 +26,18 @@ impl Interrupt {
         Ok(Self { signals, came: false })
     }
 
-    /// Whether one of them has come.
+    /// Whether one of the signals has come.
     pub fn came(&mut self) -> bool {
         self.came |= self.signals.read().is_some();
         self.came
     }
 
-    /// Waits until there is something to read from `input`, its end too, or one of them comes.
-    /// Whether one has.
+    /// Waits until `input` has bytes to read or has ended, or one of the signals comes. Returns
+    /// whether a signal has come.
     ///
     /// # Errors
     /// If the system cannot wait for `input`.
-    pub fn comes_before(&mut self, input: BorrowedFd<'_>) -> io::Result<bool> {
+    pub fn comes_before_input(&mut self, input: BorrowedFd<'_>) -> io::Result<bool> {
         let mut both = PollSet::new();
         both.add(input, Interest::READ, 0)?;
         both.add(self.signals.as_fd(), Interest::READ, 1)?;

@@ -1,7 +1,7 @@
-//! The load generator: arrivals, clients, what they measured, how it is reported.
+//! The load generator: arrivals, clients, their measurements, and the reports of these.
 //!
-//! It drives any HTTP/1.1 server. What is asked for comes from `workload`; this crate decides when
-//! it is asked, over which connection, and what is learned from the replies.
+//! It drives any HTTP/1.1 server. The requests come from `workload`; this crate decides when each
+//! is sent and over which connection, and measures the replies.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod schedule;
+mod server_processes;
 mod starts;
 pub mod target;
 pub mod void;
-mod who_serves;

@@ -1,9 +1,9 @@
-//! What was measured: by one thread, one generator, or many. Merging is exact: counts are added,
-//! histograms are added bucket by bucket. What the numbers mean for a reader is not said here but
-//! in `outcome` and `report`.
+//! The measurements of one thread, one generator, or many. Merging is exact: counts are added,
+//! histograms are added bucket by bucket. `outcome` and `report` interpret the numbers for a
+//! reader.
 //!
-//! A request belongs to the measures if its intended time lies in the measured window; its reply
-//! is awaited even when the window has ended.
+//! A request belongs to the measures if its intended time lies in the measured window; its reply is
+//! awaited even after the window has ended.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub const OTHER: usize = 37;
 /// Session lengths above this share the last row.
 pub const SESSION_LENGTH_MAX: usize = 64;
 
-/// Classes of files whose times are apart: the four of SPECweb99, single files, everything else.
+/// Classes of files with separate times: the four of SPECweb99, single files, everything else.
 pub const FILE_CLASSES: usize = 6;
 
 /// The class of a kind of file.
@@ -47,7 +47,7 @@ pub fn interval_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 2).expect("the bounds are constants")
 }
 
-/// Everything that was measured.
+/// All measurements of a run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Measures {
     /// Totals.
@@ -55,8 +55,8 @@ pub struct Measures {
     /// Failed requests by kind.
     #[serde(deserialize_with = "json::errors")]
     pub errors: ErrorCounts,
-    /// What was asked and not answered yet, over the window. Absent in what was written before it
-    /// was counted.
+    /// The requests asked and not answered yet, over the window. Absent in documents written before
+    /// it was counted.
     #[serde(default)]
     pub backlog: Backlog,
     /// Times.
@@ -64,15 +64,15 @@ pub struct Measures {
     /// By kind of file: class * 9 + number, then [`SINGLE`] and [`OTHER`].
     #[serde(skip)] // a part of `fairness` in a document: `report::json` reads it
     pub files: Vec<FileRow>,
-    /// Corrected times by class of file, in microseconds, at two digits. Absent in what was written
-    /// before classes were apart.
+    /// Corrected times by class of file, in microseconds, at two digits. Absent in documents
+    /// written before classes had separate times.
     #[serde(default = "no_classes", deserialize_with = "json::classes")]
     pub classes: Vec<Histogram<u64>>,
     /// By number of requests in a session; row 0 is unused, the last holds longer ones too.
     #[serde(skip)] // as `files`
     pub lengths: Vec<LengthRow>,
-    /// Sessions by the number of replies they got, failed ones too: httperf's histogram. The last
-    /// row holds longer ones too.
+    /// Sessions, failed ones included, by the number of replies that they got: httperf's histogram.
+    /// The last row holds longer ones too.
     #[serde(deserialize_with = "json::replies")]
     pub replies_per_session: Vec<u64>,
     /// By interval, from the start of the window.
@@ -97,26 +97,27 @@ pub struct Counts {
     pub requests: u64,
     /// Complete, correct replies.
     pub replies: u64,
-    /// Good replies completed within the window, whenever their requests were due: what throughput
-    /// is.
+    /// Good replies completed within the window, whenever their requests were due: throughput is
+    /// computed from them.
     pub replies_in_window: u64,
-    /// Bytes of their bodies.
+    /// Bytes of the bodies of `replies_in_window`.
     pub body_bytes_in_window: u64,
     /// Sessions under way when the window began.
     pub sessions_under_way_begin: u64,
-    /// Sessions under way when it ended, and those that would have been, had the generator not been
-    /// late; 0 if the run ended before.
+    /// Sessions under way when the window ended, and sessions that would have been, had the
+    /// generator not been late; 0 if the run ended before the window.
     pub sessions_under_way_end: u64,
-    /// Of `replies`, those within the latency target; all of them if there is none.
+    /// How many of `replies` came within the latency target; all of them if there is no target.
     pub replies_in_time: u64,
     /// Requests due in the window, but never issued because an earlier one of their session failed.
     pub requests_abandoned: u64,
-    /// Of `requests_abandoned`, those that the generator came to so late that the run had to end;
-    /// at least so many.
+    /// How many of `requests_abandoned` the generator had not issued when it was so late that the
+    /// run had to end; a lower bound.
     pub requests_overdue: u64,
-    /// Replies by the first digit of the status, index 0 for any other; wrong ones too.
+    /// Replies, wrong ones included, by the first digit of the status; index 0 for any other
+    /// status.
     pub status: [u64; 6],
-    /// How often bytes came behind a reply, or without a request, that nobody had asked for.
+    /// How often unrequested bytes came: behind a reply, or without a request.
     pub surplus_replies: u64,
     /// Bytes handed to the system.
     pub bytes_sent: u64,
@@ -130,7 +131,8 @@ pub struct Counts {
     pub connections_tried: u64,
     /// Connections established.
     pub connections: u64,
-    /// Most connections open at a time; merged generators add theirs, an upper bound.
+    /// The most connections open at a time; an upper bound after a merge, which adds the
+    /// generators' numbers.
     pub connections_open_max: u64,
     /// Sum of the lifetimes of connections with at least one reply, in microseconds.
     pub connection_time_us: u64,
@@ -144,11 +146,12 @@ pub struct Counts {
 /// Distributions, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Whole reply, from the time at which the request should have been sent: the intended
-    /// arrival of a session's first request, for later ones completion plus think time.
+    /// Whole reply, from the time at which the request should have been sent: the intended arrival
+    /// for a session's first request, the completion of the reply before plus think time for later
+    /// ones.
     #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub corrected: Histogram<u64>,
-    /// Whole reply, from the time at which it was sent.
+    /// Whole reply, from the time at which the request was sent.
     #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub uncorrected: Histogram<u64>,
     /// First byte of the reply, from the time at which the request was sent.
@@ -179,11 +182,11 @@ pub struct FileRow {
     pub requests: u64,
     /// Complete, correct replies.
     pub replies: u64,
-    /// Requests that the client gave up.
+    /// Requests that timed out.
     pub timeouts: u64,
-    /// Replies that ended short, for whatever reason.
+    /// Replies that ended before they were complete, for any reason.
     pub truncated: u64,
-    /// Bytes of bodies that should have come.
+    /// Bytes that the bodies should have had.
     pub bytes_asked: u64,
     /// Bytes of bodies that came.
     pub bytes_got: u64,
@@ -209,8 +212,8 @@ pub struct LengthRow {
     pub bytes_got: u64,
 }
 
-/// One interval (a second, unless asked otherwise) of the time series. Events are put into the
-/// interval in which they occur.
+/// One interval (a second by default) of the time series. Each event counts in the interval in
+/// which it occurs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Sessions that were to start in it.
@@ -235,7 +238,7 @@ pub struct Interval {
 }
 
 impl Measures {
-    /// Adds what another thread or generator measured over the same window.
+    /// Adds the measurements of another thread or generator over the same window.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.errors.merge(&other.errors);
@@ -249,19 +252,19 @@ impl Measures {
     }
 }
 
-/// Row by row; where only `other` has a row it is taken as it is.
+/// Merges row by row; a row that only `other` has is copied.
 fn merge_rows<T: Clone>(rows: &mut Vec<T>, other: &[T], merge: fn(&mut T, &T)) {
     rows.iter_mut().zip(other).for_each(|(row, other)| merge(row, other));
     rows.extend_from_slice(other.get(rows.len()..).unwrap_or_default());
 }
 
-/// Counts that were read from a file may be anything: they stop at the largest.
+/// Adds with saturation, because counts that were read from a file may have any value.
 fn add(sum: &mut u64, other: &u64) {
     *sum = sum.saturating_add(*other);
 }
 
-/// Bucket by bucket. A value beyond the bounds cannot come from [`histogram`]; were there one, it
-/// would be counted at the upper bound.
+/// Adds bucket by bucket. A value beyond the bounds cannot come from [`histogram`]; if there is one
+/// all the same, it is counted at the upper bound.
 fn add_histogram(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     if sum.add(other).is_err() {
         for bucket in other.iter_recorded() {
@@ -270,7 +273,7 @@ fn add_histogram(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     }
 }
 
-/// `add` for each of the named fields.
+/// Calls `add` for each of the named fields.
 macro_rules! add_fields {
     ($add:ident, $sum:ident, $other:ident: $($field:ident),* $(,)?) => {
         $( $add(&mut $sum.$field, &$other.$field); )*
@@ -278,7 +281,7 @@ macro_rules! add_fields {
 }
 
 impl Counts {
-    /// Adds what another counted.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
             sessions_failed, sessions_unfinished, requests, replies, replies_in_window,
@@ -290,7 +293,7 @@ impl Counts {
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));
     }
 
-    /// Replies of any worth, whole enough to have a status.
+    /// Replies with a status, whether good or not.
     #[must_use]
     pub fn replies_of_any_status(&self) -> u64 {
         self.status.iter().fold(0, |sum, count| sum.saturating_add(*count))
@@ -298,13 +301,13 @@ impl Counts {
 }
 
 impl Times {
-    /// Adds what another recorded.
+    /// Adds the times that another recorded.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add_histogram, self, other: corrected, uncorrected, first_byte, connect,
             connection, lag, session, session_failed);
     }
 
-    /// Each with its name in JSON, in the order in which they are reported.
+    /// Each distribution with its name in JSON, in the order in which they are reported.
     #[must_use]
     pub fn named(&self) -> [(&'static str, &Histogram<u64>); 8] {
         [
@@ -321,13 +324,13 @@ impl Times {
 }
 
 impl FileRow {
-    /// Adds what another counted.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: requests, replies, timeouts, truncated, bytes_asked,
             bytes_got, time_us);
     }
 
-    /// Timeouts for a hundred requests; 0 if there was none.
+    /// Timeouts in percent of the requests; 0 if there was no request.
     #[must_use]
     pub fn timeout_percent(&self) -> f64 {
         percent(self.timeouts, self.requests)
@@ -341,13 +344,13 @@ impl FileRow {
 }
 
 impl LengthRow {
-    /// Adds what another counted.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions, completed, timeouts, requests, replies,
             bytes_got);
     }
 
-    /// Sessions of a hundred that a timeout ended; 0 if there was none.
+    /// Sessions ended by a timeout, in percent; 0 if there was no session.
     #[must_use]
     pub fn timeout_percent(&self) -> f64 {
         percent(self.timeouts, self.sessions)
@@ -355,7 +358,7 @@ impl LengthRow {
 }
 
 impl Interval {
-    /// Adds what another saw in the same interval.
+    /// Adds the counts and times of another over the same interval.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_completed, requests, replies, errors,
             body_bytes, in_flight, connections);
@@ -423,7 +426,7 @@ mod tests {
     use super::*;
     use crate::error_kind::ErrorKind;
 
-    fn one(value_us: u64) -> Measures {
+    fn one_reply(value_us: u64) -> Measures {
         let mut measures = Measures::default();
         measures.counts.requests = 1;
         measures.counts.status[2] = 1;
@@ -438,8 +441,8 @@ mod tests {
 
     #[test]
     fn sums_are_exact() {
-        let mut sum = one(1_000);
-        sum.merge(&one(2_000_000));
+        let mut sum = one_reply(1_000);
+        sum.merge(&one_reply(2_000_000));
         assert_eq!((sum.counts.requests, sum.counts.status), (2, [0, 0, 2, 0, 0, 0]));
         assert_eq!(sum.errors.get(ErrorKind::Reset), 2);
         assert_eq!(sum.files[3].time_us, 2_001_000);

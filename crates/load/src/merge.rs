@@ -1,5 +1,5 @@
-//! Outcomes of several generators become one. Everything is added exactly: there are no means of
-//! means. What does not belong together is refused, with what differs and by how much.
+//! Merges the outcomes of several generators into one. All numbers are added exactly: there are no
+//! means of means. Outcomes that do not belong together are refused, with the difference named.
 
 mod digest;
 
@@ -10,17 +10,17 @@ use serde_json::Value;
 use crate::outcome::{Outcome, ServerCpu, Setting};
 use crate::report::json;
 
-pub(crate) use digest::of_plan as digest;
+pub(crate) use digest::plan_digest as digest;
 
 /// How far apart the windows of generators of one run may begin: clocks of different hosts that are
-/// kept by NTP differ by less, and the series are aligned no better than this. They may end when
-/// they like, because a generator without a set duration ends with its last session.
+/// kept by NTP differ by less, and the series are aligned no better than this. Their ends may
+/// differ, because a generator without a set duration ends with its last session.
 pub const WINDOW_TOLERANCE_US: u64 = 100_000;
 
 /// Reads outcomes written by `report::json` and merges them.
 ///
 /// # Errors
-/// One line: a file that cannot be read or is no outcome, or outcomes that are not of one run.
+/// One line: which file cannot be read or is no outcome, or why the outcomes are not of one run.
 pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, String> {
     let read = |path: &P| {
         let name = path.as_ref().display().to_string();
@@ -37,14 +37,14 @@ pub(crate) fn merge(outcomes: Vec<Outcome>) -> Result<Outcome, String> {
     merge_labelled(outcomes.into_iter().map(label).collect())
 }
 
-/// An outcome and what it is called in messages.
+/// An outcome and its name in messages.
 struct Labelled {
     name: String,
     outcome: Outcome,
 }
 
 fn merge_labelled(mut outcomes: Vec<Labelled>) -> Result<Outcome, String> {
-    // In the order of their shares, so that the order in which they are given does not matter.
+    // Outcomes are sorted by their shares, so that the order of the arguments does not matter.
     for Labelled { outcome, .. } in &mut outcomes {
         outcome.setting.share.sort_unstable();
     }
@@ -66,7 +66,7 @@ fn merge_labelled(mut outcomes: Vec<Labelled>) -> Result<Outcome, String> {
     Ok(sum)
 }
 
-/// A whole run has no part to play in another.
+/// Refuses an outcome without a share: it is a whole run, and nothing can be added to it.
 fn refuse_shareless(first: &Labelled) -> Result<(), String> {
     if first.outcome.setting.share.is_empty() {
         let name = &first.name;
@@ -84,7 +84,7 @@ fn add(sum: &mut Outcome, other: Outcome) {
     setting.share.sort_unstable();
     setting.threads = setting.threads.saturating_add(other.setting.threads);
     setting.descriptors_max = setting.descriptors_max.min(other.setting.descriptors_max);
-    // They begin together, so the longest holds them all.
+    // The windows begin together, so the longest contains all of them.
     sum.window_us = sum.window_us.max(other.window_us);
     sum.cpu_us.0 = sum.cpu_us.0.saturating_add(other.cpu_us.0);
     sum.cpu_us.1 = sum.cpu_us.1.saturating_add(other.cpu_us.1);
@@ -129,8 +129,8 @@ fn check(sum: &Outcome, other: &Outcome) -> Result<(), String> {
     Ok(())
 }
 
-/// When the first and the last of all generators held began. Both are kept, so that whether
-/// outcomes fit does not depend on the order in which they are merged.
+/// The start times of the first and the last of all merged generators. Both are kept, so that
+/// whether outcomes fit does not depend on the order in which they are merged.
 fn starts_unix_us(both: [&Outcome; 2]) -> (u64, u64) {
     let [(first, last), (other_first, other_last)] = both.map(|outcome| {
         let first_us = outcome.started_unix_us;
@@ -139,8 +139,9 @@ fn starts_unix_us(both: [&Outcome; 2]) -> (u64, u64) {
     (first.min(other_first), last.max(other_last))
 }
 
-/// What generators of one run may differ in; the log may have another path on another host. The
-/// digest, which is of what is in the log, is compared last, because other fields say more.
+/// The fields in which generators of one run may differ; the log may have another path on another
+/// host. The digest, which covers the log's content, is compared last, because a difference in
+/// another field says more.
 const MAY_DIFFER: [&str; 8] = [
     "command",
     "share",
@@ -152,12 +153,12 @@ const MAY_DIFFER: [&str; 8] = [
     "starts_apart_us",
 ];
 
-/// What the digest is of, in the words of the command line.
+/// The inputs of the digest, in the words of the command line.
 const DIGEST_OF: &str = "they ask for different things: the content of the log, \
                          --default-think, --think-max, --speed, --sessions, --warm-up, --host, \
                          --header or --files is not the same";
 
-/// Compared as JSON, so that a field that is added to the setting is compared too.
+/// Compares the settings as JSON, so that a field added to [`Setting`] later is compared too.
 fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {
     let fields = |setting| match serde_json::to_value(setting) {
         Ok(Value::Object(fields)) => fields,
@@ -207,9 +208,10 @@ mod tests {
         assert_eq!(all.cpu_us.0, part(0).cpu_us.0 + part(1).cpu_us.0 + part(2).cpu_us.0);
     }
 
-    /// Two generators beside a server see the same, and one elsewhere nothing.
+    /// Two generators on the server's machine report the same server, and one on another machine
+    /// reports none.
     #[test]
-    fn what_is_known_of_the_server_is_kept() {
+    fn the_measurements_of_the_server_are_kept() {
         let had = |run_delay_us, used_us| Some(ServerCpu { run_delay_us, others_us: 900, used_us });
         let merged = |all: [Option<ServerCpu>; 3]| {
             let outcome = |(index, server_cpu)| Outcome { server_cpu, ..part(index) };
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn outcomes_that_do_not_belong_together_are_refused() {
         fn check(change: fn(&mut Outcome), expected: &str) {
             let mut other = part(1);
             other.interrupted = false;
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_differ_does_not_hinder() {
+    fn fields_that_may_differ_do_not_hinder() {
         let mut other = part(1);
         other.setting.descriptors_max = 1024;
         other.setting.threads = 16;
@@ -297,7 +299,7 @@ mod tests {
             outcome.started_unix_us += by_us;
             outcome
         };
-        // The third is near enough to the second, and too far from the first.
+        // The third start is near enough to the second, and too far from the first.
         let far = [late(0, 0), late(1, 60_000), late(2, 120_000)];
         let near = [late(0, 60_000), late(1, 0), late(2, 100_000)];
         for order in [[0, 1, 2], [1, 2, 0], [0, 2, 1]] {

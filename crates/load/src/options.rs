@@ -1,5 +1,5 @@
-//! What a user asks for, as typed, and how it becomes a plan. Everything that can be wrong with it
-//! is found here, before anything is sent.
+//! The options as the user types them, and their resolution into a plan. All errors in them are
+//! found here, before anything is sent.
 
 mod arguments;
 
@@ -22,25 +22,25 @@ use crate::target::Url;
 use crate::void::Bounds;
 use command::units::{parse_duration, parse_share};
 
-/// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
+/// The default number of connections of a closed run: a usual choice of wrk's users.
 const CLIENTS: u64 = 64;
-/// How long a run takes that has no other end.
+/// The duration of a run that has no other end.
 const DURATION_US: u64 = 10_000_000;
 /// The papers' timeout (Radhakrishnan section 3.5.1).
 const TIMEOUT_US: u64 = 10_000_000;
 
 const WHEN: &str = "When it is asked";
 const HOW: &str = "How it is asked";
-/// The heading of the help under which it says what is looked at in replies, and judged.
-pub const LOOKED_AT: &str = "What is looked at";
-/// The heading of the help under which it says what is written.
+/// The heading in the help above the options for checking replies and judging runs.
+pub const CHECKED: &str = "What is checked";
+/// The heading in the help above the options for reports.
 pub const REPORTED: &str = "What is reported (FILE may be - for standard output)";
 
-const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
+const URL_HELP: &str = "http://host[:port][/path]; sessions alternate between several";
 const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or a schedule of \
     steps and ramps: 500@30s,500..2000@60s";
 const REQUEST_RATE_HELP: &str =
-    "The same in requests per second: the rate times the mean session length";
+    "Open: requests per second: the session rate times the mean session length";
 
 /// The arrival process, as typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
@@ -49,14 +49,14 @@ pub enum Arrivals {
     /// Evenly spaced.
     #[default]
     Constant,
-    /// Independent of each other, as those of many users are.
+    /// Independent of each other, like the sessions of many users.
     Poisson,
-    /// When the log says.
+    /// At the times of the log.
     Trace,
 }
 
-/// What can be typed behind `ropewalk load`, with the help that the program prints. Durations and
-/// rates are texts: they are read here.
+/// The arguments of `ropewalk load`, with the help that the program prints. Durations and rates are
+/// kept as texts and are parsed by [`resolve`](Self::resolve).
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize)]
 #[command(next_help_heading = "What is asked for")]
 pub struct Options {
@@ -74,7 +74,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME")]
     pub think_max: Option<String>,
 
-    /// Closed: so many clients, each waits for its reply [default: 64]
+    /// Closed: this many clients, each of which waits for its reply [default: 64]
     #[arg(long = "connections", short = 'c', value_name = "N", help_heading = WHEN)]
     pub clients: Option<u64>,
     /// Open: sessions per second, or a schedule of steps and ramps.
@@ -86,33 +86,33 @@ pub struct Options {
     /// How the starts of sessions are spread [default: constant]
     #[arg(long, value_enum, value_name = "PROCESS", help_heading = WHEN)]
     pub arrivals: Option<Arrivals>,
-    /// With --arrivals trace: so many times as fast
+    /// With --arrivals trace: replay this many times as fast
     #[arg(long, value_name = "FACTOR", help_heading = WHEN)]
     pub speed: Option<f64>,
     /// Length of the measured window [default: 10s, or until the log has been replayed]
     #[arg(long, short = 'd', value_name = "TIME", help_heading = WHEN)]
     pub duration: Option<String>,
     /// Load before the window, which is not measured [default: 0s; with --find-limit 1s, and
-    /// what sessions that pause need until as many are under way as always will be]
+    /// the time until the number of sessions under way is steady]
     #[arg(long, value_name = "TIME", help_heading = WHEN)]
     pub warm_up: Option<String>,
-    /// Stop after so many sessions (requests, without --log)
+    /// Stop after this many sessions (requests, without --log)
     #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
 
     /// Which requests share a connection [default: session with --log, else keep]
     #[arg(long = "connection", value_enum, value_name = "USE", help_heading = HOW)]
     pub connection_use: Option<ConnectionUse>,
-    /// Hold so many further connections open, each of which has asked once [default: 0]
+    /// Hold this many further connections open, idle after one request each [default: 0]
     #[arg(long, value_name = "N", help_heading = HOW)]
     pub idle: Option<u64>,
-    /// The whole reply must have come within it [default: 10s]
+    /// The whole reply must come within this time [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub timeout: Option<String>,
-    /// The connection must be made within it [default: 10s]
+    /// The connection must be established within this time [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub connect_timeout: Option<String>,
-    /// Virtual host instead of the URL's; of several, sessions take turns
+    /// Virtual host instead of the URL's; sessions alternate between several
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
     /// A header for every request; may be repeated
@@ -122,23 +122,23 @@ pub struct Options {
     #[arg(long = "source", value_name = "IP", value_delimiter = ',', help_heading = HOW)]
     pub sources: Vec<String>,
 
-    /// What is looked at in each reply [default: length]
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = LOOKED_AT)]
+    /// What is checked in each reply [default: length]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = CHECKED)]
     pub verify: Option<Verify>,
-    /// A directory with copies of what the replies should be
-    #[arg(long, value_name = "DIR", help_heading = LOOKED_AT)]
+    /// A directory with copies of the expected replies
+    #[arg(long, value_name = "DIR", help_heading = CHECKED)]
     #[serde(serialize_with = "arguments::lossy")]
     pub files: Option<PathBuf>,
-    /// Count replies within it as goodput
-    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
+    /// Count replies within this time as goodput
+    #[arg(long, value_name = "TIME", help_heading = CHECKED)]
     pub latency_target: Option<String>,
     /// The run is void if the generator itself is later at the 99th percentile [default: half of
     /// the 99th percentile reported, and at least 4ms]
-    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "TIME", help_heading = CHECKED)]
     pub lag_bound: Option<String>,
     /// The run is void if others make the threads of the generator, or of a server on this machine,
     /// wait for a CPU for more of the time in which they want to run [default: 25%]
-    #[arg(long, value_name = "SHARE", help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "SHARE", help_heading = CHECKED)]
     pub run_delay_bound: Option<String>,
     /// Length of an interval of the series [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = REPORTED)]
@@ -150,10 +150,10 @@ pub struct Options {
     /// Pin the threads to these CPUs, in turn: 1,4-7
     #[arg(long, value_name = "CPUS", help_heading = HOW)]
     pub cpus: Option<String>,
-    /// Be the I-th of N generators: do its share of the sessions
+    /// Act as generator I of N: run its share of the sessions
     #[arg(long, value_name = "I/N", help_heading = HOW)]
     pub share: Option<String>,
-    /// Start at this time, in seconds since 1970, with the other generators; -: say `ready` and
+    /// Start at this time, in seconds since 1970, with the other generators; -: print `ready` and
     /// read the time from standard input
     #[arg(long, value_name = "SECONDS", help_heading = HOW)]
     pub start_at: Option<String>,
@@ -166,14 +166,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The plan, and what is said of it in reports.
+    /// Resolves the options into the plan and the setting that reports show.
     ///
     /// # Errors
     /// One line: which option is wrong, how, and what to do.
     pub fn resolve(&self) -> Result<(Plan, Setting), String> {
         let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
-        // More connections than the usual limit allows are asked for more often than not; where it
-        // cannot be raised, what fails for want of descriptors is counted and explained.
+        // Most runs need more connections than the usual limit allows; where it cannot be raised,
+        // requests that fail for want of descriptors are counted and explained.
         let _ = os::limits::raise_descriptor_limit();
         if urls.is_empty() {
             return Err("no server is named: ropewalk load http://host:port/path".into());
@@ -187,7 +187,7 @@ impl Options {
         let plan = Plan {
             sources,
             targets,
-            expected: expected::of_log(&log, verify, self.files.as_deref())?.into(),
+            expected: expected::for_log(&log, verify, self.files.as_deref())?.into(),
             connection_use: self.connection_use.unwrap_or(match self.log {
                 Some(_) => ConnectionUse::Session,
                 None => ConnectionUse::Keep,
@@ -217,8 +217,8 @@ impl Options {
         Ok((plan, setting))
     }
 
-    /// Every URL under every host. Without a log session k asks for the path of URL k modulo their
-    /// number, so the URLs must come round first.
+    /// Every URL under every host. Without a log session k requests the path of URL k modulo their
+    /// number, so the URLs must vary fastest.
     fn targets(
         &self,
         urls: &[Url],
@@ -238,7 +238,7 @@ impl Options {
         hosts.into_iter().flat_map(of_host).collect()
     }
 
-    /// The log, and what of it was ignored.
+    /// The log, and notes on the parts of it that were ignored.
     fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), String> {
         let think_max_us = optional("--think-max", self.think_max.as_deref())?;
         let Some(path) = &self.log else { return Ok((log_of_urls(urls)?, Vec::new())) };
@@ -284,7 +284,7 @@ impl Options {
             (Some(_), None) => Err("--arrivals: at which --rate?".into()),
             (None, None) => {
                 let clients = self.clients.unwrap_or(CLIENTS);
-                // Of several targets sessions take turns: then each has an end.
+                // Sessions alternate between several targets, so each must have an end.
                 let is_one = self.urls.len() * self.hosts.len().max(1) == 1;
                 let endless = is_one && self.log.is_none() && self.sessions.is_none();
                 Ok(Model::Closed { clients, endless })
@@ -313,28 +313,28 @@ impl Options {
         }
     }
 
-    /// How long the load before the window takes, in microseconds.
+    /// The length of the load before the window, in microseconds.
     ///
     /// # Errors
-    /// When that is no time, in a line.
+    /// One line, if the option's value is no time.
     pub fn warm_up_us(&self) -> Result<u64, String> {
         duration("--warm-up", self.warm_up.as_deref(), 0)
     }
 
-    /// How long sessions of its log need, with the pauses that are made, until as many are under
-    /// way as always will be: [`RequestLog::filling_us`].
+    /// The time until the number of sessions of the log under way is steady, with the pauses
+    /// between requests: [`RequestLog::filling_us`].
     ///
     /// # Errors
-    /// When the log cannot be read, in a line.
+    /// One line, if the log cannot be read.
     pub fn filling_us(&self) -> Result<u64, String> {
         self.request_log(&[]).map(|(log, _)| log.filling_us())
     }
 
-    /// How much longer than its window a run may take, in microseconds: it warms up, and then what
-    /// is under way has its time.
+    /// How much longer than its window a run may take, in microseconds: the warm-up, and the
+    /// timeouts of requests that are still under way.
     ///
     /// # Errors
-    /// When one of these is no time, in a line.
+    /// One line, if the value of one of these options is no time.
     pub fn beyond_window_us(&self) -> Result<u64, String> {
         Ok(self.warm_up_us()? + self.timeout_us()? + self.connect_timeout_us()?)
     }
@@ -347,7 +347,7 @@ impl Options {
         duration("--connect-timeout", self.connect_timeout.as_deref(), TIMEOUT_US)
     }
 
-    /// An end for runs that have none of their own.
+    /// The length of the measured window: a default for runs that have no other end.
     fn duration(&self, model: &Model, log: &RequestLog) -> Result<Option<u64>, String> {
         let typed = optional("--duration", self.duration.as_deref())?;
         let of_model = match model {
@@ -369,7 +369,8 @@ impl Options {
         })
     }
 
-    /// A log is replayed once, unless there is another end.
+    /// The number of sessions after which the run ends: a log is replayed once, unless there is
+    /// another end.
     fn sessions_max(&self, model: &Model, log: &RequestLog) -> Option<u64> {
         let once = self.log.is_some() && self.duration.is_none();
         let is_trace = matches!(model, Model::Open(Process::Trace(_)));
@@ -392,7 +393,7 @@ impl Options {
             let source: IpAddr = typed
                 .parse()
                 .map_err(|_| format!("--source {typed}: give an IP address of this machine"))?;
-            // A socket of another kind tells whether the address is this machine's.
+            // Binding a UDP socket shows whether the address is one of this machine's.
             UdpSocket::bind((source, 0)).map_err(|why| format!("--source {source}: {why}"))?;
             sources.push(source);
         }
@@ -423,7 +424,7 @@ impl Options {
     fn start(&self) -> Result<Start, String> {
         match self.start_at.as_deref() {
             None => Ok(Start::Now),
-            Some("-") => Ok(Start::WhenTold),
+            Some("-") => Ok(Start::WhenNotified),
             Some(typed) => parse_start(typed).map(Start::At),
         }
     }
@@ -484,10 +485,10 @@ fn optional(option: &str, typed: Option<&str>) -> Result<Option<u64>, String> {
     parse_duration(typed).map(Some).map_err(|why| format!("{option} {typed}: {why}"))
 }
 
-/// A time to start at, as typed: in microseconds since 1970.
+/// Parses a start time, typed in seconds since 1970, into microseconds since 1970.
 ///
 /// # Errors
-/// What should have been typed.
+/// One line: the form that is expected.
 pub fn parse_start(typed: &str) -> Result<u64, String> {
     let seconds: Option<f64> = typed.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
     let seconds = seconds.ok_or_else(|| {
@@ -496,10 +497,10 @@ pub fn parse_start(typed: &str) -> Result<u64, String> {
     Ok((seconds * 1e6) as u64)
 }
 
-/// The CPUs that were typed behind `option`: numbers and ranges such as `1,4-7`.
+/// Parses the CPUs that were typed as the value of `option`: numbers and ranges such as `1,4-7`.
 ///
 /// # Errors
-/// What is wrong, with the option's name; CPUs that are not there, or that are not allowed.
+/// One line with the option's name: a syntax error, or CPUs that do not exist or are not allowed.
 pub fn parse_cpus(option: &str, typed: &str) -> Result<Vec<usize>, String> {
     let allowed = os::affinity::allowed_cpus();
     let mut cpus = Vec::new();

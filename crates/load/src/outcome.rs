@@ -1,5 +1,5 @@
-//! The outcome of a run: what was asked for, what was measured, whether it can be trusted; and the
-//! figures by which a run is judged. How they are shown is `report`'s.
+//! The outcome of a run: its setting, its measurements, whether they can be trusted, and the
+//! figures by which a run is judged. The module `report` shows them.
 
 use serde::{Deserialize, Serialize};
 use statistics::homogeneity_p_value;
@@ -13,19 +13,20 @@ pub const EXIT_SUCCESS: u8 = 0;
 pub const EXIT_TARGET_ERRORS: u8 = 1;
 /// The exit status of a run that says nothing about the target.
 pub const EXIT_VOID: u8 = 3;
-/// The exit status of a run that was broken off: what it has measured is not what was asked for.
+/// The exit status of an interrupted run, whose measurements are not the ones that were asked for.
 pub const EXIT_INTERRUPTED: u8 = 4;
 
-/// A kind of file with fewer requests is left out of the spread: one timeout would be above 1 %.
+/// A kind of file with fewer requests is left out of the spread: a single timeout would be more
+/// than 1 % of them.
 pub const SPREAD_REQUESTS_MIN: u64 = 100;
 
-/// Kinds that fare alike are taken for different once in so many runs.
+/// The probability at which kinds of file that fare alike are taken for different.
 const SPREAD_BY_CHANCE: f64 = 0.01;
 
 /// A run of one generator, or of several merged.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Outcome {
-    /// What the run was.
+    /// The setting of the run.
     pub setting: Setting,
     /// Length of the measured window, in microseconds.
     pub window_us: u64,
@@ -36,55 +37,58 @@ pub struct Outcome {
     /// CPU time of the generator's threads within the window, in microseconds: user, system.
     #[serde(skip)] // two fields of a document: `report::json` reads them
     pub cpu_us: (u64, u64),
-    /// How long they were ready to run within the window while others ran on their CPUs, in
-    /// microseconds; none where the kernel does not count it.
+    /// How long the generator's threads were ready to run within the window while other threads ran
+    /// on their CPUs, in microseconds; none where the kernel does not count it.
     pub run_delay_us: Option<u64>,
-    /// How often they waited for something within the window, and were woken.
+    /// How often the generator's threads waited for an event within the window, and were woken.
     #[serde(default)]
     pub wake_ups: u64,
-    /// Processor time that others used on the CPUs of the generator's threads within the window,
-    /// neither it nor the server, in microseconds, at most; none where that cannot be known.
+    /// An upper bound on the processor time that processes other than generator and server used on
+    /// the CPUs of the generator's threads within the window, in microseconds; none where that
+    /// cannot be known.
     pub others_us: Option<u64>,
-    /// What the server had of its own CPUs; none where it is not on this machine, is not ours to
-    /// look at, or was not looked at, because nothing is held against others.
+    /// What the server had of its own CPUs; none where it is not on this machine, may not be
+    /// inspected, or was not inspected because the run is not judged by it.
     pub server_cpu: Option<ServerCpu>,
-    /// What was measured.
+    /// The measurements.
     #[serde(skip)] // no field of its own in a document: `report::json` reads them
     pub measures: Measures,
-    /// Why the run says nothing about the server, if so.
+    /// Why the run says nothing about the server; empty if it is valid.
     #[serde(rename = "void_reasons", default)]
     pub void: Vec<Void>,
-    /// The first wrong reply: what, where, expected and got.
+    /// The first wrong reply: the request, the server, what was expected and what came.
     pub first_bad: Option<String>,
-    /// The first reply that could not be read: what, where, and why.
+    /// The first reply that could not be parsed: the request, the server, and why.
     pub first_refused: Option<String>,
-    /// Whether it was interrupted.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
-/// What a server on this machine had within the window, in microseconds.
+/// The processor time and the waiting of a server on this machine within the window, in
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ServerCpu {
-    /// How long its threads were ready to run while others ran on their CPUs; none where that
-    /// cannot be known, as of threads that have ended.
+    /// How long its threads were ready to run while other threads ran on their CPUs; none where
+    /// that cannot be known, because threads have ended.
     pub run_delay_us: Option<u64>,
-    /// Processor time that others used on these CPUs, neither it nor the generator, beyond what
-    /// others use on any machine; at most.
+    /// An upper bound on the processor time that processes other than server and generator used on
+    /// these CPUs, beyond what others use on any machine.
     pub others_us: u64,
-    /// Processor time that it used.
+    /// Processor time that the server used.
     pub used_us: u64,
 }
 
 impl ServerCpu {
-    /// The part of the time in which the server's threads wanted to run that others than the
-    /// generator made them wait for a CPU, 0 to 1, at most; none where that cannot be known.
+    /// Of the time in which the server's threads wanted to run, an upper bound on the part in which
+    /// processes other than the generator made them wait for a CPU, 0 to 1; none where that cannot
+    /// be known.
     #[must_use]
     pub fn run_delay_share(&self) -> Option<f64> {
         Some(delayed_share(self.run_delay_us?, self.others_us, self.used_us))
     }
 
-    /// The one that says more against others: generators may have looked at the same server, and
-    /// two servers are as good as the worse off.
+    /// The one of two measurements that shows more disturbance: generators may have measured the
+    /// same server, and of two servers the one worse off decides.
     pub(crate) fn worse(self, other: Self) -> Self {
         let share = |one: &Self| one.run_delay_share().unwrap_or(-1.0);
         let order = share(&self).total_cmp(&share(&other)).then_with(|| self.cmp(&other));
@@ -92,35 +96,35 @@ impl ServerCpu {
     }
 }
 
-/// The part of the time in which threads wanted to run that others made them wait, 0 to 1, where
-/// they waited so long, others ran so long, and they themselves did. They wait for each other, too:
-/// for others no longer than these ran.
+/// Of the time in which threads wanted to run, the part in which others made them wait, 0 to 1. The
+/// threads waited `waited_us` and ran `ran_us`, the others ran `others_us`. Threads wait for each
+/// other too, so they waited for the others no longer than these ran.
 #[must_use]
 pub fn delayed_share(waited_us: u64, others_us: u64, ran_us: u64) -> f64 {
     let delayed_us = waited_us.min(others_us);
     share(delayed_us, delayed_us.saturating_add(ran_us))
 }
 
-/// What a run was, as far as its reader needs it. Generators of one run agree in all of it but
-/// `command`, `log`, `share`, `starts_apart_us`, `threads` and `descriptors_max`.
+/// The setting of a run, as far as a reader of the report needs it. Generators of one run agree in
+/// all fields but `command`, `log`, `share`, `starts_apart_us`, `threads` and `descriptors_max`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Setting {
     /// The command line.
     pub command: String,
-    /// Where to.
+    /// The URLs of the servers.
     pub targets: Vec<String>,
-    /// How sessions came.
+    /// How sessions arrived.
     pub arrivals: Arrivals,
-    /// Sessions per second offered, by the schedule as typed; empty if closed.
+    /// Sessions per second offered: the schedule as typed; empty if the run is closed.
     pub rate: String,
     /// Connections of a closed run, of all generators.
     pub connections: Option<u64>,
     /// Connections, of all generators, that rest beside the load.
     pub idle: u64,
-    /// How the requests are made: `session`, `request`, `keep`.
+    /// Which requests share a connection: `session`, `request`, `keep`.
     pub connection_use: String,
-    /// `none`, `length`, `bytes`.
+    /// How replies are verified: `none`, `length`, `bytes`.
     pub verify: String,
     /// Whole-reply timeout in microseconds.
     pub timeout_us: u64,
@@ -128,32 +132,34 @@ pub struct Setting {
     pub connect_timeout_us: u64,
     /// Latency target of goodput in microseconds.
     pub latency_target_us: Option<u64>,
-    /// Length of the measured window as asked for, in microseconds; none: until all sessions ended.
+    /// Length of the measured window as asked for, in microseconds; none: until all sessions have
+    /// ended.
     pub duration_us: Option<u64>,
     /// Bound on the 99th percentile of the generator's own lag, in microseconds; none: half of the
     /// 99th percentile reported.
     pub lag_bound_us: Option<u64>,
-    /// Bound on the part of the time in which the threads of generator or server want to run that
-    /// others make them wait for a CPU, 0 to 1.
+    /// Of the time in which the threads of generator or server want to run, the largest part in
+    /// which others may make them wait for a CPU, 0 to 1.
     pub run_delay_bound: f64,
     /// The seed of arrivals.
     pub seed: u64,
     /// The request log's path, as the generator with the first share knows it.
     pub log: Option<String>,
-    /// Whether the log has requests other than GET, whose replies are not verified.
+    /// Whether the log has requests with methods other than GET, whose replies are not verified.
     pub log_beyond_get: bool,
-    /// A hash of all that generators of one run must agree in and that has no field here: the
-    /// requests of the log and their times, the fields sent, `--speed`, `--sessions` and the like.
+    /// A hash of all inputs in which generators of one run must agree and which have no field here:
+    /// the requests of the log and their times, the fields sent, `--speed`, `--sessions` and the
+    /// like.
     pub digest: String,
-    /// Which generators this outcome holds, from 0, in ascending order.
+    /// The numbers of the generators whose outcomes are merged here, from 0, in ascending order.
     pub share: Vec<u32>,
     /// How many generators the run has; 0 means one.
     pub generators: u32,
-    /// How much later than the first the last of the generators held began, in microseconds.
+    /// How much later the last of the merged generators began than the first, in microseconds.
     pub starts_apart_us: u64,
-    /// Threads, of all generators held.
+    /// Threads of all merged generators.
     pub threads: u32,
-    /// The open-file limit that was in force, for hints; the lowest of the generators held.
+    /// The open-file limit that was in force, for hints; the lowest one of the merged generators.
     pub descriptors_max: u64,
 }
 
@@ -161,76 +167,77 @@ pub struct Setting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// The next of a client when its last is over.
+    /// Each client begins its next session when its last is over.
     #[default]
     Closed,
     /// Evenly spaced.
     Constant,
     /// Independently of each other.
     Poisson,
-    /// At the times that a log says.
+    /// At the times of a log.
     Trace,
 }
 
-/// How differently the kinds of file fared: the one figure of fairness.
+/// How differently the kinds of file fared: fairness in one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The largest timeout percentage less the smallest, in percentage points.
     pub points: f64,
-    /// The kind of file with the largest, and it.
+    /// The kind of file with the largest timeout percentage, and that percentage.
     pub largest: (usize, f64),
-    /// The kind of file with the smallest, and it.
+    /// The kind of file with the smallest timeout percentage, and that percentage.
     pub smallest: (usize, f64),
     /// How many kinds were compared.
     pub kinds: usize,
-    /// How many kinds were asked for, but fewer than [`SPREAD_REQUESTS_MIN`] times.
+    /// How many kinds were requested, but fewer than [`SPREAD_REQUESTS_MIN`] times.
     pub left_out: usize,
-    /// Whether kinds that all fare alike may well lie as far apart, because some are rare.
+    /// Whether chance explains the spread: kinds that fare alike may lie as far apart where some
+    /// are rare.
     pub is_chance: bool,
 }
 
 impl Spread {
-    /// The points that are held against a server: none where chance explains them.
+    /// The percentage points that count against a server: 0 where chance explains them.
     #[must_use]
     pub fn beyond_chance(&self) -> f64 {
         if self.is_chance { 0.0 } else { self.points }
     }
 }
 
-/// Whether groups that all fare alike may well differ as these do: of each the failures, and all.
+/// Whether chance may explain the differences between groups, each given by its failures and its
+/// total.
 #[must_use]
 pub fn may_be_chance(groups: &[(u64, u64)]) -> bool {
     homogeneity_p_value(groups).is_none_or(|p| p >= SPREAD_BY_CHANCE)
 }
 
 impl Outcome {
-    /// Puts the outcomes of the generators of one run together. The result does not depend on
-    /// their order.
+    /// Merges the outcomes of the generators of one run. The result does not depend on their order.
     ///
     /// # Errors
-    /// One line, if they are not of one run, or if a generator's share is there twice.
+    /// One line, if the outcomes are not of one run, or if a generator's share occurs twice.
     pub fn merge(outcomes: Vec<Self>) -> Result<Self, String> {
         crate::merge::merge(outcomes)
     }
 
-    /// The generators, from 0, whose outcomes are not in this one.
+    /// The numbers of the generators, from 0, whose outcomes are not merged here.
     #[must_use]
     pub fn missing_shares(&self) -> Vec<u32> {
         let share = &self.setting.share;
-        // One outcome that names no share is a whole run.
+        // An outcome that names no share is a whole run.
         let of = if share.is_empty() { 0 } else { self.setting.generators };
         (0..of).filter(|index| !share.contains(index)).collect()
     }
 
-    /// One line for each missing share, counted from 1 as people do.
+    /// One line for each missing share, numbered from 1 as on the command line.
     pub fn incomplete(&self) -> impl Iterator<Item = String> + '_ {
         let of = self.setting.generators;
         let line = move |index| format!("incomplete: share {} of {of} is missing", index + 1);
         self.missing_shares().into_iter().map(line)
     }
 
-    /// Requests of which something is known: replies, errors, and those that would have been due in
-    /// the window but were never issued, because an earlier one of their session failed.
+    /// Requests whose fate is known: replies, errors, and requests that would have been due in the
+    /// window but were never issued, because an earlier request of their session failed.
     #[must_use]
     pub fn requests_due(&self) -> u64 {
         let counts = &self.measures.counts;
@@ -266,7 +273,7 @@ impl Outcome {
     }
 
     /// When an interval of the series begins, from the window's begin, and how long it is, in
-    /// microseconds. One ends with the window, whole or not, and others begin there.
+    /// microseconds. An interval ends with the window, whole or not, and later ones begin there.
     #[must_use]
     pub fn interval_span_us(&self, index: usize) -> (u64, u64) {
         let (index, interval_us) = (index as u64, self.interval_us.max(1));
@@ -296,19 +303,19 @@ impl Outcome {
         self.per_second(self.measures.counts.replies_in_window)
     }
 
-    /// Requests asked each second: those that would have been due, had every reply come at once;
-    /// none where that is not known, as in closed runs.
+    /// Requests asked each second: the requests that would have been due, had every reply come at
+    /// once; none where that is not known, as in closed runs.
     #[must_use]
     pub fn asked_rate(&self) -> Option<f64> {
         let asked = self.measures.backlog.asked_in_window();
         (asked > 0).then(|| self.per_second(asked))
     }
 
-    /// How much of what was asked in the window the server kept up with, 0 to 1: sessions under way
-    /// that become more and more are held against it, even if all of them are served in the end.
+    /// The part of the requests asked in the window that the server kept up with, 0 to 1: a growing
+    /// number of sessions under way counts against it, even if all of them are served in the end.
     #[must_use]
     pub fn kept_up_share(&self) -> f64 {
-        // What is known of a run that was broken off does not reach its end.
+        // The counts of an interrupted run do not reach the end of the window.
         if self.interrupted || self.first_bad.is_some() {
             return 1.0;
         }
@@ -332,8 +339,9 @@ impl Outcome {
         self.throughput() * self.in_time_share()
     }
 
-    /// The part of the time in which the generator's threads wanted to run that others than the
-    /// server made them wait for a CPU, 0 to 1, at most; none where that cannot be known.
+    /// Of the time in which the generator's threads wanted to run, an upper bound on the part in
+    /// which processes other than the server made them wait for a CPU, 0 to 1; none where that
+    /// cannot be known.
     #[must_use]
     pub fn run_delay_share(&self) -> Option<f64> {
         let ran_us = self.cpu_us.0.saturating_add(self.cpu_us.1);
@@ -346,21 +354,21 @@ impl Outcome {
         void::is_mostly_own(self, quantile)
     }
 
-    /// `count` over the window.
+    /// `count` per second of the window.
     #[must_use]
     pub fn per_second(&self, count: u64) -> f64 {
         if self.window_us == 0 { 0.0 } else { count as f64 / self.window_s() }
     }
 
-    /// How differently the kinds of file fared; none if no kind was asked for often enough.
+    /// How differently the kinds of file fared; none if no kind was requested often enough.
     #[must_use]
     pub fn fairness_spread(&self) -> Option<Spread> {
         let kinds = self.measures.files.iter().enumerate().filter(|(kind, _)| *kind != OTHER);
         spread(kinds.filter(|(_, row)| row.requests > 0))
     }
 
-    /// 0 for success, 1 if the target failed a request, 3 if the run says nothing about it, 4 if it
-    /// was broken off.
+    /// The exit status: 0 for success, 1 if the target failed a request, 3 if the run says nothing
+    /// about the target, 4 if the run was interrupted.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.first_bad.is_some() {
@@ -397,7 +405,7 @@ pub fn file_class_name(class: usize) -> String {
     }
 }
 
-/// The row of that name.
+/// The row of [`Measures::files`] with that name.
 #[must_use]
 pub fn file_kind_of_name(name: &str) -> Option<usize> {
     (0..FILE_KINDS).find(|kind| file_kind_name(*kind) == name)
@@ -417,7 +425,7 @@ fn spread<'m>(rows: impl Iterator<Item = (usize, &'m FileRow)>) -> Option<Spread
             counts.push((row.timeouts, row.requests));
         }
     }
-    // Of equals the first, so that the same numbers give the same words.
+    // Of equal percentages the first kind is taken, so that equal numbers give equal words.
     let first = *compared.first()?;
     let (mut largest, mut smallest) = (first, first);
     for &candidate in &compared {

@@ -1,5 +1,5 @@
-//! What a run is to do, resolved: addresses, sessions, times. Made from what was typed; nothing in
-//! it is checked again.
+//! The plan of a run, resolved from the options: addresses, sessions, times. Nothing in it is
+//! checked again.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,29 +21,29 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Session k comes from source k modulo their number; none: the system chooses.
     pub sources: Vec<IpAddr>,
-    /// What is asked for. Session k replays session k modulo their number.
+    /// The requests. Session k replays session k of the log modulo their number.
     pub log: Arc<RequestLog>,
-    /// What the replies should be, for each template of the log.
+    /// The expected reply for each template of the log.
     pub expected: Arc<[Expected]>,
     /// When sessions start.
     pub model: Model,
     /// Which requests share a connection.
     pub connection_use: ConnectionUse,
-    /// What is looked at.
+    /// How replies are verified.
     pub verify: Verify,
     /// How long a whole reply may take from the sending of its request, in microseconds.
     pub timeout_us: u64,
     /// How long connecting may take, in microseconds.
     pub connect_timeout_us: u64,
-    /// Replies within it are goodput, in microseconds.
+    /// Replies that take no longer are goodput, in microseconds.
     pub latency_target_us: Option<u64>,
-    /// What makes the run void.
+    /// Bounds beyond which the run is void.
     pub bounds: Bounds,
     /// Time before the measured window, in microseconds.
     pub warm_up_us: u64,
     /// Length of the measured window in microseconds; none: until all sessions are over.
     pub duration_us: Option<u64>,
-    /// No more sessions than these.
+    /// The most sessions that are started.
     pub sessions_max: Option<u64>,
     /// Length of an interval of the time series, in microseconds.
     pub interval_us: u64,
@@ -55,25 +55,26 @@ pub struct Plan {
     pub share: (u32, u32),
     /// Connections, of all generators, that are open beside the load and rest.
     pub idle: u64,
-    /// When all generators start.
+    /// When this generator starts.
     pub start: Start,
     /// Time before the start, in microseconds: for a server that was loaded before to recover.
     pub rest_us: u64,
     /// Seeds the arrival process.
     pub seed: u64,
-    /// What of the log is ignored or remarkable, for the user.
+    /// Notes for the user: parts of the log that are ignored or remarkable.
     pub notes: Vec<String>,
 }
 
 /// When a generator starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// As soon as it is ready.
+    /// As soon as the generator is ready.
     Now,
-    /// At that time, in microseconds since 1970.
+    /// At this time, in microseconds since 1970.
     At(u64),
-    /// At the time it is told once it has said that it is ready: [`crate::run::Watch::on_ready`].
-    WhenTold,
+    /// At the time that the caller returns once the generator has reported that it is ready:
+    /// [`crate::run::Watch::on_ready`].
+    WhenNotified,
 }
 
 /// A server.
@@ -83,21 +84,23 @@ pub struct Target {
     pub address: SocketAddr,
     /// As typed, for reports.
     pub url: String,
-    /// What follows the URI in each request: version, Host and other fields, blank line left out.
+    /// The text that follows the URI in each request: version, Host and other fields, without the
+    /// blank line.
     pub fields: Vec<u8>,
 }
 
 /// When sessions start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
-    /// So many clients (of all generators), each begins its next session when its last is over.
+    /// A number of clients (of all generators), each of which begins its next session when its last
+    /// is over.
     Closed {
-        /// How many.
+        /// The number of clients.
         clients: u64,
         /// Whether a session begins anew after its last request, on the same connection.
         endless: bool,
     },
-    /// At intended times, whatever becomes of earlier sessions.
+    /// At intended times, independent of the progress of earlier sessions.
     Open(Process),
 }
 
@@ -108,7 +111,7 @@ pub enum Process {
     Constant(Schedule),
     /// Poisson under a schedule of sessions per second.
     Poisson(Schedule),
-    /// As the log says, so many times as fast.
+    /// At the times of the log, this many times as fast.
     Trace(f64),
 }
 
@@ -116,51 +119,51 @@ pub enum Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionUse {
-    /// Those of a session.
+    /// The requests of a session.
     Session,
-    /// None: a connection each.
+    /// None: each request has a connection of its own.
     Request,
-    /// Any: sessions use again what others have left open.
+    /// Any: sessions reuse connections that earlier ones have left open.
     Keep,
 }
 
-/// What is looked at in a reply.
+/// What is verified in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
     /// The status, and that the reply is complete.
     None,
-    /// Its length too, where it is known.
+    /// Also the length of the body, where it is known.
     Length,
-    /// Every byte.
+    /// Also every byte of the body.
     Bytes,
 }
 
-/// What the reply to a template should be.
+/// The expected reply to a template.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// The length of its body, if that is known; of what is no GET it is not.
+    /// The length of its body, if that is known; it is not for requests other than GET.
     pub bytes: Option<u64>,
-    /// What is in it.
+    /// The content of its body.
     pub body: ExpectedBody,
-    /// The row of the fairness table that the reply counts in.
+    /// The row of the fairness table in which the reply counts.
     pub kind: u8,
 }
 
 /// The bytes of a reply.
 #[derive(Clone, Debug, Default)]
 pub enum ExpectedBody {
-    /// Nobody knows.
+    /// The content is not known.
     #[default]
     Unknown,
     /// The bytes of a file of a file set.
     Derived(Content),
-    /// A copy.
+    /// A copy of the file.
     Stored(Arc<[u8]>),
 }
 
 impl Expected {
-    /// Of a reply of which nothing is known but, perhaps, its length.
+    /// A reply of which only the length is known, or nothing.
     #[must_use]
     pub fn other(bytes: Option<u64>) -> Self {
         Self { bytes, body: ExpectedBody::Unknown, kind: OTHER as u8 }
@@ -168,11 +171,11 @@ impl Expected {
 }
 
 impl ExpectedBody {
-    /// Compares bytes of a body that begin at `offset`.
+    /// Compares bytes of a body, beginning at `offset`, with the expected ones.
     ///
     /// # Errors
-    /// The first that differs; with a copy, bytes behind its end differ from nothing: the length
-    /// is checked elsewhere.
+    /// The first byte that differs. Bytes behind the end of a copy are not compared: the length is
+    /// checked elsewhere.
     pub fn check(&self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         match self {
             Self::Unknown => Ok(()),
@@ -183,10 +186,10 @@ impl ExpectedBody {
 }
 
 impl Plan {
-    /// What no single option shows to be wrong.
+    /// Checks what no single option shows to be wrong.
     ///
     /// # Errors
-    /// One line: what does not go together.
+    /// One line: which options do not go together.
     pub fn check(&self) -> Result<(), String> {
         /// The series costs memory and the progress line a reader's patience.
         const INTERVAL_US_MIN: u64 = 10_000;
@@ -224,9 +227,9 @@ impl Plan {
         }
     }
 
-    /// How long the window takes at least: without a length of its own that of a trace, until the
-    /// last session begins. At a low rate a long log may be replayed for weeks, but whoever starts
-    /// that without a length means to end it by hand.
+    /// The least length of the window: if none is set, the time until the last session of a trace
+    /// begins. At a low rate the replay of a long log may take weeks, but a user that starts it
+    /// without a length means to interrupt it.
     fn least_us(&self) -> u64 {
         let Model::Open(Process::Trace(speed)) = self.model else {
             return self.duration_us.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One run: threads that start at one instant, what they measured put together.
+//! One run: starts the threads at one instant and merges their measurements.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,26 +19,27 @@ use crate::void;
 /// Time for all threads to be ready before the first session.
 const GET_READY_US: u64 = 20_000;
 
-/// Looks on while a run goes on.
+/// Observes a run while it is in progress.
 pub trait Watch {
     /// An interval has ended in all threads; `seconds` of the run have passed.
     fn on_interval(&mut self, seconds: f64, interval: &Interval);
-    /// Asked about twenty times a second: is the run to be broken off?
+    /// Whether the run is to be interrupted; called about twenty times a second.
     fn wants_to_stop(&mut self) -> bool;
-    /// All is ready to start at the time that this returns, in microseconds since 1970: asked where
-    /// the plan says [`Start::WhenTold`].
+    /// Called where the plan says [`Start::WhenNotified`], once the generator is ready. Returns the
+    /// time at which it is to start, in microseconds since 1970.
     ///
     /// # Errors
-    /// One line: nobody tells.
+    /// One line: no start time will come.
     fn on_ready(&mut self) -> Result<u64, String> {
-        Err("nobody tells when to start".into())
+        Err("no start time was given".into())
     }
-    /// All is measured, and what rests beside the load is closed when this returns: called where
-    /// the plan says [`Start::WhenTold`], for whoever tells may want to look at the server first.
+    /// Called where the plan says [`Start::WhenNotified`], when all is measured: the idle
+    /// connections are closed only after it returns, so that the caller can inspect the server
+    /// before.
     fn on_measured(&mut self) {}
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     stop: AtomicBool,
@@ -47,12 +48,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the run is to be broken off.
+    /// Whether the run is to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Keeps what is said of the first reply that could not be read.
+    /// Keeps the message about the first reply that could not be parsed.
     pub(crate) fn refused(&self, what: impl FnOnce() -> String) {
         self.refused.get_or_init(what);
     }
@@ -65,28 +66,29 @@ impl Shared {
     }
 }
 
-/// Does what `plan` says. The outcome says how good it is; `setting` is passed on to it.
+/// Executes `plan` and returns its outcome, which contains `setting` and tells whether the run is
+/// valid.
 ///
 /// # Errors
-/// One line: what the generator itself lacked.
+/// One line: why the generator itself failed.
 pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
     let shared = Shared::default();
     let idle = Idle::open(plan)?;
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
-    // Where nothing is held against others nobody need look at the server.
+    // Where the bound allows any disturbance, the server need not be inspected.
     let judges_server = plan.bounds.run_delay_share < 1.0;
-    let neighbours = Neighbours::of(addresses, cpus(plan), judges_server);
-    let (start_us, started_unix_us) = start_of(plan, watch)?;
+    let neighbours = Neighbours::new(addresses, cpus(plan), judges_server);
+    let (start_us, started_unix_us) = start_times(plan, watch)?;
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
     let mut looking = Watched { watch: &mut *watch, neighbours, window };
-    let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
+    let (parts, interrupted) = run_threads(plan, &shared, start_us, window, &mut looking)?;
     let ended_us = os::clock::now();
     let wake_ups = parts.iter().map(|(_, had)| had.wake_ups).sum();
-    let seen = looking.neighbours.seen(wake_ups); // which takes a while
+    let observed = looking.neighbours.observed(wake_ups); // which takes a while
     let idle_closed = idle.closed();
-    if plan.start == Start::WhenTold {
+    if plan.start == Start::WhenNotified {
         watch.on_measured();
     }
     let mut measures = Measures::default();
@@ -109,8 +111,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
         cpu_us,
         run_delay_us,
         wake_ups,
-        others_us: seen.map(|seen| seen.others_us),
-        server_cpu: seen.and_then(|seen| seen.server),
+        others_us: observed.map(|observed| observed.others_us),
+        server_cpu: observed.and_then(|observed| observed.server),
         void: Vec::new(),
         measures,
         first_bad,
@@ -121,13 +123,13 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     Ok(outcome)
 }
 
-/// Where the threads of a run may run.
+/// The CPUs on which the threads of a run may run.
 fn cpus(plan: &Plan) -> Vec<usize> {
     let pinned: Vec<usize> = plan.cpus.iter().copied().take(starts::threads(plan)).collect();
     if pinned.is_empty() { os::affinity::allowed_cpus() } else { pinned }
 }
 
-/// Somebody looks on, and the machine is looked at meanwhile.
+/// Wraps a [`Watch`], and observes the machine whenever it is polled.
 struct Watched<'w> {
     watch: &'w mut dyn Watch,
     neighbours: Neighbours,
@@ -140,17 +142,17 @@ impl Watch for Watched<'_> {
     }
 
     fn wants_to_stop(&mut self) -> bool {
-        self.neighbours.look(os::clock::now(), self.window);
+        self.neighbours.observe(os::clock::now(), self.window);
         self.watch.wants_to_stop()
     }
 }
 
-/// When the run begins, by the clock of the run and since 1970.
-fn start_of(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
+/// The start of the run in microseconds: by the clock of the run, and since 1970.
+fn start_times(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
     let start_unix_us = match plan.start {
         Start::Now => None,
         Start::At(unix_us) => Some(unix_us),
-        Start::WhenTold => Some(watch.on_ready()?),
+        Start::WhenNotified => Some(watch.on_ready()?),
     };
     let (seconds, nanoseconds) = os::clock::unix_time();
     let now_us = os::clock::now();
@@ -161,8 +163,9 @@ fn start_of(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
     };
     match start_unix_us.checked_sub(unix_us) {
         Some(wait_us) => Ok((now_us + wait_us, start_unix_us)),
-        // Whoever was told has said that it was ready: if it is late all the same, its lag tells.
-        None if plan.start == Start::WhenTold => {
+        // The generator was ready before it got the start time: if it is late all the same, its lag
+        // shows that.
+        None if plan.start == Start::WhenNotified => {
             Ok((now_us.saturating_sub(unix_us - start_unix_us), start_unix_us))
         }
         None => {
@@ -174,10 +177,10 @@ fn start_of(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
 
 type Parts = (Vec<(Measures, Processor)>, bool);
 
-/// From a thread: an interval has ended, or the thread has.
+/// A message from a thread: an interval has ended, or, if there is none, the thread has.
 type News = (usize, Option<Interval>);
 
-fn in_threads(
+fn run_threads(
     plan: &Plan,
     shared: &Shared,
     start_us: u64,
@@ -194,7 +197,7 @@ fn in_threads(
                 scope,
                 move || {
                     let measures = clients(plan, shared, thread, work);
-                    // Nobody may be listening any more.
+                    // The receiver may be gone already.
                     let _ = ended.send((thread, None));
                     measures
                 },
@@ -205,7 +208,7 @@ fn in_threads(
             })?);
         }
         drop(progress);
-        let interrupted = look_on(plan, shared, &intervals, window.to_us, watch);
+        let interrupted = watch_threads(plan, shared, &intervals, window.to_us, watch);
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -221,10 +224,10 @@ fn assignment(
     window: Window,
     progress: &Sender<News>,
 ) -> Assignment {
-    let starts = starts::of_thread(plan, thread, start_us);
+    let starts = starts::for_thread(plan, thread, start_us);
     let progress = progress.clone();
     let progress = Box::new(move |interval| {
-        // Nobody may be listening any more; the interval is in the measures too.
+        // The receiver may be gone already; the interval is in the measures too.
         let _ = progress.send((thread, Some(interval)));
     });
     Assignment { starts, clients: starts::clients_of_thread(plan, thread), window, progress }
@@ -241,7 +244,7 @@ fn clients(
             os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;
         }
         os::process::set_precise_timers()?;
-        // Where it is refused, requests cost a little more.
+        // Where the kernel refuses it, requests cost a little more.
         let _ = os::process::unshare_descriptors();
         Clients::new(plan, shared, work)
     };
@@ -252,9 +255,9 @@ fn clients(
     })
 }
 
-/// Passes ended intervals on until all threads have ended, and is awake when the window ends.
-/// Whether the run was broken off.
-fn look_on(
+/// Passes ended intervals to `watch` until all threads have ended, and is awake when the window
+/// ends. Returns whether the run was interrupted.
+fn watch_threads(
     plan: &Plan,
     shared: &Shared,
     news: &Receiver<News>,
@@ -286,15 +289,16 @@ fn look_on(
     }
 }
 
-/// Intervals of a thread that wait for those of the others.
+/// Intervals of a thread that wait for the same intervals of the other threads.
 #[derive(Clone, Default)]
 struct Waiting {
     intervals: VecDeque<Interval>,
-    /// No more will come.
+    /// No more intervals will come.
     is_last: bool,
 }
 
-/// The next interval of all threads together, once each has ended it, or has ended itself.
+/// Takes the next interval, merged over all threads, once each thread has ended it or has ended
+/// itself.
 fn take_merged(waiting: &mut [Waiting]) -> Option<Interval> {
     if waiting.iter().any(|thread| thread.intervals.is_empty() && !thread.is_last) {
         return None;

@@ -1,14 +1,14 @@
-//! Rates over time: how many sessions a second are due, and when each of them is.
+//! Rates over time: how many sessions a second are due, and when each session is.
 //!
 //! A schedule is typed as pieces: `500` until the end, or `500@10s,500..2000@60s,5000@2s`: a step,
-//! a ramp, a spike. No randomness and no clock here.
+//! a ramp, a spike. This module uses neither random numbers nor a clock.
 
 use std::fmt;
 use std::str::FromStr;
 
 use command::units::{Duration, parse_duration};
 
-/// Above this there would be several arrivals in each microsecond.
+/// The highest rate, in sessions per second: a thousand arrivals in each microsecond of the clock.
 const RATE_MAX: f64 = 1e9;
 
 /// Sessions per second as a function of time.
@@ -23,25 +23,25 @@ struct Piece {
     /// Rates at its begin and end, per second.
     from: f64,
     to: f64,
-    /// None: until the end of the run.
+    /// The length of the piece; none: until the end of the run.
     len_us: Option<u64>,
-    /// When it begins.
+    /// When the piece begins.
     start_us: u64,
-    /// How many arrivals are due before it.
+    /// How many arrivals are due before the piece begins.
     before: f64,
 }
 
 impl Schedule {
-    /// A schedule of one rate, in sessions per second, until the end of the run. `None` for one
-    /// that is no rate, or is 0.
+    /// A schedule of one rate, in sessions per second, until the end of the run. `None` if the
+    /// number is no valid rate, or 0.
     #[must_use]
     pub fn constant(per_second: f64) -> Option<Self> {
         let piece = Piece::new(per_second, per_second, None);
         (is_rate(per_second) && per_second > 0.0).then(|| Self { pieces: vec![piece] })
     }
 
-    /// This schedule with all rates multiplied by `factor`; how long each of them lasts stays as it
-    /// is.
+    /// This schedule with all rates multiplied by `factor`; the lengths of the pieces stay
+    /// unchanged.
     ///
     /// # Panics
     /// If the factor is not above 0.
@@ -53,14 +53,15 @@ impl Schedule {
         Self::chained(self.pieces.iter().map(scale).collect())
     }
 
-    /// How long it is, in microseconds; none if it goes on until the end.
+    /// The length of the schedule in microseconds; none if it lasts until the end of the run.
     #[must_use]
     pub fn duration_us(&self) -> Option<u64> {
         let last = self.pieces.last().expect("a schedule has pieces");
         Some(last.start_us + last.len_us?)
     }
 
-    /// Sessions per second at a time; 0 after the end. Where two pieces meet, the later one's.
+    /// Sessions per second at a time; 0 after the end. Where two pieces meet, the rate of the later
+    /// one.
     #[must_use]
     pub fn rate(&self, time_us: u64) -> f64 {
         let index = self.pieces.partition_point(|piece| piece.start_us <= time_us);
@@ -84,14 +85,15 @@ impl Schedule {
     /// The session with this number, from 0, is due then.
     #[must_use]
     pub fn time_us(&self, count: f64) -> Option<f64> {
-        // Pieces without arrivals end where they begin, and are passed over.
+        // The count of a piece without arrivals does not grow, so such pieces are skipped.
         let index = self.pieces.partition_point(|piece| piece.before + piece.total() <= count);
         let piece = self.pieces.get(index)?;
         let inside = (count - piece.before).max(0.0);
         Some(piece.start_us as f64 + piece.inverse_us(inside))
     }
 
-    /// All sessions that are ever due; infinite if it goes on until the end.
+    /// The number of all sessions that are ever due; infinite if the schedule lasts until the end
+    /// of the run.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.pieces.last().map_or(0.0, |last| last.before + last.total())
@@ -103,7 +105,7 @@ impl Schedule {
         if time_us == 0 { self.rate(0) } else { self.count(time_us) / (time_us as f64 / 1e6) }
     }
 
-    /// With each piece after the one before.
+    /// Computes for each piece its start and the arrivals before it.
     fn chained(mut pieces: Vec<Piece>) -> Self {
         let (mut start_us, mut before) = (0, 0.0);
         for piece in &mut pieces {
@@ -125,13 +127,13 @@ impl Piece {
         self.len_us.map_or(0.0, |len_us| (self.to - self.from) / (len_us as f64 / 1e6))
     }
 
-    /// How many are due in its first `inside_us`.
+    /// How many sessions are due in the first `inside_us` of the piece.
     fn count(&self, inside_us: u64) -> f64 {
         let seconds = self.len_us.map_or(inside_us, |len_us| inside_us.min(len_us)) as f64 / 1e6;
         seconds * (self.from + self.slope() * seconds / 2.0)
     }
 
-    /// How many are due in all of it.
+    /// How many sessions are due in the whole piece.
     fn total(&self) -> f64 {
         match self.len_us {
             Some(len_us) => (self.from + self.to) / 2.0 * len_us as f64 / 1e6,
@@ -140,9 +142,9 @@ impl Piece {
         }
     }
 
-    /// When `count` are due, from its begin. The solution of the quadratic equation
-    /// `from * t + slope * t^2 / 2 = count` in the form that does not subtract nearly equal
-    /// numbers; with no slope it is `count / from`.
+    /// When `count` sessions are due, from the begin of the piece. The solution of the quadratic
+    /// equation `from * t + slope * t^2 / 2 = count` in the form that does not subtract nearly
+    /// equal numbers; with no slope it is `count / from`.
     fn inverse_us(&self, count: f64) -> f64 {
         if self.from == self.to {
             return count * 1e6 / self.from;
@@ -158,7 +160,7 @@ impl FromStr for Schedule {
     type Err = String;
 
     /// # Errors
-    /// The piece that is wrong, and why.
+    /// Which piece is wrong, and why.
     fn from_str(text: &str) -> Result<Self, String> {
         let typed: Vec<&str> = text.split(',').map(str::trim).collect();
         let mut pieces = Vec::with_capacity(typed.len());
@@ -207,7 +209,7 @@ fn is_rate(rate: f64) -> bool {
     rate.is_finite() && rate.is_sign_positive() && rate <= RATE_MAX
 }
 
-/// As it can be typed.
+/// Writes the schedule in the form in which it can be typed.
 impl fmt::Display for Schedule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn mistakes_are_named() {
         let check = |text: &str, expected: &str| {
             assert_eq!(text.parse::<Schedule>().unwrap_err(), expected, "{text}");
         };
@@ -336,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_can_be_typed(pieces in prop::collection::vec(piece(), 1..5)) {
+        fn a_shown_schedule_can_be_typed(pieces in prop::collection::vec(piece(), 1..5)) {
             let Ok(schedule) = pieces.join(",").parse::<Schedule>() else { return Ok(()) };
             prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
         }
@@ -347,7 +349,7 @@ mod tests {
             let count = schedule.total() * at;
             let Some(time_us) = schedule.time_us(count) else { return Ok(()) };
             prop_assert!(time_us <= schedule.duration_us().unwrap() as f64 * (1.0 + 1e-12));
-            // The count just before and just after encloses it.
+            // The counts just before and just after the time enclose `count`.
             let slack = 1e-9 * schedule.total() + 1e-9;
             prop_assert!(schedule.count(time_us as u64) <= count + slack);
             prop_assert!(schedule.count(time_us as u64 + 1) >= count - slack);

@@ -1,4 +1,4 @@
-//! Which sessions a thread begins, and when: its share of those of all generators.
+//! The sessions that a thread begins, and their times: its share of the sessions of all generators.
 
 use crate::arrivals::{Arrivals, Constant, Poisson, Share, Trace};
 use crate::client::Starts;
@@ -6,7 +6,7 @@ use crate::plan::{Model, Plan, Process};
 
 /// The numbers of the sessions that `thread` begins, with their times by the clock of the run,
 /// which begins at `start_us`.
-pub(crate) fn of_thread(plan: &Plan, thread: usize, start_us: u64) -> Box<dyn Starts> {
+pub(crate) fn for_thread(plan: &Plan, thread: usize, start_us: u64) -> Box<dyn Starts> {
     let max = plan.sessions_max.unwrap_or(u64::MAX);
     let (first, step) = place(plan, thread);
     match &plan.model {
@@ -33,21 +33,22 @@ fn arrivals(plan: &Plan, process: &Process) -> Box<dyn Arrivals> {
     }
 }
 
-/// How many clients of a closed run are the thread's.
+/// The number of the thread's clients in a closed run.
 pub(crate) fn clients_of_thread(plan: &Plan, thread: usize) -> usize {
     let Model::Closed { clients, .. } = plan.model else { return 0 };
     let (first, step) = place(plan, thread);
     clients.saturating_sub(first).div_ceil(step) as usize
 }
 
-/// Where the thread stands among all threads of all generators, and how many they are.
+/// The number of the thread among all threads of all generators, and the number of these threads.
 fn place(plan: &Plan, thread: usize) -> (u64, u64) {
     let (index, of) = plan.share;
     let first = u64::from(index) + u64::from(of) * thread as u64;
     (first, u64::from(of) * threads(plan) as u64)
 }
 
-/// Threads that the run needs: sessions dealt to one without clients would never begin.
+/// The number of threads that the run needs: sessions assigned to a thread without clients would
+/// never begin.
 pub(crate) fn threads(plan: &Plan) -> usize {
     let Model::Closed { clients, .. } = plan.model else { return plan.threads };
     let (index, of) = plan.share;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crate::plan::Target;
 
-/// A URL taken apart.
+/// The parts of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// As typed.
+    /// The URL as typed.
     pub typed: String,
-    /// Name or address, IPv6 without brackets.
+    /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// 80 if not typed.
+    /// The port; 80 if not typed.
     pub port: u16,
-    /// As the Host field has it.
+    /// Host and port as the Host field has them.
     pub authority: String,
     /// Path and query, from the slash on; empty if not typed.
     pub path: String,
@@ -24,7 +24,7 @@ impl Url {
     /// Reads `http://host[:port][/path]`; `http://` may be left out.
     ///
     /// # Errors
-    /// One line: what is wrong with it.
+    /// One line: what is wrong with the URL.
     pub fn parse(typed: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("{typed}: {why}; a URL is http://host[:port][/path]");
         let rest = match typed.split_once("://") {
@@ -63,11 +63,12 @@ impl Url {
         })
     }
 
-    /// Looks the host up. Of several addresses the first that accepts a connection `within` this
-    /// time is taken, and if none does the first; `sources` are those that connections come from.
+    /// Resolves the host. Of several addresses it takes the first that accepts a connection
+    /// `within` this time, or the first of all if none does. `sources`: the addresses that
+    /// connections come from.
     ///
     /// # Errors
-    /// One line: it has none, or none that can be reached from one of the sources.
+    /// One line: the host has no address, or none that can be reached from one of the sources.
     pub fn address(&self, sources: &[IpAddr], within: Duration) -> Result<SocketAddr, String> {
         let addresses = (&*self.host, self.port).to_socket_addrs();
         let all: Vec<SocketAddr> =
@@ -87,11 +88,11 @@ impl Url {
         })
     }
 
-    /// Puts together what every request to `address` carries. `host`: instead of the URL's own
-    /// name; `fields`: further ones, `Name: value`.
+    /// Builds the target with the fields that every request to `address` carries. `host`: a name
+    /// instead of the URL's own; `fields`: further fields, `Name: value`.
     ///
     /// # Errors
-    /// One line: why it cannot be.
+    /// One line: which host or field is not allowed.
     pub fn target(
         &self,
         address: SocketAddr,
@@ -118,7 +119,7 @@ impl Url {
     }
 }
 
-/// Where there is a choice, the first address at which somebody listens; else the first.
+/// If there are several addresses, the first that accepts a connection; else the first.
 fn first_that_accepts(addresses: &[SocketAddr], within: Duration) -> Option<SocketAddr> {
     let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, within).is_ok();
     let accepting = (addresses.len() > 1).then(|| addresses.iter().find(accepts)).flatten();
@@ -129,7 +130,7 @@ fn is_named(field: &str, name: &str) -> bool {
     field.split_once(':').is_some_and(|(typed, _)| typed.trim().eq_ignore_ascii_case(name))
 }
 
-/// What would change where the message ends is not the user's to say.
+/// Refuses fields that would change where the request ends.
 fn check_field(field: &str) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("--header {field:?}: {why}"));
     let Some((name, value)) = field.split_once(':') else {
@@ -195,18 +196,18 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    /// A name may stand for several addresses, as `localhost` often does: first for one at which no
-    /// server listens.
+    /// A name may have several addresses, as `localhost` often does, and no server may listen at
+    /// the first.
     #[test]
     fn the_first_address_that_accepts_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         let elsewhere = |ip: [u8; 4]| SocketAddr::from((ip, there.port()));
-        let nobody = [elsewhere([127, 0, 0, 2]), elsewhere([127, 0, 0, 3])];
+        let closed = [elsewhere([127, 0, 0, 2]), elsewhere([127, 0, 0, 3])];
         let of = |addresses: &[SocketAddr]| first_that_accepts(addresses, SOON);
-        assert_eq!(of(&[nobody[0], there, nobody[1]]), Some(there));
-        assert_eq!(of(&nobody), Some(nobody[0]), "whatever becomes of it is counted in the run");
-        assert_eq!((of(&[nobody[1]]), of(&[])), (Some(nobody[1]), None));
+        assert_eq!(of(&[closed[0], there, closed[1]]), Some(there));
+        assert_eq!(of(&closed), Some(closed[0]), "the run counts its failures");
+        assert_eq!((of(&[closed[1]]), of(&[])), (Some(closed[1]), None));
     }
 
     #[test]

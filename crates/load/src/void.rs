@@ -1,5 +1,5 @@
-//! Why a run says nothing about the server. What a program decides upon is the variant; what people
-//! read is its `Display`.
+//! Reasons why a run says nothing about the server. Programs decide by the variant; people read its
+//! `Display`.
 
 use std::fmt;
 
@@ -9,38 +9,38 @@ use crate::error_kind::ErrorKind;
 use crate::measures::Times;
 use crate::outcome::Outcome;
 
-/// Lateness at the 99th percentile that makes no run void by itself. Who wakes up beside a thread
-/// that is running may have to wait for the rest of its slice, 3 ms on two to four CPUs (the
-/// kernel's `base_slice_ns`), and that happens on machines that are not overloaded.
+/// Lateness at the 99th percentile that makes no run void by itself. A thread that wakes up on a
+/// CPU where another is running may have to wait for the rest of that one's slice, 3 ms on two to
+/// four CPUs (the kernel's `base_slice_ns`), and that happens on machines that are not overloaded.
 const LAG_ALLOWED_US: u64 = 4_000;
 
-/// The part of a reported time that may be the generator's own lateness: what is mostly that says
-/// more about the generator than about the server.
+/// The part of a reported time that may be the generator's own lateness: a time that is mostly
+/// lateness says more about the generator than about the server.
 const OWN_PART_MAX: f64 = 0.5;
 
-/// The part of the time in which the threads of generator or server want to run that others may
-/// make them wait for a CPU. What a machine does by itself is a few hundredths, and all of it is
-/// taken to have been in their way, which it need not have been; what exceeds a quarter is
-/// somebody's work.
+/// Of the time in which the threads of generator or server want to run, the largest part in which
+/// others may make them wait for a CPU. A machine's own activity is a few hundredths, all of which
+/// is counted as waiting, which it need not have caused; more than a quarter is another program's
+/// work.
 pub const RUN_DELAY_MAX: f64 = 0.25;
 
-/// What others use of CPUs on any machine, the kernel's own threads and daemons: it is not held
-/// against anybody that a server waited for so much. Of what one that seldom runs needs it may be
-/// half.
+/// The part of CPUs that others use on any machine: the kernel's own threads and daemons. A
+/// server's waiting for that much does not count, although for a server that seldom runs it may be
+/// half of the time that it wants to run.
 pub const OTHERS_ANYWHERE: f64 = 0.01;
 
-/// Waiting that is less than this part of the window starves nobody: a thread that sleeps most of
-/// the time waits a little whenever it wakes, and how late that made it the lag says.
+/// Waiting for less than this part of the window does not make a run void: a thread that sleeps
+/// most of the time waits a little whenever it wakes, and the lag shows how late that made it.
 const RUN_DELAY_MIN: f64 = 0.02;
 
-/// What makes a run void that is otherwise whole.
+/// Bounds beyond which a run that is otherwise valid is void.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// On the generator's own lag at the 99th percentile, in microseconds; none: half of the 99th
-    /// percentile that is reported, and never less than 4 ms.
+    /// The bound on the generator's own lag at the 99th percentile, in microseconds; none: half of
+    /// the 99th percentile that is reported, and never less than 4 ms.
     pub lag_us: Option<u64>,
-    /// On the part of the time in which the threads of generator or server want to run that others
-    /// make them wait for a CPU, 0 to 1.
+    /// Of the time in which the threads of generator or server want to run, the largest part in
+    /// which others may make them wait for a CPU, 0 to 1.
     pub run_delay_share: f64,
 }
 
@@ -54,63 +54,63 @@ impl Default for Bounds {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Void {
-    /// The generator's own lag exceeds what is allowed; in microseconds.
+    /// The generator's own lag exceeds the bound; in microseconds.
     Late {
         /// Its 99th percentile.
         p99_us: u64,
-        /// What is allowed.
+        /// The bound.
         bound_us: u64,
     },
     /// The generator was kept from its CPUs.
     Starved {
-        /// The part of the time in which its threads wanted to run that others made them wait, in
-        /// percent.
+        /// Of the time in which its threads wanted to run, the part in which others made them wait,
+        /// in percent.
         waited_percent: u32,
-        /// What is allowed.
+        /// The bound.
         bound_percent: u32,
     },
     /// A server on this machine was kept from its CPUs.
     ServerStarved {
-        /// The part of the time in which its threads wanted to run that others made them wait, in
-        /// percent.
+        /// Of the time in which its threads wanted to run, the part in which others made them wait,
+        /// in percent.
         waited_percent: u32,
-        /// What is allowed.
+        /// The bound.
         bound_percent: u32,
     },
     /// The generator was so late that requests were given up when the run had to end.
     Overdue {
-        /// How many, at least.
+        /// A lower bound on the number of such requests.
         requests: u64,
     },
     /// The generator itself failed requests: it had no port or no descriptor left.
     Failed {
-        /// What it lacked.
+        /// The error, which names what the generator lacked.
         kind: ErrorKind,
-        /// How often.
+        /// How often the error occurred.
         times: u64,
     },
     /// No request was due within the measured window.
     NothingDue,
-    /// A reason of which only the words are known.
+    /// A reason in words, from a document written before reasons had variants.
     #[serde(untagged)]
     Other(String),
 }
 
 impl Void {
-    /// Whether the generator gave out.
+    /// Whether the generator itself gave out.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
         matches!(self, Self::Late { .. } | Self::Overdue { .. } | Self::Failed { .. })
     }
 
-    /// Whether others were in the way of generator or server: the same run may come out well a
-    /// moment later.
+    /// Whether other processes were in the way of generator or server: a repetition of the run may
+    /// be valid a moment later.
     #[must_use]
     pub fn is_interference(&self) -> bool {
         matches!(self, Self::Starved { .. } | Self::ServerStarved { .. })
     }
 
-    /// This reason without its numbers: reasons that are equal then are of one kind.
+    /// This reason without its numbers, for comparing kinds of reasons.
     #[must_use]
     pub fn kind(&self) -> Self {
         match self {
@@ -127,7 +127,7 @@ impl Void {
     }
 }
 
-/// Why `outcome` says nothing about the server.
+/// The reasons why `outcome` says nothing about the server; empty if it is valid.
 pub(crate) fn reasons(outcome: &Outcome, bounds: Bounds) -> Vec<Void> {
     let (measures, mut reasons) = (&outcome.measures, Vec::new());
     reasons.extend(late(outcome, bounds));
@@ -155,9 +155,9 @@ fn late(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
     (p99_us > bound_us).then_some(Void::Late { p99_us, bound_us })
 }
 
-/// How late the generator was at the 99th percentile, and how late it may have been, in
-/// microseconds. Where a bound was typed it is on the lag of all that can be late; else the lag is
-/// judged by the 99th percentile that is reported, and is what it is there.
+/// The generator's lag at the 99th percentile, and the bound on it, in microseconds. A bound that
+/// the user typed applies to the lag of all events that can be late; otherwise the lag is the part
+/// of it in the reported 99th percentile, and the bound depends on that percentile.
 pub(crate) fn judged_lag_us(outcome: &Outcome, typed_us: Option<u64>) -> (u64, u64) {
     let Times { corrected, lag, .. } = &outcome.measures.times;
     match typed_us {
@@ -169,9 +169,9 @@ pub(crate) fn judged_lag_us(outcome: &Outcome, typed_us: Option<u64>) -> (u64, u
     }
 }
 
-/// How much of the time at `quantile` of those reported is the generator's own lateness, at most.
-/// Requests within a session have no time of their own and are never late, so what lies above the
-/// quantile of all is a larger part of those that can be.
+/// An upper bound on how much of the reported time at `quantile` is the generator's own lateness.
+/// Requests within a session have no intended time and are never late, so the times above the
+/// quantile of all are a larger part of the times that can be late.
 fn own_part_us(outcome: &Outcome, quantile: f64) -> u64 {
     let Times { corrected, lag, .. } = &outcome.measures.times;
     let can_be_late = (lag.len() as f64 / corrected.len().max(1) as f64).min(1.0);
@@ -179,23 +179,23 @@ fn own_part_us(outcome: &Outcome, quantile: f64) -> u64 {
     if of_these < 0.0 || lag.is_empty() { 0 } else { lag.value_at_quantile(of_these) }
 }
 
-/// The part of the time in which the generator wanted to run that it waited for others, if that was
-/// so much of the window that it may have cost requests.
+/// Of the time in which the generator wanted to run, the part in which it waited for others; none
+/// if that was too little of the window to affect requests.
 pub(crate) fn generator_delay(outcome: &Outcome) -> Option<f64> {
     let waited_us = outcome.run_delay_us?.min(outcome.others_us?);
     outcome.run_delay_share().filter(|_| is_noticed(waited_us, outcome))
 }
 
-/// The part of the time in which a server on this machine wanted to run that it waited for others,
-/// if that was so much of the window that it may have cost requests.
+/// Of the time in which a server on this machine wanted to run, the part in which it waited for
+/// others; none if that was too little of the window to affect requests.
 pub(crate) fn server_delay(outcome: &Outcome) -> Option<f64> {
     let had = outcome.server_cpu?;
     let waited_us = had.run_delay_us?.min(had.others_us);
     had.run_delay_share().filter(|_| is_noticed(waited_us, outcome))
 }
 
-/// How many of the server's CPUs others used, where nobody knows how long it waited for them and
-/// that may have cost requests.
+/// How many of the server's CPUs others used, where it is not known how long the server waited for
+/// them and that may have affected requests.
 pub(crate) fn server_cpus_in_use(outcome: &Outcome) -> Option<f64> {
     let others_us = outcome.server_cpu.filter(|had| had.run_delay_us.is_none())?.others_us;
     let is_told = is_noticed(others_us, outcome);
@@ -212,7 +212,7 @@ fn starved(delay: Option<f64>, bounds: Bounds, void: fn(u32, u32) -> Void) -> Op
     delay.filter(|share| *share > bound).map(|share| void(percent(share), percent(bound)))
 }
 
-/// Whether the time at `quantile` of those reported is mostly the generator's own lateness.
+/// Whether the reported time at `quantile` is mostly the generator's own lateness.
 pub(crate) fn is_mostly_own(outcome: &Outcome, quantile: f64) -> bool {
     let corrected = &outcome.measures.times.corrected;
     let reported_us = corrected.value_at_quantile(quantile) as f64;
@@ -291,8 +291,8 @@ mod tests {
         assert_eq!((is_late, reasons.is_empty()), (expected, !expected), "{reasons:?}");
     }
 
-    /// Half of what is reported is too much, however little it is; next to what a server takes that
-    /// is overloaded it is nothing.
+    /// A lag of half the reported time is too much, however short that is; the same lag is
+    /// negligible beside the times of an overloaded server.
     #[test]
     fn lag_is_judged_by_what_is_reported() {
         check_late(13_400, 8_100, None, true);
@@ -302,13 +302,13 @@ mod tests {
         // Less than a slice of the scheduler.
         check_late(300, 250, None, false);
         check_late(5_000, 3_900, None, false);
-        // What was typed holds.
+        // A typed bound applies.
         check_late(13_400, 8_100, Some(10_000), false);
         check_late(2_000_000, 12_000, Some(10_000), true);
     }
 
-    /// The first of five requests may be late: what one in a hundred of all is late by, one in
-    /// twenty of these is.
+    /// Only the first of five requests can be late: the lag that one in a hundred of all requests
+    /// exceeds is exceeded by one in twenty of these.
     #[test]
     fn lag_of_some_is_no_lag_of_all() {
         let of = |late_of_first: u64, bound_us: Option<u64>| {
@@ -329,8 +329,8 @@ mod tests {
         let mut outcome = with(13_400, 8_100);
         assert!(is_mostly_own(&outcome, 0.99) && is_mostly_own(&outcome, 0.5));
         assert!(!is_mostly_own(&with(13_400, 6_000), 0.99));
-        // Of ten requests nine have no time of their own: the 99th percentile of all is the 90th of
-        // those that can be late.
+        // Of ten requests nine have no intended time: the 99th percentile of all is the 90th of the
+        // requests that can be late.
         outcome.measures.times.corrected.record_n(1_000, 900).unwrap();
         assert!(is_mostly_own(&outcome, 0.99) && !is_mostly_own(&outcome, 0.5));
         assert!(!is_mostly_own(&sample::empty(), 0.99));
@@ -349,12 +349,12 @@ mod tests {
         assert_eq!(of(Some(300_000), 0.5), []);
         assert_eq!(of(Some(300_000), 0.1).len(), 1);
         assert_eq!(of(None, 0.1), [], "the kernel does not say");
-        // It waited for the server, and others did next to nothing.
+        // The generator waited for the server, and others used next to nothing.
         let mut beside_a_server = with(1_000, 10);
         beside_a_server.cpu_us = (400_000, 0);
         (beside_a_server.run_delay_us, beside_a_server.others_us) = (Some(600_000), Some(30_000));
         assert_eq!(reasons(&beside_a_server, Bounds::default()), []);
-        // It wanted to run for a hundredth of the window.
+        // The generator wanted to run for a hundredth of the window.
         let mut idle = with(1_000, 10);
         idle.cpu_us = (5_000, 5_000);
         (idle.run_delay_us, idle.others_us) = (Some(15_000), Some(900_000));
@@ -372,11 +372,19 @@ mod tests {
         let starved = Void::ServerStarved { waited_percent: 60, bound_percent: 25 };
         assert!(starved.is_interference() && !starved.is_of_generator());
         assert_eq!(of(Some(600_000), 700_000, 0.25), (vec![starved], Some(0.6), None));
-        assert_eq!(of(Some(600_000), 700_000, 0.7), (vec![], Some(0.6), None), "it is told");
-        // It waited for the generator, or its threads for each other.
+        assert_eq!(
+            of(Some(600_000), 700_000, 0.7),
+            (vec![], Some(0.6), None),
+            "the share is reported"
+        );
+        // The server waited for the generator, or its threads for each other.
         assert_eq!(of(Some(600_000), 20_000, 0.25), (vec![], None, None));
         assert_eq!(of(Some(15_000), 700_000, 0.0), (vec![], None, None), "next to nothing");
-        assert_eq!(of(None, 700_000, 0.25), (vec![], None, Some(0.7)), "nobody knows");
+        assert_eq!(
+            of(None, 700_000, 0.25),
+            (vec![], None, Some(0.7)),
+            "the server's waiting is not known"
+        );
         assert_eq!(of(None, 15_000, 0.25), (vec![], None, None));
     }
 }

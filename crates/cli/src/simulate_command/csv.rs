@@ -1,6 +1,6 @@
 //! Outcomes as rows of comma-separated values: one for each machine and seed.
 //!
-//! Names and values are made together, so that no column can have another's name.
+//! Each column's name and value are made together, so that they cannot be mixed up.
 
 use coherence::protocol::Transaction;
 use coherence::{Miss, Outcome, Sharing};
@@ -10,7 +10,7 @@ use super::varied::{Varied, shown};
 
 type Columns = Vec<(String, String)>;
 
-/// The first line names the columns.
+/// Formats the rows; the first line names the columns.
 pub(super) fn rows(outcomes: &[Outcome], varied: &Varied) -> String {
     let line = |cells: Vec<String>| cells.join(",") + "\n";
     let of = |one| columns(one, varied).into_iter();
@@ -19,7 +19,8 @@ pub(super) fn rows(outcomes: &[Outcome], varied: &Varied) -> String {
     head.into_iter().chain(rows).map(line).collect()
 }
 
-/// What a row has. New columns come last: who reads them by their place finds the others there.
+/// The columns of a row. New columns are added at the end, for programs that read columns by
+/// position.
 fn columns(one: &Outcome, varied: &Varied) -> Columns {
     let mut columns = machine(one);
     columns.extend(classes(one, "", |modes| modes.iter().sum()));
@@ -65,7 +66,7 @@ fn machine(one: &Outcome) -> Columns {
     columns.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
-/// Misses and coherence transactions by class: of user mode, of the kernel, or of both.
+/// Misses and coherence transactions by class: in user mode, in the kernel, or in both.
 fn classes(one: &Outcome, suffix: &str, of: impl Fn([u64; 2]) -> u64) -> Columns {
     let counts = &one.counts;
     let misses = Miss::ALL.into_iter().map(|class| {
@@ -80,7 +81,7 @@ fn classes(one: &Outcome, suffix: &str, of: impl Fn([u64; 2]) -> u64) -> Columns
     both.map(|(name, modes)| (name + suffix, of(modes).to_string())).collect()
 }
 
-/// The part of the time for which each transaction had the bus, by who supplied the block.
+/// The part of the time for which each transaction occupied the bus, by the supplier of the block.
 fn bus(one: &Outcome) -> Columns {
     let held = |transaction: Transaction, from_cache: bool| {
         let same = |bus: &&coherence::BusUse| {

@@ -1,7 +1,7 @@
-//! The outcomes as one HTML page: with the paper's machines its figures, its numbers and its
-//! findings beside ours; with any other sweep what was simulated.
+//! The outcomes as one HTML page: for the paper's machines the paper's figures, numbers and
+//! findings beside the simulated ones; for any other sweep the simulated ones alone.
 //!
-//! How a page is made is the business of the crate `page`.
+//! The crate `page` renders the page.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,23 +17,23 @@ use super::show;
 use super::spec::Spec;
 use super::varied::{self, Varied};
 
-/// What the page says of a run beside its outcomes.
-pub(super) struct Told<'a> {
+/// The inputs of a run, which the page describes beside its outcomes.
+pub(super) struct RunInputs<'a> {
     pub(super) trace: &'a Path,
     pub(super) workload: &'a Workload,
-    /// What all machines have in common.
+    /// The machine whose values all machines share, except the varied ones.
     pub(super) base: &'a Machine,
     pub(super) options: Options,
     pub(super) seeds: u32,
     pub(super) varied: &'a Varied,
 }
 
-/// The paper's page.
-pub(super) fn of_paper(told: &Told<'_>, plan: &Plan<'_>, runs: &Runs) -> String {
-    let mut preamble = told.preamble(runs);
+/// Renders the page of a sweep of a paper's machines.
+pub(super) fn paper_page(inputs: &RunInputs<'_>, plan: &Plan<'_>, runs: &Runs) -> String {
+    let mut preamble = inputs.preamble(runs);
     preamble.extend(plan.left_out());
     preamble.extend(plan.paper.about.iter().cloned());
-    preamble.extend(about_machine(plan.paper, told.base));
+    preamble.extend(about_machine(plan.paper, inputs.base));
     let [own, stated] = paper::sections(plan.paper, runs);
     let figures = paper::figures(plan.paper, runs);
     let body = |body: &mut String| {
@@ -42,11 +42,11 @@ pub(super) fn of_paper(told: &Told<'_>, plan: &Plan<'_>, runs: &Runs) -> String 
         *body += &stated.as_ref().map(document::section).unwrap_or_default();
     };
     let sections: Vec<&Section> = own.iter().chain(&stated).collect();
-    let title = format!("{} from {}", plan.paper.title, told.name());
-    told.page(&title, &preamble, runs, body, &sections, &figures)
+    let title = format!("{} from {}", plan.paper.title, inputs.name());
+    inputs.page(&title, &preamble, runs, body, &sections, &figures)
 }
 
-/// What the paper says where the machines have a value.
+/// The paper's sentences for values that the machine has.
 fn about_machine(paper: &Paper, machine: &Machine) -> impl Iterator<Item = String> {
     let has = |condition: &str| {
         let value = condition.split_once('=');
@@ -55,15 +55,15 @@ fn about_machine(paper: &Paper, machine: &Machine) -> impl Iterator<Item = Strin
     paper.about_if.iter().filter(move |(condition, _)| has(condition)).map(|(_, text)| text.clone())
 }
 
-/// The page of any other sweep.
-pub(super) fn of_sweep(told: &Told<'_>, runs: &Runs) -> String {
+/// Renders the page of any other sweep.
+pub(super) fn sweep_page(inputs: &RunInputs<'_>, runs: &Runs) -> String {
     let figures: Vec<Figure> =
         KINDS.iter().filter_map(|kind| over_processors(runs, kind)).collect();
-    let title = format!("Simulations of {}", told.name());
-    told.page(&title, &told.preamble(runs), runs, |_| {}, &[], &figures)
+    let title = format!("Simulations of {}", inputs.name());
+    inputs.page(&title, &inputs.preamble(runs), runs, |_| {}, &[], &figures)
 }
 
-impl Told<'_> {
+impl RunInputs<'_> {
     fn name(&self) -> String {
         let name = self.trace.file_name().unwrap_or(self.trace.as_os_str());
         name.to_string_lossy().into_owned()
@@ -97,7 +97,7 @@ impl Told<'_> {
         document::render(title, preamble, &body, figures)
     }
 
-    /// What was simulated, with what stands in for what was not traced.
+    /// Describes what was simulated, and the models of what was not traced.
     fn preamble(&self, runs: &Runs) -> Vec<String> {
         let count = |count: u64| plain(count as f64);
         let (least, most) = runs.simulated();
@@ -124,17 +124,17 @@ impl Told<'_> {
                 "Of the trace {} to {} % were simulated, by machine: a run ends {}.",
                 figure(least),
                 figure(most),
-                show::end(&self.base.scheduler, cpus(), tasks)
+                show::end_condition(&self.base.scheduler, cpus(), tasks)
             ),
         ];
         lines.extend(show::different_parts(least, most).map(sentenced));
         let idle = show::idle_processors(cpus().max().unwrap_or(0), tasks);
         lines.extend(idle.as_deref().map(sentenced));
         lines.push(kernel(&self.base.kernel));
-        let rests_on = show::rests_on(self.workload, self.base);
-        lines.extend(rests_on.iter().flat_map(|text| text.lines()).map(sentenced));
+        let basis = show::kernel_basis(self.workload, self.base);
+        lines.extend(basis.iter().flat_map(|text| text.lines()).map(sentenced));
         lines.extend(show::listed(self.varied).map(|listed| format!("{listed}.")));
-        if let Some(beyond) = show::beyond(self.base) {
+        if let Some(beyond) = show::levels_beyond(self.base) {
             lines.push(format!("Not the paper's machine: {beyond}."));
         }
         if self.base.bus != Bus::default() {
@@ -144,7 +144,7 @@ impl Told<'_> {
     }
 }
 
-/// A line as a sentence of a page.
+/// Turns a line into a sentence of a page.
 fn sentenced(line: &str) -> String {
     format!("{}.", capital(line))
 }
@@ -180,7 +180,7 @@ fn kernel(kernel: &Kernel) -> String {
     )
 }
 
-/// What is shown, then what is not and what is left open, each with its numbers.
+/// The findings that are shown, then the ones that are not or are left open, each with its numbers.
 fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (verdict, class, head) in [
@@ -198,7 +198,7 @@ fn findings(findings: &[Finding]) -> String {
 }
 
 fn sentence(finding: &Finding) -> String {
-    let Finding { claim, place, verdict, told } = finding;
+    let Finding { claim, place, verdict, numbers } = finding;
     let verdict = match verdict {
         Verdict::Shown => "shown",
         Verdict::NotShown => "not shown here",
@@ -208,7 +208,7 @@ fn sentence(finding: &Finding) -> String {
         "<strong>{}</strong> ({}): {verdict}. {}.",
         escape(claim),
         escape(place),
-        escape(&capital(told))
+        escape(&capital(numbers))
     )
 }
 
@@ -217,7 +217,7 @@ fn capital(text: &str) -> String {
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// Every machine, folded.
+/// A folded section with every machine.
 fn machines(runs: &Runs) -> Section {
     let mut table = Table::new(&[
         "Machine",
@@ -240,15 +240,15 @@ fn machine(runs: &Runs, spec: &Spec, one: &Measured) -> Vec<String> {
         one.gsp.show(),
         one.cpu_percent.show(),
         one.bus_percent.show(),
-        figure(one.misses_of(|_| true).mean),
-        figure(one.misses_of(Miss::is_invalidation).mean),
+        figure(one.misses_where(|_| true).mean),
+        figure(one.misses_where(Miss::is_invalidation).mean),
         figure(one.transactions().mean),
         figure(one.rate(|seed| seed.coherence_of_bus).mean),
         figure(one.simulated_percent),
     ]
 }
 
-/// A figure of any sweep over the number of processors.
+/// A kind of figure over the number of processors, for any sweep.
 struct Kind {
     id: &'static str,
     title: &'static str,
@@ -266,10 +266,10 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-/// More curves than this cannot be told apart; the others are in the table.
+/// The most curves that can be distinguished in a figure; all others are in the table.
 const CURVES_MAX: usize = 16;
 
-/// Nothing if no kind of machine has several numbers of processors.
+/// Draws a figure; none if no kind of machine was simulated with several numbers of processors.
 fn over_processors(runs: &Runs, kind: &Kind) -> Option<Figure> {
     let mut kinds: BTreeMap<Spec, String> = BTreeMap::new();
     for spec in runs.by_spec.keys() {

@@ -1,11 +1,11 @@
-//! The lists of a sweep, as they are typed, and the machines that they make.
+//! The lists of a sweep, as they are typed, and the machines that result.
 
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use coherence::{Machine, Policy};
 
-/// What is listed; what is empty stays as the machine has it.
+/// The lists; for an empty one the machine's own value is kept.
 pub(super) struct Lists<'a> {
     pub(super) cpus: &'a [u32],
     pub(super) protocols: &'a [String],
@@ -14,11 +14,11 @@ pub(super) struct Lists<'a> {
     pub(super) schedulers: &'a [Scheduler],
 }
 
-/// `8`, `4,8,12`, `1..16` (both ends are meant), and mixtures.
+/// Numbers such as `8`, `4,8,12`, `1..16` (both ends included), and mixtures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Numbers(pub(super) Vec<u32>);
 
-/// A size in KiB, and ways where they were typed.
+/// A size in KiB, and the number of ways if it was typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CacheSize {
     pub(super) size_kib: u64,
@@ -35,14 +35,15 @@ pub(super) enum Scheduler {
 }
 
 impl Lists<'_> {
-    /// How many machines they make of one.
+    /// The number of machines that result from one base.
     pub(super) fn count(&self) -> usize {
         let Self { cpus, protocols, blocks, caches, schedulers } = self;
         let counts = [cpus.len(), protocols.len(), blocks.len(), caches.len(), schedulers.len()];
         counts.into_iter().fold(1, |product, one| product.saturating_mul(one.max(1)))
     }
 
-    /// Every combination; the number of processors varies fastest, because it makes a curve.
+    /// Every combination of the listed values; the number of processors varies fastest, because it
+    /// makes a curve.
     pub(super) fn machines(&self, base: &Machine) -> Vec<Machine> {
         let mut machines = vec![base.clone()];
         vary(&mut machines, self.protocols, |machine, name| machine.protocol.clone_from(name));
@@ -66,7 +67,7 @@ impl CacheSize {
 }
 
 impl Scheduler {
-    pub(super) fn of(policy: Policy) -> Self {
+    pub(super) fn from_policy(policy: Policy) -> Self {
         match policy {
             Policy::Random => Self::Random,
             Policy::Affinity => Self::Affinity,
@@ -80,7 +81,7 @@ impl Scheduler {
         }
     }
 
-    /// The policy's name as in tables.
+    /// The policy's name in tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -114,7 +115,8 @@ impl FromStr for Numbers {
                 None => (number(part)?, number(part)?),
                 Some((first, last)) => (number(first)?, number(last)?),
             };
-            // What no machine has is refused later; here it must only not fill memory.
+            // Numbers that no machine can have are refused later; here they must only not fill
+            // memory.
             if first > last || last - first > 1000 {
                 return Err(wrong());
             }

@@ -1,4 +1,4 @@
-//! What a run gives for each machine, as means over its seeds.
+//! The results of a run for each machine, as means over its seeds.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,30 @@ use super::varied::Varied;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
-/// What is shown has three significant digits: two values that differ by a smaller part of the
-/// larger one may look the same, and are taken to be.
+/// Shown values have three significant digits: two values that differ by a smaller part of the
+/// larger one may look equal, and count as equal.
 const VISIBLE: f64 = 0.005;
 
-/// A mean, and half of its interval; nothing of that for one seed.
+/// A mean, and half of its confidence interval, which is 0 for one seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Value {
     pub(super) mean: f64,
     pub(super) half: f64,
 }
 
-/// A machine.
+/// The results of one machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Measured {
     pub(super) gsp: Value,
     pub(super) bus_percent: Value,
     pub(super) cpu_percent: Value,
-    /// One for each seed.
+    /// The rates of each seed.
     pub(super) rates: Vec<Rates>,
-    /// How much of the trace was simulated.
+    /// The part of the trace that was simulated, in percent.
     pub(super) simulated_percent: f64,
 }
 
-/// What one seed gives for 100 references. The second index of an array is 0 for user mode and 1
+/// The rates of one seed for 100 references. The second index of an array is 0 for user mode and 1
 /// for the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Rates {
@@ -44,33 +44,34 @@ pub(super) struct Rates {
     /// By [`Sharing::ALL`].
     pub(super) coherence: [[f64; 2]; 4],
     /// The part of the bus's work that is for coherence, in percent: INV and WR, and invalidation
-    /// misses, which are taken to cost what a block costs that a cache supplies: whoever took the
-    /// copy away has the block dirty.
+    /// misses. These are assumed to cost as much as a block supplied by a cache, because the
+    /// processor that invalidated the copy has the block dirty.
     pub(super) coherence_of_bus: f64,
 }
 
-/// All machines of a sweep.
+/// The results of all machines of a sweep.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     pub(super) by_spec: BTreeMap<Spec, Measured>,
-    /// What `--set` lists, by [`Spec::set`]; empty where it lists nothing.
+    /// The combinations of values that `--set` lists, by [`Spec::set`]; empty where it lists
+    /// nothing.
     pub(super) sets: Vec<String>,
     /// Whether references of the kernel were drawn.
     pub(super) kernel: bool,
-    /// With how many seeds each machine was run.
+    /// The number of seeds with which each machine was run.
     pub(super) seeds: usize,
 }
 
-/// To how many processors a kind of machine scales, with the GSP there.
+/// To how many processors a kind of machine scales, with the GSP at that number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scales {
     To(u32, f64),
-    /// No further ones were simulated.
+    /// The machine scales to this number at least; no larger one was simulated.
     Beyond(u32, f64),
 }
 
 impl Value {
-    pub(super) fn of(values: &[f64]) -> Self {
+    pub(super) fn from_values(values: &[f64]) -> Self {
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
         let half = Mean::from_sample(values).map_or(0.0, |mean| {
             let interval = mean.interval(CONFIDENCE);
@@ -79,35 +80,36 @@ impl Value {
         Self { mean, half: if half.is_finite() { half } else { 0.0 } }
     }
 
-    /// Without an interval.
+    /// A value without an interval.
     pub(super) fn exactly(mean: f64) -> Self {
         Self { mean, half: 0.0 }
     }
 
-    /// The value as a point of a curve, at `x`. Nothing that is measured here can be less than 0.
+    /// The value as a point of a curve, at `x`. No value that is measured here can be negative.
     pub(super) fn dot(self, x: f64) -> Dot {
         let (low, high) = ((self.mean - self.half).max(0.0), self.mean + self.half);
         Dot { x, y: self.mean, low, high }
     }
 
-    /// The difference to another, which is measured independently.
+    /// The difference from another value, which is measured independently.
     pub(super) fn less(self, other: Self) -> Self {
         Self { mean: self.mean - other.mean, half: self.half.hypot(other.half) }
     }
 
-    /// A part or a multiple.
+    /// The value multiplied by `factor`.
     pub(super) fn times(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, half: self.half * factor.abs() }
     }
 
-    /// More than another by more than their intervals explain, and by so much that it shows.
+    /// Whether this value is larger than another by more than their intervals explain, and by a
+    /// visible difference.
     pub(super) fn exceeds(self, other: Self) -> bool {
         let apart = self.mean - other.mean;
         let visible = VISIBLE * self.mean.abs().max(other.mean.abs());
         apart > self.half.hypot(other.half) && apart > visible
     }
 
-    /// `3.41 ±0.02`.
+    /// Formats the value as in `3.41 ±0.02`.
     pub(super) fn show(self) -> String {
         let digits = if self.mean.abs() < 20.0 { 2 } else { 1 };
         match self.half > 0.0 {
@@ -118,27 +120,28 @@ impl Value {
 }
 
 impl Measured {
-    /// The outcomes of one machine with all seeds.
-    pub(super) fn of(group: &[Outcome]) -> Self {
-        let value =
-            |of: &dyn Fn(&Outcome) -> f64| Value::of(&group.iter().map(of).collect::<Vec<f64>>());
+    /// Computes the results of one machine from its outcomes with all seeds.
+    pub(super) fn from_outcomes(group: &[Outcome]) -> Self {
+        let value = |of: &dyn Fn(&Outcome) -> f64| {
+            Value::from_values(&group.iter().map(of).collect::<Vec<f64>>())
+        };
         Self {
             gsp: value(&|one| one.gsp),
             bus_percent: value(&|one| one.bus_utilisation * 100.0),
             cpu_percent: value(&|one| one.processor_utilisation() * 100.0),
-            rates: group.iter().map(Rates::of).collect(),
+            rates: group.iter().map(Rates::from_outcome).collect(),
             simulated_percent: value(&Outcome::simulated_percent).mean,
         }
     }
 
-    /// A rate, or what is made of several of the same seed.
+    /// The mean of a rate, or of a number computed from several rates of a seed.
     pub(super) fn rate(&self, of: impl Fn(&Rates) -> f64) -> Value {
-        Value::of(&self.rates.iter().map(of).collect::<Vec<f64>>())
+        Value::from_values(&self.rates.iter().map(of).collect::<Vec<f64>>())
     }
 
-    /// Misses of the classes that are asked for, in both modes.
-    pub(super) fn misses_of(&self, of: impl Fn(Miss) -> bool) -> Value {
-        self.rate(|one| one.misses_of(&of))
+    /// Misses of the classes that `of` accepts, in both modes.
+    pub(super) fn misses_where(&self, of: impl Fn(Miss) -> bool) -> Value {
+        self.rate(|one| one.misses_where(&of))
     }
 
     /// All coherence transactions.
@@ -148,13 +151,13 @@ impl Measured {
 }
 
 impl Rates {
-    /// Misses of the classes that are asked for, in both modes.
-    pub(super) fn misses_of(&self, of: impl Fn(Miss) -> bool) -> f64 {
+    /// Misses of the classes that `of` accepts, in both modes.
+    pub(super) fn misses_where(&self, of: impl Fn(Miss) -> bool) -> f64 {
         let classes = Miss::ALL.into_iter().filter(|class| of(*class));
         classes.map(|class| self.misses[class as usize].iter().sum::<f64>()).sum()
     }
 
-    fn of(outcome: &Outcome) -> Self {
+    fn from_outcome(outcome: &Outcome) -> Self {
         let counts = &outcome.counts;
         let all = counts.all_references().max(1) as f64;
         let rate = |count: [u64; 2]| count.iter().sum::<u64>() as f64 * 100.0 / all;
@@ -190,8 +193,8 @@ fn coherence_of_bus(outcome: &Outcome) -> f64 {
 }
 
 impl Runs {
-    /// Outcomes with `seeds` of each machine, one after the other.
-    pub(super) fn of(
+    /// Collects the outcomes, of which there are `seeds` for each machine, one after the other.
+    pub(super) fn from_outcomes(
         outcomes: &[Outcome],
         seeds: usize,
         varied: &Varied,
@@ -204,13 +207,13 @@ impl Runs {
         for group in outcomes.chunks(seeds.max(1)) {
             let machine = &group[0].machine;
             let set = runs.set(varied.label(machine));
-            let spec = Spec { set, ..Spec::of(machine)? };
-            runs.by_spec.insert(spec, Measured::of(group));
+            let spec = Spec { set, ..Spec::from_machine(machine)? };
+            runs.by_spec.insert(spec, Measured::from_outcomes(group));
         }
         Ok(runs)
     }
 
-    /// The number of a combination.
+    /// Returns the number of a combination, which is added if it is new.
     fn set(&mut self, label: String) -> usize {
         let known = self.sets.iter().position(|other| *other == label);
         known.unwrap_or_else(|| {
@@ -219,7 +222,7 @@ impl Runs {
         })
     }
 
-    /// A kind of machine: all but the number of processors.
+    /// Describes a kind of machine: all but the number of processors.
     pub(super) fn kind(&self, spec: &Spec) -> String {
         self.with_set(spec, spec.kind())
     }
@@ -239,13 +242,14 @@ impl Runs {
         self.by_spec.get(spec)
     }
 
-    /// By number of processors.
+    /// The machines of a kind, by number of processors.
     pub(super) fn curve(&self, kind: &Spec) -> Vec<(u32, &Measured)> {
         let same = |spec: &Spec| Spec { cpus: kind.cpus, ..*spec } == *kind;
         self.by_spec.iter().filter(|(spec, _)| same(spec)).map(|(s, one)| (s.cpus, one)).collect()
     }
 
-    /// By our reading of the paper's rule; none where there is no curve.
+    /// To how many processors a kind scales, by our reading of the paper's rule; none where there
+    /// is no curve.
     pub(super) fn scales(&self, kind: &Spec) -> Option<Scales> {
         let curve: Vec<(u32, f64)> =
             self.curve(kind).into_iter().map(|(cpus, one)| (cpus, one.gsp.mean)).collect();
@@ -262,7 +266,7 @@ impl Runs {
         })
     }
 
-    /// The least and the most of the trace that was simulated, in percent.
+    /// The smallest and the largest part of the trace that was simulated, in percent.
     pub(super) fn simulated(&self) -> (f64, f64) {
         let parts = self.by_spec.values().map(|one| one.simulated_percent);
         parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), high.max(part)))
@@ -294,20 +298,20 @@ mod tests {
 
     #[test]
     fn means_have_intervals_if_there_are_several() {
-        let one = Value::of(&[3.0]);
+        let one = Value::from_values(&[3.0]);
         assert_eq!((one, &*one.show()), (Value { mean: 3.0, half: 0.0 }, "3.00"));
-        let three = Value::of(&[2.9, 3.0, 3.1]);
+        let three = Value::from_values(&[2.9, 3.0, 3.1]);
         // Student's t for two degrees of freedom: 4.303.
         assert!((three.half - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-3, "{three:?}");
-        assert!(!one.exceeds(three) && one.exceeds(Value::of(&[2.5])));
+        assert!(!one.exceeds(three) && one.exceeds(Value::from_values(&[2.5])));
         assert!(!Value { mean: 1.0, half: 0.1 }.exceeds(Value { mean: 0.9, half: 0.0 }));
-        // Both are shown as 100.
+        // Both values are shown as 100.
         assert!(!Value::exactly(99.98).exceeds(Value::exactly(99.96)));
         assert!(Value::exactly(0.001).exceeds(Value::exactly(0.0)));
     }
 
     #[test]
-    fn what_is_made_of_measured_values_has_an_interval_as_well() {
+    fn a_number_computed_from_measured_values_has_an_interval_as_well() {
         let (one, other) = (Value { mean: 5.0, half: 0.3 }, Value { mean: 2.0, half: 0.4 });
         assert_eq!(one.less(other), Value { mean: 3.0, half: 0.5 });
         assert_eq!(one.times(-2.0), Value { mean: -10.0, half: 0.6 });
@@ -318,10 +322,10 @@ mod tests {
             one
         };
         let two = Measured { rates: vec![seed(1.0), seed(1.2)], ..Measured::default() };
-        let expected = Value::of(&[2.0, 2.2]);
+        let expected = Value::from_values(&[2.0, 2.2]);
         assert!(expected.half > 0.1, "{expected:?}");
         assert_eq!(two.transactions(), expected);
-        assert_eq!(two.misses_of(|class| class == Miss::Cold), expected);
-        assert_eq!(two.misses_of(Miss::is_invalidation).mean, 0.0);
+        assert_eq!(two.misses_where(|class| class == Miss::Cold), expected);
+        assert_eq!(two.misses_where(Miss::is_invalidation).mean, 0.0);
     }
 }

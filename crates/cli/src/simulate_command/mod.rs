@@ -1,5 +1,5 @@
-//! `ropewalk simulate`: what was typed becomes machines, each is run with each seed, and the
-//! outcomes become a table and files. How a machine is simulated is the business of `coherence`.
+//! `ropewalk simulate`: builds machines from the arguments, runs each with each seed, and writes
+//! the outcomes as a table and as files. The crate `coherence` simulates the machines.
 
 mod csv;
 mod html;
@@ -23,16 +23,17 @@ use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use command::{Failure, print, whole_file};
 use memory_trace::Reader;
 
-use html::Told;
+use html::RunInputs;
 use lists::{CacheSize, Lists, Numbers};
 use measured::Runs;
 use paper::{Paper, Plan};
 use sweep::{Point, Progress};
 use varied::Varied;
 
-/// The key of how many tasks have to be left.
+/// The key of the number of tasks that have to be left.
 const TASKS_LEFT: &str = "scheduler.tasks_left";
-/// More than anybody waits for; the outcomes of all are in memory at the end.
+/// The most machines of a sweep: their runs already take very long, and all outcomes are kept in
+/// memory.
 const MACHINES_MAX: usize = 20_000;
 
 pub(crate) const SIMULATE_HELP: &str = "\
@@ -86,22 +87,22 @@ pub(crate) struct SimulateArguments {
         conflicts_with_all = ["cpus", "protocol", "block", "cache", "scheduler", "top"]
     )]
     paper: Option<Option<PathBuf>>,
-    /// Run each machine with so many seeds
+    /// Run each machine with this many seeds
     #[arg(long, value_name = "N", default_value = "3")]
     seeds: NonZeroU32,
-    /// In the exact order of time; otherwise processors run ahead while they hit
+    /// Simulate in the exact order of time; otherwise processors run ahead while they hit
     #[arg(long)]
     strict: bool,
-    /// Without references of the operating system: only what was traced
+    /// Simulate without references of the operating system: only what was traced
     #[arg(long)]
     no_kernel: bool,
     /// Tell capacity misses from conflict misses; takes several times as long
     #[arg(long)]
     three_c: bool,
-    /// Name so many functions and data that cause misses and coherence transactions
+    /// Name the N functions and data that cause most misses and coherence transactions
     #[arg(long, value_name = "N", default_value_t = 0)]
     top: usize,
-    /// Simulate so many machines at once [default: one on each CPU]
+    /// Simulate this many machines at once [default: one on each CPU]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write all outcomes as JSON
@@ -135,7 +136,7 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
         return print(&shown.join("\n"));
     };
     let workload = read(trace)?;
-    let plan = paper.as_ref().map(|paper| Plan::of(paper, workload.tasks())).transpose();
+    let plan = paper.as_ref().map(|paper| Plan::new(paper, workload.tasks())).transpose();
     let plan = plan.map_err(|why| Failure::Usage(format!("{}: {why}", trace.display())))?;
     let machines = plan.as_ref().map_or(machines, |plan| plan.machines(machine));
     let points = arguments.points(machines);
@@ -143,23 +144,23 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
     let outcomes = sweep::run(&workload, &points, threads)
         .map_err(|why| Failure::Operation(why.to_string()))?;
     let seeds = arguments.seeds.get();
-    let varied = &Varied::of(&arguments.set);
+    let varied = &Varied::from_settings(&arguments.set);
     let options = arguments.options();
-    let told = Told { trace, workload: &workload, base: machine, options, seeds, varied };
-    arguments.write(&told, &outcomes, plan.as_ref())?;
+    let inputs = RunInputs { trace, workload: &workload, base: machine, options, seeds, varied };
+    arguments.write(&inputs, &outcomes, plan.as_ref())?;
     let head = show::head(trace, &workload, machine, varied);
     let body = show::outcomes(&workload, &outcomes, seeds as usize, arguments.top, varied);
     print(&format!("{head}\n{body}"))
 }
 
 impl SimulateArguments {
-    /// What the file says, or the default.
+    /// The machine of the file, or the default.
     fn machine(&self) -> Result<Machine, Failure> {
         let path = self.machine.as_deref();
         path.map_or_else(|| Ok(Machine::default()), |path| from_file(path, Machine::from_toml))
     }
 
-    /// The one that is asked for, which is shipped if no file is named.
+    /// The paper that is asked for: the shipped one if no file is named.
     fn paper(&self) -> Result<Option<Paper>, Failure> {
         let named = |path: &PathBuf| from_file(path, paper::read);
         let paper =
@@ -180,12 +181,13 @@ impl SimulateArguments {
         Ok(machines)
     }
 
-    /// Whether a key was given a value, or several.
+    /// Whether `--set` gives a key one or more values.
     fn sets(&self, key: &str) -> bool {
         self.set.iter().any(|setting| setting.key() == key)
     }
 
-    /// Lists must not contradict one another. Of single values the last one holds, and flags do.
+    /// Checks that lists do not contradict one another. Of several single values the last is used,
+    /// and flags override them.
     fn check_settings(&self) -> Result<(), String> {
         let flags = [
             ("cpus", "--cpus", self.cpus.is_some()),
@@ -222,14 +224,14 @@ impl SimulateArguments {
         }
     }
 
-    /// The files that were asked for.
+    /// Writes the files that were asked for.
     fn write(
         &self,
-        told: &Told<'_>,
+        inputs: &RunInputs<'_>,
         outcomes: &[Outcome],
         plan: Option<&Plan<'_>>,
     ) -> Result<(), Failure> {
-        let Told { trace, workload, varied, .. } = *told;
+        let RunInputs { trace, workload, varied, .. } = *inputs;
         if let Some(path) = &self.json {
             write(path, &show::json(trace, workload, outcomes, varied))?;
         }
@@ -237,11 +239,11 @@ impl SimulateArguments {
             write(path, &csv::rows(outcomes, varied))?;
         }
         let Some(path) = &self.html else { return Ok(()) };
-        let runs = Runs::of(outcomes, told.seeds as usize, varied)
+        let runs = Runs::from_outcomes(outcomes, inputs.seeds as usize, varied)
             .map_err(|why| Failure::Operation(why.to_string()))?;
         let text = match plan {
-            Some(plan) => html::of_paper(told, plan, &runs),
-            None => html::of_sweep(told, &runs),
+            Some(plan) => html::paper_page(inputs, plan, &runs),
+            None => html::sweep_page(inputs, &runs),
         };
         write(path, &text)
     }
@@ -265,7 +267,7 @@ impl SimulateArguments {
         }
     }
 
-    /// Every machine with every seed, the seeds of a machine one after the other.
+    /// Pairs every machine with every seed, the seeds of a machine one after the other.
     fn points(&self, machines: Vec<Machine>) -> Vec<Point> {
         let options = self.options();
         let seeds = |machine: Machine| {
@@ -279,8 +281,9 @@ impl SimulateArguments {
     }
 }
 
-/// Machines of several sizes are compared on about the same part of the trace: each run ends where
-/// that of the largest does. A base that says how many tasks have to be left is left alone.
+/// Makes each run end where that of the largest machine does, so that machines of several sizes are
+/// compared on about the same part of the trace. A base that sets how many tasks have to be left is
+/// not changed.
 fn end_together(bases: &mut [Machine], lists: &Lists<'_>) {
     let sizes: BTreeSet<u32> =
         bases.iter().flat_map(|base| lists.machines(base)).map(|machine| machine.cpus).collect();
@@ -292,7 +295,7 @@ fn end_together(bases: &mut [Machine], lists: &Lists<'_>) {
     }
 }
 
-/// What a file of the operator's describes.
+/// Reads and parses a file of the operator's.
 fn from_file<T, E: fmt::Display>(
     path: &Path,
     read: impl FnOnce(&str) -> Result<T, E>,
@@ -311,7 +314,7 @@ fn read(path: &Path) -> Result<Workload, Failure> {
     let all: u64 = reader.processes().iter().map(|one| reader.references(one.id)).sum();
     let mut progress = Progress::new("reading", all);
     Workload::from_trace(&reader, |read| progress.show(read)).map_err(|why| match why {
-        // It names the file itself.
+        // The error names the file itself.
         WorkloadError::Trace(why) => failed(why.to_string()),
         why => failed(format!("{}: {why}", path.display())),
     })

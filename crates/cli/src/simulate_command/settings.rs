@@ -1,20 +1,19 @@
-//! Values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file would say,
-//! `kernel.code_skew=1,1.6,2` are three machines. What there is to set is the business of
-//! `coherence`.
+//! Values of a machine, as they are typed: `kernel.code_skew=1.6` sets a value as a machine file
+//! would, `kernel.code_skew=1,1.6,2` makes three machines. The crate `coherence` defines the keys.
 
 use std::str::FromStr;
 
 use coherence::{Machine, MachineError};
 use toml::{Table, Value};
 
-/// A key, its tables before it, and what it is to be: one value, or each of several.
+/// A key with the tables that contain it, and its one or more values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Setting {
     keys: Vec<String>,
     choices: Vec<Choice>,
 }
 
-/// A value, and `KEY=VALUE` as it could have been typed alone.
+/// A value, and `KEY=VALUE` as it would be typed alone.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
     typed: String,
@@ -33,7 +32,7 @@ impl FromStr for Setting {
         if keys.iter().chain(&values).any(String::is_empty) {
             return Err(wrong());
         }
-        let choices: Vec<Choice> = values.iter().map(|value| Choice::of(key, value)).collect();
+        let choices: Vec<Choice> = values.iter().map(|value| Choice::new(key, value)).collect();
         for (at, one) in choices.iter().enumerate() {
             if choices[..at].iter().any(|other| other.value == one.value) {
                 return Err(format!("{text}: {} is there twice", values[at]));
@@ -44,15 +43,15 @@ impl FromStr for Setting {
 }
 
 impl Choice {
-    fn of(key: &str, text: &str) -> Self {
-        // What is no number and no truth value is a name, with quotes or without.
+    fn new(key: &str, text: &str) -> Self {
+        // A value that is neither a number nor a truth value is a name, with or without quotes.
         let parsed = Value::from_str(text).ok();
         let value = parsed.unwrap_or_else(|| Value::String(text.to_owned()));
         Self { typed: format!("{}={text}", key.trim()), value }
     }
 }
 
-/// What commas separate. Those in quotes and in the brackets of an array separate nothing.
+/// Splits a text at commas, but not at commas in quotes or in the brackets of an array.
 fn parts(text: &str) -> Vec<String> {
     let (mut parts, mut quote, mut depth) = (vec![String::new()], None, 0_u32);
     for one in text.chars() {
@@ -73,23 +72,23 @@ fn parts(text: &str) -> Vec<String> {
 }
 
 impl Setting {
-    /// As it is typed: `bus.write_cycles`.
+    /// The key as it is typed: `bus.write_cycles`.
     pub(super) fn key(&self) -> String {
         self.keys.join(".")
     }
 
-    /// How many machines it makes of one.
+    /// The number of machines that result from one base.
     pub(super) fn count(&self) -> usize {
         self.choices.len()
     }
 }
 
-/// Whether there can be the machines that the lists make of one.
+/// Checks the machines that the lists make from a base.
 type Check<'c> = &'c dyn Fn(&Machine) -> Result<(), MachineError>;
 
-/// Every combination, of which the last setting varies fastest, or one line that says why one of
-/// them cannot be. A machine has to be right only when all of its values are set, those of the
-/// lists too, which `check` puts there.
+/// Builds a machine for every combination of values, of which the last setting varies fastest, or
+/// returns one line that says why a combination is invalid. A machine has to be valid only when all
+/// of its values are set, including the values of the lists, which `check` sets.
 pub(super) fn machines(
     base: &Machine,
     settings: &[Setting],
@@ -118,15 +117,15 @@ fn machine(
 ) -> Result<Machine, String> {
     let mut changed = whole.clone();
     for (setting, choice) in settings {
-        put(&mut changed, &setting.keys, &choice.value)
+        set_value(&mut changed, &setting.keys, &choice.value)
             .map_err(|why| format!("--set {}: {why}", choice.typed))?;
         forget_basis(&mut changed, &setting.keys);
     }
     read(&changed, check).map_err(|why| {
-        // If one of them alone is as wrong, it is that one.
+        // If one setting alone gives the same error, the message names that one.
         let culprit = |(setting, choice): &&(&Setting, &Choice)| {
             let mut changed = whole.clone();
-            let put = put(&mut changed, &setting.keys, &choice.value);
+            let put = set_value(&mut changed, &setting.keys, &choice.value);
             put.is_ok() && read(&changed, check).as_ref() == Err(&why)
         };
         let typed = |(_, choice): &(&Setting, &Choice)| format!("--set {}", choice.typed);
@@ -136,7 +135,7 @@ fn machine(
     })
 }
 
-/// Where the value of a file comes from says nothing of the one that is typed in its place.
+/// Removes the origin of a file's value, which does not apply to the value typed in its place.
 fn forget_basis(whole: &mut Table, keys: &[String]) {
     let [table, key] = keys else { return };
     let said = whole.get_mut("basis").and_then(|all| all.get_mut(table));
@@ -145,7 +144,7 @@ fn forget_basis(whole: &mut Table, keys: &[String]) {
     }
 }
 
-fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static str> {
+fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static str> {
     let (last, tables) = keys.split_last().expect("a text has a first part");
     let optional = tables.first().is_some_and(|t| Machine::OPTIONAL_TABLES.contains(&&**t));
     let mut table = whole;
@@ -157,7 +156,7 @@ fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static
         table = inner.ok_or("a machine has no such table")?;
     }
     if optional && !table.contains_key(last) {
-        // Whether there is such a value is known when all of the table is there.
+        // Whether the key exists is checked when the whole table is set.
         table.insert(last.clone(), value.clone());
         return Ok(());
     }
@@ -165,14 +164,15 @@ fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static
         return Err("a machine has no such value; see --print-machine");
     };
     *place = match (&*place, value) {
-        // Whole numbers may be typed for any number.
+        // A whole number may be typed where a decimal number is expected.
         (Value::Float(_), Value::Integer(whole)) => Value::Float(*whole as f64),
         _ => value.clone(),
     };
     Ok(())
 }
 
-/// The error has no line: it would belong to no file that anybody has.
+/// Reads a machine from the table. The error has no line, because the text belongs to no file of
+/// the operator's.
 fn read(table: &Table, check: Check<'_>) -> Result<Machine, MachineError> {
     let text = toml::to_string(table).expect("a changed value is still TOML");
     let machine = Machine::unchecked_from_toml(&text).map_err(MachineError::without_line)?;
@@ -229,7 +229,7 @@ mod tests {
                 None => (String::new(), &own),
             };
             for (key, value) in values {
-                // The value that is there, so that it is right, in a list of one and then of two.
+                // The current value, which is valid, is set in a list of one and then of two.
                 let typed = format!("{before}{key}={value}");
                 assert_eq!(all(&[&typed]), Ok(vec![Machine::default()]), "{typed}");
                 seen += 1;
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_does_not_come_from_where_the_files_value_does() {
+    fn a_typed_value_does_not_have_the_origin_of_the_files_value() {
         let file = "[basis.kernel]\nrun_mean = \"measured\"\ncode_skew = \"fitted\"\n";
         let base = Machine::from_toml(file).expect("it is right");
         let typed = ["kernel.run_mean=7".parse::<Setting>().expect("a setting")];

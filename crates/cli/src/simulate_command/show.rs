@@ -1,6 +1,6 @@
 //! Outcomes as a table and as JSON.
 //!
-//! The table has a line for each machine: means over its seeds, and how far they are sure.
+//! The table has a line for each machine: means over its seeds, with their confidence intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,7 +22,7 @@ use super::varied::Varied;
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// What was simulated, and what stands in for what was not traced.
+/// The head of the table: what was simulated, and the models of what was not traced.
 pub(super) fn head(
     trace: &Path,
     workload: &Workload,
@@ -43,7 +43,7 @@ pub(super) fn head(
         workload.tasks(),
         workload.references(),
         workload.pages(),
-        [rests_on(workload, machine), beyond(machine), listed(varied)]
+        [kernel_basis(workload, machine), levels_beyond(machine), listed(varied)]
             .into_iter()
             .flatten()
             .map(|what| format!("{what}\n"))
@@ -51,9 +51,9 @@ pub(super) fn head(
     )
 }
 
-/// What the kernel that is drawn rests on: where its parameters come from, and what was traced of
-/// the system calls that it is drawn for.
-pub(super) fn rests_on(workload: &Workload, machine: &Machine) -> Option<String> {
+/// The basis of the kernel that is drawn: where its parameters come from, and the traced system
+/// calls for which it is drawn.
+pub(super) fn kernel_basis(workload: &Workload, machine: &Machine) -> Option<String> {
     let basis = machine.kernel_basis();
     let basis = basis.iter().map(|(words, keys)| format!("{words}: {}", keys.join(", ")));
     let basis = basis.collect::<Vec<_>>().join("; ");
@@ -68,15 +68,15 @@ pub(super) fn rests_on(workload: &Workload, machine: &Machine) -> Option<String>
     machine.kernel.enabled.then(|| format!("its parameters are {basis}\n{traced}"))
 }
 
-/// That what is said of all machines may be said of the first alone.
+/// A note that some values in the head may be those of the first machine only.
 pub(super) fn listed(varied: &Varied) -> Option<String> {
     let keys = varied.keys().join(", ");
-    let told = "what is said above of such values is the first machine's";
-    (!varied.is_empty()).then(|| format!("--set lists {keys}: {told}"))
+    let note = "for these the lines above show the first machine's values";
+    (!varied.is_empty()).then(|| format!("--set lists {keys}: {note}"))
 }
 
-/// What lies between the processors' own caches and memory, where there is anything.
-pub(super) fn beyond(machine: &Machine) -> Option<String> {
+/// Describes the levels between the processors' own caches and memory, if there are any.
+pub(super) fn levels_beyond(machine: &Machine) -> Option<String> {
     let llc = machine.llc.map(|llc| {
         let LastLevel { cpus_per_group, size_kib, ways, hit_cycles } = llc;
         let cache = spec::cache(size_kib, ways);
@@ -94,8 +94,12 @@ pub(super) fn beyond(machine: &Machine) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// When runs end on machines of so many processors, as the end of a sentence.
-pub(super) fn end(scheduler: &Scheduling, cpus: impl Iterator<Item = u32>, tasks: usize) -> String {
+/// When runs end on machines with these numbers of processors, as the end of a sentence.
+pub(super) fn end_condition(
+    scheduler: &Scheduling,
+    cpus: impl Iterator<Item = u32>,
+    tasks: usize,
+) -> String {
     if scheduler.until == Until::AllDone {
         return "when all tasks are done".into();
     }
@@ -111,30 +115,32 @@ pub(super) fn end(scheduler: &Scheduling, cpus: impl Iterator<Item = u32>, tasks
     }
 }
 
-/// A warning, where machines did different parts of the trace, which are given in percent.
+/// A warning if the machines simulated different parts of the trace: the smallest and the largest
+/// are given in percent.
 pub(super) fn different_parts(least: f64, most: f64) -> Option<&'static str> {
-    /// A part of the trace that is larger by so much may be of another kind.
+    /// A part of the trace that is larger by more than this many percentage points may be of
+    /// another kind.
     const POINTS_MAX: f64 = 5.0;
     let warning = "the machines simulated different parts of the trace: what differs between them \
                    may differ between the parts";
     (most - least > POINTS_MAX).then_some(warning)
 }
 
-/// That the largest machine has more processors than there is work for.
+/// A note if the largest machine has more processors than the trace has tasks.
 pub(super) fn idle_processors(most: u32, tasks: usize) -> Option<String> {
     let verb = if tasks == 1 { "task" } else { "tasks" };
     (most as usize > tasks)
         .then(|| format!("the trace has {tasks} {verb}: further processors have nothing to do"))
 }
 
-/// How much of the trace was simulated, and what that means for a comparison.
+/// Describes how much of the trace was simulated, and what that means for a comparison.
 fn parts(workload: &Workload, outcomes: &[Outcome], seeds: usize) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
     let cpus = || outcomes.iter().map(|one| one.machine.cpus);
     let parts = outcomes.chunks(seeds).map(|group| mean(group, Outcome::simulated_percent));
     let (least, most) =
         parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), f64::max(high, part)));
-    let end = end(&first.machine.scheduler, cpus(), workload.tasks());
+    let end = end_condition(&first.machine.scheduler, cpus(), workload.tasks());
     let idle = idle_processors(cpus().max().unwrap_or(0), workload.tasks());
     let lines = [Some(format!("a run ends {end}")), idle]
         .into_iter()
@@ -143,7 +149,7 @@ fn parts(workload: &Workload, outcomes: &[Outcome], seeds: usize) -> String {
     lines.fold(String::from("\n"), |text, line| text + &line + "\n")
 }
 
-/// The table; for one machine alone also what its misses and its bus were; the ranking.
+/// The table; for a single machine also the details of its misses and its bus; the ranking.
 pub(super) fn outcomes(
     workload: &Workload,
     outcomes: &[Outcome],
@@ -212,7 +218,7 @@ fn row(group: &[Outcome], varied: &Varied) -> String {
     )
 }
 
-/// Nothing if `--set` lists nothing.
+/// Appends the values that `--set` lists; adds nothing if it lists nothing.
 fn with_label(before: &str, machine: &Machine, varied: &Varied) -> String {
     match varied.is_empty() {
         true => String::new(),
@@ -225,14 +231,14 @@ fn cache(machine: &Machine) -> String {
 }
 
 pub(super) fn scheduler(machine: &Machine) -> &'static str {
-    Scheduler::of(machine.scheduler.policy).name()
+    Scheduler::from_policy(machine.scheduler.policy).name()
 }
 
 fn mean(group: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
     group.iter().map(of).sum::<f64>() / group.len().max(1) as f64
 }
 
-/// To how many processors each kind of machine scales, if several numbers were simulated.
+/// Lists to how many processors each kind of machine scales, if several numbers were simulated.
 fn scalability(outcomes: &[Outcome], seeds: usize, varied: &Varied) -> String {
     let mut curves: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
     for group in outcomes.chunks(seeds) {
@@ -265,18 +271,19 @@ fn scalability(outcomes: &[Outcome], seeds: usize, varied: &Varied) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// What the bus carried, why references missed, what coherence was for.
+/// Details of one machine: the transactions of the bus, the classes of misses and of coherence
+/// transactions.
 fn details(first: &Outcome, group: &[Outcome]) -> String {
     let mut text = bus(first, group);
     text += "\nmisses per 100 references     user     kernel\n";
     for class in Miss::ALL {
         let count = |one: &Outcome, mode: usize| one.counts.misses[mode][class as usize];
-        text += &by_mode(class.name(), group, count);
+        text += &mode_counts(class.name(), group, count);
     }
     text += "\ncoherence transactions per 100 references\n";
     for kind in Sharing::ALL {
         let count = |one: &Outcome, mode: usize| one.counts.coherence[mode][kind as usize];
-        text += &by_mode(kind.name(), group, count);
+        text += &mode_counts(kind.name(), group, count);
     }
     let _ = writeln!(
         text,
@@ -290,7 +297,8 @@ fn details(first: &Outcome, group: &[Outcome]) -> String {
     text + &groups_and_nodes(first, group)
 }
 
-/// What last-level caches did, and which memory blocks came from; nothing without them.
+/// The counts of last-level caches, and the memory nodes that blocks came from; empty without
+/// these.
 fn groups_and_nodes(first: &Outcome, group: &[Outcome]) -> String {
     let mut text = String::new();
     let rate = |of: fn(&Counts) -> u64| mean(group, |one| percent(one, of(&one.counts)));
@@ -350,8 +358,12 @@ fn bus(first: &Outcome, group: &[Outcome]) -> String {
     text
 }
 
-/// Nothing for what never happened.
-fn by_mode(name: &str, group: &[Outcome], count: impl Fn(&Outcome, usize) -> [u64; 2]) -> String {
+/// A line with the counts of user mode and kernel; empty for an event that never happened.
+fn mode_counts(
+    name: &str,
+    group: &[Outcome],
+    count: impl Fn(&Outcome, usize) -> [u64; 2],
+) -> String {
     let [user, kernel] =
         [0, 1].map(|mode| mean(group, |one| percent(one, count(one, mode).into_iter().sum())));
     if user + kernel == 0.0 {
@@ -364,7 +376,7 @@ fn percent(outcome: &Outcome, count: u64) -> f64 {
     count as f64 * 100.0 / outcome.counts.all_references().max(1) as f64
 }
 
-/// Sums over the seeds.
+/// The ranking of functions and data, by sums over the seeds.
 fn ranking(group: &[Outcome], top: usize, varied: &Varied) -> String {
     let rankings: Vec<&Ranking> = group.iter().filter_map(|one| one.ranking.as_ref()).collect();
     let ranking = Ranking::sum(&rankings);
@@ -396,14 +408,14 @@ fn ranking(group: &[Outcome], top: usize, varied: &Varied) -> String {
     text
 }
 
-/// Everything that is known of each outcome.
+/// All data of each outcome as JSON.
 pub(super) fn json(
     trace: &Path,
     workload: &Workload,
     outcomes: &[Outcome],
     varied: &Varied,
 ) -> String {
-    let outcomes: Vec<Value> = outcomes.iter().map(|one| told(one, varied)).collect();
+    let outcomes: Vec<Value> = outcomes.iter().map(|one| outcome_json(one, varied)).collect();
     let all = json!({
         "trace": trace.display().to_string(),
         "tasks": workload.tasks(),
@@ -420,14 +432,14 @@ pub(super) fn json(
     text
 }
 
-/// With the values that `--set` lists, if it lists any.
-fn told(outcome: &Outcome, varied: &Varied) -> Value {
-    let mut told = serde_json::to_value(outcome).expect("numbers and names are JSON");
+/// An outcome as JSON, with the values that `--set` lists, if it lists any.
+fn outcome_json(outcome: &Outcome, varied: &Varied) -> Value {
+    let mut json = serde_json::to_value(outcome).expect("numbers and names are JSON");
     if !varied.is_empty() {
         let values = varied.values(&outcome.machine);
         let set: Map<String, Value> =
             varied.keys().iter().cloned().zip(values.iter().map(|value| json!(value))).collect();
-        told["set"] = Value::Object(set);
+        json["set"] = Value::Object(set);
     }
-    told
+    json
 }

@@ -1,5 +1,6 @@
-//! What a sweep varies, and how it is named. Everything else of a machine is the same for all, but
-//! for what `--set` lists: that is told by a number here, and named in varied.rs.
+//! The values of a machine that a sweep varies, and their names. All other values are equal for all
+//! machines, except values that `--set` lists: a number stands for these here, and varied.rs names
+//! them.
 
 use coherence::{Machine, MachineError};
 
@@ -14,19 +15,21 @@ pub(super) struct Spec {
     pub(super) block_bytes: u64,
     pub(super) scheduler: Scheduler,
     pub(super) protocol: &'static str,
-    /// Which combination of what `--set` lists, by [`super::measured::Runs`]; the first is 0.
+    /// The number of the combination of values that `--set` lists, by [`super::measured::Runs`];
+    /// the first is 0.
     pub(super) set: usize,
 }
 
 impl Spec {
-    /// What of a machine lists and the paper vary. What `--set` lists is not known here.
-    pub(super) fn of(machine: &Machine) -> Result<Self, MachineError> {
+    /// Takes the values of a machine that lists and the paper vary. Values that `--set` lists are
+    /// not known here.
+    pub(super) fn from_machine(machine: &Machine) -> Result<Self, MachineError> {
         Ok(Self {
             cpus: machine.cpus,
             size_kib: machine.cache.size_kib,
             ways: machine.cache.ways,
             block_bytes: machine.cache.block_bytes,
-            scheduler: Scheduler::of(machine.scheduler.policy),
+            scheduler: Scheduler::from_policy(machine.scheduler.policy),
             protocol: machine.protocol()?.name,
             set: 0,
         })
@@ -44,12 +47,12 @@ impl Spec {
         machine
     }
 
-    /// `128K/1`, `2M/4`.
+    /// Formats a cache as in `128K/1` and `2M/4`.
     pub(super) fn cache(&self) -> String {
         cache(self.size_kib, self.ways)
     }
 
-    /// All but the number of processors.
+    /// Describes all but the number of processors.
     pub(super) fn kind(&self) -> String {
         format!(
             "{}, {} bytes, {}, {}",
@@ -65,12 +68,12 @@ impl Spec {
     }
 }
 
-/// `128K/1`, `2M/4`.
+/// Formats a cache as in `128K/1` and `2M/4`.
 pub(super) fn cache(size_kib: u64, ways: u32) -> String {
     format!("{}/{ways}", size(size_kib))
 }
 
-/// `128K`, `2M`.
+/// Formats a size as in `128K` and `2M`.
 pub(super) fn size(kib: u64) -> String {
     match kib {
         kib if kib % 1024 == 0 => format!("{}M", kib / 1024),

@@ -1,6 +1,6 @@
-//! Many simulations at once, each in one thread, and how far they are.
+//! Runs many simulations at once, each in one thread, and shows their progress.
 //!
-//! The outcomes do not depend on how many threads there are or who is first.
+//! The outcomes depend neither on the number of threads nor on their order.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ pub(super) struct Point {
     pub(super) seed: u64,
 }
 
-/// All of them, in their order, or the first failure.
+/// Runs all points and returns their outcomes in the order of the points, or the first failure.
 pub(super) fn run(
     workload: &Workload,
     points: &[Point],
@@ -33,10 +33,10 @@ pub(super) fn run(
             let failed = outcome.is_err();
             done.push((number, outcome));
             if failed {
-                // The others end after what they are at.
+                // The other threads end after their current points.
                 next.store(points.len(), Ordering::Relaxed);
             }
-            let mut progress = progress.lock().expect("nobody fails while showing progress");
+            let mut progress = progress.lock().expect("no thread panics while it shows progress");
             progress.1 += 1;
             let count = progress.1;
             progress.0.show(count);
@@ -52,7 +52,7 @@ pub(super) fn run(
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// A line on standard error that is written over, if it is a terminal.
+/// A line on standard error that is overwritten, if standard error is a terminal.
 pub(super) struct Progress {
     what: &'static str,
     all: u64,
@@ -72,7 +72,7 @@ impl Progress {
         }
         self.shown = Some(percent);
         let bar = "#".repeat(percent as usize / 4);
-        // Progress that cannot be shown hinders nobody.
+        // A failure to show progress must not stop the run.
         let _ = write!(io::stderr(), "\r{} [{bar:25}] {percent} %\x1b[K", self.what);
     }
 }

@@ -1,6 +1,6 @@
-//! What `--set` lists: the values that tell machines apart which are otherwise alike.
+//! The values that `--set` lists: they distinguish machines that are otherwise alike.
 //!
-//! They are read from the machines, so that every table, file and page has them in one form.
+//! They are read from the machines, so that all tables, files and pages show them in one form.
 
 use coherence::Machine;
 use toml::{Table, Value};
@@ -14,7 +14,7 @@ pub(super) struct Varied {
 }
 
 impl Varied {
-    pub(super) fn of(settings: &[Setting]) -> Self {
+    pub(super) fn from_settings(settings: &[Setting]) -> Self {
         let several = settings.iter().filter(|setting| setting.count() > 1);
         Self { keys: several.map(Setting::key).collect() }
     }
@@ -23,22 +23,22 @@ impl Varied {
         self.keys.is_empty()
     }
 
-    /// `bus.write_cycles` and others, as they were typed.
+    /// The keys as they were typed, such as `bus.write_cycles`.
     pub(super) fn keys(&self) -> &[String] {
         &self.keys
     }
 
-    /// What the machine has for each of the keys.
+    /// The machine's value for each of the keys.
     pub(super) fn values(&self, machine: &Machine) -> Vec<Value> {
         if self.is_empty() {
             return Vec::new();
         }
-        let whole = whole(machine);
+        let whole = to_table(machine);
         let value = |key: &String| found(&whole, key).expect("it was set, so that it is there");
         self.keys.iter().map(|key| value(key).clone()).collect()
     }
 
-    /// `bus.write_cycles=5, cpu.write_buffer=8`; nothing if nothing is listed.
+    /// A label such as `bus.write_cycles=5, cpu.write_buffer=8`; empty if no key is listed.
     pub(super) fn label(&self, machine: &Machine) -> String {
         let each = self.keys.iter().zip(self.values(machine));
         let each = each.map(|(key, value)| format!("{key}={}", shown(&value)));
@@ -46,18 +46,18 @@ impl Varied {
     }
 }
 
-/// Names without their quotes.
+/// The value as text, names without their quotes.
 pub(super) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What the machine has for a key; nothing if it has no such key.
+/// The machine's value for a key; none if it has no such key.
 pub(super) fn value(machine: &Machine, key: &str) -> Option<String> {
-    let whole = whole(machine);
+    let whole = to_table(machine);
     found(&whole, key).map(shown)
 }
 
-fn whole(machine: &Machine) -> Table {
+fn to_table(machine: &Machine) -> Table {
     machine.to_toml().parse().expect("a machine's own file is TOML")
 }
 
@@ -73,10 +73,10 @@ mod tests {
     use crate::simulate_command::settings;
 
     #[test]
-    fn machines_are_told_apart_by_what_is_listed_and_by_nothing_else() {
+    fn only_listed_values_distinguish_machines() {
         let typed = ["kernel.code_skew=1,2", "bus.memory_latency=holds-bus,split", "cpus=4"];
         let typed = typed.map(|text| text.parse::<Setting>().expect(text));
-        let varied = Varied::of(&typed);
+        let varied = Varied::from_settings(&typed);
         assert_eq!(varied.keys(), ["kernel.code_skew", "bus.memory_latency"]);
         let machines = settings::machines(&Machine::default(), &typed, &Machine::check)
             .expect("all are right");
@@ -90,6 +90,6 @@ mod tests {
                 "kernel.code_skew=2.0, bus.memory_latency=split",
             ]
         );
-        assert_eq!(Varied::of(&typed[2..]).label(&machines[0]), "");
+        assert_eq!(Varied::from_settings(&typed[2..]).label(&machines[0]), "");
     }
 }

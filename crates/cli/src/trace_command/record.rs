@@ -1,5 +1,4 @@
-//! `ropewalk trace record`: a command or a recipe under the recorder. The recording is the
-//! `tracer` crate's.
+//! `ropewalk trace record`: runs a command or a recipe under a recorder, with the crate `tracer`.
 
 use std::path::PathBuf;
 
@@ -32,14 +31,14 @@ pub(crate) struct RecordArguments {
     /// Where the trace goes
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// What records: valgrind is exact and runs one thread at a time, qemu is several times as fast
+    /// The recorder: valgrind is exact and runs one thread at a time, qemu is several times as fast
     #[arg(long, value_enum, default_value = "valgrind", value_name = "RECORDER")]
     recorder: RecorderName,
-    /// Do what this recipe says, in place of a command
+    /// Run this recipe instead of a command
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     recipe: Option<String>,
-    /// Stop with so many references of each process; when those that are at work have as many, the
-    /// command is asked to end
+    /// Stop at this many references of each process; when all processes at work have reached it,
+    /// ask the command to end
     #[arg(long, value_name = "N")]
     references_max: Option<u64>,
     /// Leave out the first N references of each process
@@ -48,7 +47,7 @@ pub(crate) struct RecordArguments {
     /// Ask the command to end after this time (SIGTERM), as Ctrl-C does
     #[arg(long, value_name = "TIME", conflicts_with = "recipe")]
     time: Option<Duration>,
-    /// Where raw records go, and what a recipe needs; by default the directory for temporary files
+    /// Directory for raw records and a recipe's files [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
     /// The command, with its arguments
@@ -56,7 +55,7 @@ pub(crate) struct RecordArguments {
     command: Vec<String>,
 }
 
-/// As in [`Recorder`], for the command line.
+/// The names of a [`Recorder`] on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum RecorderName {
     Valgrind,
@@ -86,7 +85,7 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     print(&summary.map_err(|why| Failure::Operation(why.to_string()))?.show())
 }
 
-/// What was typed goes before what the recipe says.
+/// Builds the options: a typed option overrides the recipe's.
 fn options(arguments: &RecordArguments, recipe: Option<&Recipe>) -> Result<Options, Failure> {
     let of_recipe = |field: fn(&Recipe) -> u64| recipe.map_or(0, field);
     let here = |why| Failure::Operation(format!("cannot tell the current directory: {why}"));

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use crate::system_calls;
 
-/// Commands of processes may be long.
+/// The most characters shown of a process's command.
 const NAME_MAX: usize = 40;
 
-/// For people. Table 1 has the programs of one process, Table 2 those of several, Table 3 all.
+/// The tables as text, for people. Table 1 contains programs of one process, Table 2 programs of
+/// several, Table 3 all.
 pub(super) fn show(reader: &Reader, tables: &Tables) -> String {
     let mut out = head(reader, tables);
     let (one, several): (Vec<&Row>, Vec<&Row>) =
@@ -54,7 +55,7 @@ fn head(reader: &Reader, tables: &Tables) -> String {
     )
 }
 
-/// `form` 2 is Table 3's, whose access does not include writes.
+/// Appends a table. `form` 2 is that of Table 3, whose accesses do not include writes.
 fn table(out: &mut String, title: &str, first: &str, rows: &[&Row], form: u32) {
     if rows.is_empty() {
         return;
@@ -100,7 +101,7 @@ fn name(row: &Row) -> String {
     format!("{process} {command}")
 }
 
-/// For programs.
+/// The tables as JSON, for programs.
 pub(super) fn json(reader: &Reader, tables: &Tables) -> String {
     let header = reader.header();
     let notes = header.notes.iter().map(|(name, value)| json!({"name": name, "value": value}));
@@ -113,15 +114,15 @@ pub(super) fn json(reader: &Reader, tables: &Tables) -> String {
         "whole": reader.damage().is_none(),
         "damage": reader.damage().map(ToString::to_string),
         "block_bytes": tables.block_bytes,
-        "processes": processes.map(|(process, row)| of_process(process, row)).collect::<Vec<_>>(),
-        "programs": tables.programs.iter().map(of_group).collect::<Vec<_>>(),
-        "all": of_group(&tables.all),
+        "processes": processes.map(|(process, row)| process_json(process, row)).collect::<Vec<_>>(),
+        "programs": tables.programs.iter().map(group_json).collect::<Vec<_>>(),
+        "all": group_json(&tables.all),
         "system_calls": system_calls::list(&tables.calls),
     });
     format!("{value:#}\n")
 }
 
-fn of_process(process: &Process, row: &Row) -> Value {
+fn process_json(process: &Process, row: &Row) -> Value {
     json!({
         "id": process.id,
         "parent": process.parent,
@@ -132,7 +133,7 @@ fn of_process(process: &Process, row: &Row) -> Value {
     })
 }
 
-fn of_group(row: &Row) -> Value {
+fn group_json(row: &Row) -> Value {
     json!({"name": row.name, "processes": row.processes, "counts": counts(&row.counts)})
 }
 

@@ -1,4 +1,5 @@
-//! Real clients: curl, wrk, h2load, and Chromium, which loads every page of `examples/site`.
+//! Tests with real clients: curl, wrk, h2load, and Chromium, which loads every page of
+//! `examples/site`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,23 +12,23 @@ use crate::REPOSITORY;
 use crate::machine::{has, run};
 use crate::server_process::ServerProcess;
 
-/// A server of `examples/site`; `arguments` are further ones.
+/// A server of `examples/site` with further arguments.
 fn start(arguments: &[&str]) -> ServerProcess {
-    ServerProcess::of(Path::new("examples/site"), arguments)
+    ServerProcess::for_directory(Path::new("examples/site"), arguments)
 }
 
 fn site_file(path: &str) -> Vec<u8> {
     std::fs::read(Path::new(REPOSITORY).join("examples/site").join(path)).unwrap()
 }
 
-/// A server, and curl asking it.
+/// A server with curl as its client.
 struct Curl {
     server: ServerProcess,
     directory: Temporary,
 }
 
 impl Curl {
-    /// The status and the size of what was downloaded, with `arguments` before the URL.
+    /// Checks the status and the size of a download, with `arguments` before the URL.
     #[track_caller]
     fn check(&self, arguments: &[&str], path: &str, status: u16, len: usize) {
         let mut curl = self.command(arguments);
@@ -36,8 +37,7 @@ impl Curl {
         assert_eq!(out, format!("{status} {len}"), "{arguments:?} {path}");
     }
 
-    /// The status of what was downloaded, whatever comes along with it, with `arguments` before the
-    /// URL.
+    /// Checks the status of a download of any size, with `arguments` before the URL.
     #[track_caller]
     fn status(&self, arguments: &[&str], path: &str, status: u16) {
         let mut curl = self.command(arguments);
@@ -79,7 +79,7 @@ fn curl_gets_files_and_parts_of_them() {
     part("0-99", 0, 100);
     part("-100", table.len() - 100, 100);
     part("700000-", 700_000, table.len() - 700_000);
-    // A download that was cut off goes on where it ended.
+    // A download that was cut off is continued where it ended.
     curl.directory.file("body", &table[..1000]);
     let resume = ["--continue-at", "-"];
     curl.check(&resume, "/downloads/strands.csv", 206, table.len() - 1000);
@@ -126,17 +126,18 @@ fn curl_asks_only_for_what_is_new() {
     curl.check(&tag, "/images/coil.png", 200, len);
     curl.check(&tag, "/images/coil.png", 304, 0);
     curl.check(&["--time-cond", "Sat, 01 Jan 2000 00:00:00 GMT"], "/images/coil.png", 200, len);
-    curl.directory.file("stamp", ""); // curl asks for what is newer than this file
+    curl.directory.file("stamp", ""); // curl sends this file's time in If-Modified-Since
     curl.check(&["--time-cond", "stamp"], "/images/coil.png", 304, 0);
     curl.status(&["--time-cond", "-Sat, 01 Jan 2000 00:00:00 GMT"], "/images/coil.png", 412);
 }
 
-/// curl waits for 100 (Continue) before a large body; what it gets is the answer at once.
+/// curl waits for 100 (Continue) before a large body; it gets the final answer at once.
 #[test]
-fn curl_need_not_send_a_body_that_nobody_wants() {
+fn curl_need_not_send_an_unwanted_body() {
     let Some(curl) = curl() else { return };
-    // Much more than is read of what nobody wants, and no more than is dropped after the answer: a
-    // client that goes on sending beyond that is cut off, and may have had no time to read it.
+    // The body is much larger than what the server reads of an unwanted body, and no larger than
+    // what it drops after the answer: a client that sends more is cut off, and may have had no time
+    // to read the answer.
     let body = curl.directory.file("large", vec![b'x'; 1_000_000]);
     let data = format!("@{}", body.display());
     let expect = ["--data-binary", &data, "--header", "Expect: 100-continue"];
@@ -225,7 +226,7 @@ fn chromium_loads_every_resource_of_every_page() {
     }
 }
 
-/// Renders a page, in a window so high that nothing lies below it; returns what was printed.
+/// Renders a page in a window high enough for all of it; returns the browser's output.
 fn browse(url: &str, directory: &Path) -> String {
     let flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                  --disable-background-networking --disable-component-update --disable-sync \
@@ -250,8 +251,8 @@ fn statuses(log: &str) -> BTreeMap<String, u64> {
     log.lines().map(entry).collect()
 }
 
-/// What a page needs to be shown: what it names in `src`, its icon and style sheets, and the fonts
-/// these name in turn.
+/// The files that a page needs: the ones named in `src`, its icon and style sheets, and the fonts
+/// that these name.
 fn resources(page: &str) -> Vec<String> {
     let text = |file: &str| String::from_utf8(site_file(file)).unwrap();
     let html = text(page);
@@ -266,7 +267,7 @@ fn resources(page: &str) -> Vec<String> {
     all
 }
 
-/// What stands between each `before` and the next quote.
+/// The texts between each `before` and the next quote.
 fn quoted<'t>(text: &'t str, before: &'t str) -> impl Iterator<Item = &'t str> {
     text.split(before).skip(1).filter_map(|rest| rest.split('"').next())
 }

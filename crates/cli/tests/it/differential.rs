@@ -40,7 +40,7 @@ fn lone_stands_are_explained() {
             "there are fewer than three of nginx, apache2, lighttpd, h2o",
         );
     }
-    let ropewalk = ServerProcess::of(&root.site(), &[]);
+    let ropewalk = ServerProcess::for_directory(&root.site(), &[]);
     let own = ("ropewalk".to_owned(), ropewalk.address());
     let others = descriptions.servers.iter().map(|(name, server)| (name.clone(), server.address()));
     let participants: Vec<Participant> = std::iter::once(own)

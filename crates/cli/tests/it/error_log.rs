@@ -1,4 +1,4 @@
-//! The error log, whatever the engine is: what was refused, and not more of it than anybody reads.
+//! The error log with every engine: it names refused requests, at a limited rate.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use testkit::{Temporary, side_by_side};
 use crate::server_process::{ROPEWALK, ServerProcess, serve};
 use crate::where_it_runs::as_ordinary_user;
 
-/// Each engine that runs here, and one in several processes.
+/// Runs the test for each engine that runs on this machine, and for one in several processes.
 pub(crate) fn for_each_engine(test: impl Fn(&[&str]) + Sync) {
     let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
     let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
@@ -65,7 +65,7 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
     });
 }
 
-/// However many processes there are, ten a second are written, and the others counted.
+/// With any number of processes ten lines a second are written, and the others counted.
 #[test]
 fn ten_lines_a_second_are_written_and_the_others_counted() {
     const REFUSED: usize = 200;
@@ -79,14 +79,14 @@ fn ten_lines_a_second_are_written_and_the_others_counted() {
         let server =
             ServerProcess::start(serve(&mut Command::new(ROPEWALK), &site).args(arguments));
         let began_us = os::clock::now();
-        // As many processes as may serve at a time have one each.
+        // Each of the processes that may serve at a time has one connection.
         let connect = |_| BufReader::new(server.connect());
         let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
         for number in 0..REFUSED {
-            let head = ask(&mut streams[number % CONNECTIONS], &format!("/out-{number}"));
+            let head = request_page(&mut streams[number % CONNECTIONS], &format!("/out-{number}"));
             assert!(head.starts_with("HTTP/1.1 404 "), "{arguments:?}: {head}");
         }
-        let seconds = (os::clock::now() - began_us) / 1_000_000 + 2; // it has seen a part of two
+        let seconds = (os::clock::now() - began_us) / 1_000_000 + 2; // the test covers parts of two
         drop(streams);
         let lines = server.stop();
         let written = lines.iter().filter(|line| line.starts_with("ropewalk: refused ")).count();
@@ -99,8 +99,9 @@ fn ten_lines_a_second_are_written_and_the_others_counted() {
     });
 }
 
-/// The first line of an answer that is a page of the server's own, read to its end.
-fn ask(stream: &mut BufReader<TcpStream>, path: &str) -> String {
+/// Requests `path` and reads the answer, which is a page of the server's own; returns its first
+/// line.
+fn request_page(stream: &mut BufReader<TcpStream>, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.get_mut().write_all(request.as_bytes()).unwrap();
     let (mut head, mut line) = (String::new(), String::new());
@@ -112,7 +113,7 @@ fn ask(stream: &mut BufReader<TcpStream>, path: &str) -> String {
     head
 }
 
-/// How many were left out, as a line says at its end, or the last line of all.
+/// The number of lines left out, as a line reports at its end, or the last line of all.
 fn number_left_out(line: &str) -> usize {
     let before = line.split_once(" more such lines were left out before this)");
     let at_last = line.split_once(" lines of the error log were left out at the end");

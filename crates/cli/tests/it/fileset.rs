@@ -1,5 +1,5 @@
-//! `ropewalk fileset` from the outside: what it writes is what `workload` says, is served, and is
-//! mended where it is wrong and nowhere else.
+//! `ropewalk fileset` from the outside: it writes the files that `workload` defines, a server
+//! serves them, and a later run mends wrong files and no others.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -15,7 +15,7 @@ use crate::machine::{run, skip};
 use crate::server_process::{ROPEWALK, ServerProcess};
 use crate::{ENDINGS, heeded};
 
-/// Exit status, standard output, standard error.
+/// Runs the command; returns exit status, standard output, standard error.
 fn fileset(root: &Path, arguments: &[&str]) -> (i32, String, String) {
     finished(Command::new(ROPEWALK).arg("fileset").arg(root).args(arguments))
 }
@@ -26,14 +26,14 @@ fn finished(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// Runs and expects success: standard output, up to the time it took.
+/// Runs and expects success; returns standard output up to the time that the run took.
 fn succeeds(root: &Path, arguments: &[&str]) -> String {
     let (status, stdout, stderr) = fileset(root, arguments);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
     stdout.split(" in ").next().unwrap().trim().to_owned()
 }
 
-/// What identifies a file that nobody has touched.
+/// The name, inode and times by which an untouched file is recognised.
 fn identities(root: &Path, set: &FileSet) -> BTreeSet<(String, u64, i64, i64)> {
     let identity = |file: File| {
         let status = fs::metadata(root.join(file.path().as_str())).unwrap();
@@ -43,7 +43,7 @@ fn identities(root: &Path, set: &FileSet) -> BTreeSet<(String, u64, i64, i64)> {
 }
 
 #[test]
-fn what_is_written_is_served() {
+fn written_files_are_served() {
     let root = Temporary::new();
     let mounted = root.path().join("specweb99/file_set");
     let written = succeeds(&mounted, &["--directories", "2", "--threads", "2"]);
@@ -54,7 +54,7 @@ fn what_is_written_is_served() {
     let written = succeeds(&mounted, &["--single", "50KB", "--single", "1000", "--single", "0"]);
     assert_eq!(written, "written 3, repaired 0, untouched 0, foreign 72: 52,200 bytes (51.0 KiB)");
 
-    let mut server = ServerProcess::of(root.path(), &[]);
+    let mut server = ServerProcess::for_directory(root.path(), &[]);
     let client = Client::new(server.address());
     let singles = FileSet::singles(&[0, 1000, 51_200]).unwrap();
     for file in FileSet::directories(2).unwrap().iter().chain(singles.iter()) {
@@ -85,7 +85,7 @@ fn a_run_that_is_ended_by_a_signal_leaves_no_half_file() {
         child.wait().unwrap();
         let names = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-        // It may have been faster than the signal.
+        // The command may have been faster than the signal.
         assert!(names.is_empty() || names == ["size268435456"], "{signal}: {names:?}");
     }
 }
@@ -102,7 +102,7 @@ fn permissions_do_not_depend_on_the_mask() {
 }
 
 #[test]
-fn what_is_wrong_is_mended_and_nothing_else() {
+fn wrong_files_are_mended_and_no_others() {
     let root = Temporary::new();
     let root = root.path();
     let set = FileSet::directories(3).unwrap();
@@ -121,12 +121,12 @@ fn what_is_wrong_is_mended_and_nothing_else() {
     fs::remove_file(path("dir00001/class0_6")).unwrap();
     symlink("class0_7", path("dir00001/class0_6")).unwrap();
     fs::remove_dir_all(path("dir00002")).unwrap();
-    // Not of the set.
+    // Files that do not belong to the set.
     fs::create_dir_all(path("notes/deep")).unwrap();
     for name in ["notes/deep/a", "notes/b", "dir00000/8", "size1024", ".hidden", "dir0000"] {
         fs::write(path(name), "mine").unwrap();
     }
-    // Of a run that was interrupted.
+    // A partial file of an interrupted run.
     fs::write(path("dir00001/.ropewalk-partial-class3_3"), "half").unwrap();
 
     let (status, stdout, stderr) = fileset(root, &["--directories", "3", "--check"]);
@@ -161,7 +161,7 @@ fn every_byte_is_read_if_asked_for() {
     let set = ["--single", "3MB"];
     succeeds(root.path(), &set);
     let file = fs::OpenOptions::new().write(true).open(root.path().join("size3145728")).unwrap();
-    // Between two samples.
+    // The wrong byte lies between two samples.
     file.write_all_at(b"\t", 2_000_000).unwrap();
     assert_eq!(fileset(root.path(), &["--single", "3MB", "--check"]).0, 0);
     let (status, stdout, _) = fileset(root.path(), &["--single", "3MB", "--check", "--verify"]);
@@ -225,7 +225,8 @@ fn too_little_room_is_said_before_anything_is_written() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// What a run says on a file system with these limits, seven megabytes' worth.
+/// Writes a directory of files to a file system with these limits; returns whether that succeeded,
+/// and standard error. None where the user may not mount one.
 fn on_a_small_file_system(options: &str) -> Option<(bool, String)> {
     let root = Temporary::new();
     let script = format!(
@@ -270,7 +271,7 @@ small              900    127,987,100  ";
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn senseless_arguments_are_refused() {
     fn check(arguments: &[&str], expected: &str) {
         let root = Temporary::new();
         let (status, stdout, stderr) = fileset(root.path(), arguments);

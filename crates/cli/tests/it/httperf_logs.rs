@@ -1,5 +1,5 @@
-//! Session logs as Debian's httperf reads them: it must ask for what our reader says, session by
-//! session, and for the same once our writer has written it.
+//! Session logs as Debian's httperf reads them: its requests must be the ones that our reader
+//! finds, session by session, and be unchanged after our writer has written the log.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use workload::request_log::{RequestLog, wsesslog};
 
 use crate::machine::{has, run};
 
-/// Every turn of the grammar that httperf 0.9.0 knows.
+/// A log with every construct of the grammar of httperf 0.9.0.
 const LOG: &str = concat!(
     "# a comment\n",
     "\n \n",
@@ -40,7 +40,7 @@ const LOG: &str = concat!(
     "/again?q=%20&b='x'\n",
 );
 
-/// What a client asked for on one connection: method, URI, body.
+/// The requests of a client over one connection: method, URI, body.
 type Session = Vec<(String, String, Vec<u8>)>;
 
 #[test]
@@ -57,7 +57,7 @@ fn httperf_asks_for_what_we_read() {
     check(&String::from_utf8(written).unwrap(), &log);
 }
 
-/// Runs httperf over `text`, one session after another.
+/// Checks the requests of httperf for `text`, one session after another.
 #[track_caller]
 fn check(text: &str, log: &RequestLog) {
     let directory = Temporary::new();
@@ -74,15 +74,15 @@ fn check(text: &str, log: &RequestLog) {
     drop(TcpStream::connect(address).unwrap()); // a connection without a request ends the server
     let asked = server.join().unwrap();
     assert!(ok, "{out}\n{errors}");
-    assert_eq!(asked, told(log), "{out}");
+    assert_eq!(asked, read_sessions(log), "{out}");
     let (sessions, requests) = (log.sessions(), log.requests());
     let totals = format!("Total: connections {sessions} requests {requests} replies {requests} ");
     assert!(out.contains(&totals), "{totals}\n{out}");
     assert!(out.contains(&histogram(log)), "{}\n{out}", histogram(log));
 }
 
-/// What our reader says.
-fn told(log: &RequestLog) -> Vec<Session> {
+/// The sessions that our reader finds.
+fn read_sessions(log: &RequestLog) -> Vec<Session> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let session = |index: usize| {
         let templates = log.session(index).iter().map(|of| &log.templates()[of.template()]);
@@ -102,7 +102,8 @@ fn histogram(log: &RequestLog) -> String {
     line + "\n"
 }
 
-/// Answers everything, and returns it by connection once one asks for nothing.
+/// Answers all requests, and returns them by connection after the first connection without a
+/// request.
 fn serve(listener: &TcpListener) -> Vec<Session> {
     let answer_all = |mut stream: TcpStream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());

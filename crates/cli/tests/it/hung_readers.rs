@@ -1,5 +1,5 @@
-//! Nobody reads the access log or standard error: requests are answered all the same, and the
-//! server ends when it is told to.
+//! If nothing reads the access log or standard error, requests are answered all the same, and the
+//! server ends when it is stopped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
@@ -13,18 +13,18 @@ use testkit::{Temporary, comes_true, side_by_side, wait_until};
 
 use crate::ropewalk;
 
-/// How long a client waits for anything before it takes the server to be stuck.
+/// How long a client waits for an answer until the server counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// In ms: no server is to take so long to end.
+/// A drain time in ms that no server reaches.
 const FOR_EVER: &str = "3600000";
 
-/// Requests whose lines are more than a pipe and the buffers before it hold.
+/// A number of requests whose log lines are more than a pipe and the buffers before it hold.
 const REQUESTS: usize = 300;
 const LINE_BYTES: usize = 4000;
 
-/// A server whose standard output is read by nobody, and whose standard error as far as the test
-/// likes.
+/// A server whose standard output is never read, and whose standard error is read as far as a test
+/// chooses.
 struct Unread {
     child: Child,
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Unread {
         server
     }
 
-    /// The next line on standard error with this in it.
+    /// The next line on standard error that contains `part`.
     fn line_with(&mut self, part: &str) -> String {
         loop {
             let mut line = String::new();
@@ -61,8 +61,8 @@ impl Unread {
         }
     }
 
-    /// Sends requests with long lines in the log, one after the other, on a few connections. All
-    /// are answered.
+    /// Checks that requests with long lines in the log, sent one after the other on a few
+    /// connections, are all answered.
     fn answers(&self, what: &str) {
         let target = format!("/?{}", "x".repeat(LINE_BYTES));
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -82,7 +82,8 @@ impl Unread {
 
     /// Writes to standard error until it is full.
     fn fill_errors(&self) {
-        // With a description of its own: that of the server stays as it is, and waits.
+        // The pipe is opened anew, because the server's own open file description must stay
+        // blocking.
         let path = format!("/proc/self/fd/{}", self.errors.get_ref().as_raw_fd());
         let mut end = os::files::open_appending(Path::new(&path)).unwrap();
         let refused = loop {
@@ -105,12 +106,12 @@ impl Unread {
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it has ended unless the test failed
+        let _ = self.child.kill(); // the server has ended unless the test failed
         let _ = self.child.wait();
     }
 }
 
-/// The rest of a response whose first bytes have been read.
+/// Reads the rest of a response whose first bytes have been read.
 fn skip_response(stream: &mut TcpStream) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -130,9 +131,10 @@ fn for_each_engine(test: impl Fn(&str) + Sync) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_no_response_and_no_end() {
+fn a_log_without_a_reader_holds_up_no_response_and_no_end() {
     for_each_engine(|engine| {
-        // Long enough for processes that get hardly any CPU to end their connections.
+        // The drain time is long enough for processes that get hardly any CPU to end their
+        // connections.
         let mut server = Unread::start(engine, "4000");
         server.answers(engine);
         server.signal("TERM");
@@ -156,7 +158,7 @@ fn a_second_signal_waits_for_no_log() {
 }
 
 #[test]
-fn standard_error_that_nobody_reads_holds_up_no_response_and_no_end() {
+fn standard_error_without_a_reader_holds_up_no_response_and_no_end() {
     for_each_engine(|engine| {
         let mut server = Unread::start(engine, "700");
         server.fill_errors();
@@ -174,7 +176,7 @@ fn a_second_signal_waits_for_no_standard_error() {
     for_each_engine(|engine| {
         let mut server = Unread::start(engine, FOR_EVER);
         server.fill_errors();
-        // Under way until the second signal.
+        // A request that is under way until the second signal.
         let mut busy = TcpStream::connect(server.address).unwrap();
         busy.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         server.signal("TERM");
@@ -207,7 +209,7 @@ fn a_fifo_with_a_reader_is_a_log() {
     let directory = Temporary::new();
     let path = directory.path().join("log");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    // Opened for both, so that it does not wait for the server to open it.
+    // Opened for reading and writing, so that opening does not wait for the server.
     let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let set = format!("log.path={}", path.display());
     let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);

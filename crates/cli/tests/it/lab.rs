@@ -144,7 +144,7 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     let log = lab.path("access.log");
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 5\n";
     fs::write(&log, line.repeat(20)).unwrap();
-    let server = ServerProcess::of(&site, &[]);
+    let server = ServerProcess::for_directory(&site, &[]);
     let url = format!("http://{}", server.address());
     let servers = ["compare", &url, "ropewalk:event-loop"];
     let what = ["--log", text(&log), "--root", text(&site), "--pairs", "1"];
@@ -168,7 +168,8 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     // It was compressed then: its length is not what is sent now.
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 3\n";
     fs::write(&log, line.repeat(20)).unwrap();
-    let servers = [ServerProcess::of(&site, &[]), ServerProcess::of(&site, &[])];
+    let servers =
+        [ServerProcess::for_directory(&site, &[]), ServerProcess::for_directory(&site, &[])];
     let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
     let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs", "1"];
     let short = ["--window=100ms", "--lag-bound=60s", LIFTED];
@@ -248,7 +249,7 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
 fn options_of_the_load_are_checked_first() {
     let lab = Lab::new();
     let cases = [
-        ("--conection keep", "--conection: there is no such option of what is asked"),
+        ("--conection keep", "--conection: there is no such load option"),
         ("--timeout 5", "--timeout 5: "),
         ("--seed 5", "--seed: each run gives it itself: leave it out"),
         ("--lag-bound 5s", "--lag-bound: each run gives it itself: leave it out"),

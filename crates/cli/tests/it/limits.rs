@@ -1,5 +1,5 @@
-//! Few descriptors and many clients: the server turns away or makes wait, and never ends, spins or
-//! forgets those it has.
+//! Few descriptors and many clients: the server turns clients away or makes them wait, and never
+//! ends, spins or forgets its connections.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,9 +13,10 @@ use testkit::{Temporary, at_a_time, comes_true, side_by_side};
 
 use crate::machine::skip;
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, ask, serve, take_until};
+use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, take_until};
 
-/// More than the kernel's buffers between a server and a client that does not read.
+/// A length above what the kernel's buffers between a server and a client that does not read can
+/// hold.
 const LARGE_LEN: usize = 30_000_000;
 
 fn site() -> Temporary {
@@ -25,18 +26,18 @@ fn site() -> Temporary {
     directory
 }
 
-/// What is in the large file.
+/// The content of the large file.
 fn large() -> &'static [u8] {
     static LARGE: OnceLock<Vec<u8>> = OnceLock::new();
     LARGE.get_or_init(|| (0..LARGE_LEN).map(|at| (at % 251) as u8).collect())
 }
 
-/// By itself the server takes no more connections than descriptors allow. Told to take more, it
-/// meets the limit of the kernel.
+/// By default the server takes no more connections than descriptors allow. With this setting it
+/// reaches the kernel's limit.
 const TOO_MANY: &str = "limits.connections_max=100000";
 const AS_MANY_AS_FIT: &str = "limits.connections_max=auto";
 
-/// A server that may never have more than so many descriptors.
+/// A server with a limit of `descriptors`, which it may not raise.
 fn start(descriptors: usize, site: &Temporary, engine: &str, setting: &str) -> ServerProcess {
     let mut shell = Command::new("sh");
     let limited = format!("ulimit -n {descriptors}; exec \"$@\"");
@@ -46,13 +47,13 @@ fn start(descriptors: usize, site: &Temporary, engine: &str, setting: &str) -> S
     )
 }
 
-/// Opens connections that each ask for the page and stay open; returns how many were answered.
+/// Opens connections that each request the page and stay open; returns how many were answered.
 fn crowd(server: &ServerProcess, count: usize) -> usize {
     let mut streams = Vec::new();
     let mut answered = 0;
     for _ in 0..count {
         let mut stream = server.connect();
-        match ask(&mut stream, "/") {
+        match request_status(&mut stream, "/") {
             Some(200) => answered += 1,
             None | Some(503) => {}
             Some(status) => panic!("{status}"),
@@ -62,23 +63,23 @@ fn crowd(server: &ServerProcess, count: usize) -> usize {
     answered
 }
 
-/// Opens more connections than there are descriptors; returns how many were answered. Once they
-/// are gone all is as it was.
+/// Opens more connections than there are descriptors; returns how many were answered. Checks that
+/// the server serves again once they are closed.
 fn survives_a_crowd(descriptors: usize, clients: usize, engine: &str, setting: &str) -> usize {
     let site = Temporary::new();
     site.file("index.html", "<h1>Rope</h1>");
     let mut server = start(descriptors, &site, engine, setting);
     let answered = crowd(&server, clients);
     assert!(server.is_running(), "{engine}, {setting}");
-    // It hears of their end in any order with the next one.
+    // The server may notice their end before or after the next connection.
     assert!(comes_true(|| server.status("/") == 200), "{engine}, {setting}");
     server.stop();
     answered
 }
 
-/// Connections that rest are closed for new ones, so that everybody is served.
+/// Resting connections are closed for new ones, so that all clients are served.
 #[test]
-fn everybody_is_served_in_turn() {
+fn all_clients_are_served_in_turn() {
     const CLIENTS: usize = 2000;
     if os::limits::raise_descriptor_limit().is_ok_and(|limit| limit < CLIENTS as u64 + 100) {
         return skip("2000 clients", "there are too few descriptors: raise ulimit -Hn");
@@ -86,17 +87,17 @@ fn everybody_is_served_in_turn() {
     let check = |descriptors: usize, clients: usize, engine: &str| {
         println!("{engine} with {descriptors}"); // shown if one of them waits in vain
         let answered = survives_a_crowd(descriptors, clients, engine, AS_MANY_AS_FIT);
-        let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
+        let all = answered * 100 >= clients * 99; // some reach a worker that is busy closing
         assert!(all, "{engine}: {answered} of {clients} with {descriptors}");
     };
     side_by_side(&names(), |engine| check(64, 300, engine));
     names().into_iter().for_each(|engine| check(1024, CLIENTS, engine));
 }
 
-/// Where all places are taken by those who rest in another loop, that one gives one up: with two
-/// partitions every second client comes to the one that has none of them.
+/// Where resting connections of another loop take all places, that loop gives one up: with two
+/// partitions every second client comes to the partition that has no connection.
 #[test]
-fn room_is_made_by_whoever_has_it() {
+fn a_loop_with_resting_connections_makes_room_for_another() {
     let site = site();
     side_by_side(&names(), |engine| {
         println!("{engine}"); // shown if a client waits in vain
@@ -114,7 +115,7 @@ fn names() -> Vec<&'static str> {
     engines::ENGINES.iter().map(|spec| spec.name).collect()
 }
 
-/// In that state a file may not be opened either, so an answer may be 503.
+/// At the kernel's limit opening a file may fail too, so an answer may be 503.
 #[test]
 fn the_limit_of_the_kernel_is_survived() {
     side_by_side(&names(), |engine| {
@@ -123,8 +124,8 @@ fn the_limit_of_the_kernel_is_survived() {
     });
 }
 
-/// Whoever arrives first would wait while the kernel makes room. `FDSize` is how many descriptors
-/// the table has room for (proc_pid_status(5)).
+/// Otherwise the first clients would wait while the kernel makes room. `FDSize` is the number of
+/// descriptors for which the table has room (proc_pid_status(5)).
 #[test]
 fn there_is_room_in_the_descriptor_table_from_the_beginning() {
     let site = Temporary::new();
@@ -138,13 +139,13 @@ fn there_is_room_in_the_descriptor_table_from_the_beginning() {
         let all = children(server.pid()).into_iter().chain([server.pid()]);
         let rooms: Vec<u64> = all.map(room).collect();
         assert_eq!(rooms.len(), processes, "{setting}");
-        assert!(rooms[0] >= 900, "who serves, {setting}: {rooms:?}");
+        assert!(rooms[0] >= 900, "workers, {setting}: {rooms:?}");
         server.stop();
     }
 }
 
-/// In an engine that consists of processes each has a limit of its own, so that seventy clients do
-/// not exhaust it; their loop is that of `event-loop`.
+/// In an engine of several processes each has a limit of its own, so that seventy clients do not
+/// exhaust it; such engines use the loop of `event-loop`.
 #[test]
 fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();
@@ -153,10 +154,12 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
         (spec.plan)(&spec.default_knobs(), 2).processes.is_none()
     };
     let names: Vec<&str> = names().into_iter().filter(is_one_process).collect();
-    // What each download has on its way is memory of the kernel.
+    // The bytes under way of each download take memory of the kernel, so few engines are tested at
+    // a time.
     at_a_time(2, &names, |engine| {
         let mut server = start(64, &site, engine, TOO_MANY);
-        // Whose helpers open files side by side would refuse some of those who come at once.
+        // The file is fetched once before: an engine whose helpers open files side by side would
+        // refuse some of the clients that come at once.
         assert_eq!(server.status("/large.bin"), 200, "{engine}");
         let mut downloads: Vec<Download> = (0..70).map(|_| Download::start(&server)).collect();
         let are_used = comes_true(|| server.descriptors() >= 60);
@@ -166,7 +169,7 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
         thread::sleep(Duration::from_secs(1));
         let used_ms = server.cpu_ms() - before_ms;
         assert!(used_ms < 300, "{engine}: {used_ms} ms of a second, with nothing to do");
-        // Who was accepted depends on which of several workers had the CPU first.
+        // Which clients were accepted depends on which of several workers had the CPU first.
         downloads.retain(|download| download.has_begun(engine));
         assert!(downloads.len() >= 30, "{engine}: only {} of 70 have begun", downloads.len());
         for download in &mut downloads[..3] {
@@ -174,7 +177,8 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
         }
         drop(downloads);
         assert!(server.is_running(), "{engine}");
-        // Until those who serve them have seen that they are gone, others may be turned away.
+        // Until the workers have noticed that these connections are closed, other clients may be
+        // turned away.
         let is_served = (0..100).any(|_| {
             let status = server.status("/");
             if status == 503 {
@@ -187,8 +191,8 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
     });
 }
 
-/// A worker that nobody asks anything must let go of the files that others have pushed out of the
-/// cache, and then sleep.
+/// A worker without requests must let go of the files that others have pushed out of the cache, and
+/// then sleep.
 #[test]
 fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
     const CACHED: usize = 64;
@@ -201,15 +205,15 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
         "cache.small_body_bytes_max=0",
         "cache.policy=lru",
         &format!("cache.descriptors_max={CACHED}"),
-        // Timers of connections that have gone wake nobody for long.
+        // Short timers, so that those of closed connections soon stop waking workers.
         "timeouts.idle_ms=1000",
         "timeouts.head_ms=1000",
     ];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-    let server = ServerProcess::of(site.path(), &settings.collect::<Vec<_>>());
+    let server = ServerProcess::for_directory(site.path(), &settings.collect::<Vec<_>>());
     let bound = server.descriptors() + CACHED;
     for _ in 0..30 {
-        get_all(&server, 0..CACHED); // over so many connections that both workers have seen them
+        get_all(&server, 0..CACHED); // often enough for both workers to open the files
     }
     thread::sleep(Duration::from_millis(2000)); // until both sleep; the next lines wake one
     get_all(&server, CACHED..CACHED + OTHERS);
@@ -219,7 +223,7 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
     let before = server.worker_sleeps();
     assert!(before > 0);
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(server.worker_sleeps(), before, "nobody has a reason to wake up");
+    assert_eq!(server.worker_sleeps(), before, "no worker has a reason to wake up");
     server.stop();
 }
 
@@ -233,7 +237,7 @@ fn get_all(server: &ServerProcess, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// A client that has asked for the large file and reads when it is told to.
+/// A client that has requested the large file and reads it on demand.
 struct Download(TcpStream);
 
 impl Download {
@@ -244,8 +248,8 @@ impl Download {
         Self(stream)
     }
 
-    /// Whether it is being answered. Others wait in a queue or were turned away, but nobody's
-    /// connection ends as if there were nothing to say.
+    /// Whether the response has begun. Other clients wait in a queue or were turned away, but no
+    /// connection ends without a response.
     fn has_begun(&self, engine: &str) -> bool {
         let mut start = [0; 15];
         self.0.set_nonblocking(true).unwrap();
@@ -266,13 +270,14 @@ impl Download {
 }
 
 /// Under a tiny limit, too, there is a descriptor for each file that is to be opened: the cache has
-/// fewer, and who opens files takes turns.
+/// fewer, and the threads that open files take turns.
 #[test]
-fn nobody_is_told_to_try_again_under_a_tiny_limit() {
+fn no_client_is_told_to_try_again_under_a_tiny_limit() {
     const FILES: usize = 300;
     let site = Temporary::new();
     for number in 0..FILES {
-        // Larger than what is kept in memory: an open file each, and variants to look for.
+        // Files too large for the cache's memory: each needs an open file, and a search for
+        // variants.
         site.file(&format!("{number}.txt"), "x".repeat(40_000));
     }
     let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
@@ -294,7 +299,7 @@ fn nobody_is_told_to_try_again_under_a_tiny_limit() {
     });
 }
 
-/// Memory that the threads of an engine let go of is of use to the others. (Arenas of glibc beside
+/// Memory that one thread of an engine frees is available to the others. (Arenas of glibc beside
 /// the first are mappings of up to 64 MiB, most of which cannot be touched yet.)
 #[test]
 #[cfg(target_env = "gnu")]
@@ -321,7 +326,7 @@ fn threads_share_the_arenas_of_the_allocator() {
     });
 }
 
-/// Whether a line of `maps` is what an arena has reserved: 32 to 64 MiB without any leave.
+/// Whether a line of `maps` is the reserve of an arena: 32 to 64 MiB without any permission.
 #[cfg(target_env = "gnu")]
 fn is_reserve_of_arena(line: &str) -> bool {
     let mut fields = line.split(' ');

@@ -1,8 +1,8 @@
 //! `ropewalk load` from the outside: a file set and a log of it, replayed against `ropewalk serve`;
-//! what it says when something is wrong, and its exit status.
+//! its messages when something is wrong, and its exit status.
 //!
-//! Nothing here says anything of speed. The machine may be busy, so the bounds on the generator's
-//! own lag and on what others take from it are lifted wherever they are not what is tested.
+//! No test judges speed. The machine may be busy, so the bounds on the generator's own lag and on
+//! interference are lifted in all tests that do not test them.
 
 mod find_limit;
 mod generators;
@@ -28,10 +28,11 @@ use workload::request_log::{RequestLog, Template, wsesslog};
 use crate::server_process::{ROPEWALK, ServerProcess};
 use crate::{ropewalk, run};
 
-/// Sessions a second at which the log is replayed, and the bound on lag that nothing exceeds.
+/// The rate at which the log is replayed, in sessions a second, and a bound on lag that no run
+/// exceeds.
 const REPLAY: [&str; 4] = ["--rate", "200", "--lag-bound", "60s"];
 
-/// A file set, a server of it, and a log that asks for its files.
+/// A file set, a server of it, and a log of requests for its files.
 struct Scene {
     directory: Temporary,
     server: ServerProcess,
@@ -43,7 +44,7 @@ impl Scene {
         Self::changed(|_, _| ())
     }
 
-    /// With a file set that `change` has changed before the server saw it.
+    /// A scene whose file set `change` changes before the server starts.
     fn changed(change: impl FnOnce(&Path, &RequestLog)) -> Self {
         let directory = Temporary::new();
         let site = directory.path().join("site");
@@ -55,7 +56,7 @@ impl Scene {
         succeeds(&[&generate[..], &pauses].concat());
         let log = wsesslog::read(&fs::read(log).unwrap(), 0).unwrap();
         change(&site, &log);
-        let server = ServerProcess::of(&site, &[]);
+        let server = ServerProcess::for_directory(&site, &[]);
         Self { directory, server, log }
     }
 
@@ -63,14 +64,14 @@ impl Scene {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Replays the log: exit status, standard output, the JSON.
+    /// Replays the log; returns exit status, standard output and the JSON.
     fn replay(&self, arguments: &[&str]) -> (i32, String, Value) {
         let (log, url) = (self.path("sessions.log"), self.server.url(""));
         load(&self.directory, &[&[&*url, "--log", &log][..], &REPLAY, arguments].concat())
     }
 }
 
-/// Runs with `--json`: exit status, standard output, and the JSON.
+/// Runs with `--json`; returns exit status, standard output and the JSON.
 fn load(directory: &Temporary, arguments: &[&str]) -> (i32, String, Value) {
     let json = directory.path().join("outcome.json");
     let path = json.to_str().unwrap();
@@ -90,7 +91,8 @@ fn succeeds(arguments: &[&str]) {
     assert_eq!((status, &*error), (0, ""), "{arguments:?}");
 }
 
-/// Runs and expects that exit status and a single line, which contains all of `parts`.
+/// Checks that the command ends with `status` and prints a single line that contains all of
+/// `parts`.
 #[track_caller]
 fn refuses(status: i32, arguments: &[&str], parts: &[&str]) {
     let (got, out, error) = run(&[&["load"], arguments].concat());
@@ -107,15 +109,15 @@ fn sessions(log: &RequestLog) -> impl Iterator<Item = Vec<&Template>> {
 }
 
 /// Length of the reply to a request.
-fn bytes_of(template: &Template) -> u64 {
+fn reply_bytes(template: &Template) -> u64 {
     fileset::File::locate(&template.uri).unwrap().bytes()
 }
 
 fn body_bytes(log: &RequestLog) -> u64 {
-    sessions(log).flatten().map(bytes_of).sum()
+    sessions(log).flatten().map(reply_bytes).sum()
 }
 
-/// How many sessions have each length, from 0.
+/// The number of sessions of each length, from 0.
 fn lengths(log: &RequestLog) -> Vec<u64> {
     let mut counts = Vec::new();
     for session in sessions(log) {
@@ -125,7 +127,7 @@ fn lengths(log: &RequestLog) -> Vec<u64> {
     counts
 }
 
-/// The path that most requests are for, and how many.
+/// The path with the most requests, and their number.
 fn most_popular(log: &RequestLog) -> (String, u64) {
     let path = |template: &Template| String::from_utf8(template.uri.to_vec()).unwrap();
     let all: Vec<String> = sessions(log).flatten().map(path).collect();
@@ -140,7 +142,7 @@ fn unwrapped(text: &str) -> String {
 }
 
 /// An address of this machine at which nothing listens.
-fn nobody() -> String {
+fn unused_address() -> String {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     format!("http://{address}/")
 }
@@ -169,7 +171,7 @@ fn every_request_of_a_log_is_served_and_verified() {
     assert!(stopped.ends_with(&served), "{stopped}");
 }
 
-/// What others take would be measured as the server's.
+/// Time that other processes take would be measured as the server's.
 #[test]
 fn a_run_beside_busy_loops_is_void_and_says_why() {
     if os::process::run_delay_of_thread().is_none() {
@@ -177,7 +179,7 @@ fn a_run_beside_busy_loops_is_void_and_says_why() {
     }
     let directory = Temporary::new();
     directory.file("site/index.html", "<h1>Rope</h1>");
-    let server = ServerProcess::of(&directory.path().join("site"), &[]);
+    let server = ServerProcess::for_directory(&directory.path().join("site"), &[]);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
     let cpus = os::affinity::allowed_cpus();
     let _loops = Busy::after([&*cpus, &*cpus].concat().into_iter().map(bound_to));
@@ -189,7 +191,7 @@ fn a_run_beside_busy_loops_is_void_and_says_why() {
     );
 }
 
-/// A name stands for several addresses, of which the first that accepts is taken.
+/// A name may have several addresses, of which the first that accepts is used.
 #[test]
 fn localhost_is_found_whatever_address_the_server_has() {
     let server = Scripted::always(os::clock::now, &Reply::ok(b"rope"));
@@ -254,7 +256,7 @@ fn a_server_that_is_not_there_is_refused_and_explained() {
     let closed = ["--connections", "2", "--sessions", "10"];
     let open = ["--rate", "100", "--sessions", "10", "--lag-bound", "60s"];
     for arguments in [&closed[..], &open] {
-        let (status, out, json) = load(&directory, &[&[&*nobody()], arguments].concat());
+        let (status, out, json) = load(&directory, &[&[&*unused_address()], arguments].concat());
         assert_eq!((status, &json["errors"]["refused"]), (1, &10.into()), "{out}");
         assert_eq!(json["counts"]["replies"], 0, "{out}");
         let explained = "refused 10 nothing listens there, or its backlog was full";
@@ -279,12 +281,12 @@ fn a_generator_that_is_late_makes_the_run_void() {
     );
     assert!(unwrapped(&out).contains(reason), "{out}");
     assert_eq!(json["figures"]["exit_code"], 3);
-    // Quiet about all but the status.
+    // With --quiet nothing but the status shows the result.
     let quiet = [&["load", "--quiet", "--run-delay-bound", "100%"], &arguments[..]].concat();
     assert_eq!(run(&quiet), (3, String::new(), String::new()));
 }
 
-/// All clients have connected, or tried to, long before the first reply comes.
+/// All clients have connected, or failed to, long before the first reply comes.
 #[test]
 fn without_descriptors_the_run_is_void_and_the_limit_is_named() {
     const DESCRIPTORS: u64 = 64;
@@ -315,9 +317,9 @@ fn without_descriptors_the_run_is_void_and_the_limit_is_named() {
     assert_eq!(json["setting"]["descriptors_max"], DESCRIPTORS);
 }
 
-/// Nobody need be there to tell it when.
+/// A run that waits for a start time need not get one: Ctrl-C ends it.
 #[test]
-fn a_run_that_waits_to_be_told_its_start_can_be_interrupted() {
+fn a_run_that_waits_for_its_start_time_can_be_interrupted() {
     for signal in ["INT", "TERM"] {
         let mut command = ropewalk(&["load", "http://127.0.0.1:1/", "--start-at", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -325,7 +327,7 @@ fn a_run_that_waits_to_be_told_its_start_can_be_interrupted() {
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         assert_eq!(ready, "ready\n");
-        child.stdin.as_mut().unwrap().write_all(b"17").unwrap(); // not a whole line
+        child.stdin.as_mut().unwrap().write_all(b"17").unwrap(); // less than a line
         let kill = format!("kill -s {signal} {}", child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         let mut error = String::new();
@@ -335,9 +337,10 @@ fn a_run_that_waits_to_be_told_its_start_can_be_interrupted() {
     }
 }
 
-/// Whoever told it when may look at the server before what rests is closed.
+/// The caller that gave the start time may inspect the server before the idle connections are
+/// closed.
 #[test]
-fn a_run_that_was_told_its_start_ends_when_it_is_let_go() {
+fn a_run_that_was_given_its_start_time_ends_when_it_is_released() {
     let scene = Scene::new();
     let json = PathBuf::from(scene.path("outcome.json"));
     let mut command = ropewalk(&["load", &scene.server.url("/dir00000/class0_1"), "-q"]);
@@ -350,7 +353,7 @@ fn a_run_that_was_told_its_start_ends_when_it_is_let_go() {
     child.stdin.as_mut().unwrap().write_all(format!("{seconds}\n").as_bytes()).unwrap();
     assert_eq!(said.next().unwrap().unwrap(), "measured");
     std::thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none() && !json.exists(), "it holds what it has");
+    assert!(child.try_wait().unwrap().is_none() && !json.exists(), "it keeps its idle connections");
     drop(child.stdin.take());
     assert!(child.wait().unwrap().code().is_some());
     assert_eq!(read_json(&json).unwrap()["counts"]["idle_connections"], 3);
@@ -370,7 +373,7 @@ fn an_interrupted_run_shows_what_it_has() {
     let mut progress = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     for _ in 0..3 {
-        progress.read_line(&mut line).unwrap(); // it is under way
+        progress.read_line(&mut line).unwrap(); // the run is under way
     }
     let interrupted_us = os::clock::now();
     let kill = format!("kill -s INT {}", child.id());

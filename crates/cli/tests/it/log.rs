@@ -1,4 +1,4 @@
-//! `ropewalk log`: logs are generated, described, written whole; mistakes are told in one line.
+//! `ropewalk log`: logs are generated, described, written whole; mistakes are reported in one line.
 
 use std::fs;
 use std::io::Write;
@@ -34,7 +34,7 @@ fn a_log_is_generated_and_described() {
     assert!(head[0].ends_with(" --sessions 2000 --seed 1"), "{head:?}");
     assert_eq!(head[1], "model: mean session length 7.30, mean pause between pages 0.000 s");
 
-    // What describing the file finds is what its head says.
+    // The description of the file agrees with its head.
     let (status, described, error) = run(&["log", "describe", name]);
     assert_eq!((status, error.as_str()), (0, ""));
     assert_eq!(described.lines().collect::<Vec<_>>(), head[2..]);
@@ -105,7 +105,7 @@ fn priming_asks_for_every_file() {
 }
 
 #[test]
-fn what_the_distribution_is_compared_with_can_be_said() {
+fn the_distribution_to_compare_with_can_be_given() {
     let directory = Temporary::new();
     let log = generated(&["--directories", "30", "--requests", "20000"]);
     let bare: String = requests(&log).join("\n\n");

@@ -1,5 +1,5 @@
-//! The command from the outside: what it prints, its exit status, and signals; real clients, other
-//! servers, and machines that are short of something.
+//! The command from the outside: its output, its exit status, and signals; real clients, other
+//! servers, and machines that are short of resources.
 
 mod accessibility;
 mod beside_others;
@@ -44,8 +44,8 @@ fn ropewalk(arguments: &[&str]) -> Command {
     command
 }
 
-/// The signals, of these, that a process started from here would not ignore because this one does:
-/// under nohup(1), or in the background of a script, some are ignored.
+/// Returns the signals of this list that a process started from here heeds: under nohup(1), or in
+/// the background of a script, this process ignores some, and its children inherit that.
 fn heeded<'n>(signals: &[(&'n str, u32)]) -> Vec<&'n str> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -54,10 +54,10 @@ fn heeded<'n>(signals: &[(&'n str, u32)]) -> Vec<&'n str> {
     heeded.map(|(name, _)| *name).collect()
 }
 
-/// What ends a process that does nothing about it.
+/// Signals that end a process that does not handle them.
 const ENDINGS: [(&str, u32); 4] = [("HUP", 1), ("INT", 2), ("KILL", 9), ("TERM", 15)];
 
-/// Runs to the end: exit status, standard output, standard error.
+/// Runs the command to its end; returns exit status, standard output, standard error.
 fn run(arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = ropewalk(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,5 +1,4 @@
-//! How much memory a server takes that has been told to take little. What it takes at start is for
-//! serving.rs.
+//! The memory of a server that is configured to take little. serving.rs tests the memory at start.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,25 +9,25 @@ use crate::error_log::for_each_engine;
 use crate::processes::descendants;
 use crate::server_process::ServerProcess;
 
-/// Each engine stays far below what a small container has (32 MiB), of which the cache takes an
-/// eighth: neither connections nor threads leave behind what only one at a time needs.
+/// Each engine stays far below the memory of a small container (32 MiB), of which the cache takes
+/// an eighth: neither connections nor threads keep memory that only one of them needs at a time.
 #[test]
 fn a_small_cache_makes_a_small_server() {
     const KIB_MAX: u64 = 24_000;
     const FILES: usize = 960;
     const FILE_BYTES: usize = 32 << 10; // all of them are seven times the cache
     const CONNECTIONS: usize = 48;
-    const ROUNDS: usize = 20; // each file is asked for once
+    const ROUNDS: usize = 20; // each file is requested once
     let directory = Temporary::new();
     for number in 0..FILES {
         directory.file(&format!("{number}"), vec![b'r'; FILE_BYTES]);
     }
     for_each_engine(|arguments| {
         let cache = ["--set", "cache.bytes_max=\"4 MiB\""];
-        let server = ServerProcess::of(directory.path(), &[arguments, &cache].concat());
+        let server = ServerProcess::for_directory(directory.path(), &[arguments, &cache].concat());
         let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| server.connect()).collect();
         for round in 0..ROUNDS {
-            // All ask before any is read, so that as many threads as there are have work.
+            // All requests are sent before any response is read, so that all threads have work.
             for (client, stream) in streams.iter_mut().enumerate() {
                 let file = (round * CONNECTIONS + client) % FILES;
                 write!(stream, "GET /{file} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -42,7 +41,7 @@ fn a_small_cache_makes_a_small_server() {
     });
 }
 
-/// Reads the head of a response and so many bytes of content.
+/// Reads the head of a response and `length` bytes of content.
 fn take_response(stream: &mut TcpStream, length: usize) {
     let mut came = Vec::new();
     let head = loop {
@@ -58,7 +57,7 @@ fn take_response(stream: &mut TcpStream, length: usize) {
     stream.read_exact(&mut vec![0; head + length - came.len()]).unwrap();
 }
 
-/// What a process has in memory that is no part of a file: its heaps and stacks. What processes
+/// The memory of a process that is no part of a file: its heaps and stacks. Memory that processes
 /// share after a fork counts in parts.
 fn own_kib(pid: u32) -> u64 {
     let memory = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();

@@ -26,7 +26,7 @@ fn mistakes_are_one_line_and_status_2() {
 }
 
 #[test]
-fn what_clap_refuses_is_status_2() {
+fn arguments_that_clap_refuses_are_status_2() {
     for arguments in [&["sreve"][..], &["serve", "--port", "80"], &["serve", "a", "b"], &[]] {
         let (status, out, error) = run(arguments);
         assert_eq!((status, out.as_str()), (2, ""), "{arguments:?}");
@@ -77,8 +77,8 @@ fn knobs_of_earlier_versions_are_read_with_a_line() {
 }
 
 #[test]
-fn a_server_says_once_what_has_no_effect() {
-    // It ends by itself: no machine has this address (RFC 5737).
+fn a_server_reports_once_which_settings_have_no_effect() {
+    // The server ends by itself: no machine has this address (RFC 5737).
     let serve = ["serve", "examples/site", "--engine", "event-loop", "--listen", "192.0.2.1:80"];
     let (status, _, error) =
         run(&[&serve[..], &["--set", "engine.knobs.events_per_wait=64"]].concat());

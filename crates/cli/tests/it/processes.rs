@@ -1,5 +1,4 @@
-//! `ropewalk serve` with worker processes: what becomes of them when the server is told to stop, or
-//! dies.
+//! `ropewalk serve` with worker processes: their fate when the server is stopped, or dies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,13 +15,13 @@ use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::error_log::for_each_engine;
 use crate::machine::skip;
-use crate::server_process::{ROPEWALK, ServerProcess, ask, serve, take_until};
+use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, take_until};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
     let mut arguments = vec!["--engine", "event-loop-copies", "--set", "engine.processes=2"];
     arguments.extend(more);
-    ServerProcess::of(directory.path(), &arguments)
+    ServerProcess::for_directory(directory.path(), &arguments)
 }
 
 /// The children of a process.
@@ -31,7 +30,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     children.map(|process| process.pid).collect()
 }
 
-/// Whether a process runs, as opposed to one that has ended or is only still listed.
+/// Whether a process runs: false if it has ended, even if it is still listed.
 pub(crate) fn is_running(pid: u32) -> bool {
     accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
@@ -47,7 +46,8 @@ fn worker_processes_end_with_the_server() {
     let server = server(&directory, &[]);
     let workers = children(server.pid());
     assert_eq!(workers.len(), 2);
-    // What a service manager or a terminal sends to all is for the supervisor only.
+    // Signals that a service manager or a terminal sends to all processes are for the supervisor
+    // only.
     for worker in &workers {
         ["TERM", "INT", "HUP", "USR1"].into_iter().for_each(|name| signal(name, *worker));
     }
@@ -64,18 +64,19 @@ fn worker_processes_end_when_the_supervisor_is_killed() {
     let server = server(&directory, &[]);
     let workers = children(server.pid());
     let mut resting = server.connect();
-    assert_eq!(ask(&mut resting, "/"), Some(200));
+    assert_eq!(request_status(&mut resting, "/"), Some(200));
     signal("KILL", server.pid());
     wait_until(|| !workers.iter().copied().any(is_running));
-    assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
+    assert_eq!(request_status(&mut resting, "/"), None, "its connection is closed");
 }
 
-/// A server that forks, with what it consists of: the worker process, its master, and theirs.
+/// A server that forks, with its processes: the worker processes, their masters, and the processes
+/// of these.
 fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
     directory.file("index.html", "<h1>Rope</h1>");
-    // One that is busy does not call for another.
+    // Starts the server so that a busy process does not make the pool grow.
     let settings = ["--engine", "processes", "--set", "engine.knobs.spare_min=1"];
-    let server = ServerProcess::of(directory.path(), &settings);
+    let server = ServerProcess::for_directory(directory.path(), &settings);
     assert_eq!(server.status("/"), 200);
     let workers = children(server.pid());
     let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();
@@ -87,7 +88,7 @@ fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
 }
 
 #[test]
-fn what_a_server_has_forked_ends_with_it() {
+fn the_processes_of_a_server_end_with_it() {
     let directory = Temporary::new();
     let (server, all) = forking_server(&directory);
     let lines = server.stop();
@@ -99,15 +100,15 @@ fn what_a_server_has_forked_ends_with_it() {
 }
 
 #[test]
-fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
+fn a_killed_process_takes_along_its_children_and_is_replaced() {
     for level in [0, 1] {
         let directory = Temporary::new();
         let (server, all) = forking_server(&directory);
         let mut resting = server.connect();
-        assert_eq!(ask(&mut resting, "/"), Some(200));
+        assert_eq!(request_status(&mut resting, "/"), Some(200));
         signal("KILL", all[level][0]);
         wait_until(|| !all[1..].concat().into_iter().any(is_running));
-        assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
+        assert_eq!(request_status(&mut resting, "/"), None, "its connection is closed");
         assert_eq!(server.status("/"), 200, "others are there");
         let lines = server.stop();
         let expected = match level {
@@ -118,7 +119,7 @@ fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
     }
 }
 
-/// Whoever waits for another with a timeout is interrupted by that, although no signal is handled.
+/// A stop interrupts a wait with a timeout for another process, although no signal is handled.
 #[test]
 fn a_server_that_is_stopped_and_continued_while_it_starts_goes_on() {
     for engine in ["event-loop-copies", "event-loop-shared-cache", "event-loop-helpers"] {
@@ -149,23 +150,23 @@ fn a_server_that_is_stopped_and_continued_while_it_starts_goes_on() {
     }
 }
 
-/// Servers are stopped and continued while clients wait: one that rests, one whose head has begun,
-/// and one that does not yet take what it is sent.
+/// Servers are stopped and continued while clients wait: one rests, one has sent part of a head,
+/// and one does not yet read its response.
 #[test]
-fn a_server_that_is_stopped_and_continued_while_it_serves_loses_nobody() {
+fn a_server_that_is_stopped_and_continued_while_it_serves_loses_no_connection() {
     const LARGE: usize = 16 << 20;
     const PAUSE: Duration = Duration::from_millis(20);
     let directory = Temporary::new();
     directory.file("index.html", "<h1>Rope</h1>");
     directory.file("large", "r".repeat(LARGE));
     for_each_engine(|arguments| {
-        let server = ServerProcess::of(directory.path(), arguments);
+        let server = ServerProcess::for_directory(directory.path(), arguments);
         let [mut rests, mut begins, mut takes] = [(); 3].map(|()| server.connect());
         rests.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         take_until(&mut rests, b"</h1>");
         begins.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         takes.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
-        thread::sleep(PAUSE); // until all wait
+        thread::sleep(PAUSE); // until all processes wait
         let all = descendants(server.pid());
         for _ in 0..3 {
             os::signals::send("STOP", &all);
@@ -183,8 +184,8 @@ fn a_server_that_is_stopped_and_continued_while_it_serves_loses_nobody() {
     });
 }
 
-/// `kill -QUIT` asks for what `kill -TERM` asks for: what is under way comes whole, however slowly
-/// it is read.
+/// `kill -QUIT` ends the server as `kill -TERM` does: responses under way are sent whole, however
+/// slowly a client reads.
 #[test]
 fn a_quit_signal_lets_downloads_finish() {
     /// More than the kernel's buffers of both ends hold.
@@ -192,23 +193,23 @@ fn a_quit_signal_lets_downloads_finish() {
     let directory = Temporary::new();
     File::create(directory.path().join("large")).unwrap().set_len(LARGE).unwrap();
     for_each_engine(|arguments| {
-        // No server is to take so long to end.
+        // The drain time is so long that no server reaches it.
         let drain = ["--set", "timeouts.drain_ms=3600000"];
-        let server = ServerProcess::of(directory.path(), &[arguments, &drain].concat());
+        let server = ServerProcess::for_directory(directory.path(), &[arguments, &drain].concat());
         let (address, mut download) = (server.address(), server.connect());
-        assert_eq!(ask(&mut download, "/large"), Some(200), "{arguments:?}");
+        assert_eq!(request_status(&mut download, "/large"), Some(200), "{arguments:?}");
         os::signals::send("QUIT", &[server.pid()]);
         wait_until(|| TcpStream::connect(address).is_err());
-        // Most of it has not been sent: now the rest is taken.
+        // Most of the file has not been sent yet: now the client reads the rest.
         let came = std::io::copy(&mut download, &mut std::io::sink()).unwrap();
         assert!(came >= LARGE, "{arguments:?}: {came} bytes came");
-        let lines = server.end();
-        let told = lines.last().unwrap();
-        assert!(told.starts_with("ropewalk: stopped after 1 requests on "), "{lines:?}");
+        let lines = server.wait_for_end();
+        let last = lines.last().unwrap();
+        assert!(last.starts_with("ropewalk: stopped after 1 requests on "), "{lines:?}");
     });
 }
 
-/// The process and all that come from it.
+/// The process and all its descendants.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let theirs = children(pid).into_iter().flat_map(descendants);
     std::iter::once(pid).chain(theirs).collect()
@@ -218,32 +219,33 @@ fn is_stopped(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
 }
 
-/// A control group whose processes may have only so much memory; none where we may make none.
-struct Pinched(PathBuf);
+/// A control group with a memory limit for its processes; none where the test may not create one.
+struct MemoryGroup(PathBuf);
 
-impl Pinched {
+impl MemoryGroup {
     fn new(bytes_max: u64) -> Option<Self> {
         let hierarchy = hierarchy_with_controller("memory").or_else(unified)?;
         let file = if hierarchy.is_unified() { "memory.max" } else { "memory.limit_in_bytes" };
         let folder = hierarchy.mount.join(format!("ropewalk-pinched-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
-        let pinched = Self(folder);
-        fs::write(pinched.0.join(file), bytes_max.to_string()).ok()?;
-        Some(pinched)
+        let group = Self(folder);
+        fs::write(group.0.join(file), bytes_max.to_string()).ok()?;
+        Some(group)
     }
 }
 
-impl Drop for Pinched {
+impl Drop for MemoryGroup {
     fn drop(&mut self) {
         wait_until(|| fs::remove_dir(&self.0).is_ok());
     }
 }
 
-/// By itself the kernel would end the supervisor first, which has most in memory and frees nothing.
+/// Without measures of the server, the kernel would kill the supervisor first, which has the most
+/// memory and frees nothing.
 #[test]
 fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     const BYTES_MAX: u64 = 24 << 20;
-    let Some(group) = Pinched::new(BYTES_MAX) else {
+    let Some(group) = MemoryGroup::new(BYTES_MAX) else {
         let why = if is_root() { "there is no memory controller" } else { NEEDS_ROOT };
         return skip("a server that is short of memory", why);
     };
@@ -260,9 +262,9 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
         clients.push(server.connect());
         let last = clients.last_mut().unwrap();
         last.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        ask(last, "/") != Some(200)
+        request_status(last, "/") != Some(200)
     };
-    // As many as the pool may have, and some more.
+    // More clients than the pool may have processes.
     let lost = (0..300).filter(|_| is_lost()).count();
     drop(clients);
     wait_until(|| server.status("/") == 200);
@@ -272,16 +274,16 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     assert!(killed > 0, "memory did not run out; {lost} lost: {lines:#?}");
 }
 
-/// Asks for `files` files in one go, and waits for the last of them.
-fn ask_for_all(stream: &mut TcpStream, files: usize) {
+/// Requests `files` files at once, and waits for the last of them.
+fn request_all(stream: &mut TcpStream, files: usize) {
     let request = |file| format!("GET /{file} HTTP/1.1\r\nHost: h\r\n\r\n");
     let requests: String = (0..files).map(|file| request(file.to_string())).collect();
     stream.write_all((requests + &request("last".into())).as_bytes()).unwrap();
     take_until(stream, b"THE END");
 }
 
-/// What a process of a pool fills in the memory that it has from its master becomes its own, page
-/// by page. So the master is to have little, however many it has forked before.
+/// Pages of its master's memory that a process of a pool writes become its own. So the master must
+/// have little memory, however many processes it has forked before.
 #[test]
 fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     const PROCESSES: usize = 80;
@@ -292,15 +294,15 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     let knobs = ["preforked", "processes_max", "spare_max"];
     let knobs = knobs.map(|name| format!("--set=engine.knobs.{name}={PROCESSES}"));
     let mut arguments = vec!["--engine", "processes", "--set", "cache.bytes_max=20MiB"];
-    // They ask one after the other, which takes long on a machine that is busy.
+    // The clients send requests one after the other, which takes long on a busy machine.
     arguments.extend(["--set", "timeouts.head_ms=600000", "--set", "timeouts.idle_ms=600000"]);
     arguments.extend(knobs.iter().map(String::as_str));
-    let server = ServerProcess::of(directory.path(), &arguments);
+    let server = ServerProcess::for_directory(directory.path(), &arguments);
     let masters: Vec<u32> = children(server.pid()).into_iter().flat_map(children).collect();
     let pool = || children(masters[0]);
     wait_until(|| pool().len() == PROCESSES);
     let mut clients: Vec<TcpStream> = (0..PROCESSES).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| ask_for_all(client, FILES));
+    clients.iter_mut().for_each(|client| request_all(client, FILES));
     let mut pids = pool();
     pids.sort_unstable();
     let own = |pids: &[u32]| lab::memory::of(pids).own_bytes / pids.len() as u64;
@@ -313,9 +315,9 @@ fn one_of_a_pool_that_is_killed_is_reported_and_replaced() {
     let directory = Temporary::new();
     let (server, [_, masters, pool]) = forking_server(&directory);
     let mut resting = server.connect();
-    assert_eq!(ask(&mut resting, "/"), Some(200));
+    assert_eq!(request_status(&mut resting, "/"), Some(200));
     pool.iter().for_each(|pid| signal("KILL", *pid));
-    assert_eq!(ask(&mut resting, "/"), None, "its connection is lost");
+    assert_eq!(request_status(&mut resting, "/"), None, "its connection is lost");
     assert_eq!(server.status("/"), 200, "others are there");
     assert!(masters.into_iter().all(is_running));
     for pid in pool {
@@ -331,16 +333,16 @@ fn server_with_helpers(directory: &Temporary) -> ServerProcess {
     let knobs = knobs.map(|knob| format!("engine.knobs.{knob}"));
     let mut arguments = vec!["--engine", "event-loop-helpers"];
     knobs.iter().for_each(|knob| arguments.extend(["--set", knob]));
-    ServerProcess::of(directory.path(), &arguments)
+    ServerProcess::for_directory(directory.path(), &arguments)
 }
 
 #[test]
-fn a_helper_process_that_is_killed_is_told_of_and_replaced() {
+fn a_helper_process_that_is_killed_is_reported_and_replaced() {
     let directory = Temporary::new();
     let server = server_with_helpers(&directory);
     let helpers = children(server.pid());
     assert_eq!(helpers.len(), 2);
-    // What a service manager or a terminal sends to all is for the server only.
+    // Signals that a service manager or a terminal sends to all processes are for the server only.
     ["TERM", "INT", "HUP", "USR1"].into_iter().for_each(|name| signal(name, helpers[0]));
     signal("KILL", helpers[1]);
     wait_until(|| {

@@ -1,4 +1,4 @@
-//! `ropewalk serve` behind any command that becomes it, on a free port, ended with its owner.
+//! `ropewalk serve`, started by any command that becomes it, on a free port, ended with its owner.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::mem;
@@ -18,23 +18,23 @@ use crate::REPOSITORY;
 
 pub(crate) const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
 
-/// How long a client waits for anything before it takes the server to be stuck.
+/// How long a client waits for an answer until the server counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
-    /// What it has printed after its first line.
+    /// The lines that the server has printed after its first.
     lines: Arc<Mutex<Vec<String>>>,
-    /// Adds to it until the server has ended.
+    /// The thread that appends to `lines` until the server has ended.
     reader: Option<JoinHandle<()>>,
     /// Ends the server if the tests are killed.
     guard: Option<Guard>,
 }
 
 impl ServerProcess {
-    /// A server of a directory with these further arguments.
-    pub(crate) fn of(directory: &Path, arguments: &[&str]) -> Self {
+    /// Starts a server of a directory with further arguments.
+    pub(crate) fn for_directory(directory: &Path, arguments: &[&str]) -> Self {
         Self::start(serve(&mut Command::new(ROPEWALK), directory).args(arguments))
     }
 
@@ -42,7 +42,7 @@ impl ServerProcess {
     pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
         let child = command.current_dir(REPOSITORY).spawn().unwrap();
-        // From here on it ends with its owner, whatever is missing yet.
+        // From here on the process ends with its owner, even if the start fails.
         let nowhere = SocketAddr::from(([0; 4], 0));
         let lines = Arc::default();
         let mut server = Self { child, address: nowhere, lines, reader: None, guard: None };
@@ -75,14 +75,14 @@ impl ServerProcess {
         stream
     }
 
-    /// The answer to a GET, on a connection of its own.
+    /// The answer to a GET over a new connection.
     pub(crate) fn fetch(&self, path: &str) -> Response {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         let client = Client { address: self.address, timeout: PATIENCE };
         client.fetch(request.as_bytes()).unwrap_or_else(|why| panic!("{path}: {why}"))
     }
 
-    /// Its status.
+    /// The status of the answer to a GET over a new connection.
     pub(crate) fn status(&self, path: &str) -> u16 {
         self.fetch(path).status
     }
@@ -91,12 +91,12 @@ impl ServerProcess {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// How many descriptors it has open.
+    /// The number of the server's open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// How often its workers have gone to sleep.
+    /// How often the server's workers have gone to sleep.
     pub(crate) fn worker_sleeps(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap();
@@ -114,36 +114,38 @@ impl ServerProcess {
         sleeps.sum()
     }
 
-    /// How many of its threads interrupt nobody when they wake (SCHED_BATCH).
+    /// The number of the server's threads that do not preempt other threads when they wake
+    /// (SCHED_BATCH).
     pub(crate) fn patient_threads(&self) -> usize {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let stats = tasks.filter_map(|task| {
-            std::fs::read_to_string(task.unwrap().path().join("stat")).ok() // it may have ended
+            std::fs::read_to_string(task.unwrap().path().join("stat")).ok() // the thread may have ended
         });
         // The policy: 3 is SCHED_BATCH.
         stats.filter(|stat| fields(stat, 41).next() == Some("3")).count()
     }
 
-    /// Waits until it has printed such a line.
+    /// Waits until the server has printed a line that `is_it` accepts.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, is_it: impl Fn(&str) -> bool) {
         let is_printed = || self.lines.lock().unwrap().iter().any(|line| is_it(line));
         assert!(comes_true(is_printed), "{:?}", self.lines.lock().unwrap());
     }
 
-    /// The processor time it has used, in milliseconds.
+    /// The processor time that the server has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         os::accounting::process(self.child.id()).unwrap().used_us / 1000
     }
 
-    /// Stops it in order: what it printed since its first line.
+    /// Stops the server in order; returns the lines that it printed after its first.
     pub(crate) fn stop(self) -> Vec<String> {
         os::signals::send("TERM", &[self.child.id()]);
-        self.end()
+        self.wait_for_end()
     }
 
-    /// Waits until it has ended in order: what it printed since its first line.
-    pub(crate) fn end(mut self) -> Vec<String> {
+    /// Waits until the server has ended in order; returns the lines that it printed after its
+    /// first.
+    pub(crate) fn wait_for_end(mut self) -> Vec<String> {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
         let lines = mem::take(&mut *self.lines.lock().unwrap());
@@ -154,22 +156,23 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It has ended unless the test failed.
+        // The server has ended unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.guard = None; // only now: until then somebody must see to it if the tests are killed
+        // Last, because until here the guard must end the server if the tests are killed.
+        self.guard = None;
     }
 }
 
-/// Adds what every server here is told: to listen on a free port of this machine, and not to wait
-/// long for clients that a test has left open.
+/// Adds the arguments of every test server: it listens on a free port of this machine, and does not
+/// wait long for connections that a test has left open.
 pub(crate) fn serve<'c>(command: &'c mut Command, directory: &Path) -> &'c mut Command {
     let always = ["--listen", "127.0.0.1:0", "--set", "timeouts.drain_ms=500"];
     command.arg("serve").arg(directory).args(always)
 }
 
-/// Sends the cases of the default profile to a server of `root` that `command` becomes.
-/// `permissions_hold` is whether they do for the user that it runs as.
+/// Checks that a server of `root` that `command` becomes passes the cases of the default profile.
+/// `permissions_hold`: whether file permissions apply to the user that it runs as.
 pub(crate) fn conforms(mut command: Command, root: &DocumentRoot, permissions_hold: bool) {
     let suite = Suite::load().unwrap();
     let profile = &suite.profiles["default"];
@@ -196,9 +199,9 @@ fn address(errors: &mut BufReader<ChildStderr>) -> SocketAddr {
 
 /// Sends a request for `path` and reads the head of the answer: its status, or none if the server
 /// closed the connection instead.
-pub(crate) fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
+pub(crate) fn request_status(stream: &mut TcpStream, path: &str) -> Option<u16> {
     let mut head = [0; 12];
-    // A write that fails is seen as a close by the read as well.
+    // If the write fails, the read fails too, so its result need not be checked.
     let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     match stream.read_exact(&mut head) {
         Ok(()) => std::str::from_utf8(&head[9..]).ok()?.parse().ok(),
@@ -207,7 +210,7 @@ pub(crate) fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
     }
 }
 
-/// Reads until what has come ends so.
+/// Reads until the bytes received end with `end`.
 pub(crate) fn take_until(stream: &mut TcpStream, end: &[u8]) {
     let mut came = Vec::new();
     while !came.ends_with(end) {
@@ -219,7 +222,7 @@ pub(crate) fn take_until(stream: &mut TcpStream, end: &[u8]) {
 }
 
 #[test]
-fn what_does_not_become_a_server_is_not_left_behind() {
+fn a_command_that_does_not_become_a_server_is_not_left_behind() {
     let directory = testkit::Temporary::new();
     let pid = directory.path().join("pid");
     let mut shell = Command::new("sh");
@@ -230,8 +233,8 @@ fn what_does_not_become_a_server_is_not_left_behind() {
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid}");
 }
 
-/// The fields of a process or thread from number `first` on (proc_pid_stat(5)). The second is a
-/// name in brackets, which may have blanks.
+/// The fields of a process or thread from number `first` on (proc_pid_stat(5)). The second field is
+/// a name in parentheses, which may contain blanks.
 fn fields(stat: &str, first: usize) -> impl Iterator<Item = &str> {
     let (_, from_third) = stat.rsplit_once(')').unwrap();
     from_third.split_whitespace().skip(first - 3)

@@ -1,4 +1,4 @@
-//! `ropewalk serve` as a process: its lines, its signals, its end.
+//! `ropewalk serve` as a process: its output, its signals, its end.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
@@ -55,8 +55,8 @@ impl Serving {
         String::from_utf8_lossy(&response).into_owned()
     }
 
-    /// Waits for the end: the exit status and what was printed to standard output.
-    fn end(&mut self) -> (i32, String) {
+    /// Waits for the end; returns the exit status and the output on standard output.
+    fn wait_for_end(&mut self) -> (i32, String) {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         (self.child.wait().unwrap().code().unwrap(), out)
@@ -65,7 +65,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it has ended unless the test failed
+        let _ = self.child.kill(); // the server has ended unless the test failed
     }
 }
 
@@ -77,7 +77,7 @@ fn it_serves_logs_and_stops() {
     serving.signal("TERM");
     assert_eq!(serving.line(), "ropewalk: stopping: connections have 10 s to finish");
     assert_eq!(serving.line(), "ropewalk: stopped after 2 requests on 2 connections");
-    let (status, out) = serving.end();
+    let (status, out) = serving.wait_for_end();
     assert_eq!(status, 0);
     let mut lines: Vec<&str> = out.lines().collect();
     lines.sort_by_key(|line| line.contains(" 404 "));
@@ -96,7 +96,7 @@ fn a_hang_up_is_answered_and_survived() {
     assert_eq!(serving.line(), "ropewalk: SIGUSR1: there is no access log to reopen");
     assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
     serving.signal("INT");
-    assert_eq!(serving.end().0, 0);
+    assert_eq!(serving.wait_for_end().0, 0);
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn a_second_signal_cuts_off() {
     assert_eq!(serving.line(), "ropewalk: stopping: connections have 3600 s to finish");
     serving.signal("TERM");
     assert!(serving.line().starts_with("ropewalk: stopped after "));
-    assert_eq!(serving.end().0, 0);
+    assert_eq!(serving.wait_for_end().0, 0);
 }
 
-/// Repeated, more than the kernel's buffers hold.
+/// A request whose repetitions get more than the kernel's buffers hold.
 const LARGE_REQUESTS: &str = "GET /downloads/strands.csv HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
@@ -132,8 +132,8 @@ fn a_port_in_use_is_one_line_and_status_1() {
     first.signal("TERM");
 }
 
-/// The limits of the project: under 6 MB resident at start. Most of it are pages of the program
-/// that the kernel maps along with those in use; what is the server's own is far less.
+/// The project's limit is 6 MB resident at start. Most of it are pages of the program that the
+/// kernel maps along with the pages in use; the server's own memory is far less.
 #[test]
 fn it_starts_small() {
     let serving = Serving::start(&[]);
@@ -142,7 +142,8 @@ fn it_starts_small() {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").trim().parse().unwrap()
     };
-    // A debug build has three times as much code, and as many addresses that are found at start.
+    // A debug build has three times as much code, and as many more addresses that are resolved at
+    // start.
     let (resident_max, own_max) =
         if cfg!(debug_assertions) { (20_000, 2500) } else { (6000, 1500) };
     let (resident, own) = (kib("VmRSS:"), kib("RssAnon:"));

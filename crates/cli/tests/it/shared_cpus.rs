@@ -1,4 +1,4 @@
-//! A machine that is not the server's alone: workers leave CPUs that others use.
+//! On a machine with other busy processes, workers leave the CPUs that these use.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::machine::skip;
 use crate::processes::children;
 use crate::server_process::ServerProcess;
 
-/// Engines whose workers stay on a CPU each.
+/// Engines each of whose workers is bound to a CPU.
 const ENGINES: [&str; 8] = [
     "event-loop",
     "event-loop-per-core",
@@ -41,13 +41,14 @@ fn bound(server: &ServerProcess) -> usize {
 }
 
 fn is_bound(task: &Path) -> bool {
-    let status = fs::read_to_string(task.join("status")).unwrap_or_default(); // it may have ended
+    let status = fs::read_to_string(task.join("status")).unwrap_or_default(); // the task may have ended
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.is_some_and(|list| list.trim().parse::<usize>().is_ok())
 }
 
-/// Asks for enough at once that a worker is busy for more than a moment. Whether all was answered.
-fn ask_many(stream: &mut TcpStream) -> bool {
+/// Sends enough requests at once to keep a worker busy for a while. Returns whether all were
+/// answered.
+fn request_many(stream: &mut TcpStream) -> bool {
     const COUNT: usize = 64;
     let (request, status) = ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK");
     if stream.write_all(request.repeat(COUNT).as_bytes()).is_err() {
@@ -63,14 +64,15 @@ fn ask_many(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// While others spin on all CPUs and clients ask, the workers of an engine come to be bound to
-/// none.
+/// Checks that the workers of an engine are no longer bound to CPUs after others spin on all CPUs
+/// while clients send requests.
 fn check(engine: &str, cpus: &[usize]) {
     let directory = Temporary::new();
     directory.file("index.html", BODY);
-    let server = ServerProcess::of(directory.path(), &["--engine", engine]);
-    // Where others keep the CPUs busy by now they may be away, and come back.
-    assert!(comes_true(|| bound(&server) > 0), "{engine}: its workers stay where they are");
+    let server = ServerProcess::for_directory(directory.path(), &["--engine", engine]);
+    // If other processes keep the CPUs busy already, the workers may be unbound now, and are bound
+    // again later.
+    assert!(comes_true(|| bound(&server) > 0), "{engine}: its workers are bound");
     let is_over = AtomicBool::new(false);
     let is_on = || !is_over.load(Ordering::Relaxed);
     let have_left = thread::scope(|scope| {
@@ -83,8 +85,9 @@ fn check(engine: &str, cpus: &[usize]) {
             });
         }
         for _ in 0..8 * cpus.len() {
-            // Connected anew each time: a worker that got no connection has no work to leave with.
-            scope.spawn(|| while is_on() && ask_many(&mut server.connect()) {});
+            // Each client connects anew each time, because a worker without a connection has no
+            // work during which to leave.
+            scope.spawn(|| while is_on() && request_many(&mut server.connect()) {});
         }
         let have_left = comes_true(|| bound(&server) == 0);
         is_over.store(true, Ordering::Relaxed);

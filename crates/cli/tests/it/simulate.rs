@@ -1,4 +1,4 @@
-//! `ropewalk simulate` from the outside: tables, files, and one line for what is wrong.
+//! `ropewalk simulate` from the outside: tables, files, and one line for each mistake.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::accessibility;
 use crate::browser::Browser;
 use crate::server_process::ROPEWALK;
 
-/// Exit status, standard output, standard error.
+/// Runs the command; returns exit status, standard output, standard error.
 fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(ROPEWALK);
     command.arg("simulate").args(arguments).current_dir(directory).stdin(Stdio::null());
@@ -28,7 +28,7 @@ fn succeeds(directory: &Path, arguments: &[&str]) -> String {
     stdout
 }
 
-/// A directory with a trace of a few processes in it.
+/// A directory that contains a trace of a few processes, and the path of the trace.
 fn traced() -> (Temporary, PathBuf) {
     let root = Temporary::new();
     let trace = root.path().join("a.trace");
@@ -62,7 +62,7 @@ fn a_sweep_is_a_table_and_files_and_the_same_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_set_lists_tells_machines_apart_everywhere() {
+fn listed_values_distinguish_machines_everywhere() {
     let (root, _) = traced();
     let sweep = ["a.trace", "--cpus", "1..3", "--cache", "16K/2", "--seeds", "1", "--top", "1"];
     let sets = ["--set", "bus.memory_latency_cycles=20,640", "--set", "cpu.write_buffer=1, 8"];
@@ -77,7 +77,7 @@ fn what_set_lists_tells_machines_apart_everywhere() {
         let label = label(latency, buffer);
         let rows = told.lines().filter(|line| line.ends_with(&format!("  {label}")));
         assert_eq!(rows.count(), 3, "{label}: {told}");
-        // A curve for each combination, of the processors that were listed.
+        // There is a curve over the listed processors for each combination.
         let curve = format!("16K/2, 128 bytes, random, mesi, {label}: scales");
         assert_eq!(told.matches(&curve).count(), 1, "{curve}: {told}");
         assert!(told.contains(&format!("random, mesi, {label}, seeds 1\n")), "{told}");
@@ -115,7 +115,7 @@ fn every_machine_that_set_lists_is_printed() {
 }
 
 #[test]
-fn one_machine_is_told_in_detail() {
+fn one_machine_is_described_in_detail() {
     let (root, _) = traced();
     let file = "cpus = 2\n[cache]\nsize_kib = 16\n[bus]\nclean_supplier = \"memory\"\n";
     fs::write(root.path().join("m.toml"), file).unwrap();
@@ -129,7 +129,7 @@ fn one_machine_is_told_in_detail() {
 }
 
 #[test]
-fn groups_and_nodes_are_told_in_detail_and_in_files() {
+fn groups_and_nodes_are_described_in_detail_and_in_files() {
     let (root, _) = traced();
     let file = "cpus = 4\n[cache]\nsize_kib = 16\n[llc]\ncpus_per_group = 2\nsize_kib = 96\n\
                 ways = 24\nhit_cycles = 9\n[numa]\nnodes = 2\nremote_extra_cycles = 30\n";
@@ -181,7 +181,7 @@ fn a_ranking_is_of_all_seeds() {
     }
 }
 
-/// The cells of a file, row by row, by the names of their columns.
+/// The cells of a CSV file, row by row, by the names of their columns.
 fn cells(csv: &str) -> Vec<HashMap<&str, &str>> {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
@@ -220,8 +220,8 @@ fn rows_say_what_json_says() {
         for name in ["late", "taken", "remote"] {
             is(name, &outcome["counts"][name]);
         }
-        by_class(row, outcome, &json);
-        by_transaction(row, outcome);
+        check_classes(row, outcome, &json);
+        check_transactions(row, outcome);
     }
     let sum = |name: &str| rows.iter().map(|row| row[name].parse::<f64>().unwrap()).sum::<f64>();
     for name in ["references_kernel", "miss_cold_user", "miss_cold_kernel", "bus_wr", "bus_inv"] {
@@ -229,8 +229,8 @@ fn rows_say_what_json_says() {
     }
 }
 
-/// Misses and coherence transactions, of each mode and together.
-fn by_class(row: &HashMap<&str, &str>, outcome: &serde_json::Value, json: &serde_json::Value) {
+/// Checks misses and coherence transactions, for each mode and for both.
+fn check_classes(row: &HashMap<&str, &str>, outcome: &serde_json::Value, json: &serde_json::Value) {
     let both = |counts: &serde_json::Value| -> u64 {
         counts.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
     };
@@ -251,8 +251,8 @@ fn by_class(row: &HashMap<&str, &str>, outcome: &serde_json::Value, json: &serde
     assert_eq!(row["references"], references.iter().sum::<u64>().to_string());
 }
 
-/// Every use of the bus has its column, and together they are all of it.
-fn by_transaction(row: &HashMap<&str, &str>, outcome: &serde_json::Value) {
+/// Checks that every use of the bus has its column, and that their sum is the total.
+fn check_transactions(row: &HashMap<&str, &str>, outcome: &serde_json::Value) {
     let names = HashMap::from([
         (("read-block", false), "bus_rb_memory"),
         (("read-block", true), "bus_rb_cache"),
@@ -319,7 +319,7 @@ fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line() {
+fn mistakes_are_one_line() {
     let (root, trace) = traced();
     fs::write(root.path().join("m.toml"), "cups = 4\n").unwrap();
     fs::write(root.path().join("foreign"), "not a trace").unwrap();
@@ -381,7 +381,8 @@ fn what_is_wrong_is_one_line() {
     }
 }
 
-/// A trace of three tasks, one of which makes most of it, as a server's workers and its log.
+/// A trace of three tasks, one of which makes most of the references, as in a server with workers
+/// and a log.
 fn uneven() -> Temporary {
     let root = Temporary::new();
     let path = root.path().join("uneven.trace");
@@ -427,7 +428,7 @@ fn machines_of_several_sizes_do_the_same_part_of_a_trace() {
     assert!(told.contains("\nthe machines simulated different parts of the trace: "), "{told}");
 }
 
-/// So many processes that the paper's figures and the first of its scalability curves are there.
+/// A trace of enough processes for the paper's figures and the first of its scalability curves.
 fn many() -> (Temporary, PathBuf) {
     let root = Temporary::new();
     let made = Synthetic { processes: 16, events: 3000, ..Synthetic::default() };
@@ -484,14 +485,14 @@ fn the_papers_page_in_a_browser() {
     let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
     assert_eq!(browser.ask(&rows("#table-5")), json!(5));
     assert_eq!(browser.ask(&rows("#machines")), json!(machines));
-    // Each finding is one or the other, and what came from outside is text.
+    // Each finding has one of the verdicts, and texts from outside are escaped.
     let said = browser.ask("document.querySelectorAll('.verdict li, .words li').length");
     assert_eq!(said, json!(28));
     assert_eq!(browser.ask("document.querySelectorAll('main b').length"), json!(0));
     points_at_a_part(&mut browser);
 }
 
-/// A part of a column says what it is.
+/// Checks that pointing at a part of a column shows its name.
 fn points_at_a_part(browser: &mut Browser) {
     let part = "(() => {
         const part = document.querySelector('#figure-4 .cell rect');

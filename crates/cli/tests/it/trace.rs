@@ -1,4 +1,4 @@
-//! `ropewalk trace`: a foreign trace becomes ours and is described; mistakes are told in one line.
+//! `ropewalk trace`: foreign traces are imported and described; mistakes are reported in one line.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ I  04016b83,5
 something else
 ";
 
-/// A trace made of the text above; its path.
+/// Imports the text above; returns the path of the trace.
 fn imported(directory: &Temporary) -> String {
     let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("ls.lackey"), LACKEY).unwrap();
@@ -45,7 +45,7 @@ fn a_trace_is_imported_and_described() {
     assert_eq!(status, 0);
     let value: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(value["processes"][0]["command"], "/bin/ls /");
-    // The second instruction begins in the block of the first, and the store has two.
+    // The second instruction begins in the block of the first, and the store covers two blocks.
     assert_eq!(value["all"]["counts"]["blocks"], 5);
     assert_eq!(value["whole"], true);
     assert_eq!(value["system_calls"], serde_json::json!([]));
@@ -59,7 +59,7 @@ fn an_import_that_is_ended_by_a_signal_leaves_nothing() {
         let mut command = ropewalk(&["trace", "import", "-", "--format", "din", "--output"]);
         command.arg(&trace).stdin(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        // More than a pipe and the buffer behind it take: when it is written the trace has begun.
+        // More than a pipe and the buffer behind it hold: once it is written, the import has begun.
         let lines = "0 1000\n".repeat(1 << 18);
         let mut into = child.stdin.take().unwrap();
         into.write_all(lines.as_bytes()).unwrap();
@@ -71,7 +71,7 @@ fn an_import_that_is_ended_by_a_signal_leaves_nothing() {
 }
 
 #[test]
-fn the_mix_of_system_calls_is_told_by_name() {
+fn the_mix_of_system_calls_is_shown_by_name() {
     let directory = Temporary::new();
     let trace = directory.path().join("calls.trace").display().to_string();
     let mut writer = Writer::create(trace.as_ref(), &Header::default()).unwrap();
@@ -124,7 +124,7 @@ fn standard_input_is_imported_too() {
 }
 
 #[test]
-fn what_is_not_whole_is_described_as_far_as_it_goes() {
+fn an_incomplete_trace_is_described_as_far_as_it_goes() {
     let directory = Temporary::new();
     let trace = imported(&directory);
     let bytes = fs::read(&trace).unwrap();
@@ -137,7 +137,7 @@ fn what_is_not_whole_is_described_as_far_as_it_goes() {
 }
 
 #[test]
-fn mistakes_are_told_in_one_line() {
+fn mistakes_are_reported_in_one_line() {
     let directory = Temporary::new();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let says = |arguments: &[&str], expected: &str, code: i32| {

@@ -1,4 +1,4 @@
-//! `ropewalk trace record` from the outside: how it ends, and what it leaves behind.
+//! `ropewalk trace record` from the outside: its endings, and the files that remain.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use testkit::tools::{self, CURL, QEMU, VALGRIND, has};
 
 use crate::{ENDINGS, heeded, ropewalk, run};
 
-/// The recorders that can be had here. One that cannot is named.
+/// The recorders that are available on this machine. Missing ones are reported as skipped.
 fn recorders() -> impl Iterator<Item = &'static str> {
     let all = [("valgrind", &VALGRIND), ("qemu", &QEMU)];
     all.into_iter().filter(|(_, tool)| has(tool)).map(|(recorder, _)| recorder)
@@ -26,7 +26,7 @@ fn started(folder: &Temporary, recorder: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What is in the folder of records, once something is, and that folder.
+/// Waits for the first file in the folder of records; returns that folder and the file's name.
 fn first_chunk(folder: &Path) -> (PathBuf, String) {
     let look = || {
         let entries = std::fs::read_dir(folder).ok()?;
@@ -85,13 +85,13 @@ fn check_kill(recorder: &str) {
     child.wait().unwrap();
     let until = |done: &dyn Fn() -> bool| (0..800).any(|_| done() || rest::<()>(25).is_some());
     assert!(until(&|| !records.exists()), "{}", records.display());
-    // Who is dead has no arguments, also while nobody has waited for it.
+    // A process that has ended has no arguments, even while its parent has not waited for it.
     let arguments = Path::new("/proc").join(pid).join("cmdline");
     assert!(until(&|| std::fs::read(&arguments).unwrap_or_default().is_empty()));
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_line() {
+fn mistakes_are_reported_in_a_line() {
     let (status, _, said) = run(&["trace", "record", "--out", "x", "--recipe", "nonsense"]);
     assert_eq!((status, said.lines().count()), (2, 1), "{said}");
     assert!(said.contains("no recipe nonsense: there are nginx, "), "{said}");
@@ -115,7 +115,7 @@ fn what_is_wrong_is_said_in_a_line() {
     lacking("qemu", qemu);
 }
 
-/// Records a recipe of these steps; returns the status, what was printed, and the log.
+/// Records a recipe of these steps; returns the status, the output, and the log.
 fn recorded_recipe(
     folder: &Temporary,
     recorder: &str,
@@ -133,13 +133,13 @@ fn recorded_recipe(
 }
 
 #[test]
-fn what_a_recipe_s_commands_print_is_in_a_log() {
+fn the_output_of_a_recipe_s_commands_is_in_a_log() {
     if !has(&VALGRIND) {
         return;
     }
     let folder = Temporary::new();
-    // Apache's prefork, too, ends by a signal to all of its group. A shell would miss it while it
-    // forks, so the last of its processes says that it is there.
+    // Apache's prefork, too, ends by a signal to its whole process group. A shell would miss the
+    // signal while it forks, so the last of its processes reports that it runs.
     let steps = r#"
         [[step]]
         run = ["sh", "-c", "mkfifo rest && echo made"]
@@ -147,7 +147,7 @@ fn what_a_recipe_s_commands_print_is_in_a_log() {
         trace = ["sh", "-c", """
             echo served; echo badly >&2
             trap 'trap - TERM; kill -s TERM 0' TERM
-            (: >done; : <rest) & wait # for nobody
+            (: >done; : <rest) & wait # for ever
         """]
         until = "{folder}/done"
     "#;
@@ -182,13 +182,13 @@ fn a_recipe_s_command_that_fails_is_quoted() {
     );
 }
 
-/// Has a file outside of its folder, as PostgreSQL has in /dev/shm: whoever is asked to end removes
-/// it, and whoever is killed leaves it behind. It takes longer to end than a signal does to come
-/// twice.
+/// A command with a file outside of its folder, as PostgreSQL has in /dev/shm: it removes the file
+/// when it is asked to end, and leaves it behind when it is killed. Its end takes longer than the
+/// time between two signals.
 const UNTIDY: &str = "trap 'sleep 0.3; rm \"$1\"; exit' TERM; : >\"$1\"; \
                       while :; do sleep 0.1; done";
 
-/// Ends the recording of a recipe at its last step; returns its status, and what it said.
+/// Ends the recording of a recipe at its last step; returns the status and the output.
 fn ended(folder: &Temporary, steps: &str, last: &str, end: &dyn Fn(u32)) -> (Option<i32>, String) {
     let recipe = folder.file("some.toml", format!("description = \"some\"\n{steps}"));
     let mut command = ropewalk(&["trace", "record", "--recipe"]);
@@ -209,7 +209,7 @@ fn a_recipe_that_is_interrupted_is_ended_gently_and_leaves_nothing() {
         return;
     }
     let gentle = heeded(&ENDINGS).into_iter().filter(|name| *name != "KILL");
-    // As timeout(1) does it: to the process, and to its group.
+    // timeout(1) sends the signal twice: to the process, and to its group.
     let ends = gentle.map(|name| (name, 1)).chain([("TERM", 2)]);
     for (name, times) in ends {
         let end = |pid| (0..times).for_each(|_| signal(name, pid));
@@ -237,8 +237,8 @@ fn a_recipe_that_is_interrupted_is_ended_gently_and_leaves_nothing() {
     }
 }
 
-/// A server that forks its workers, becomes another user, and is asked for a file while it is
-/// recorded.
+/// A server that forks its workers, becomes another user, and answers a request for a file while it
+/// is recorded.
 const NGINX: &str = r#"
     [files]
     "index.html" = "hello from all of us\n"

@@ -1,5 +1,5 @@
-//! Ordinary users, containers that refuse system calls, file systems in memory: what the server
-//! lacks there it does without, with the same answers.
+//! Ordinary users, containers that refuse system calls, file systems in memory: the server does
+//! without what is missing there, and gives equal answers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,12 +10,13 @@ use testkit::{DocumentRoot, NEEDS_ROOT, Temporary};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
-use crate::server_process::{ROPEWALK, ServerProcess, ask, conforms, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, conforms, request_status, serve};
 
-/// The user and group `nobody`: nothing belongs to it.
+/// The user and group `nobody`, which own no files.
 const NOBODY: &str = "65534";
 
-/// The command as an ordinary user, who may not be able to reach the folder it was built in.
+/// The command as an ordinary user, copied to `directory`, because that user may not be able to
+/// reach the folder in which the command was built.
 pub(crate) fn as_ordinary_user(directory: &Temporary) -> Option<Command> {
     let copy = directory.path().join("ropewalk");
     if !copy.exists() {
@@ -40,7 +41,7 @@ fn an_ordinary_user_is_enough() {
 }
 
 #[test]
-fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
+fn files_that_this_user_may_not_read_are_403_and_the_rest_is_served() {
     let directory = Temporary::new();
     let Some(mut command) = as_ordinary_user(&directory) else { return };
     let modes = [
@@ -68,14 +69,14 @@ fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
     for path in ["/shut", "/shut/", "/shut/inside.txt", "/empty", "/empty/"] {
         assert_eq!(server.status(path), 403, "{path}");
     }
-    // Only to be listed a directory must be readable.
+    // A directory must be readable only to be listed.
     for (path, status) in [("/hall", 301), ("/hall/", 200), ("/empty/inside.txt", 200)] {
         assert_eq!(server.status(path), status, "{path}");
     }
     server.stop();
 }
 
-/// What is refused, with the error number, and the item of `ropewalk doctor` that says so.
+/// The refused system calls, with the error, and the items of `ropewalk doctor` that report it.
 const REFUSALS: [(&str, &str, &[&str]); 3] = [
     ("EPERM", "openat2", &["openat2"]),
     ("ENOSYS", "openat2,preadv2,io_uring_setup", &["openat2", "non-blocking reads", "io_uring"]),
@@ -100,7 +101,7 @@ fn refused_system_calls_change_no_answer() {
     }
 }
 
-/// The limit is met in the middle of serving: who rests makes room for who comes.
+/// The limit is reached while the server serves: resting connections make room for new ones.
 #[test]
 fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
     if !os::process::is_root() {
@@ -110,7 +111,8 @@ fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
     if as_ordinary_user(&directory).is_none() {
         return;
     }
-    // A user that nobody else is: the limit counts all of a user's processes and threads.
+    // A user without other processes, because the limit counts all of a user's processes and
+    // threads.
     let user = ["setpriv", "--reuid", "64999", "--regid", "64999", "--clear-groups"];
     let mut limited = Command::new("prlimit");
     limited.arg("--nproc=10").args(user).arg(directory.path().join("ropewalk"));
@@ -119,14 +121,14 @@ fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
     let server = ServerProcess::start(serve(&mut limited, &site).args(["--engine", "processes"]));
     let mut streams: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for stream in &mut streams {
-        assert_eq!(ask(stream, "/"), Some(200));
+        assert_eq!(request_status(stream, "/"), Some(200));
     }
     let lines = server.stop();
     let expected = "ropewalk: processes: cannot fork another (Resource temporarily unavailable";
     assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:?}");
 }
 
-/// Without it a server would be left that listens and does not answer.
+/// If the server went on, it would listen without answering.
 #[test]
 fn a_worker_that_fails_is_one_line_and_status_1() {
     let Some(mut command) = refused("EPERM", "sched_setaffinity") else { return };
@@ -139,8 +141,8 @@ fn a_worker_that_fails_is_one_line_and_status_1() {
     assert!(lines.lines().last().unwrap().starts_with(&format!("ropewalk: {why}")), "{lines}");
 }
 
-/// Those stages of `staged` that wait have one thread each, those that work one for each CPU, which
-/// is one here.
+/// Stages of `staged` that wait have one thread each; stages that compute have one for each CPU,
+/// here one.
 #[test]
 fn stages_interrupt_each_other_only_if_told_or_if_they_must() {
     let directory = Temporary::new();
@@ -187,13 +189,13 @@ fn rings_say_why_they_cannot_run_and_what_serves_instead() {
 #[test]
 fn the_doctor_names_what_is_refused() {
     let (_, plain, _) = run(doctor(&mut Command::new(ROPEWALK)));
-    let plain: Vec<&str> = asked(&plain).collect();
+    let plain: Vec<&str> = tried_items(&plain).collect();
     for (error, calls, subjects) in REFUSALS {
         let Some(mut command) = refused(error, calls) else { return };
         let (ok, out, why) = run(doctor(&mut command));
         assert!(!ok && why.is_empty(), "{why}");
-        assert_eq!(asked(&out).count(), plain.len(), "a line for each item: {out}");
-        for line in asked(&out) {
+        assert_eq!(tried_items(&out).count(), plain.len(), "a line for each item: {out}");
+        for line in tried_items(&out) {
             let is_refused = subjects.iter().any(|subject| line[5..].starts_with(subject));
             let says_so = line.starts_with("note ") && line.contains("not ");
             assert!(says_so || !is_refused, "{error} for {calls}: {line}");
@@ -202,7 +204,7 @@ fn the_doctor_names_what_is_refused() {
     }
 }
 
-/// A container has less memory than its machine.
+/// The doctor judges the memory of the container, which is less than the machine's.
 #[test]
 fn the_doctor_judges_the_memory_that_may_be_used() {
     let mut enclosure = lab::testbed::Enclosure::create();
@@ -215,12 +217,12 @@ fn the_doctor_judges_the_memory_that_may_be_used() {
     command.args(["-c", enter, "sh"]).arg(enclosure.memory().unwrap()).arg(ROPEWALK);
     let (ok, out, why) = run(doctor(&mut command));
     assert!(!ok && why.is_empty(), "{why}");
-    let line = asked(&out).find(|line| line[5..].starts_with("memory ")).unwrap();
+    let line = tried_items(&out).find(|line| line[5..].starts_with("memory ")).unwrap();
     assert!(line.starts_with("note ") && line.ends_with(" 512 MiB"), "{line}");
 }
 
-/// The lines of what the server finds out by asking: after what is only read.
-fn asked(report: &str) -> impl Iterator<Item = &str> {
+/// The lines of the items that the server tries, which follow the items that are only read.
+fn tried_items(report: &str) -> impl Iterator<Item = &str> {
     let is_before =
         |line: &&str| line.get(5..).is_none_or(|subject| !subject.starts_with("kernel "));
     let lines = report.lines().skip_while(is_before).take_while(|line| !line.is_empty());
@@ -246,10 +248,10 @@ fn a_root_in_memory_is_served_alike() {
     conforms(Command::new(ROPEWALK), &root, root.permissions_hold());
 }
 
-/// A server that is to take what arrives at one end of a virtual cable with CPU 0: over which CPUs
-/// that end's queue is spread before, while it runs, and after. None if this user may not have such
-/// a cable. What the server says is written to `said`.
-fn beside_a_cable(site: &Path, said: &Path) -> Option<String> {
+/// Runs a server that is to handle packets from one end of a virtual cable on CPU 0. Returns the
+/// CPUs over which that end's queue is spread before, while it runs, and after; none if this user
+/// may not create such a cable. The server's messages are written to `messages`.
+fn beside_a_cable(site: &Path, messages: &Path) -> Option<String> {
     const SCRIPT: &str = r#"
         ip link add cable type veth peer name other && ip address add 192.0.2.1/24 dev cable &&
             ip link set cable up && mount -t sysfs none /sys || exit 77
@@ -263,27 +265,27 @@ fn beside_a_cable(site: &Path, said: &Path) -> Option<String> {
         wait $!
         cat $queue"#;
     let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "sh", "-c", SCRIPT, ROPEWALK]).args([site, said]);
+    command.args(["--net", "--mount", "sh", "-c", SCRIPT, ROPEWALK]).args([site, messages]);
     let (succeeded, stdout, stderr) = run(&mut command);
     assert!(succeeded || stdout.is_empty(), "{stderr}");
     succeeded.then_some(stdout)
 }
 
 #[test]
-fn what_arrives_goes_to_the_cpus_of_the_partition_while_it_serves() {
+fn packets_go_to_the_cpus_of_the_partition_while_it_serves() {
     let directory = Temporary::new();
     directory.file("site/index.html", "x");
-    let (site, said) = (directory.path().join("site"), directory.path().join("said"));
+    let (site, messages) = (directory.path().join("site"), directory.path().join("messages"));
     if !has(&UNSHARE) || !has(&IPROUTE2) {
         return;
     }
-    let Some(masks) = beside_a_cable(&site, &said) else {
+    let Some(masks) = beside_a_cable(&site, &messages) else {
         let why = "no network namespace can be made, or no cable in one";
         return skip("interrupt affinity", if testkit::is_root() { why } else { NEEDS_ROOT });
     };
     let masks: Vec<&str> = masks.lines().map(|mask| mask.trim_start_matches(['0', ','])).collect();
-    let said = std::fs::read_to_string(said).unwrap();
-    assert_eq!(masks, ["", "1", ""], "{said}");
+    let messages = std::fs::read_to_string(messages).unwrap();
+    assert_eq!(masks, ["", "1", ""], "{messages}");
     let line = "cable: /sys/class/net/cable/queues/rx-0/rps_cpus is 1, was ";
-    assert!(said.contains(line) && said.contains("put back: 1 of 1"), "{said}");
+    assert!(messages.contains(line) && messages.contains("put back: 1 of 1"), "{messages}");
 }

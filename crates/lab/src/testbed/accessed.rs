@@ -1,7 +1,7 @@
 //! The files that a load asks for, the most popular first: how large they are, how much of them is
 //! in memory, and having them leave it.
 
-use load::expected::file_of;
+use load::expected::file_for_uri;
 use os::files::Held;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ impl Accessed {
         let mut counts = HashMap::<PathBuf, u64>::new();
         let mut missing = 0;
         for (target, count) in requests {
-            match file_of(target, root) {
+            match file_for_uri(target, root) {
                 Some(file) => *counts.entry(file).or_default() += count,
                 None => missing += 1,
             }

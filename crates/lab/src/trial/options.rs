@@ -80,9 +80,9 @@ impl Trial<'_> {
         if let Some(url) = own.urls.first() {
             return Err(explain(&format!("{url}: each run names its server itself: leave it out")));
         }
-        let given = given.given();
+        let given = given.option_names();
         let is_given = |option: &String| given.contains(option) || HOW_MUCH.contains(&&**option);
-        match own.given().into_iter().find(is_given) {
+        match own.option_names().into_iter().find(is_given) {
             Some(option) => {
                 Err(explain(&format!("{option}: each run gives it itself: leave it out")))
             }

@@ -1,10 +1,10 @@
-//! Exact times, shares, and whether what is called Poisson is.
+//! Tests of exact times, of shares, and of whether Poisson arrivals are a Poisson process.
 
 use statistics::{chi_square_test, kolmogorov_smirnov};
 
 use super::*;
 
-/// Below this a fit is refused. The seeds are fixed, so nothing here fails by chance.
+/// A fit with a lower p-value is refused. The seeds are fixed, so nothing here fails by chance.
 const P_MIN: f64 = 0.001;
 
 fn schedule(text: &str) -> Schedule {
@@ -102,7 +102,7 @@ fn gaps_of_a_poisson_process_are_exponential() {
 #[test]
 fn gaps_of_a_poisson_process_know_nothing_of_each_other() {
     let gaps = gaps(&all(Poisson::new(schedule("200@200s"), 1)));
-    // Pairs of neighbours, by quarters of the distribution: all sixteen alike.
+    // Pairs of neighbouring gaps, by quarters of the distribution: all sixteen are equally likely.
     let quarter = |gap: f64| ((1.0 - (-gap * 200.0 / 1e6).exp()) * 4.0) as usize;
     let mut observed = [0; 16];
     gaps.chunks_exact(2).for_each(|pair| observed[quarter(pair[0]) * 4 + quarter(pair[1])] += 1);
@@ -117,7 +117,7 @@ fn counts_of_a_poisson_process_follow_a_ramp() {
         let times = all(Poisson::new(ramp.clone(), seed));
         let p_value = counts_p_value(&times, &ramp, 60);
         assert!(p_value > P_MIN, "seed {seed}: {p_value}");
-        // Counted back through the schedule it is one of rate 1.
+        // Mapped through the schedule's count, the process has rate 1.
         let unit: Vec<u64> = times.iter().map(|&t| (ramp.count(t) * 1e6) as u64).collect();
         let p_value = exponential_p_value(&unit, 1.0);
         assert!(p_value > P_MIN, "seed {seed}: {p_value} of rate 1");
@@ -140,7 +140,7 @@ fn the_wrong_rate_or_shape_is_found_out() {
 
 #[test]
 fn counts_of_a_poisson_process_vary_as_they_should() {
-    // The variance of counts equals their mean; that of evenly spaced arrivals is nearly none.
+    // The variance of counts equals their mean; that of evenly spaced arrivals is nearly 0.
     let dispersion = |times: &[u64]| {
         let mut counts = [0.0; 200];
         times.iter().for_each(|t| counts[(*t / 1_000_000).min(199) as usize] += 1.0);

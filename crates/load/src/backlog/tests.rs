@@ -5,7 +5,7 @@ use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
 use super::*;
 
-/// Requests a second that the queue bears.
+/// Requests a second that the queue bears at most.
 const CAPACITY: f64 = 250.0;
 /// What may be left unserved: `served=99%`.
 const LEFT_MAX: f64 = 0.01;
@@ -42,9 +42,10 @@ fn each_length(check: impl Fn(VirtualLoad)) {
     }
 }
 
-/// Two in a hundred too many are seen, however long sessions are; one too few is borne.
+/// A load 2 % above the capacity is recognised, however long sessions are; a load 1 % below it is
+/// borne.
 #[test]
-fn what_a_queue_cannot_manage_is_seen() {
+fn a_load_above_a_queues_capacity_is_recognised() {
     each_length(|load| {
         for part in [0.3, 0.7, 0.95, 0.98, 0.99, 0.995] {
             let load = VirtualLoad { asked_per_s: CAPACITY * part, ..load };
@@ -57,9 +58,9 @@ fn what_a_queue_cannot_manage_is_seen() {
     });
 }
 
-/// What is left is what is too much.
+/// The share left is the excess of the load over the capacity.
 #[test]
-fn what_is_left_is_what_is_too_much() {
+fn the_share_left_is_the_excess_of_the_load() {
     each_length(|load| {
         for part in [1.1_f64, 1.5, 3.0] {
             let load = VirtualLoad { asked_per_s: CAPACITY * part, ..load };
@@ -69,8 +70,8 @@ fn what_is_left_is_what_is_too_much() {
     });
 }
 
-/// Sessions that come at random make queues at servers that bear them: a run in five at 97 % of the
-/// capacity is judged wrongly, and the search tries again.
+/// Random arrivals make queues at servers that bear them: one run in five at 97 % of the capacity
+/// is judged wrongly, and the search tries again.
 #[test]
 fn chance_is_not_held_against_a_server() {
     each_length(|load| {
@@ -84,7 +85,7 @@ fn chance_is_not_held_against_a_server() {
     });
 }
 
-/// What a server has under way all the time is no growth.
+/// Requests that a server has under way all the time are no growth.
 #[test]
 fn slow_servers_keep_up() {
     for is_random in [false, true] {
@@ -103,7 +104,7 @@ fn slow_servers_keep_up() {
     }
 }
 
-/// What becomes under way at the beginning is no growth either: a run need not warm up for longer
+/// A backlog that builds up at the beginning is no growth either: a run need not warm up for longer
 /// than the replies of a session take.
 #[test]
 fn filling_a_slow_server_is_no_falling_behind() {

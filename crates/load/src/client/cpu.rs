@@ -1,22 +1,22 @@
-//! What a thread had of the processor within the window: the time that it ran, and the time that it
-//! was ready to run while others did. Neither the warm-up nor the waiting for late replies belongs
-//! to the requests that are measured.
+//! A thread's processor times within the window: how long it ran, and how long it was ready to run
+//! while other threads ran. The warm-up and the wait for late replies are left out, because they do
+//! not belong to the requests that are measured.
 
 use std::time::Duration;
 
-/// What a thread, or several, had of the processors, in microseconds.
+/// The processor times of one thread or several, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processor {
-    /// In user mode and in system mode.
+    /// The time in user mode and in system mode.
     pub(crate) cpu_us: (u64, u64),
-    /// Ready to run while others ran; none where the kernel does not count it.
+    /// The time ready to run while other threads ran; none where the kernel does not count it.
     pub(crate) run_delay_us: Option<u64>,
-    /// How often they waited for something, and were woken.
+    /// How often the threads waited for an event, and were woken.
     pub(crate) wake_ups: u64,
 }
 
 impl Processor {
-    /// What came after `begin` was read.
+    /// The difference from the earlier reading `begin`.
     fn since(self, begin: Self) -> Self {
         let both = self.run_delay_us.zip(begin.run_delay_us);
         Self {
@@ -30,7 +30,8 @@ impl Processor {
     }
 }
 
-/// Reads the thread's times when it is first told that the window has begun, and that it has ended.
+/// Reads the thread's times at the first call of [`begin_window`](Self::begin_window) and of
+/// [`end_window`](Self::end_window).
 #[derive(Default)]
 pub(super) struct Cpu {
     begin: Option<Processor>,
@@ -38,24 +39,24 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// The window has begun. Returns whether that is news.
-    pub(super) fn begin(&mut self) -> bool {
+    /// Notes that the window has begun. Returns whether this is the first call.
+    pub(super) fn begin_window(&mut self) -> bool {
         is_first(&mut self.begin)
     }
 
-    /// The window has ended. Returns whether that is news.
-    pub(super) fn end(&mut self) -> bool {
+    /// Notes that the window has ended. Returns whether this is the first call.
+    pub(super) fn end_window(&mut self) -> bool {
         is_first(&mut self.end)
     }
 
-    /// What the thread had, up to now if the window has not ended.
+    /// The thread's times within the window, up to now if it has not ended.
     pub(super) fn spent(&self) -> Processor {
         let Some(begin) = self.begin else { return Processor::default() };
         self.end.unwrap_or_else(read).since(begin)
     }
 }
 
-/// Notes the times, unless they were noted before.
+/// Notes the times unless they were noted before, and returns whether it did.
 fn is_first(noted: &mut Option<Processor>) -> bool {
     let is_first = noted.is_none();
     if is_first {

@@ -18,9 +18,9 @@ use crate::plan::{ConnectionUse, Model, Target};
 const READ: Interest = Interest::READ.with(Interest::RDHUP).with(Interest::EDGE);
 
 impl Clients<'_> {
-    /// Begins a session on a slot that is free.
+    /// Begins a session on a free slot.
     pub(super) fn begin(&mut self, session: u64, intended_us: u64) {
-        let id = self.take_slot(self.target_of(session));
+        let id = self.take_slot(self.target_index(session));
         let measured = self.recorder.window.contains(intended_us);
         let requests = self.requests(session);
         self.recorder.session_due(self.now_us, measured);
@@ -28,7 +28,7 @@ impl Clients<'_> {
             self.recorder.session_started(requests.len());
         }
         if self.is_open() {
-            self.recorder.asked(self.now_us, intended_us, requests);
+            self.recorder.requests_asked(self.now_us, intended_us, requests);
         }
         self.sessions += 1;
         let slot = &mut self.slots[id as usize];
@@ -40,8 +40,8 @@ impl Clients<'_> {
         self.issue(id, intended_us, self.is_open());
     }
 
-    /// Begins the next session of a closed run in the place of the last, whose connection may lead
-    /// elsewhere.
+    /// Begins the next session of a closed run on the slot of the last, whose connection may lead
+    /// to another target.
     pub(super) fn begin_next(&mut self, id: u32) {
         self.release(id);
         if self.now_us < self.recorder.window.to_us
@@ -51,7 +51,7 @@ impl Clients<'_> {
         }
     }
 
-    /// A slot without session, with a connection to `target` if one is kept.
+    /// Takes a slot without session, with a connection to `target` if one is kept.
     fn take_slot(&mut self, target: usize) -> u32 {
         if let Some(id) = self.kept[target].pop().or_else(|| self.free.pop()) {
             return id;
@@ -61,7 +61,7 @@ impl Clients<'_> {
     }
 
     /// Issues the next request of the session, or the rest of a burst whose first reply has come.
-    /// `timed`: its time was waited for.
+    /// `timed`: the request had an intended time, for which the client waited.
     pub(super) fn issue(&mut self, id: u32, intended_us: u64, timed: bool) {
         let measured = self.recorder.window.contains(intended_us);
         let slot = &self.slots[id as usize];
@@ -88,8 +88,8 @@ impl Clients<'_> {
         if slot.is_usable() { self.send(id) } else { self.connect(id) }
     }
 
-    /// Opens a connection and sends what is issued as soon as it is there, which over the
-    /// loopback interface is at once.
+    /// Opens a connection and sends the issued requests as soon as it is established, which over
+    /// the loopback interface is at once.
     fn connect(&mut self, id: u32) {
         self.close(id);
         let slot = &self.slots[id as usize];
@@ -98,11 +98,11 @@ impl Clients<'_> {
             self.recorder.connection_tried();
         }
         let started_us = os::clock::now();
-        let target = self.target_of(session);
+        let target = self.target_index(session);
         let address = self.plan.targets[target].address;
-        let socket = match os::socket::connect_start(address, self.source_of(session)) {
+        let socket = match os::socket::connect_start(address, self.source_address(session)) {
             Ok(socket) => socket,
-            Err(why) => return self.fail(id, of_connect(&why)),
+            Err(why) => return self.fail(id, connect_error_kind(&why)),
         };
         self.open += 1;
         self.recorder.open(self.open);
@@ -113,8 +113,8 @@ impl Clients<'_> {
         slot.connection_replies = 0;
         (slot.peer_closed, slot.keep_alive) = (false, true);
         slot.phase = Phase::Connecting;
-        // Before the request leaves: afterwards the server may work while this thread waits for a
-        // CPU, and its reply would seem to have taken less.
+        // The time is taken before the request leaves: afterwards the server may work while this
+        // thread waits for a CPU, and its reply would seem to have taken less.
         self.now_us = os::clock::now();
         let sent = os::send::send(socket.as_fd(), &self.text, false);
         slot.socket = Some(socket);
@@ -124,14 +124,14 @@ impl Clients<'_> {
                 self.handed_over(id, sent);
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                self.give_time(id, self.plan.connect_timeout_us);
+                self.set_deadline(id, self.plan.connect_timeout_us);
                 self.handed_over(id, 0);
             }
-            Err(why) => self.fail(id, of_connect(&why)),
+            Err(why) => self.fail(id, connect_error_kind(&why)),
         }
     }
 
-    /// The connection was made at `now_us`, just before the request went out over it.
+    /// Notes that the connection was made at `now_us`, just before the request went out over it.
     fn connected(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         let took_us = self.now_us.saturating_sub(slot.connected_us);
@@ -143,7 +143,7 @@ impl Clients<'_> {
         slot.issued_us = self.now_us;
     }
 
-    /// Of the request in `text`, `sent` bytes are on their way over a new connection.
+    /// Notes that `sent` bytes of the request in `text` are on their way over a new connection.
     fn handed_over(&mut self, id: u32, sent: usize) {
         let slot = &mut self.slots[id as usize];
         let key = key(id, slot.generation);
@@ -152,12 +152,12 @@ impl Clients<'_> {
         let interest = if waits_for_room { READ.with(Interest::WRITE) } else { READ };
         let socket = slot.socket.as_ref().expect("it has just been opened");
         if let Err(why) = self.epoll.add(socket.as_fd(), interest, key) {
-            return self.fail(id, of_system(&why));
+            return self.fail(id, system_error_kind(&why));
         }
         self.sent(id, sent);
     }
 
-    /// Sends what is issued over the connection that is there.
+    /// Sends the issued requests over the established connection.
     fn send(&mut self, id: u32) {
         self.compose(id);
         let slot = &self.slots[id as usize];
@@ -165,11 +165,11 @@ impl Clients<'_> {
         match os::send::send(socket.as_fd(), &self.text, false) {
             Ok(sent) => self.sent(id, sent),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.sent(id, 0),
-            Err(why) => self.fail(id, of_system(&why)),
+            Err(why) => self.fail(id, system_error_kind(&why)),
         }
     }
 
-    /// Of the request in `text`, `sent` bytes are on their way.
+    /// Notes that `sent` bytes of the request in `text` are on their way.
     fn sent(&mut self, id: u32, sent: usize) {
         if self.slots[id as usize].measured {
             self.recorder.sent(sent);
@@ -185,13 +185,13 @@ impl Clients<'_> {
         }
         slot.phase = if sent < self.text.len() { Phase::Sending } else { Phase::Waiting };
         let must_watch = slot.phase == Phase::Sending && !slot.watches_room;
-        self.give_time(id, self.plan.timeout_us);
+        self.set_deadline(id, self.plan.timeout_us);
         if must_watch {
             self.watch_room(id);
         }
     }
 
-    /// Has the epoll set tell of room to send, and once more of what is there to read.
+    /// Has the epoll set report room to send, and once more bytes that are there to read.
     pub(super) fn watch_room(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         slot.watches_room = true;
@@ -199,11 +199,11 @@ impl Clients<'_> {
         let interest = READ.with(Interest::WRITE);
         let watched = self.epoll.modify(socket.as_fd(), interest, key(id, slot.generation));
         if let Err(why) = watched {
-            self.fail(id, of_system(&why));
+            self.fail(id, system_error_kind(&why));
         }
     }
 
-    /// There is room, or the connection is made or has failed: sends the rest.
+    /// Sends the rest: there is room, or the connection is established or has failed.
     pub(super) fn send_rest(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         let Some(socket) = &slot.socket else { return };
@@ -224,12 +224,12 @@ impl Clients<'_> {
                 }
                 if was_connecting {
                     self.connected(id);
-                    self.give_time(id, self.plan.timeout_us);
+                    self.set_deadline(id, self.plan.timeout_us);
                 }
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-            Err(why) if was_connecting => self.fail(id, of_connect(&why)),
-            Err(why) => self.on_broken(id, of_system(&why)),
+            Err(why) if was_connecting => self.fail(id, connect_error_kind(&why)),
+            Err(why) => self.on_broken(id, system_error_kind(&why)),
         }
     }
 
@@ -237,7 +237,7 @@ impl Clients<'_> {
     fn compose(&mut self, id: u32) {
         let slot = &self.slots[id as usize];
         let requests = self.requests(slot.session);
-        let target = &self.plan.targets[self.target_of(slot.session)];
+        let target = &self.plan.targets[self.target_index(slot.session)];
         let close = self.plan.connection_use == ConnectionUse::Request;
         self.text.clear();
         for request in &requests[slot.position as usize..slot.issued as usize] {
@@ -246,12 +246,12 @@ impl Clients<'_> {
         }
     }
 
-    fn source_of(&self, session: u64) -> Option<IpAddr> {
+    fn source_address(&self, session: u64) -> Option<IpAddr> {
         let sources = &self.plan.sources;
         sources.get((session % sources.len().max(1) as u64) as usize).copied()
     }
 
-    /// All requests under way are answered: what comes next?
+    /// Continues the session when all requests under way are answered.
     pub(super) fn go_on(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         (slot.phase, slot.deadline_us) = (Phase::Thinking, NEVER);
@@ -302,14 +302,14 @@ impl Clients<'_> {
         }
     }
 
-    /// A client of a closed run recovers from a failure.
+    /// Has a client of a closed run pause after a failure.
     fn rest(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         (slot.session, slot.phase, slot.deadline_us) = (NO_SESSION, Phase::Thinking, NEVER);
         self.wakes.arm(id, self.now_us + AFTER_FAILURE_US, &mut slot.armed_wake);
     }
 
-    /// The slot is for others to take.
+    /// Releases the slot for other sessions.
     fn release(&mut self, id: u32) {
         let slot = &mut self.slots[id as usize];
         (slot.phase, slot.deadline_us) = (Phase::Free, NEVER);
@@ -322,9 +322,9 @@ impl Clients<'_> {
         }
     }
 
-    /// The client gives up when so much time has passed. What the generator came to when the window
-    /// had ended has none of its own, so that the run ends.
-    fn give_time(&mut self, id: u32, time_us: u64) {
+    /// Sets the deadline of the requests under way, `time_us` from now. Requests that the generator
+    /// issued after the end of the window get no time of their own, so that the run ends.
+    fn set_deadline(&mut self, id: u32, time_us: u64) {
         let slot = &mut self.slots[id as usize];
         let from_us = if slot.is_late { self.recorder.window.to_us } else { self.now_us };
         let at_us = from_us.saturating_add(time_us);
@@ -343,7 +343,7 @@ impl Clients<'_> {
         self.fail(id, kind);
     }
 
-    /// The requests under way have failed, and with them the connection and the session.
+    /// Fails the requests under way, and with them the connection and the session.
     pub(super) fn fail(&mut self, id: u32, kind: ErrorKind) {
         let slot = &self.slots[id as usize];
         let requests = self.requests(slot.session);
@@ -387,12 +387,12 @@ impl Clients<'_> {
     }
 }
 
-/// What an event of a slot's connection is told by.
+/// The epoll key that identifies a slot and its connection.
 fn key(id: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(id)
 }
 
-/// How many of the requests are issued together: the first of a burst alone, the others after it.
+/// How many of the requests are issued together: the first of a burst alone, then all others of it.
 fn group(requests: &[Request]) -> usize {
     match requests {
         [first, ..] if first.joins() => {
@@ -402,14 +402,14 @@ fn group(requests: &[Request]) -> usize {
     }
 }
 
-/// How many requests, after those that are issued, would have been due before `to_us` had these
-/// been answered at `now_us`, and all others at once.
+/// How many requests, after the first `issued`, would have been due before `to_us`, had the issued
+/// ones been answered at `now_us`, and all later ones at once.
 fn due_before(to_us: u64, requests: &[Request], issued: usize, now_us: u64) -> u64 {
     let due_us = due_times(now_us, &requests[issued.saturating_sub(1)..]).skip(1);
     due_us.take_while(|at_us| *at_us < to_us).count() as u64
 }
 
-/// Appends a request as it is sent. `close`: the connection is not to be kept.
+/// Appends the bytes of a request. `close`: the connection is not to be kept.
 pub(crate) fn write_request(text: &mut Vec<u8>, template: &Template, target: &Target, close: bool) {
     text.extend_from_slice(template.method.as_bytes());
     text.push(b' ');
@@ -430,18 +430,18 @@ pub(crate) fn write_request(text: &mut Vec<u8>, template: &Template, target: &Ta
     text.extend_from_slice(body);
 }
 
-fn of_connect(why: &io::Error) -> ErrorKind {
+fn connect_error_kind(why: &io::Error) -> ErrorKind {
     match why.kind() {
         io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
         io::ErrorKind::TimedOut => ErrorKind::TimeoutConnecting,
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
             ErrorKind::Unreachable
         }
-        _ => of_system(why),
+        _ => system_error_kind(why),
     }
 }
 
-pub(super) fn of_system(why: &io::Error) -> ErrorKind {
+pub(super) fn system_error_kind(why: &io::Error) -> ErrorKind {
     match why.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
         io::ErrorKind::AddrNotAvailable => ErrorKind::OutOfPorts,
@@ -458,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_up_was_due_in_the_window() {
+    fn only_requests_due_in_the_window_count_as_given_up() {
         let request = |joins, pause_us| Request::new(0, joins, pause_us);
         // Two bursts, a request after a long pause, and one after it.
         let session = [request(false, 0), request(true, 10), request(false, 0), request(true, 30)];
@@ -472,10 +472,10 @@ mod tests {
 
     #[track_caller]
     fn check(code: i32, expected: ErrorKind) {
-        assert_eq!(of_connect(&io::Error::from_raw_os_error(code)), expected);
+        assert_eq!(connect_error_kind(&io::Error::from_raw_os_error(code)), expected);
     }
 
-    /// The numbers are Linux's.
+    /// The error numbers are Linux's.
     #[test]
     fn failures_to_connect_have_names() {
         check(111, ErrorKind::Refused); // ECONNREFUSED

@@ -1,8 +1,8 @@
 //! The clients of one thread: an event loop that starts sessions when they are due, sends their
 //! requests and reads the replies.
 //!
-//! Nothing waits for anything but the kernel: a slow server delays its own replies and no other
-//! session's start.
+//! The loop never waits for a reply, only for events: a slow server delays its own replies, but not
+//! the start of other sessions.
 
 mod cpu;
 mod issue;
@@ -31,33 +31,34 @@ use crate::run::Shared;
 const RECEIVE_BYTES: usize = 128 * 1024;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
-/// Sessions or requests begun in a row before replies get a turn. Few: a generator that catches up
-/// must not open connections for requests that could go over those whose replies have come.
+/// Sessions or requests begun in a row before replies get a turn. Few, because a generator that
+/// catches up must not open connections for requests that could reuse connections whose replies
+/// have come.
 const STARTS_PER_TURN: usize = 8;
-/// What is due within it is waited for awake: going to sleep and waking up takes longer, and would
-/// make the generator late.
+/// For an event that is due within this time the loop does not sleep: going to sleep and waking up
+/// takes longer, and would make the generator late.
 const AWAKE_US: u64 = 50;
-/// How soon it is noticed that the run is to be broken off.
+/// The longest time until the loop notices that the run is to end.
 const LOOK_US: u64 = 50_000;
-/// How long a client of a closed run waits after a failure, so that a server that refuses is not
-/// asked a hundred thousand times a second.
+/// How long a client of a closed run waits after a failure, so that a server that refuses
+/// connections does not get a hundred thousand attempts a second.
 const AFTER_FAILURE_US: u64 = 10_000;
 
-/// Which sessions begin, and when.
+/// The numbers of sessions, and when each begins.
 pub(crate) trait Starts: Iterator<Item = (u64, u64)> + Send {}
 impl<T: Iterator<Item = (u64, u64)> + Send> Starts for T {}
 
-/// Takes ended intervals.
+/// Receives ended intervals.
 pub(crate) type Progress = Box<dyn Fn(Interval) + Send>;
 
-/// What a thread is given.
+/// The work of a thread.
 pub(crate) struct Assignment {
     /// Numbers of sessions with their intended times, by the clock of the run.
     pub(crate) starts: Box<dyn Starts>,
-    /// Of a closed run: how many clients.
+    /// The number of clients of a closed run.
     pub(crate) clients: usize,
     pub(crate) window: Window,
-    /// Where ended intervals go.
+    /// The receiver of ended intervals.
     pub(crate) progress: Progress,
 }
 
@@ -113,7 +114,7 @@ impl<'p> Clients<'p> {
         })
     }
 
-    /// Runs to the end and returns what was measured, and what the thread had of the processor.
+    /// Runs to the end and returns the measurements and the thread's processor times.
     pub(crate) fn run(mut self) -> io::Result<(Measures, Processor)> {
         let mut events = EventBuffer::with_capacity(EVENTS);
         loop {
@@ -135,7 +136,8 @@ impl<'p> Clients<'p> {
                     self.on_event(event);
                 }
             }
-            // After the replies: what has come in time is not given up, even if it is read late.
+            // Timeouts are checked after the replies are read, so that a reply that came in time
+            // counts even if it is read late.
             self.give_up_due();
         }
         self.give_up();
@@ -143,7 +145,7 @@ impl<'p> Clients<'p> {
         Ok((self.finish(), processor))
     }
 
-    /// How long nothing will be due.
+    /// The time until something is due.
     fn idle_us(&mut self) -> u64 {
         let now_us = os::clock::now();
         let end_us = self.recorder.window.to_us;
@@ -163,7 +165,7 @@ impl<'p> Clients<'p> {
         due.saturating_sub(now_us).min(LOOK_US)
     }
 
-    /// When the run begins: its warm-up.
+    /// When the run begins, with its warm-up.
     fn start_us(&self) -> u64 {
         self.recorder.window.from_us - self.plan.warm_up_us
     }
@@ -183,7 +185,7 @@ impl<'p> Clients<'p> {
         }
     }
 
-    /// The next session of an open run if it is due and in the run.
+    /// The next session of an open run if it is due and belongs to the run.
     fn next_due(&mut self) -> Option<(u64, u64)> {
         let last_us = self.now_us.min(self.recorder.window.to_us - 1);
         self.starts.next_if(|(_, at_us)| *at_us <= last_us)
@@ -198,7 +200,7 @@ impl<'p> Clients<'p> {
         self.starts.next().map(|(session, _)| (session, self.now_us))
     }
 
-    /// Issues what think times have held back until now.
+    /// Issues the requests whose think times are over.
     fn wake_due(&mut self) {
         for _ in 0..STARTS_PER_TURN {
             let Some((at_us, id)) = self.wakes.take_due(self.now_us) else { return };
@@ -218,7 +220,7 @@ impl<'p> Clients<'p> {
         }
     }
 
-    /// Fails what has taken too long.
+    /// Fails the requests that have taken too long.
     fn give_up_due(&mut self) {
         while let Some((at_us, id)) = self.deadlines.take_due(self.now_us) {
             let slot = &mut self.slots[id as usize];
@@ -235,7 +237,7 @@ impl<'p> Clients<'p> {
         }
     }
 
-    /// Whether nothing more will happen that is measured.
+    /// Whether nothing remains that is to be measured.
     fn is_over(&mut self) -> bool {
         if self.in_flight > 0 {
             return false;
@@ -244,23 +246,23 @@ impl<'p> Clients<'p> {
             return true;
         }
         if self.now_us >= self.recorder.window.to_us {
-            // What was due before the end is issued, though late.
+            // Requests that were due before the end are issued, though late.
             return self.wakes.next_us() >= self.recorder.window.to_us && self.no_start_is_due();
         }
-        // A schedule that has ended is no end: its window is as long as was asked for.
+        // The end of a schedule does not end the run: its window has the length that was asked for.
         let may_end = self.plan.sessions_max.is_some() || self.plan.duration_us.is_none();
         may_end && self.sessions == 0 && self.starts.peek().is_none()
     }
 
-    /// When what is still due is given up, so that a run that asks for more than the generator can
-    /// do ends: when a request that was issued in time would be.
+    /// When sessions that are still due are given up, so that a run that asks for more than the
+    /// generator can do ends: at the timeout of a request issued at the end of the window.
     fn give_up_us(&self) -> u64 {
         self.recorder.window.to_us.saturating_add(self.plan.timeout_us)
     }
 
-    /// Counts what is due and will not be begun any more.
+    /// Counts the sessions and requests that are due and will not be begun any more.
     fn give_up(&mut self) {
-        /// Of a rate of a thousand million sessions a second not all are counted.
+        /// At a rate of a thousand million sessions a second not all are counted.
         const COUNTED_MAX: usize = 1_000_000;
         let end_us = self.recorder.window.to_us;
         if !self.is_open() || self.now_us < self.give_up_us() {
@@ -273,7 +275,7 @@ impl<'p> Clients<'p> {
             let measured = self.recorder.window.contains(at_us);
             let requests = self.requests(session);
             self.recorder.session_due(self.now_us, measured);
-            self.recorder.asked(self.now_us, at_us, requests);
+            self.recorder.requests_asked(self.now_us, at_us, requests);
             if measured {
                 let due = record::due_times(at_us, requests).take_while(|at_us| *at_us < end_us);
                 self.recorder.overdue(due.count() as u64);
@@ -297,7 +299,7 @@ impl<'p> Clients<'p> {
         }
     }
 
-    /// What is under way is left alone.
+    /// Returns the measures. Requests that are under way are not awaited.
     fn finish(mut self) -> Measures {
         let unfinished = |slot: &&Slot| {
             slot.phase != Phase::Free && slot.session != NO_SESSION && slot.session_measured
@@ -317,7 +319,7 @@ impl<'p> Clients<'p> {
         log.session((session % log.sessions() as u64) as usize)
     }
 
-    fn target_of(&self, session: u64) -> usize {
+    fn target_index(&self, session: u64) -> usize {
         (session % self.plan.targets.len() as u64) as usize
     }
 }

@@ -1,4 +1,4 @@
-//! Reading replies: heads, bodies, whether they are what they should be.
+//! Reading replies: heads, bodies, and their verification.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,27 +8,27 @@ use http1::{BodySkipper, ResponseBody};
 use os::epoll::Event;
 
 use super::Clients;
-use super::issue::of_system;
+use super::issue::system_error_kind;
 use super::slot::{Phase, Reply};
 use crate::error_kind::ErrorKind;
 use crate::plan::{ConnectionUse, Expected, ExpectedBody, Verify};
 
-/// Bodies of which more than this is still to come are received without being copied, unless
-/// their bytes are looked at.
+/// If more bytes of a body than this are still to come, they are received without being copied,
+/// unless they are verified.
 const DISCARD_MIN: u64 = 16 * 1024;
-/// Received and dropped at once, so that other clients get a turn.
+/// The most bytes received and dropped in one call, so that other clients get a turn.
 const DISCARD_MAX: u64 = 4 << 20;
-/// Calls in a row for one client, however much there is to read.
+/// The most calls in a row for one client.
 const CALLS_MAX: usize = 16;
 
-/// What came of reading once.
+/// The result of one read.
 enum Read {
-    /// So many bytes, in the buffer. `drained`: and there were no more.
+    /// `count` bytes are in the buffer. `drained`: there were no more.
     Bytes {
         count: usize,
         drained: bool,
     },
-    /// So many bytes of the body, not in the buffer.
+    /// `count` bytes of the body were dropped.
     Discarded {
         count: usize,
         drained: bool,
@@ -56,7 +56,7 @@ impl Clients<'_> {
             }
         }
         let ends = event.hangup || event.error;
-        // No further request goes out on it, whatever is still to be read.
+        // No further request goes out over the connection, even if bytes are still to be read.
         self.slots[id as usize].peer_closed |= ends;
         if event.readable || ends {
             self.receive(id, ends);
@@ -73,19 +73,21 @@ impl Clients<'_> {
                     drained
                 }
                 Read::Discarded { count, drained } => {
-                    self.pass(id, count);
+                    self.count_dropped(id, count);
                     drained
                 }
                 Read::Nothing => return,
                 Read::End => return self.on_end(id),
                 Read::Failed(kind) => return self.on_broken(id, kind),
             };
-            // Without an end the next bytes will be told of, and there are none yet.
+            // There are no more bytes yet, and unless the server has closed, the epoll set reports
+            // the next ones.
             if self.slots[id as usize].generation != generation || drained && !ends {
                 return;
             }
         }
-        // An edge is told once: what is left is asked for again when others have had their turn.
+        // An edge is reported once: re-arming has the rest reported again, after other clients have
+        // had their turn.
         self.watch_room(id);
     }
 
@@ -93,8 +95,8 @@ impl Clients<'_> {
         let slot = &self.slots[id as usize];
         let Some(socket) = &slot.socket else { return Read::Nothing };
         let ahead = match &slot.reply {
-            // Behind the last reply of a session there is none that could be looked at.
-            Reply::Framed(body) if slot.in_flight() > 0 && !self.looks_at_bytes(id) => {
+            // Once all requests are answered no reply is due whose bytes could be dropped.
+            Reply::Framed(body) if slot.in_flight() > 0 && !self.verifies_bytes(id) => {
                 body.data_ahead()
             }
             _ => 0,
@@ -111,25 +113,26 @@ impl Clients<'_> {
             Ok(count) if discards => Read::Discarded { count, drained: count < room },
             Ok(count) => Read::Bytes { count, drained: count < room },
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Read::Nothing,
-            Err(why) => Read::Failed(of_system(&why)),
+            Err(why) => Read::Failed(system_error_kind(&why)),
         }
     }
 
-    fn looks_at_bytes(&self, id: u32) -> bool {
+    fn verifies_bytes(&self, id: u32) -> bool {
         let slot = &self.slots[id as usize];
         self.plan.verify == Verify::Bytes
             && slot.status == 200
             && !matches!(self.expected(id).body, ExpectedBody::Unknown)
     }
 
-    /// What the reply that is being read should be.
+    /// The expected reply to the request whose reply is being read.
     fn expected(&self, id: u32) -> &Expected {
         let slot = &self.slots[id as usize];
         let request = self.requests(slot.session)[slot.position as usize];
         &self.plan.expected[request.template()]
     }
 
-    /// Takes the first `count` bytes of the buffer, behind what was held back.
+    /// Takes the first `count` bytes of the buffer, after the bytes of an incomplete head that were
+    /// kept.
     fn take_buffer(&mut self, id: u32, count: usize) {
         self.now_us = os::clock::now();
         let buffer = std::mem::take(&mut self.buffer);
@@ -149,7 +152,7 @@ impl Clients<'_> {
         while !bytes.is_empty() {
             let slot = &mut self.slots[id as usize];
             if slot.in_flight() == 0 {
-                // Nobody has asked for these bytes; whoever asks next gets another connection.
+                // These bytes were not requested, so the next request gets another connection.
                 slot.peer_closed = true;
                 if slot.keep_alive {
                     self.recorder.surplus(self.now_us);
@@ -173,9 +176,10 @@ impl Clients<'_> {
         }
     }
 
-    /// Takes a head, or keeps a piece of one. None: there is nothing more to take.
+    /// Takes a head and returns its length, or keeps a piece of one. None: no bytes are left to
+    /// take.
     fn take_head(&mut self, id: u32, bytes: &[u8]) -> Option<usize> {
-        /// A longer head is not worth waiting for.
+        /// The length at which an incomplete head is given up.
         const HEAD_MAX: usize = 64 * 1024;
         let slot = &self.slots[id as usize];
         let request = self.requests(slot.session)[slot.position as usize];
@@ -243,30 +247,30 @@ impl Clients<'_> {
         Some(taken)
     }
 
-    /// The reply cannot be read. Of the first such it is told why.
+    /// Fails a reply that cannot be parsed. The reason for the first such reply is reported.
     fn refuse(&mut self, id: u32, why: &dyn std::fmt::Display) {
-        let (uri, address) = self.asked_of(id);
+        let (uri, address) = self.request_and_server(id);
         self.shared.refused(|| format!("{uri} from {address}: {why}"));
         self.fail(id, ErrorKind::BadReply);
     }
 
-    /// What was asked for whose reply is being read, and where.
-    fn asked_of(&self, id: u32) -> (String, SocketAddr) {
+    /// The URI whose reply is being read, and the address of the server.
+    fn request_and_server(&self, id: u32) -> (String, SocketAddr) {
         let slot = &self.slots[id as usize];
         let request = self.requests(slot.session)[slot.position as usize];
         let uri = String::from_utf8_lossy(&self.plan.log.templates()[request.template()].uri);
-        (uri.into_owned(), self.plan.targets[self.target_of(slot.session)].address)
+        (uri.into_owned(), self.plan.targets[self.target_index(slot.session)].address)
     }
 
     /// Takes bytes of the body; false if one of them is wrong.
     fn take_body(&mut self, id: u32, data: &[u8]) -> bool {
         let offset = self.slots[id as usize].body_bytes;
         self.slots[id as usize].body_bytes += data.len() as u64;
-        if !self.looks_at_bytes(id) {
+        if !self.verifies_bytes(id) {
             return true;
         }
         let Err(wrong) = self.expected(id).body.check(offset, data) else { return true };
-        let (uri, address) = self.asked_of(id);
+        let (uri, address) = self.request_and_server(id);
         let slot = &self.slots[id as usize];
         self.shared.found_bad(format!(
             "wrong byte: {uri} from {address}, byte {} is {:#04x} instead of {:#04x} \
@@ -280,8 +284,8 @@ impl Clients<'_> {
         false
     }
 
-    /// So many bytes of the body were received without being looked at.
-    fn pass(&mut self, id: u32, count: usize) {
+    /// Counts `count` bytes of the body that were received without being verified.
+    fn count_dropped(&mut self, id: u32, count: usize) {
         self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
         let Reply::Framed(body) = &mut slot.reply else { return };
@@ -292,7 +296,7 @@ impl Clients<'_> {
         }
     }
 
-    /// The reply is complete: is it good? `surplus`: more bytes have come behind it.
+    /// Judges a complete reply. `surplus`: more bytes have come behind it.
     fn complete(&mut self, id: u32, surplus: bool) {
         let slot = &self.slots[id as usize];
         let requests = self.requests(slot.session);
@@ -301,7 +305,7 @@ impl Clients<'_> {
         let wrong_length = self.plan.verify != Verify::None
             && slot.status == 200
             && expected.bytes.is_some_and(|bytes| bytes != slot.body_bytes);
-        // What should be there is known, and any other status says that it is not.
+        // The expected body is known, so that any status other than 200 means that it was not sent.
         let should_be_200 = self.plan.verify != Verify::None && expected.bytes.is_some();
         let fault = match slot.status {
             200 if wrong_length => Some(ErrorKind::BadLength),
@@ -329,7 +333,7 @@ impl Clients<'_> {
         slot.replies += u32::from(fault.is_none());
         slot.connection_replies += 1;
         if slot.in_flight() == 0 {
-            // What nobody has asked for must not become the reply to the next request.
+            // Unrequested bytes must not become the reply to the next request.
             slot.keep_alive &= !surplus;
             if surplus {
                 self.recorder.surplus(self.now_us);
@@ -344,7 +348,7 @@ impl Clients<'_> {
         }
     }
 
-    /// The server has closed its side.
+    /// Ends or fails the reply under way after the server has closed its side.
     fn on_end(&mut self, id: u32) {
         self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
@@ -359,7 +363,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Receiving failed.
+    /// Fails the requests under way after receiving has failed.
     pub(super) fn on_broken(&mut self, id: u32, kind: ErrorKind) {
         self.now_us = os::clock::now();
         if self.slots[id as usize].in_flight() == 0 {

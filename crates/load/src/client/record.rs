@@ -1,5 +1,5 @@
-//! What one thread measures. Everything is given its time; what lies outside the window is left
-//! out here and nowhere else.
+//! Records the measurements of one thread. The callers pass every event with its time; only this
+//! module leaves out events outside the window.
 
 use hdrhistogram::Histogram;
 use workload::request_log::Request;
@@ -26,7 +26,7 @@ impl Window {
     }
 }
 
-/// Counts, and cuts time into intervals.
+/// Counts events, and cuts time into intervals.
 pub(super) struct Recorder<'p> {
     plan: &'p Plan,
     pub(super) measures: Measures,
@@ -36,7 +36,7 @@ pub(super) struct Recorder<'p> {
     cpu: Cpu,
 }
 
-/// Where in the window something happens.
+/// The position of a time relative to the window.
 enum Step {
     Before,
     Within(usize),
@@ -61,26 +61,26 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// What the thread had of the processor in the window, up to now if it has not ended.
+    /// The thread's processor times in the window, up to now if it has not ended.
     pub(super) fn processor(&self) -> Processor {
         self.cpu.spent()
     }
 
-    /// Notes which sessions are under way when the window begins and when it ends.
+    /// Notes how many sessions are under way when the window begins and when it ends.
     pub(super) fn edges(&mut self, now_us: u64, sessions: u64) {
         let counts = &mut self.measures.counts;
-        if now_us >= self.window.from_us && self.cpu.begin() {
+        if now_us >= self.window.from_us && self.cpu.begin_window() {
             counts.sessions_under_way_begin = sessions;
         }
-        if now_us >= self.window.to_us && self.cpu.end() {
+        if now_us >= self.window.to_us && self.cpu.end_window() {
             counts.sessions_under_way_end = sessions;
         }
     }
 
-    /// A session of an open run that was due then is begun, or given up. One that was due in the
-    /// window and begins after it was not under way when it ended only because the generator was
-    /// late.
-    pub(super) fn asked(&mut self, now_us: u64, intended_us: u64, requests: &[Request]) {
+    /// Records the requests of a session of an open run that was due at `intended_us` and is begun,
+    /// or given up, now. A session that was due in the window and begins after it was not under way
+    /// at the window's end only because the generator was late.
+    pub(super) fn requests_asked(&mut self, now_us: u64, intended_us: u64, requests: &[Request]) {
         if intended_us < self.window.to_us && self.window.to_us <= now_us {
             self.measures.counts.sessions_under_way_end += 1;
         }
@@ -93,7 +93,7 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// A request of an open run is answered then, or never will be.
+    /// Records that a request of an open run is answered at `at_us`, or never will be.
     pub(super) fn settled(&mut self, at_us: u64) {
         match self.step(at_us) {
             Step::Before => self.measures.backlog.begin -= 1,
@@ -102,8 +102,8 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// The requests of a session from number `first` on will never be answered: those that are not
-    /// due yet are settled when they would be.
+    /// Records that the requests of a session from number `first` on will never be answered: a
+    /// request that is not due yet is settled when it would be.
     pub(super) fn settled_from(
         &mut self,
         first: usize,
@@ -118,7 +118,7 @@ impl<'p> Recorder<'p> {
 
     fn step(&self, at_us: u64) -> Step {
         let Window { from_us, to_us } = self.window;
-        // Only a window with a length of its own is cut into steps.
+        // Only a window with a set length is cut into steps.
         if at_us >= to_us || self.measures.backlog.asked.is_empty() {
             Step::Beyond
         } else if at_us < from_us {
@@ -129,8 +129,8 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// Ends the interval if its time is over; what is returned is ended and new. One ends with the
-    /// window, and others begin there.
+    /// Ends the interval if its time is over and returns it. An interval ends with the window, and
+    /// others begin there.
     pub(super) fn turn(&mut self, now_us: u64, in_flight: u64, open: u64) -> Option<&Interval> {
         if now_us < self.interval_end_us {
             return None;
@@ -144,12 +144,12 @@ impl<'p> Recorder<'p> {
         self.measures.series.last()
     }
 
-    /// When the interval ends.
+    /// When the current interval ends.
     pub(super) fn next_turn_us(&self) -> u64 {
         self.interval_end_us
     }
 
-    /// Ends the last interval, whole or not, unless nothing was seen in it.
+    /// Ends the last interval, whole or not, unless no event fell into it.
     pub(super) fn finish(mut self, in_flight: u64, open: u64) -> Measures {
         let seen = self.interval.requests + self.interval.replies + self.interval.errors;
         if seen > 0 {
@@ -174,7 +174,7 @@ impl<'p> Recorder<'p> {
         self.measures.lengths[requests.min(SESSION_LENGTH_MAX)].sessions += 1;
     }
 
-    /// A measured session is over; `now_us` is when.
+    /// Counts a measured session that is over at `now_us`.
     pub(super) fn session_ended(&mut self, slot: &Slot, requests: usize, now_us: u64) {
         let counts = &mut self.measures.counts;
         let lifetime_us = now_us.saturating_sub(slot.session_us);
@@ -194,7 +194,7 @@ impl<'p> Recorder<'p> {
         self.measures.counts.sessions_unfinished += 1;
     }
 
-    /// How late something timed was.
+    /// Records how late an event with an intended time was.
     pub(super) fn lag(&mut self, intended_us: u64, now_us: u64) {
         self.measures.times.lag.saturating_record(now_us.saturating_sub(intended_us));
     }
@@ -227,7 +227,8 @@ impl<'p> Recorder<'p> {
         self.measures.times.connect.saturating_record(took_us);
     }
 
-    /// A connection is closed, or still open at the end. Its lifetime counts if it was of use.
+    /// Records a connection that is closed, or still open at the end. Its lifetime counts if it
+    /// carried a good reply.
     pub(super) fn connection_closed(&mut self, slot: &Slot, now_us: u64) {
         if slot.connection_replies == 0 || now_us < self.window.from_us {
             return;
@@ -237,19 +238,19 @@ impl<'p> Recorder<'p> {
         self.measures.times.connection.saturating_record(lifetime_us);
     }
 
-    /// Bytes of heads and framing, measured or not: they are counted where they are read.
+    /// Counts bytes of heads and framing, of measured requests or not, when they are read.
     pub(super) fn overhead(&mut self, head: usize, framing: usize) {
         self.measures.counts.head_bytes += head as u64;
         self.measures.counts.framing_bytes += framing as u64;
     }
 
-    /// A measured reply is complete, whatever it is worth.
+    /// Counts the status of a measured reply that is complete, whether good or not.
     pub(super) fn status(&mut self, status: u16) {
         let digit = usize::from(status / 100);
         self.measures.counts.status[if digit <= 5 { digit } else { 0 }] += 1;
     }
 
-    /// A reply with that many bytes of body is complete and good, measured or not.
+    /// Counts a complete and good reply, measured or not, with `body_bytes` bytes of body.
     pub(super) fn completed(&mut self, body_bytes: u64, now_us: u64) {
         if self.window.contains(now_us) {
             self.measures.counts.replies_in_window += 1;
@@ -257,23 +258,24 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// A wrong byte in a reply that does not belong to the measures: it is told all the same.
+    /// Counts a wrong byte in a reply that does not belong to the measures: it is reported all the
+    /// same.
     pub(super) fn bad_bytes_outside(&mut self) {
         self.measures.errors.add(ErrorKind::BadBytes);
     }
 
-    /// Bytes have come that nobody asked for.
+    /// Counts an arrival of unrequested bytes.
     pub(super) fn surplus(&mut self, now_us: u64) {
         self.measures.counts.surplus_replies += u64::from(now_us >= self.window.from_us);
     }
 
-    /// So many connections are open now.
+    /// Notes that `open` connections are open now.
     pub(super) fn open(&mut self, open: u64) {
         let most = &mut self.measures.counts.connections_open_max;
         *most = open.max(*most);
     }
 
-    /// A measured reply is complete and good.
+    /// Records a measured reply that is complete and good.
     pub(super) fn reply(&mut self, slot: &Slot, expected: &Expected, length: usize, now_us: u64) {
         let corrected_us = now_us.saturating_sub(slot.intended_us);
         let uncorrected_us = now_us.saturating_sub(slot.issued_us);
@@ -299,7 +301,7 @@ impl<'p> Recorder<'p> {
         row.bytes_got += slot.body_bytes;
     }
 
-    /// A measured request failed after `got` bytes of the body of its reply.
+    /// Records a measured request that failed after `got` bytes of the body of its reply.
     pub(super) fn failed(&mut self, kind: ErrorKind, expected: &Expected, got: u64, now_us: u64) {
         self.measures.errors.add(kind);
         self.measures.counts.body_bytes += got;
@@ -315,24 +317,25 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// A timeout ended a measured session of that many requests.
+    /// Counts a measured session of `length` requests that a timeout ended.
     pub(super) fn session_timed_out(&mut self, length: usize) {
         self.measures.lengths[length.min(SESSION_LENGTH_MAX)].timeouts += 1;
     }
 
-    /// Requests of a failed session that will never be issued.
+    /// Counts requests of a failed session that will never be issued.
     pub(super) fn abandoned(&mut self, requests: u64) {
         self.measures.counts.requests_abandoned += requests;
     }
 
-    /// Requests that the generator has come to so late that the run has to end.
+    /// Counts requests that the generator had not issued when it was so late that the run had to
+    /// end.
     pub(super) fn overdue(&mut self, requests: u64) {
         self.abandoned(requests);
         self.measures.counts.requests_overdue += requests;
     }
 }
 
-/// When the requests of a session that is due then would be, had every reply come at once.
+/// When the requests of a session due at `session_us` would be due, had every reply come at once.
 pub(super) fn due_times(session_us: u64, requests: &[Request]) -> impl Iterator<Item = u64> {
     let pauses = requests.windows(2).scan(session_us, |at_us, pair| {
         let pause_us = if pair[1].joins() { 0 } else { pair[0].pause_us() };

@@ -1,4 +1,4 @@
-//! One client: a session under way and the connection it uses.
+//! One client: a session under way and its connection.
 
 use std::os::fd::OwnedFd;
 
@@ -9,9 +9,9 @@ use super::timers::NEVER;
 /// What a slot waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// For a session to take it.
+    /// For a session to take the slot.
     Free,
-    /// For the connection to be made.
+    /// For the connection to be established.
     Connecting,
     /// For room to send the rest of the request.
     Sending,
@@ -28,26 +28,26 @@ pub(super) enum Phase {
 pub(super) enum Reply {
     /// Less than its head.
     Head,
-    /// Its head; the body has an end of its own.
+    /// Its head; the end of the body is marked by its framing.
     Framed(BodySkipper),
     /// Its head; the body ends with the connection.
     UntilClose,
 }
 
-/// One client: a session under way and the connection it uses. Times are of [`os::clock::now`].
+/// One client: a session under way and its connection. Times are by [`os::clock::now`].
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) socket: Option<OwnedFd>,
     pub(super) phase: Phase,
-    /// Tells events of this connection from those of the slot's earlier ones.
+    /// Distinguishes events of this connection from events of the slot's earlier connections.
     pub(super) generation: u32,
     /// The server has closed its side.
     pub(super) peer_closed: bool,
-    /// Whether the epoll set tells of room to send.
+    /// Whether the epoll set reports room to send.
     pub(super) watches_room: bool,
-    /// Where the connection leads.
+    /// The target of the connection.
     pub(super) target: usize,
-    /// When connecting began, then when the connection was made.
+    /// When connecting began; once the connection is established, when that was.
     pub(super) connected_us: u64,
     /// Good replies over this connection.
     pub(super) connection_replies: u32,
@@ -58,7 +58,7 @@ pub(super) struct Slot {
     pub(super) position: u32,
     /// Requests of the session issued so far.
     pub(super) issued: u32,
-    /// Replies of the session, good ones.
+    /// Good replies of the session.
     pub(super) replies: u32,
     /// When the session should have begun.
     pub(super) session_us: u64,
@@ -71,13 +71,13 @@ pub(super) struct Slot {
 
     /// When the requests under way should have been issued.
     pub(super) intended_us: u64,
-    /// When they were.
+    /// When the requests under way were issued.
     pub(super) issued_us: u64,
     /// When the first byte of the reply came.
     pub(super) first_byte_us: u64,
-    /// Whether they belong to the measures.
+    /// Whether the requests under way belong to the measures.
     pub(super) measured: bool,
-    /// Whether they were issued when the window had ended.
+    /// Whether the requests under way were issued after the end of the window.
     pub(super) is_late: bool,
     pub(super) reply: Reply,
     pub(super) status: u16,
@@ -88,7 +88,7 @@ pub(super) struct Slot {
 
     /// An incomplete head.
     pub(super) held: Vec<u8>,
-    /// What could not be sent at once.
+    /// Bytes that could not be sent at once.
     pub(super) unsent: Vec<u8>,
 
     /// When the client gives up.
@@ -140,14 +140,14 @@ impl Slot {
         self.issued - self.position
     }
 
-    /// Whether the connection can take another request: not in the middle of one that the server
-    /// has answered before it had all of it.
+    /// Whether the connection can take another request: it cannot in the middle of a request that
+    /// the server has answered before it had all of it.
     pub(super) fn is_usable(&self) -> bool {
         let is_open = self.socket.is_some() && !self.peer_closed;
         is_open && self.keep_alive && self.unsent.is_empty()
     }
 
-    /// Ready for the next reply.
+    /// Prepares the slot for the next reply.
     pub(super) fn expect_reply(&mut self) {
         self.reply = Reply::Head;
         self.body_bytes = 0;

@@ -1,10 +1,10 @@
-//! Times at which slots want to be looked at. Entries are never removed: one that no longer means
-//! anything is recognised when it comes up.
+//! Times at which slots need attention. Entries are never removed early: a stale one is recognised
+//! when it comes up.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// No time.
+/// A time that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Slots by time. Each slot remembers in an `armed` field of its own when its earliest entry comes
@@ -15,7 +15,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Has `slot` come up at `at_us` or earlier.
+    /// Makes `slot` come up at `at_us` or earlier.
     pub(super) fn arm(&mut self, slot: u32, at_us: u64, armed: &mut u64) {
         if at_us < *armed {
             *armed = at_us;
@@ -23,7 +23,7 @@ impl Timers {
         }
     }
 
-    /// The earliest entry if it is due, taken out: when it was due and whose it is.
+    /// Takes out the earliest entry if it is due: its time and its slot.
     pub(super) fn take_due(&mut self, now_us: u64) -> Option<(u64, u32)> {
         let Reverse(first) = *self.heap.peek()?;
         if first.0 > now_us {

@@ -1,6 +1,7 @@
-//! Where the highest rate that holds lies between those tried, and which rate to try next.
+//! Narrows down the highest rate that holds among the rates tried, and chooses the next rate to
+//! try.
 //!
-//! Knows nothing of servers or conditions: a trial held, broke, or says nothing.
+//! This module knows nothing of servers or conditions: a trial held, broke, or says nothing.
 
 /// How often a rate is tried until the generator counts as giving out there: once may be chance.
 pub(super) const VOID_TRIALS: u32 = 2;
@@ -9,14 +10,14 @@ const STEP_MAX: f64 = 2.0;
 /// A gap may be this much wider than asked for, so that rounding costs no trial.
 const ROUNDING: f64 = 1e-9;
 
-/// What a trial said.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// All conditions held.
     Held,
-    /// One did not.
+    /// A condition broke.
     Broke,
-    /// Nothing: the generator itself could not keep up, or the like.
+    /// The trial says nothing: the generator itself could not keep up, for example.
     Void,
 }
 
@@ -30,16 +31,17 @@ pub struct Rules {
     /// The first step up or down, as a factor above 1; the following ones are squares of the one
     /// before, up to 2.
     pub growth: f64,
-    /// The gap between what holds and what breaks, relative to what holds, that is small enough.
+    /// The gap between the rate that holds and the rate that breaks, relative to the former, at
+    /// which the search ends.
     pub gap: f64,
-    /// Both ends are tried until one outcome is so many trials ahead of the other. If a rate does
-    /// what it does in 4 of 5 trials, 1 is right in 80 %, 2 in 94 %, 3 in 98.5 % of cases
-    /// (Wald's sequential test).
+    /// Both ends are tried until one outcome is this many trials ahead of the other. If a rate has
+    /// the same outcome in 4 of 5 trials, a lead of 1 is right in 80 %, 2 in 94 %, 3 in 98.5 % of
+    /// cases (Wald's sequential test).
     pub lead: u32,
-    /// An end is tried at most so often, void trials included.
+    /// How often an end is tried at most, void trials included.
     pub end_trials_max: u32,
     /// Whether the first rate, if it breaks, is tried again until one outcome is 2 ahead (3 times
-    /// at most): where it was expected to hold, that may have been a stall.
+    /// at most): if the rate was expected to hold, a stall may have broken it.
     pub first_again: bool,
 }
 
@@ -50,7 +52,7 @@ pub struct Bracket {
     trials: Vec<(f64, Judged)>,
 }
 
-/// How often a rate held, of how many trials that say something.
+/// How often a rate held, and in how many trials that say something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Trials that held.
@@ -72,13 +74,13 @@ impl Tally {
 }
 
 impl Bracket {
-    /// Before the first trial.
+    /// A bracket without trials.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules, trials: Vec::new() }
     }
 
-    /// Adds what a trial at `rate` said.
+    /// Adds the result of a trial at `rate`.
     pub fn add(&mut self, rate: f64, judged: Judged) {
         self.trials.push((rate, judged));
     }
@@ -89,8 +91,8 @@ impl Bracket {
         self.trials.len()
     }
 
-    /// The rate to try next; none once the limit is known. Also after an end has not stood its
-    /// test.
+    /// The rate to try next; none once the limit is known. An end whose repetition had another
+    /// result makes further rates necessary.
     #[must_use]
     pub fn next_rate(&self) -> Option<f64> {
         let min = self.rules.min;
@@ -115,7 +117,7 @@ impl Bracket {
         }
     }
 
-    /// The highest rate that held in most of its trials, with none below that did not.
+    /// The highest rate that held in most of its trials, if each lower rate did, too.
     #[must_use]
     pub fn highest_held(&self) -> Option<f64> {
         let broken = self.lowest_broken().unwrap_or(f64::INFINITY);
@@ -128,7 +130,8 @@ impl Bracket {
         self.judged().filter(|rate| !self.tally(*rate).holds()).reduce(f64::min)
     }
 
-    /// The lowest rate, above what held and below what broke, that was void whenever tried.
+    /// The lowest rate that was void whenever tried, above the highest held and below the lowest
+    /// broken.
     #[must_use]
     pub fn gave_out(&self) -> Option<f64> {
         let low = self.highest_held().unwrap_or(0.0);
@@ -151,15 +154,15 @@ impl Bracket {
         Tally { held, trials }
     }
 
-    /// Whether a rate has been void, or has broken where it should hold, but not yet often enough
-    /// for that to say anything.
+    /// Whether a rate has been void, or has broken although it should hold, but not often enough
+    /// yet to count.
     fn is_doubtful(&self, rate: f64) -> bool {
         let tally = self.tally(rate);
         let is_first = self.trials.first().is_some_and(|first| first.0 == rate);
         let may_be_stall = self.rules.first_again && is_first && tally.held < tally.trials;
         match tally.trials {
             0 => self.trials_at(rate) < VOID_TRIALS,
-            // Void trials count, so that this ends.
+            // Void trials count, so that the repetitions end.
             _ => may_be_stall && tally.lead() < 2 && self.trials_at(rate) < 3,
         }
     }
@@ -180,7 +183,7 @@ impl Bracket {
         self.trials.iter().filter(|trial| trial.1 != Judged::Void).map(|trial| trial.0)
     }
 
-    /// By how much to go up or down while only one end is known.
+    /// The factor by which to go up or down while only one end is known.
     fn step(&self) -> f64 {
         let mut rates: Vec<f64> = self.trials.iter().map(|trial| trial.0).collect();
         rates.sort_by(f64::total_cmp);

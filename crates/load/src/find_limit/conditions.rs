@@ -1,4 +1,4 @@
-//! What a run must keep to, so that its rate counts as borne.
+//! The conditions that a run must meet for its rate to count as borne.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use command::units::{Duration, parse_duration, parse_share};
 /// The conditions, all of which must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
-    /// Replies, of what was due, at least.
+    /// The least part of the requests due that must get a reply, 0 to 1.
     pub served_min: f64,
-    /// Failed requests, of those issued, at most.
+    /// The most failed requests, as a part of the requests issued, 0 to 1.
     pub errors_max: f64,
-    /// Difference between the timeout shares of file types, at most.
+    /// The largest difference allowed between the timeout shares of file types.
     pub spread_max: f64,
-    /// Quantiles of corrected times in microseconds, at most.
+    /// Quantiles, and the most that the corrected time at each may be, in microseconds.
     pub quantiles: Vec<(f64, u64)>,
 }
 
@@ -28,30 +28,31 @@ impl Default for Conditions {
 /// A condition that broke.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// As it was typed, or would be.
+    /// The condition in the form in which it can be typed.
     pub condition: String,
-    /// What was found instead.
+    /// The value that was found instead.
     pub found: String,
-    /// How far beyond the bound, as a factor.
+    /// How far beyond the bound the value is, as a factor.
     pub excess: f64,
 }
 
-/// What is held against the conditions, wherever it comes from.
+/// The results that are compared with the conditions, of one run or of several.
 pub struct Kept<'a> {
-    /// Replies, of what was due, and in time to keep up.
+    /// The part of the requests due that got a reply in time to keep up, 0 to 1.
     pub served_share: f64,
-    /// Failed requests, of those issued.
+    /// The part of the requests issued that failed, 0 to 1.
     pub error_share: f64,
-    /// How differently kinds of file fared; none if too few were asked for.
+    /// The difference between the timeout shares of kinds of file; none if too few files were
+    /// requested.
     pub spread: Option<f64>,
     /// The quantile of corrected times, in microseconds; none if there are no times.
     pub quantile_us: &'a dyn Fn(f64) -> Option<u64>,
 }
 
 impl Conditions {
-    /// Whether they ask for a rate only. How long replies take depends on sessions coming at
-    /// random, as users do; how many there can be does not, and evenly spaced sessions tell that
-    /// sooner.
+    /// Whether the conditions concern rates only. How long replies take depends on random arrivals,
+    /// such as those of users; how many replies there can be does not, and evenly spaced sessions
+    /// show that sooner.
     #[must_use]
     pub fn are_of_rates(&self) -> bool {
         self.quantiles.is_empty()
@@ -74,8 +75,8 @@ impl Conditions {
     pub fn broken(&self, kept: &Kept<'_>) -> Vec<Violation> {
         let mut violations: Vec<Violation> = [
             self.served(kept.served_share),
-            at_most("errors", kept.error_share, self.errors_max),
-            kept.spread.and_then(|spread| at_most("spread", spread, self.spread_max)),
+            check_at_most("errors", kept.error_share, self.errors_max),
+            kept.spread.and_then(|spread| check_at_most("spread", spread, self.spread_max)),
         ]
         .into_iter()
         .flatten()
@@ -103,7 +104,7 @@ impl Conditions {
     }
 }
 
-fn at_most(name: &str, found: f64, bound: f64) -> Option<Violation> {
+fn check_at_most(name: &str, found: f64, bound: f64) -> Option<Violation> {
     (found > bound).then(|| Violation {
         condition: format!("{name}={}", percent(bound)),
         found: percent(found),
@@ -112,7 +113,7 @@ fn at_most(name: &str, found: f64, bound: f64) -> Option<Violation> {
 }
 
 fn percent(share: f64) -> String {
-    // Three digits behind the point tell 99.999 % from all.
+    // Three decimals distinguish 99.999 % from 100 %.
     let text = format!("{:.3}", share * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
@@ -131,7 +132,7 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// `p99=50ms,errors=0.1%`: what is not named keeps its default.
+/// Reads `p99=50ms,errors=0.1%`: a condition that is not named keeps its default.
 impl FromStr for Conditions {
     type Err = String;
 

@@ -1,4 +1,4 @@
-//! The search against servers that are formulas.
+//! Tests of the search against servers that are formulas.
 
 use super::bracket::VOID_TRIALS;
 use super::*;
@@ -40,19 +40,19 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
     }
 }
 
-fn from(first: f64) -> Rates {
+fn rates_from(first: f64) -> Rates {
     Rates { first, min: 0.1 }
 }
 
 fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
     let mut trial = |rate: f64| Ok(Some(outcome(rate, capacity, generator_capacity)));
-    search(&Conditions::default(), from(first_rate), &mut trial, &mut |_| {}).unwrap()
+    search(&Conditions::default(), rates_from(first_rate), &mut trial, &mut |_| {}).unwrap()
 }
 
-/// Requests a second that a queue bears in virtual time.
+/// Requests a second that a queue in virtual time bears at most.
 const QUEUE_PER_S: f64 = 250.0;
 
-/// A trial of sessions of so many requests, at such a queue.
+/// A trial of sessions of `length` requests each, at a queue of that capacity.
 fn outcome_of_queue(rate: f64, length: usize, window_s: f64) -> Outcome {
     let load = VirtualLoad {
         service: Service::Queue(QUEUE_PER_S),
@@ -73,7 +73,7 @@ fn outcome_of_queue(rate: f64, length: usize, window_s: f64) -> Outcome {
     outcome
 }
 
-/// Whether sessions are long or short, and wherever the search begins.
+/// The result depends neither on the length of sessions nor on where the search begins.
 #[test]
 fn the_limit_of_a_queue_is_its_capacity() {
     for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
@@ -81,7 +81,7 @@ fn the_limit_of_a_queue_is_its_capacity() {
             let first = 1.5_f64.powi(step) / length as f64;
             let mut trial = |rate: f64| Ok(Some(outcome_of_queue(rate, length, window_s)));
             let conditions = Conditions::default();
-            let limit = search(&conditions, from(first), &mut trial, &mut |_| {}).unwrap();
+            let limit = search(&conditions, rates_from(first), &mut trial, &mut |_| {}).unwrap();
             let per_s = limit.held.unwrap().rate * length as f64;
             let off = (per_s / QUEUE_PER_S - 1.0).abs();
             assert!(off <= 0.02, "{length} in {window_s} s from {first}: {per_s}");
@@ -94,7 +94,7 @@ fn the_limit_is_bracketed() {
     for first_rate in [1.0, 900.0, 50_000.0] {
         let limit = find(1000.0, f64::INFINITY, first_rate);
         let (held, broke) = (limit.held.unwrap(), limit.broke.unwrap());
-        // A thousandth of errors is allowed.
+        // One error in a thousand is allowed.
         assert!(held.rate <= 1001.1 && broke.rate > 1001.0, "{held:?} {broke:?}");
         assert!(broke.rate <= held.rate * (1.0 + GAP));
         assert_eq!((held.held, held.trials), (CONFIRMATIONS, CONFIRMATIONS));
@@ -121,14 +121,14 @@ fn a_server_that_never_holds_has_no_limit() {
 
 #[test]
 fn a_server_on_the_edge_moves_the_limit_down() {
-    // Holds above 500 only the first time.
+    // A server that holds a rate above 500 only the first time.
     let mut asked = 0;
     let mut trial = |rate: f64| {
         asked += usize::from(rate > 500.0);
         let capacity = if asked > 1 { 500.0 } else { 1000.0 };
         Ok(Some(outcome(rate, capacity, f64::INFINITY)))
     };
-    let limit = search(&Conditions::default(), from(800.0), &mut trial, &mut |_| {}).unwrap();
+    let limit = search(&Conditions::default(), rates_from(800.0), &mut trial, &mut |_| {}).unwrap();
     assert!(limit.held.unwrap().rate <= 501.0, "{limit:?}");
 }
 
@@ -136,7 +136,7 @@ fn a_server_on_the_edge_moves_the_limit_down() {
 fn the_time_that_breaks_is_named() {
     let conditions: Conditions = "p99=500us".parse().unwrap();
     let mut trial = |rate: f64| Ok(Some(outcome(rate, 1000.0, f64::INFINITY)));
-    let limit = search(&conditions, from(100.0), &mut trial, &mut |_| {}).unwrap();
+    let limit = search(&conditions, rates_from(100.0), &mut trial, &mut |_| {}).unwrap();
     assert_eq!(limit.held, None);
     assert_eq!(limit.causes()[0].condition, "p99=500us");
 }
@@ -150,12 +150,12 @@ fn find_with_voids(is_void: impl Fn(usize, f64) -> bool, first_rate: f64) -> Lim
         let generator_capacity = if is_void(made, rate) { 0.0 } else { f64::INFINITY };
         Ok(Some(outcome(rate, 1000.0, generator_capacity)))
     };
-    search(&Conditions::default(), from(first_rate), &mut trial, &mut |_| {}).unwrap()
+    search(&Conditions::default(), rates_from(first_rate), &mut trial, &mut |_| {}).unwrap()
 }
 
 #[test]
 fn a_generator_that_gives_out_within_the_bracket_ends_the_search() {
-    // 800 holds, 1600 breaks, what lies between cannot be made.
+    // 800 holds, 1600 breaks, and the generator cannot make the rates between.
     let limit = find_with_voids(|_, rate| (850.0..1500.0).contains(&rate), 800.0);
     let (held, broke) = (limit.held.unwrap(), limit.broke.unwrap());
     assert!((850.0 / (1.0 + GAP)..850.0).contains(&held.rate), "{limit:?}");
@@ -212,7 +212,8 @@ fn an_interrupted_search_keeps_its_trials() {
             made += 1;
             Ok((made <= complete).then(|| outcome(rate, 1000.0, f64::INFINITY)))
         };
-        let limit = search(&Conditions::default(), from(400.0), &mut trial, &mut |_| {}).unwrap();
+        let limit =
+            search(&Conditions::default(), rates_from(400.0), &mut trial, &mut |_| {}).unwrap();
         assert!(limit.interrupted);
         assert_eq!(limit.trials.len(), complete);
         assert_eq!(limit.held.map(|rung| rung.rate), held);

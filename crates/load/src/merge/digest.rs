@@ -1,14 +1,14 @@
-//! A digest of what a run does beyond what its setting spells out, by which generators of one run
-//! recognise each other. It tells mistakes apart, not forgeries.
+//! A digest of the inputs of a run that its setting does not spell out, by which a merge recognises
+//! generators of one run. It detects mistakes, not forgeries.
 
 use workload::request_log::Template;
 
 use crate::plan::{Expected, ExpectedBody, Model, Plan, Process};
 
-/// Sixteen hexadecimal digits, equal for equal runs on all machines: of the requests and when they
-/// are made, the fields they carry, what is known of the replies, and where the sessions end. Paths
-/// and addresses are not in it, because they may be others on another host.
-pub(crate) fn of_plan(plan: &Plan) -> String {
+/// Sixteen hexadecimal digits, equal for equal runs on all machines. The digest covers the requests
+/// and their times, the fields they carry, the expected replies, and the ends of sessions. It
+/// leaves out paths and addresses, because they may differ between hosts.
+pub(crate) fn plan_digest(plan: &Plan) -> String {
     let mut digest = Digest::default();
     add_log(&mut digest, plan);
     for target in &plan.targets {
@@ -27,9 +27,10 @@ pub(crate) fn of_plan(plan: &Plan) -> String {
 
 fn add_log(digest: &mut Digest, plan: &Plan) {
     let log = &plan.log;
-    // The numbers of templates need not be the same on all hosts, so what they stand for is taken.
+    // The numbers of templates may differ between hosts, so the templates themselves are hashed.
     let pairs = log.templates().iter().zip(&*plan.expected);
-    let templates: Vec<u64> = pairs.map(|(asked, expected)| of_template(asked, expected)).collect();
+    let templates: Vec<u64> =
+        pairs.map(|(asked, expected)| template_digest(asked, expected)).collect();
     digest.number(log.sessions() as u64);
     for index in 0..log.sessions() {
         digest.option(log.start_us(index));
@@ -43,7 +44,7 @@ fn add_log(digest: &mut Digest, plan: &Plan) {
     }
 }
 
-fn of_template(template: &Template, expected: &Expected) -> u64 {
+fn template_digest(template: &Template, expected: &Expected) -> u64 {
     let mut digest = Digest::default();
     digest.text(template.method.as_bytes());
     digest.text(&template.uri);
@@ -54,7 +55,7 @@ fn of_template(template: &Template, expected: &Expected) -> u64 {
     digest.value
 }
 
-/// FNV-1a of 64 bits, over bytes: the standard library's hashers may change.
+/// FNV-1a of 64 bits, over bytes, because the standard library's hashers may change.
 struct Digest {
     value: u64,
 }
@@ -76,7 +77,7 @@ impl Digest {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// Takes in a text with its length, so that what follows cannot pass for a part of it.
+    /// Adds a text with its length, so that the bytes that follow cannot pass for a part of it.
     fn text(&mut self, text: &[u8]) {
         self.number(text.len() as u64);
         self.bytes(text);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_generators_must_agree_in() {
+    fn other_inputs_in_which_generators_must_agree() {
         let folder = testkit::Temporary::new();
         let log = folder.path().join("one.log");
         fs::write(&log, LOG).unwrap();
@@ -170,8 +171,9 @@ mod tests {
     fn a_trace_at_another_speed_is_another_run() {
         let options = Options { urls: vec!["http://127.0.0.1:81/a".into()], ..Options::default() };
         let (plan, _) = options.resolve().unwrap();
-        let at =
-            |speed| of_plan(&Plan { model: Model::Open(Process::Trace(speed)), ..plan.clone() });
+        let at = |speed| {
+            plan_digest(&Plan { model: Model::Open(Process::Trace(speed)), ..plan.clone() })
+        };
         assert_ne!(at(1.0), at(2.0));
         assert_eq!(at(2.0), at(2.0));
     }

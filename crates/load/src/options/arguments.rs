@@ -1,5 +1,5 @@
-//! Options as the words behind `ropewalk load`, and back: for programs that start a generator, and
-//! for files in which somebody has typed some of its options.
+//! Converts options to the arguments of `ropewalk load` and back: for programs that start a
+//! generator, and for files that hold some of its options.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::Options;
 
 impl Options {
-    /// The words that mean the same, URLs first. Neither the command line for the report nor what
-    /// is as it is without a word is among them.
+    /// The arguments that these options are parsed from, URLs first. The command line for the
+    /// report and options with their default values are left out.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         let mut words = self.urls.clone();
@@ -22,23 +22,22 @@ impl Options {
         words
     }
 
-    /// The options that have a value, in the order in which they are written.
+    /// The names of the options that are set, in the order in which they are written.
     #[must_use]
-    pub fn given(&self) -> Vec<String> {
+    pub fn option_names(&self) -> Vec<String> {
         self.values().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What words mean: URLs and options, in any order.
+    /// Parses arguments: URLs and options, in any order.
     ///
     /// # Errors
-    /// One line: what is no option, stands there twice, lacks its value, or has one that it cannot
-    /// have.
+    /// One line: which argument is no option, is repeated, lacks its value, or has an invalid one.
     pub fn from_arguments(words: &[String]) -> Result<Self, String> {
         let found = command().try_get_matches_from(words);
         found.and_then(|found| Self::from_arg_matches(&found)).map_err(|why| explain(&why, words))
     }
 
-    /// Options that have a value, and the words of their values.
+    /// The names of the options that are set, with their values as arguments.
     fn values(&self) -> Vec<(String, Vec<String>)> {
         let fields = serde_json::to_value(self).expect("numbers, texts and names are JSON");
         let of = |option: &Arg| {
@@ -51,7 +50,8 @@ impl Options {
     }
 }
 
-/// It asks for nothing that is not typed here: that there is a log for --think-max, for example.
+/// The parser. It checks each option by itself: that --think-max needs a log, for example, is
+/// checked elsewhere.
 fn command() -> Command {
     Options::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true))
 }
@@ -65,7 +65,7 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// What is wrong, for a line of a file: there is neither usage nor help to point to.
+/// The message for a line of a file, where there is neither usage nor help to point to.
 fn explain(why: &Error, words: &[String]) -> String {
     let texts = |kind| match why.get(kind) {
         Some(ContextValue::String(text)) => vec![text.as_str()],
@@ -79,9 +79,9 @@ fn explain(why: &Error, words: &[String]) -> String {
         ErrorKind::UnknownArgument => {
             let typed = words.iter().find(|word| word.starts_with(option));
             let typed = typed.map_or(option, String::as_str);
-            format!("{typed}: there is no such option of what is asked")
+            format!("{typed}: there is no such load option")
         }
-        ErrorKind::ArgumentConflict => format!("{option}: it stands there twice; once is enough"),
+        ErrorKind::ArgumentConflict => format!("{option}: it occurs twice; once is enough"),
         ErrorKind::InvalidValue if value.is_empty() => format!("{option}: its value is missing"),
         ErrorKind::InvalidValue => {
             let values = texts(ContextKind::ValidValue).join(", ");
@@ -94,12 +94,12 @@ fn explain(why: &Error, words: &[String]) -> String {
     }
 }
 
-/// The name under which it is typed and reported.
+/// The name of a value as it is typed and reported.
 pub(super) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("none is left out").get_name().to_owned()
 }
 
-/// A path as a text, be it none.
+/// Serializes a path as a text, or none.
 pub(super) fn lossy<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     match path {
         Some(path) => to.collect_str(&path.display()),
@@ -151,34 +151,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_arguments_are_parsed_to_equal_options() {
         for options in [every_option(), Options::default()] {
             let words = options.to_arguments();
             assert_eq!(Options::from_arguments(&words).as_ref(), Ok(&options), "{words:?}");
         }
         let words = every_option().to_arguments();
-        assert_eq!(every_option().given().len(), command().get_opts().count(), "{words:?}");
+        assert_eq!(every_option().option_names().len(), command().get_opts().count(), "{words:?}");
     }
 
     #[test]
-    fn what_people_type() {
+    fn typed_arguments_are_parsed() {
         let of = |line: &str| {
             Options::from_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
         };
         let options = of("-c 8 --timeout=2s -t=3 --verify none").unwrap();
         assert_eq!((options.clients, options.threads), (Some(8), Some(3)));
         assert_eq!((options.timeout.as_deref(), options.verify), (Some("2s"), Some(Verify::None)));
-        assert_eq!(options.given(), ["--connections", "--timeout", "--verify", "--threads"]);
+        assert_eq!(options.option_names(), ["--connections", "--timeout", "--verify", "--threads"]);
         assert_eq!(of("-t3 -r 5@1s").unwrap(), of("--threads=3 --rate=5@1s").unwrap());
         assert_eq!(of("--host a --host b --source c,d --source e").unwrap().sources.len(), 3);
         let check = |line: &str, why: &str| assert_eq!(of(line).unwrap_err(), why);
-        check("--fast 3", "--fast: there is no such option of what is asked");
-        check("--json f", "--json: there is no such option of what is asked");
-        check("-x5", "-x5: there is no such option of what is asked");
+        check("--fast 3", "--fast: there is no such load option");
+        check("--json f", "--json: there is no such load option");
+        check("-x5", "-x5: there is no such load option");
         check("--idle", "--idle: its value is missing");
         check("--think-max --idle 5", "--think-max: its value is missing");
-        check("--idle 5 --idle=5", "--idle: it stands there twice; once is enough");
-        check("-c8 --connections 8", "--connections: it stands there twice; once is enough");
+        check("--idle 5 --idle=5", "--idle: it occurs twice; once is enough");
+        check("-c8 --connections 8", "--connections: it occurs twice; once is enough");
         check("--idle many", "--idle many: give a whole number");
         check("--arrivals rare", "--arrivals rare: it is one of constant, poisson, trace");
     }

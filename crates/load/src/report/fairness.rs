@@ -1,6 +1,6 @@
-//! The fairness table: was every kind of request served alike? A server can raise its throughput by
-//! neglecting large files (Radhakrishnan 2019, chapter 3); here it is seen. The columns are those
-//! of the tool that the published comparisons used.
+//! The fairness table: shows whether every kind of request was served alike. A server can raise its
+//! throughput by neglecting large files (Radhakrishnan 2019, chapter 3), which this table reveals.
+//! Its columns are the columns of the tool that the published comparisons used.
 
 use std::fmt::Write as _;
 
@@ -10,21 +10,21 @@ use super::format;
 use crate::measures::{FileRow, LengthRow, OTHER, SESSION_LENGTH_MAX, SINGLE};
 use crate::outcome::{Outcome, SPREAD_REQUESTS_MIN, Spread, file_kind_name};
 
-/// Writes the tables by kind of file, by class and by session length, and the one figure.
+/// Writes the tables by kind of file, by class and by session length, and the spread.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let mut text = String::new();
     let measures = &outcome.measures;
     if measures.files.iter().any(|row| row.requests > 0) {
-        by_file(&mut text, &measures.files);
-        by_class(&mut text, &measures.files);
+        write_file_table(&mut text, &measures.files);
+        write_class_table(&mut text, &measures.files);
     }
     if measures.lengths.iter().any(|row| row.sessions > 0) {
-        by_length(&mut text, &measures.lengths);
+        write_length_table(&mut text, &measures.lengths);
     }
     let line = spread_line(outcome);
     let line = line.unwrap_or_else(|| "no request named a file of a file set".into());
-    // Writing to a string does not fail, here and below.
+    // Writing to a string does not fail; this holds for the whole file.
     let _ = writeln!(
         text,
         "Fairness: {line}\n\
@@ -34,7 +34,7 @@ pub fn render(outcome: &Outcome) -> String {
     text
 }
 
-/// The one figure in a line; none if no request named a file of a file set.
+/// The spread in a line; none if no request named a file of a file set.
 #[must_use]
 pub fn spread_line(outcome: &Outcome) -> Option<String> {
     let files = &outcome.measures.files;
@@ -55,14 +55,14 @@ pub fn spread_line(outcome: &Outcome) -> Option<String> {
     }
 }
 
-fn by_file(text: &mut String, files: &[FileRow]) {
+fn write_file_table(text: &mut String, files: &[FileRow]) {
     heads(text, "Kind of file", "file bytes");
     for (kind, row) in files.iter().enumerate().filter(|(_, row)| row.requests > 0) {
         line(text, &file_kind_name(kind), file_bytes(kind), row);
     }
 }
 
-fn by_class(text: &mut String, files: &[FileRow]) {
+fn write_class_table(text: &mut String, files: &[FileRow]) {
     text.push('\n');
     heads(text, "Class", "");
     let sum = |rows: &[FileRow]| {
@@ -86,7 +86,7 @@ fn by_class(text: &mut String, files: &[FileRow]) {
     text.push('\n');
 }
 
-/// Of a SPECweb99 file; single files may be of any length.
+/// The length of a SPECweb99 file; none for single files, which may have any length.
 fn file_bytes(kind: usize) -> Option<u64> {
     let (class, number) = ((kind / FILES_PER_CLASS) as u8, (kind % FILES_PER_CLASS) as u8);
     (kind < SINGLE).then(|| File::Spec { directory: 0, class, number }.bytes())
@@ -115,7 +115,7 @@ fn line(text: &mut String, name: &str, bytes: Option<u64>, row: &FileRow) {
     );
 }
 
-fn by_length(text: &mut String, lengths: &[LengthRow]) {
+fn write_length_table(text: &mut String, lengths: &[LengthRow]) {
     let _ = writeln!(
         text,
         "{:<15} {:>10} {:>10} {:>9} {:>9} {:>12} {:>12} {:>10}",

@@ -1,8 +1,9 @@
-//! Numbers as people read them. No form that a program reads uses these.
+//! Formats numbers for people. Reports for programs do not use these functions.
 
 use hdrhistogram::Histogram;
 
-/// Microseconds in milliseconds: as many decimals as the eye wants, none beyond microseconds.
+/// Formats microseconds in milliseconds: fewer decimals the larger the number is, none beyond
+/// microseconds.
 pub(super) fn ms(us: f64) -> String {
     let ms = us / 1e3;
     match ms {
@@ -13,7 +14,7 @@ pub(super) fn ms(us: f64) -> String {
     }
 }
 
-/// A duration in the unit that suits it.
+/// Formats a duration in a suitable unit.
 pub(super) fn duration(us: u64) -> String {
     let (value, unit) = match us {
         0..1_000 => (us as f64, "us"),
@@ -24,7 +25,7 @@ pub(super) fn duration(us: u64) -> String {
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// With a comma between each three digits.
+/// Formats a number with a comma between each three digits.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -37,12 +38,13 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// A rate: a decimal while it is below a thousand.
+/// Formats a rate, with one decimal below a thousand.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second < 999.95 { format!("{per_second:.1}") } else { count(per_second.round() as u64) }
 }
 
-/// A part of one in percent. What is not all is never shown as 100 %, what is some never as 0 %.
+/// Formats a part of one in percent. A part below one is never shown as 100 %, a part above none
+/// never as 0 %.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     match percent {
@@ -52,7 +54,7 @@ pub(super) fn percent(part: f64) -> String {
     }
 }
 
-/// At most six columns, the last a letter from a thousand on: `12.3k`.
+/// Formats a number in at most six columns, with a letter as the last from a thousand on: `12.3k`.
 pub(super) fn short(number: f64) -> String {
     let mut value = number;
     for suffix in ["", "k", "M", "G", "T", "P"] {
@@ -67,7 +69,7 @@ pub(super) fn short(number: f64) -> String {
     ">999P".into()
 }
 
-/// Bytes in decimal units, as networks are measured.
+/// Formats bytes in decimal units, which are usual for networks.
 pub(super) fn bytes(number: f64) -> String {
     let mut value = number;
     for unit in ["B", "kB", "MB", "GB"] {

@@ -1,10 +1,9 @@
 //! The text that httperf 0.9 prints, field for field, so that programs that read httperf's output
-//! read ours. It is that tool's view, with its peculiarities, and no better than it: means and no
-//! percentiles. Where one of our figures is not exactly one of httperf's, the function that writes
-//! the line says so. Kept on purpose:
+//! can read this one. It has that tool's peculiarities and limits: means and no percentiles. Where
+//! a figure is not exactly httperf's, the function that writes the line says so. Kept on purpose:
 //!
 //! * The average reply rate is the mean of samples of five seconds, and 0 in a shorter run, which
-//!   says `0 samples`. Sessions' lowest and highest rates are of the same samples.
+//!   says `0 samples`. The lowest and highest rates of sessions are of these samples, too.
 //! * Sizes are divided as whole numbers, so their decimal is always 0.
 //! * `Net I/O` counts in units of 1,024 bytes but of 10^6 bits, and leaves out footers.
 //! * The median of connection times is the middle of a bin of a millisecond, and never above 100 s.
@@ -20,7 +19,8 @@ const SAMPLE_US: u64 = 5_000_000;
 /// The end of httperf's histogram of connection times, in bins of a millisecond.
 const MEDIAN_BINS: u64 = 100_000;
 
-/// Writes `outcome` as httperf would. The lines about sessions are there if a log was replayed.
+/// Writes `outcome` as httperf would. The lines about sessions are written only if a log was
+/// replayed.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let mut text = command(&outcome.setting, outcome.measures.counts.sessions_due);
@@ -52,7 +52,7 @@ fn command(setting: &Setting, sessions: u64) -> String {
         text.push_str(" --rate=");
         text.push_str(&setting.rate);
     }
-    // Writing to a string does not fail, here and below.
+    // Writing to a string does not fail; this holds for the whole file.
     let _ = match &setting.log {
         Some(log) => writeln!(text, " --wsesslog={sessions},0.000,{log}"),
         None => writeln!(text, " --num-conns={sessions} --num-calls=1"),
@@ -65,7 +65,7 @@ fn parts(url: &str) -> (&str, &str, &str) {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (server, port) = match authority.rsplit_once(':') {
-        // The colons within brackets are the address's own.
+        // Colons within brackets belong to the address.
         Some((server, port)) if !port.ends_with(']') => (server, port),
         _ => (authority, "80"),
     };
@@ -74,7 +74,8 @@ fn parts(url: &str) -> (&str, &str, &str) {
 
 /// * The burst of connects is not measured: 1, or 0 if there was no connection.
 /// * The duration is that of the measured window, not until the last reply.
-/// * The standard deviation, lowest and highest lifetime are our histogram's, within a thousandth.
+/// * The standard deviation, lowest and highest lifetime come from the histogram, within a
+///   thousandth.
 fn connections(text: &mut String, outcome: &Outcome) {
     let (counts, times) = (&outcome.measures.counts, &outcome.measures.times);
     let burst = u64::from(counts.connections_tried > 0);
@@ -115,7 +116,7 @@ fn median_ms(outcome: &Outcome) -> f64 {
     if times.is_empty() || bin >= MEDIAN_BINS { 0.0 } else { bin as f64 + 0.5 }
 }
 
-/// From the deviation of all values to that of a sample, which httperf prints.
+/// The factor from the deviation of all values to the deviation of a sample, which httperf prints.
 fn sample_correction(count: u64) -> f64 {
     if count < 2 { 0.0 } else { (count as f64 / (count - 1) as f64).sqrt() }
 }
@@ -133,14 +134,14 @@ fn requests(text: &mut String, outcome: &Outcome) {
     let _ = writeln!(text, "Request size [B]: {size:.1}\n");
 }
 
-/// * Samples of reply rates count good replies, in the intervals of our series that make up five
+/// * Samples of reply rates count good replies, in the intervals of the series that make up five
 ///   seconds; httperf counts every reply, by its own clock.
 /// * Transfer times are the mean whole time less the mean time of the first byte, of good replies.
 /// * Footers include the framing of chunks; httperf's are trailers only.
-/// * Replies of a status that is none (`0xx`) are in none of the figures, as in httperf.
+/// * Replies with an invalid status (`0xx`) are in none of the figures, as in httperf.
 fn replies(text: &mut String, outcome: &Outcome) {
     let (counts, times) = (&outcome.measures.counts, &outcome.measures.times);
-    let samples = Samples::of(outcome, |interval| interval.replies);
+    let samples = Samples::collect(outcome, |interval| interval.replies);
     let _ = writeln!(
         text,
         "Reply rate [replies/s]: min {:.1} avg {:.1} max {:.1} stddev {:.1} ({} samples)",
@@ -190,15 +191,15 @@ fn resources(text: &mut String, outcome: &Outcome) {
 }
 
 /// * `client-timo`: the timeouts of all four phases.
-/// * `socket-timo`: 0. A timeout of the system's own comes after ours, or is `unreachable`.
+/// * `socket-timo`: 0. A timeout of the system comes after the generator's, or is `unreachable`.
 /// * `connreset`: also a connection that ended before or within a reply. httperf takes a body cut
 ///   short for a whole one.
 /// * `fd-unavail`: no descriptor left, of the process or of the system; so `ftab-full` is 0.
 /// * `addrunavail`: no local port left. httperf, which knows the field, counts it as `other`.
-/// * `other`: also what httperf does not check: wrong lengths, wrong bytes, replies that are no
-///   HTTP. Its manual says to discard a run in which it is not 0.
-/// * A wrong status is no error to httperf: it is in the line of statuses. So the total is ours
-///   less these.
+/// * `other`: also errors for which httperf does not check: wrong lengths, wrong bytes, replies
+///   that are no HTTP. Its manual says to discard a run in which it is not 0.
+/// * A wrong status is no error to httperf: it is in the line of statuses. So the total is the
+///   number of errors without wrong statuses.
 fn errors(text: &mut String, outcome: &Outcome) {
     let errors = &outcome.measures.errors;
     let sum = |kinds: &[ErrorKind]| {
@@ -226,13 +227,13 @@ fn errors(text: &mut String, outcome: &Outcome) {
     );
 }
 
-/// * Connections for each session: all connections by all sessions that ended. httperf leaves out
-///   those of failed sessions.
+/// * Connections for each session: all connections divided by all sessions that ended. httperf
+///   leaves out the connections of failed sessions.
 /// * Sessions with more replies than `SESSION_LENGTH_MAX` are in the histogram's last place.
 fn sessions(text: &mut String, outcome: &Outcome) {
     let (counts, times) = (&outcome.measures.counts, &outcome.measures.times);
     let ended = counts.sessions_completed.saturating_add(counts.sessions_failed);
-    let samples = Samples::of(outcome, |interval| interval.sessions_completed);
+    let samples = Samples::collect(outcome, |interval| interval.sessions_completed);
     let _ = writeln!(
         text,
         "\nSession rate [sess/s]: min {:.2} avg {:.2} max {:.2} stddev {:.2} ({}/{ended})",
@@ -255,7 +256,7 @@ fn sessions(text: &mut String, outcome: &Outcome) {
     text.push('\n');
 }
 
-/// Rates of samples of five seconds.
+/// The rates of samples of five seconds.
 #[derive(Default)]
 struct Samples {
     count: usize,
@@ -266,9 +267,10 @@ struct Samples {
 }
 
 impl Samples {
-    /// Of what `counted` counts. Only whole samples within the window; intervals that do not make
-    /// up five seconds are put together until they come closest.
-    fn of(outcome: &Outcome, counted: fn(&Interval) -> u64) -> Self {
+    /// Collects the samples of the number that `counted` returns. Only whole samples within the
+    /// window count; where intervals do not make up five seconds, as many are joined as come
+    /// closest.
+    fn collect(outcome: &Outcome, counted: fn(&Interval) -> u64) -> Self {
         let interval_us = outcome.interval_us.max(1);
         let intervals = ((SAMPLE_US + interval_us / 2) / interval_us).max(1) as usize;
         let seconds = intervals as f64 * interval_us as f64 / 1e6;

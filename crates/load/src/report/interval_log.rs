@@ -8,7 +8,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use crate::outcome::Outcome;
 
-/// Marks every line of the log, so that logs of several runs can be put together and told apart.
+/// The tag of every line of the log, by which concatenated logs of several runs are distinguished.
 pub const TAG: &str = "corrected";
 
 /// Writes the log of the series. Starts of intervals count from the base time in its head; the
@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn golden() {
-        // The payload depends on the library that compresses; that it reads back is tested below.
+        // The payload depends on the compression library; another test checks that it can be read
+        // back.
         let masked = |line: &str| match line.rsplit_once(',') {
             Some((head, _)) if !line.starts_with('#') => format!("{head},...\n"),
             _ => format!("{line}\n"),

@@ -1,6 +1,7 @@
-//! An outcome as one JSON document, and back. Nothing is lost: the histograms themselves are in it,
-//! so that outcomes that were written can be merged exactly. Times that end in `_us` are whole
-//! microseconds as they were measured; those that end in `_ms` are derived, and are not read back.
+//! Writes an outcome as one JSON document, and reads it back. Nothing is lost: the document
+//! contains the histograms themselves, so that written outcomes can be merged exactly. Times whose
+//! names end in `_us` are whole microseconds as measured; times in `_ms` are derived, and are not
+//! read back.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,11 @@ use crate::measures::{
 use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
 use crate::void::Void;
 
-/// What `format` says in every document.
+/// The value of `format` in every document.
 pub const FORMAT: &str = "ropewalk-load";
-/// The version that is written. It grows when what a reader relies on changes its meaning or goes;
-/// fields may be added without. In version 1 `setting.lag_bound_us` was a number always, and the
-/// reasons of a void run were words alone.
+/// The version that is written. It grows when a field on which readers rely changes its meaning or
+/// is removed; fields may be added without a new version. In version 1 `setting.lag_bound_us` was
+/// always a number, and the reasons of a void run were words only.
 pub const VERSION: u32 = 2;
 
 /// Writes `outcome`, indented, with a line feed at its end.
@@ -53,7 +54,7 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
         ));
     }
     let explain = |why: serde_json::Error| why.to_string();
-    // Each takes from the text what is its own.
+    // Each structure takes its own fields from the text.
     let mut outcome: Outcome = serde_json::from_str(text).map_err(explain)?;
     outcome.measures = serde_json::from_str(text).map_err(explain)?;
     let apart: Apart = serde_json::from_str(text).map_err(explain)?;
@@ -67,19 +68,19 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// What is looked at before anything else.
+/// The fields that are checked before all others.
 #[derive(Deserialize)]
 struct Head {
     format: String,
     version: u32,
 }
 
-/// What stands elsewhere in a document than the fields of [`Outcome`] and its measures do.
+/// Fields whose place in a document differs from their place in [`Outcome`] and its measures.
 #[derive(Deserialize)]
 struct Apart {
     cpu_user_us: u64,
     cpu_system_us: u64,
-    /// For people; and where it was written before reasons had names.
+    /// The reasons in words: for people, and for documents written before reasons had names.
     void: Vec<String>,
     fairness: Rows,
 }
@@ -143,7 +144,7 @@ impl Serialize for Outcome {
     }
 }
 
-/// Derived from the rest.
+/// Figures that are derived from the other fields.
 struct Figures<'o>(&'o Outcome);
 
 impl Serialize for Figures<'_> {
@@ -190,7 +191,7 @@ impl ClassText {
 }
 
 /// How files and sessions of different kinds fared. The spread is in percentage points; null if no
-/// kind of file was asked for often enough.
+/// kind of file was requested often enough.
 struct Fairness<'o>(&'o Outcome);
 
 impl Serialize for Fairness<'_> {
@@ -204,8 +205,9 @@ impl Serialize for Fairness<'_> {
         fields.serialize_entry("spread", &spread.map(|spread| spread.points))?;
         fields.serialize_entry("kinds_compared", &spread.map_or(0, |spread| spread.kinds))?;
         fields.serialize_entry("kinds_left_out", &spread.map_or(0, |spread| spread.left_out))?;
-        fields.serialize_entry("files", &files.map(FileText::of).collect::<Vec<_>>())?;
-        fields.serialize_entry("lengths", &lengths.map(LengthText::of).collect::<Vec<_>>())?;
+        fields.serialize_entry("files", &files.map(FileText::from_row).collect::<Vec<_>>())?;
+        fields
+            .serialize_entry("lengths", &lengths.map(LengthText::from_row).collect::<Vec<_>>())?;
         fields.end()
     }
 }
@@ -222,7 +224,7 @@ struct FileText {
 }
 
 impl FileText {
-    fn of((kind, row): (usize, &FileRow)) -> Self {
+    fn from_row((kind, row): (usize, &FileRow)) -> Self {
         Self {
             kind: file_kind_name(kind),
             timeout_percent: row.timeout_percent(),
@@ -243,7 +245,7 @@ struct LengthText {
 }
 
 impl LengthText {
-    fn of((length, row): (usize, &LengthRow)) -> Self {
+    fn from_row((length, row): (usize, &LengthRow)) -> Self {
         Self { length, timeout_percent: row.timeout_percent(), row: *row }
     }
 }
@@ -264,8 +266,8 @@ impl<'o> IntervalText<'o> {
     }
 }
 
-/// A histogram of microseconds as it is written: in HdrHistogram's V2 encoding, deflated, in
-/// base64, with figures of it before.
+/// The written form of a histogram of microseconds: in HdrHistogram's V2 encoding, deflated, in
+/// base64, preceded by figures derived from it.
 #[derive(Deserialize)]
 struct Packed {
     histogram: String,
@@ -284,7 +286,7 @@ pub(crate) fn distribution<S: Serializer>(
     serialize_rest(fields, times, &QUANTILES)
 }
 
-/// Writes the histogram of an interval with few figures.
+/// Writes the histogram of an interval, with fewer figures.
 pub(crate) fn interval_times<S: Serializer>(
     times: &Histogram<u64>,
     to: S,
@@ -349,7 +351,7 @@ pub(crate) fn errors<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorCounts, 
     let mut counts = ErrorCounts::default();
     for (name, count) in BTreeMap::<String, u64>::deserialize(from)? {
         let unknown = || D::Error::custom(format_args!("there is no error `{name}`"));
-        counts.set(ErrorKind::of_name(&name).ok_or_else(unknown)?, count);
+        counts.set(ErrorKind::from_name(&name).ok_or_else(unknown)?, count);
     }
     Ok(counts)
 }

@@ -1,4 +1,4 @@
-//! What a search for the limit has found: a line for each trial, and the answer in words.
+//! Reports a search for the limit: a line for each trial, and the answer in words.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::find_limit::{Conditions, Limit, Rung, Trial, Violation};
 use crate::void::Void;
 use command::units::Duration;
 
-/// One line for a trial.
+/// Formats one line for a trial.
 #[must_use]
 pub fn trial(trial: &Trial) -> String {
     let verdict = match (trial.void.first(), trial.violations.first()) {
@@ -27,7 +27,7 @@ pub fn trial(trial: &Trial) -> String {
     )
 }
 
-/// The answer.
+/// Formats the answer of the search.
 #[must_use]
 pub fn text(limit: &Limit, conditions: &Conditions) -> String {
     let mut out = String::from("\n");
@@ -67,7 +67,7 @@ fn headline(limit: &Limit) -> String {
     }
 }
 
-/// Where the generator gave out or was not let, why, and what can be done.
+/// Where the generator gave out or was disturbed, why, and what can be done.
 fn gave_out(limit: &Limit) -> Option<String> {
     let rate = limit.gave_out?;
     let at = match (limit.held, limit.broke) {
@@ -123,7 +123,7 @@ fn sureness(held: Rung, broke: Rung) -> String {
     format!("{agreement}; the limit lies within {gap:.1} % above what held")
 }
 
-/// For other programs.
+/// The result of the search as JSON, for other programs.
 #[must_use]
 pub fn json(limit: &Limit, conditions: &Conditions) -> String {
     let trials: Vec<Value> = limit.trials.iter().map(trial_json).collect();
@@ -200,7 +200,7 @@ mod tests {
         }
         assert_eq!(text.contains("interrupted"), interrupted, "{text}");
         assert_eq!(text.contains("generator"), gave_out.is_some(), "{text}");
-        // A search has no shares.
+        // A search is not divided among generators, so no hint names shares.
         assert!(!text.contains("--share"), "{text}");
         assert_eq!(limit.exit_code(), status, "{text}");
     }
@@ -220,7 +220,7 @@ mod tests {
         check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
     }
 
-    /// What others do to a generator says nothing of what it can do.
+    /// A generator that others disturb is not said to have given out.
     #[test]
     fn a_generator_that_was_held_up_has_not_given_out() {
         let void = vec![

@@ -1,12 +1,12 @@
-//! How an outcome is shown: one file for each form. Each is a pure function of the outcome: the
-//! same outcome gives the same bytes. Where they are written is not decided here.
+//! The forms in which an outcome is reported, one file for each. Each is a pure function of the
+//! outcome: equal outcomes give equal bytes. The callers decide where they are written.
 //!
 //! | form | for |
 //! |---|---|
 //! | [`summary`] | a person at a terminal |
-//! | [`fairness`] | a person who asks who was served badly |
-//! | [`progress`] | a person who waits |
-//! | [`limit`] | a person who asks how much a server bears, and programs |
+//! | [`fairness`] | a person who checks that all kinds of requests were served alike |
+//! | [`progress`] | a person who watches a run |
+//! | [`limit`] | a person who searches for the highest rate that a server bears, and programs |
 //! | [`json`] | programs, and `merge`: the only form that is read back, nothing is lost in it |
 //! | [`series`] | spreadsheets and plots over time |
 //! | [`spectrum`] | HdrHistogram's plotter, wrk2's readers |

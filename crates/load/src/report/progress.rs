@@ -1,13 +1,14 @@
-//! The live line: what happened in the last interval. It is made anew each interval and printed
-//! over the last one; how is not decided here.
+//! The live line, which shows the last interval. It is rendered anew for each interval; the caller
+//! prints it over the last one.
 
 use super::format;
 use crate::measures::Interval;
 
-/// No line is longer.
+/// The most columns of a line.
 pub const COLUMNS_MAX: usize = 100;
 
-/// Renders a line for each interval: rates and times are its own, errors are those so far.
+/// Renders a line for each interval: rates and times are of the interval, errors are of the run so
+/// far.
 #[derive(Clone, Debug)]
 pub struct Progress {
     interval_us: u64,
@@ -16,7 +17,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For a run with intervals of `interval_us` that is to take `duration_us`, if that is known.
+    /// The line of a run with intervals of `interval_us` that is to take `duration_us`, if that is
+    /// known.
     #[must_use]
     pub fn new(interval_us: u64, duration_us: Option<u64>) -> Self {
         Self { interval_us, duration_us, errors: 0 }
@@ -39,7 +41,7 @@ impl Progress {
             format::quantile_ms(&interval.times, 0.99),
             format::short(interval.in_flight as f64),
         );
-        // Only numbers that no machine reaches yet are cut off.
+        // Only numbers far beyond any machine's make a line so long that it is cut.
         line.chars().take(COLUMNS_MAX).collect()
     }
 }

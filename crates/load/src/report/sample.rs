@@ -1,4 +1,4 @@
-//! Outcomes for tests, and the comparison with golden files.
+//! Sample outcomes for tests, and the comparison with golden files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::measures::{Counts, FileRow, Interval, LengthRow, Measures};
 use crate::outcome::{Arrivals, Outcome, ServerCpu, Setting};
 use crate::void::Void;
 
-/// A run in which nothing happened.
+/// A run without any event.
 pub(crate) fn empty() -> Outcome {
     Outcome {
         setting: Setting::default(),
@@ -30,7 +30,7 @@ pub(crate) fn empty() -> Outcome {
     }
 }
 
-/// A partly-open run of twelve seconds with a bit of everything.
+/// A partly-open run of twelve seconds with events of all kinds.
 pub(crate) fn run() -> Outcome {
     let mut outcome = empty();
     outcome.setting = setting();
@@ -72,7 +72,7 @@ pub(crate) fn void() -> Outcome {
     outcome
 }
 
-/// One of any shape, determined by `seed`; generator `index` of `of`.
+/// A random outcome, determined by `seed`, of generator `index` of `of`.
 pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
     let mut random = Generator::new(seed);
     let mut outcome = empty();
@@ -176,7 +176,8 @@ fn backlog() -> Backlog {
     Backlog { begin: 100, asked: steps.clone(), settled: steps }
 }
 
-/// Values below 2048 us are exact in a histogram of three digits, larger ones are not.
+/// Records times. Values below 2048 us are exact in a histogram of three digits, larger ones are
+/// not.
 fn record(measures: &mut Measures) {
     let times = &mut measures.times;
     for (value_us, count) in [(900, 40_000), (1_800, 2_500), (48_000, 400), (2_000_000, 100)] {
@@ -245,7 +246,7 @@ fn interval(index: u64) -> Interval {
         connections: 300 + index,
         ..Interval::default()
     };
-    // The third interval stands for a server that answers nothing.
+    // In the third interval the server answers nothing.
     if index == 2 {
         interval.replies = 0;
     } else {
@@ -255,8 +256,8 @@ fn interval(index: u64) -> Interval {
     interval
 }
 
-/// Compares with `golden/<name>`. Run the tests with `UPDATE_GOLDEN=1` to write what is there now,
-/// and read the difference before you commit it.
+/// Compares `text` with the file `golden/<name>`. Run the tests with `UPDATE_GOLDEN=1` to write the
+/// current text into the file, and read the difference before you commit it.
 pub(crate) fn check_golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -1,4 +1,4 @@
-//! The time series as CSV, a row for each interval. The units are in the names of the columns.
+//! The time series as CSV, one row for each interval. The names of the columns contain the units.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub fn render(outcome: &Outcome) -> String {
 
 fn row(text: &mut String, start_us: u64, length_us: u64, interval: &Interval) {
     let (start_s, seconds) = (start_us as f64 / 1e6, length_us.max(1) as f64 / 1e6);
-    // Writing to a string does not fail, here and below.
+    // Writing to a string does not fail; this holds for the whole file.
     let _ = write!(
         text,
         "{start_s:.3},{},{},{},{},{},{},{},{},{:.3},{:.3}",

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 
-/// Steps between a percentile and the one half as far from 100 %: what wrk2 and the plotter use.
+/// Steps between a percentile and the one half as far from 100 %, as in wrk2 and the plotter.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
 /// Writes the spectrum of `times`, which are in microseconds.
 #[must_use]
 pub fn render(times: &Histogram<u64>) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail, here and below.
+    // Writing to a string does not fail; this holds for the whole file.
     let _ = writeln!(
         text,
         "{:>12} {:>12} {:>12} {:>12}\n",
@@ -33,7 +33,7 @@ pub fn render(times: &Histogram<u64>) -> String {
 fn footer(text: &mut String, times: &Histogram<u64>) {
     let (mean, deviation) = (times.mean() / 1e3, times.stdev() / 1e3);
     let (max, count) = (times.max() as f64 / 1e3, times.len());
-    // Twice the resolution, up to the next power of two: what the format calls sub-buckets.
+    // The format's sub-buckets: twice the resolution, rounded up to a power of two.
     let sub_buckets = (2 * 10_u64.pow(u32::from(times.sigfig()))).next_power_of_two();
     let _ = write!(
         text,
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn as_the_library_in_c_prints_it() {
-        // What hdr_percentiles_print of HdrHistogram_c says of 2 once and 4 ten times; ours are
-        // thousandths, so the values are a thousand times as large.
+        // The output of hdr_percentiles_print of HdrHistogram_c for 2 once and 4 ten times; here
+        // the unit is a thousandth, so the values are a thousand times as large.
         let mut times = histogram();
         times.record(2_000).unwrap();
         times.record_n(4_000, 10).unwrap();

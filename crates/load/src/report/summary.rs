@@ -1,5 +1,5 @@
-//! The summary at a terminal: about thirty lines for a person who has never seen one. It is not
-//! made for programs, and its wording may change at any time; they have `json`.
+//! The summary for a terminal: about thirty lines for a first-time reader. Programs should read
+//! `json`, because the wording of the summary may change at any time.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use crate::error_kind::ErrorKind;
 use crate::outcome::{Arrivals, Outcome, Setting};
 use crate::void;
 
-/// Lines are not longer, unless a word is.
+/// The most columns of a line, unless a single word is longer.
 const COLUMNS: usize = 100;
 
-/// A server that keeps up with less of what is asked has fallen behind: what a search for the limit
-/// allows, too.
+/// The part of the requests asked below which a server has fallen behind; a search for the limit
+/// has the same bound by default.
 const KEPT_UP: f64 = 0.99;
 
 /// Writes the summary of `outcome`.
@@ -38,12 +38,12 @@ pub fn render(outcome: &Outcome) -> String {
     text
 }
 
-/// A line with its label. Everything stands in the same column.
+/// Writes a line with its label. All texts begin in the same column.
 fn line(text: &mut String, label: &str, what: &str) {
     wrapped(text, &format!("{label:<14}"), what);
 }
 
-/// `what` behind `label`, in lines that fit a terminal as far as its words let them.
+/// Writes `what` behind `label`, wrapped to the width of a terminal between words.
 fn wrapped(text: &mut String, label: &str, what: &str) {
     let indent = label.chars().count();
     let mut column = indent;
@@ -51,7 +51,7 @@ fn wrapped(text: &mut String, label: &str, what: &str) {
     for (index, word) in what.split(' ').enumerate() {
         let len = word.chars().count();
         if index > 0 && column + 1 + len > COLUMNS {
-            // Writing to a string does not fail, here and below.
+            // Writing to a string does not fail; this holds for the whole file.
             let _ = write!(text, "\n{:indent$}", "");
             column = indent;
         } else if index > 0 {
@@ -205,7 +205,7 @@ const OF_OPEN: &str = "  \
 
 const OF_CLOSED: &str = "  \
     A client asks again when it has its answer, so nothing is due while the server is slow:\n  \
-    what users would feel who come at a rate is not in these times. Give a --rate to see it.\n";
+    these times do not show the delays of users that come at a rate. Give a --rate to see them.\n";
 
 fn cells(times: &Histogram<u64>) -> [String; 7] {
     let quantile = |quantile| format::quantile_ms(times, quantile);
@@ -246,7 +246,7 @@ fn errors(text: &mut String, outcome: &Outcome) {
     }
 }
 
-/// Only if there is another than 2xx.
+/// Writes the statuses if there is any other than 2xx.
 fn statuses(text: &mut String, outcome: &Outcome) {
     let status = &outcome.measures.counts.status;
     let counted = |digit: &usize| status[*digit] > 0;
@@ -260,7 +260,7 @@ fn statuses(text: &mut String, outcome: &Outcome) {
     }
 }
 
-/// The kind's hint, with the figure that the user set.
+/// The hint for a kind of error, with the figure that the user set.
 fn hint(kind: ErrorKind, setting: &Setting) -> String {
     let figure = match kind {
         ErrorKind::TimeoutConnecting => format::duration(setting.connect_timeout_us),
@@ -295,7 +295,7 @@ fn generator(text: &mut String, outcome: &Outcome) {
     let (lag_us, bound_us) = void::judged_lag_us(outcome, outcome.setting.lag_bound_us);
     let lag = &outcome.measures.times.lag;
     let mut generator = format!("{each:.1} us of CPU a request ({cpus:.2} CPUs)");
-    // Nothing is ever due in a closed run without think times.
+    // In a closed run without think times no request has an intended time.
     if !lag.is_empty() {
         let (lag, bound) = (format::ms(lag_us as f64), format::ms(bound_us as f64));
         let _ = write!(generator, "; own lag p99 {lag} ms, allowed {bound} ms");
@@ -313,7 +313,7 @@ fn generator(text: &mut String, outcome: &Outcome) {
     }
 }
 
-/// What others took from generator and server.
+/// Writes what other processes took from generator and server.
 fn interference(text: &mut String, outcome: &Outcome) {
     let mut waited = |whose: &str, share: f64| {
         let waited = format!(
@@ -369,7 +369,7 @@ mod tests {
         sample::check_golden("summary_empty.txt", &render(&closed));
     }
 
-    /// The server's part of what is reported is 5.3 ms.
+    /// The server's part of the reported time is 5.3 ms.
     #[test]
     fn times_that_are_mostly_the_generators_own_are_marked() {
         let mut outcome = sample::empty();
@@ -391,7 +391,7 @@ mod tests {
 
     /// A server that takes a second for each of the requests of a session.
     #[test]
-    fn a_server_that_falls_behind_is_told_of() {
+    fn a_server_that_falls_behind_is_reported() {
         let mut outcome = sample::empty();
         outcome.window_us = 3_000_000;
         outcome.setting.arrivals = Arrivals::Constant;
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_said_to_be_verified_than_is() {
+    fn the_summary_claims_no_more_verification_than_there_is() {
         let check = |verify: &str, log_beyond_get, expected: &str| {
             let mut outcome = sample::empty();
             outcome.setting.verify = verify.into();
@@ -428,9 +428,9 @@ mod tests {
         check("bytes", true, "every byte of GETs verified");
     }
 
-    /// What threads waited for that have ended nobody knows; that others ran is known all the same.
+    /// How long threads that have ended waited is not known; that others ran is known all the same.
     #[test]
-    fn others_on_the_servers_cpus_are_told() {
+    fn others_on_the_servers_cpus_are_reported() {
         let of = |run_delay_us, others_us| {
             let mut outcome = sample::empty();
             outcome.server_cpu = Some(ServerCpu { run_delay_us, others_us, used_us: 750_000 });

@@ -1,4 +1,4 @@
-//! Which requests share a connection, where connections come from and go to.
+//! Which requests share a connection, and the sources and targets of connections.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,16 @@ use load::plan::{ConnectionUse, Expected, ExpectedBody, Plan, Verify};
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::undisturbed;
 
-use crate::setup::{closed, doing, done, errors, get, log, millis, open, plan, send, target};
+use crate::setup::{
+    closed, errors, get, log, millis, open, plan, run_to_end, scripted, send, target,
+};
 
 fn reply() -> Reply {
     Reply::ok(b"hello")
 }
 
 fn keeping() -> Scripted {
-    doing(&[send(&reply())])
+    scripted(&[send(&reply())])
 }
 
 /// Ten sessions of three requests by two clients.
@@ -27,7 +29,7 @@ fn ten_sessions(server: &Scripted, connection_use: ConnectionUse) -> Plan {
 
 #[track_caller]
 fn check(server: &Scripted, connection_use: ConnectionUse, connections: u64) {
-    let outcome = done(&ten_sessions(server, connection_use));
+    let outcome = run_to_end(&ten_sessions(server, connection_use));
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.requests().len(), 30);
     assert_eq!(server.connections().len() as u64, connections);
@@ -45,12 +47,12 @@ fn one_for_each_session() {
 
 #[test]
 fn one_for_each_request() {
-    let server = doing(&[send(&reply().field("Connection: close")), Action::Close]);
+    let server = scripted(&[send(&reply().field("Connection: close")), Action::Close]);
     check(&server, ConnectionUse::Request, 30);
     assert!(server.requests().iter().all(|asked| asked.head.contains("Connection: close\r\n")));
 }
 
-/// Even if the server would go on.
+/// A connection carries one request even if the server would keep it open.
 #[test]
 fn one_for_each_request_whatever_the_server_wants() {
     check(&keeping(), ConnectionUse::Request, 30);
@@ -63,43 +65,44 @@ fn kept_from_session_to_session() {
 
 #[test]
 fn closed_by_the_server_without_a_word() {
-    let server = doing(&[send(&reply()), Action::Close]);
+    let server = scripted(&[send(&reply()), Action::Close]);
     let mut plan = ten_sessions(&server, ConnectionUse::Session);
     plan.log = log(&[&[get("/a").pause_ms(100), get("/b").pause_ms(100), get("/c")]]).into();
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [], "closing while the client thinks is no failure");
     assert_eq!(server.connections().len(), 30);
 }
 
-/// Kept connections that the server has closed are replaced, whoever would have used them.
+/// Kept connections that the server has closed are replaced, for whichever session would have used
+/// them.
 #[test]
 fn kept_connections_that_the_server_closes() {
     for verify in [Verify::None, Verify::Bytes] {
-        let server = doing(&[send(&reply()), Action::Close]);
+        let server = scripted(&[send(&reply()), Action::Close]);
         let mut plan = plan(server.address(), log(&[&[get("/a")]]));
         let body = ExpectedBody::Stored(b"hello"[..].into());
         plan.expected = [Expected { bytes: Some(5), body, kind: 0 }].into();
-        // Rarely enough that even a busy server has closed before the next request is due.
+        // The rate is so low that even a busy server has closed before the next request is due.
         (plan.model, plan.sessions_max) = (open(2.0), Some(4));
         (plan.connection_use, plan.verify) = (ConnectionUse::Keep, verify);
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         assert_eq!(server.connections().len(), 4);
     }
 }
 
-/// A kept connection that the server closes after a wrong status is replaced, by clients that keep
-/// theirs over a failure.
+/// A kept connection that the server closes after a wrong status is replaced, although clients keep
+/// theirs after a wrong status.
 #[test]
 fn a_kept_connection_closed_after_a_wrong_status() {
     let wrong = Reply::status(404, b"no such page");
-    let server = doing(&[send(&wrong), Action::Wait(millis(1)), Action::Close]);
+    let server = scripted(&[send(&wrong), Action::Wait(millis(1)), Action::Close]);
     let mut plan = ten_sessions(&server, ConnectionUse::Keep);
     plan.log = log(&[&[get("/a")]]).into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
-    // A request that the end of the connection overtakes has failed, like any.
+    // A request that is sent before the client notices the close fails like any other.
     let errors = &outcome.measures.errors;
     assert_eq!((counts.requests, errors.total()), (10, 10));
     assert_eq!(counts.status[4], errors.get(ErrorKind::BadStatus));
@@ -113,7 +116,7 @@ fn an_open_run_keeps_connections_too() {
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         (plan.model, plan.sessions_max) = (open(50.0), Some(10));
         plan.connection_use = ConnectionUse::Keep;
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         let connections = server.connections().len();
         assert_eq!(connections as u64, outcome.measures.counts.connections);
@@ -122,7 +125,7 @@ fn an_open_run_keeps_connections_too() {
     });
 }
 
-/// Session k goes to target k modulo their number, whoever plays it.
+/// Session k goes to target k modulo their number, whichever client plays it.
 #[test]
 fn sessions_are_dealt_out_to_targets() {
     for connection_use in [ConnectionUse::Session, ConnectionUse::Request, ConnectionUse::Keep] {
@@ -135,7 +138,7 @@ fn sessions_are_dealt_out_to_targets() {
             plan.targets = servers.iter().map(|server| target(server.address())).collect();
             (plan.sessions_max, plan.model) = (Some(12), model);
             plan.connection_use = connection_use;
-            assert_eq!(errors(&done(&plan)), []);
+            assert_eq!(errors(&run_to_end(&plan)), []);
             for (index, server) in servers.iter().enumerate() {
                 let mut asked: Vec<_> =
                     server.requests().iter().map(|asked| asked.target.clone()).collect();
@@ -157,17 +160,17 @@ fn sessions_come_from_all_sources() {
         ["127.0.0.2", "127.0.0.3", "127.7.7.7"].map(|ip| ip.parse().unwrap());
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.sources, plan.sessions_max) = (sources.to_vec(), Some(9));
-    assert_eq!(errors(&done(&plan)), []);
+    assert_eq!(errors(&run_to_end(&plan)), []);
     let peers: Vec<IpAddr> = server.connections().iter().map(SocketAddr::ip).collect();
     assert_eq!(peers, [sources, sources, sources].concat());
 }
 
-/// A client that has pauses keeps its connection through them.
+/// A client keeps its connection during pauses.
 #[test]
 fn connection_lifetimes_include_pauses() {
     let server = keeping();
     let steps = [get("/a").pause_ms(60), get("/b").pause_ms(60), get("/c").pause_ms(1_000_000)];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     let times = &outcome.measures.times.connection;
     assert_eq!(times.len(), 1);
     assert!(times.min() >= 119_000, "{}", times.min());

@@ -1,10 +1,10 @@
-//! A server that stalls for a second, at a known rate: the percentiles must be those that
+//! A server that stalls for a second, at a known rate: the percentiles must equal the ones that
 //! arithmetic gives.
 //!
 //! The rate is 100 sessions/s for three seconds, the stall lasts from the first second to the
-//! second. A session due t before the end of the stall waits t, so that the waits of the hundred
-//! that are due in it are 0.01 s, 0.02 s, … 1.00 s; all others take no time worth mentioning. A
-//! generator that waits for replies before it goes on would see the stall once.
+//! second. A session that is due t before the end of the stall waits t, so that the waits of the
+//! hundred sessions that are due in it are 0.01 s, 0.02 s, … 1.00 s; all others wait for a
+//! negligible time. A generator that waits for replies before it goes on would see the stall once.
 
 use load::measures::Times;
 use load::plan::Model;
@@ -12,7 +12,7 @@ use testkit::scripted::{Action, Reply, Scripted};
 use testkit::undisturbed;
 
 use crate::models::start_in;
-use crate::setup::{MS, SECOND, done, errors, get, log, open, plan, send};
+use crate::setup::{MS, SECOND, errors, get, log, open, plan, run_to_end, send};
 
 const RATE: u64 = 100;
 const RUN_US: u64 = 3 * SECOND;
@@ -23,7 +23,7 @@ fn stalling(start_us: u64) -> Scripted {
     let to_us = start_us + STALL_US.end;
     Scripted::start(os::clock::now, move |asked| {
         let reply = send(&Reply::ok(b"hello"));
-        // A request due at the first moment of the stall may be seen a little later, never before.
+        // A request due at the first moment of the stall may arrive a little later, never before.
         let is_held = (from_us - 2..to_us).contains(&asked.at_us);
         if is_held { vec![Action::WaitUntil(to_us), reply] } else { vec![reply] }
     })
@@ -38,19 +38,19 @@ fn expected_us() -> Vec<u64> {
     waits
 }
 
-/// The smallest wait that at least that share of all waits does not exceed.
+/// The smallest wait that at least the part `share` of all waits does not exceed.
 fn quantile(sorted: &[u64], share: f64) -> u64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.max(1) - 1]
 }
 
-/// What a histogram may have rounded.
+/// The largest rounding error of a histogram at this value.
 fn rounding_us(us: u64) -> u64 {
     us / 100 + 2
 }
 
-/// No wait can be shorter than arithmetic says, and none is longer than what was waited for since
-/// the request was sent, and what the generator says that it was late by.
+/// No wait can be shorter than arithmetic gives, and none is longer than the time since the request
+/// was sent plus the lag that the generator reports.
 #[track_caller]
 fn check(times: &Times, share: f64, expected_us: u64) {
     let [got_us, waited_us] =
@@ -61,11 +61,11 @@ fn check(times: &Times, share: f64, expected_us: u64) {
     assert!(got_us <= most_us + rounding_us(most_us), "{said}");
 }
 
-/// Each session has a connection of its own, so that none waits for another: here the server's
-/// stall is in the uncorrected times as well.
+/// Each session has a connection of its own, so that none waits for another: the server's stall is
+/// in the uncorrected times as well.
 #[test]
 fn an_open_run_sees_all_of_a_stall() {
-    // The same by hand: of 300, ranks 270, 285, 297 and 300 are waits 70, 85, 97 and 100.
+    // By hand: of 300 waits, ranks 270, 285, 297 and 300 are waits 70, 85, 97 and 100.
     let by_hand = [(0.5, 0), (0.9, 700), (0.95, 850), (0.99, 970), (1.0, 1_000)];
     for (share, wait_ms) in by_hand {
         assert_eq!(quantile(&expected_us(), share), wait_ms * MS);
@@ -74,7 +74,7 @@ fn an_open_run_sees_all_of_a_stall() {
     (plan.model, plan.sessions_max, plan.duration_us) = (open(RATE as f64), None, Some(RUN_US));
     let server = stalling(start_in(&mut plan, 300));
     plan.targets[0].address = server.address();
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     let (expected, times) = (expected_us(), &outcome.measures.times);
     assert_eq!(times.corrected.len(), expected.len() as u64);
@@ -83,7 +83,7 @@ fn an_open_run_sees_all_of_a_stall() {
     }
 }
 
-/// One client that would ask a hundred times a second meets the stall once: 99 % of its replies
+/// One client that would send a hundred requests a second meets the stall once: 99 % of its replies
 /// come at once.
 #[test]
 fn a_closed_run_sees_it_once() {
@@ -94,13 +94,13 @@ fn a_closed_run_sees_it_once() {
         (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
         let server = stalling(start_in(&mut plan, 300));
         plan.targets[0].address = server.address();
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         let times = &outcome.measures.times;
         let replies = times.uncorrected.len();
-        // At most 201: those of two seconds and the one that met the stall.
+        // At most 201: the replies of two seconds, and the one that met the stall.
         assert!((20..=201).contains(&replies), "{replies}");
-        // Its one long wait is the stall but for a pause and what the machine adds.
+        // The one long wait is the stall, less a pause at most, plus any delay by the machine.
         assert!(times.uncorrected.max() >= 900 * MS, "{}", times.uncorrected.max());
         let long = times.uncorrected.iter_recorded();
         let long = long.filter(|value| value.value_iterated_to() > 500 * MS);

@@ -1,4 +1,4 @@
-//! Each way in which a request can fail lands in its own counter and in no other.
+//! Each kind of failure of a request is counted in its own counter and in no other.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,14 @@ use testkit::scripted::{Action, Body, Reply, Scripted};
 use testkit::undisturbed;
 
 use crate::setup::{
-    MS, Step, by_target, closed, doing, done, errors, get, log, millis, plan, send, target, targets,
+    MS, Step, closed, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target,
+    send, target, targets,
 };
 
 /// Two sessions of two requests: each session must fail at its first request with `kind`, once.
 #[track_caller]
 fn check(actions: &[Action], kind: ErrorKind) -> Outcome {
-    let server = doing(actions);
+    let server = scripted(actions);
     check_at(server.address(), kind)
 }
 
@@ -25,12 +26,12 @@ fn check(actions: &[Action], kind: ErrorKind) -> Outcome {
 fn check_at(server: SocketAddr, kind: ErrorKind) -> Outcome {
     let mut plan = plan(server, log(&[&[get("/a"), get("/b")]]));
     plan.sessions_max = Some(2);
-    // Whatever else is to happen gets all the time that a busy machine needs for it.
+    // Timeouts that are not tested are so long that a busy machine does not reach them.
     if kind.is_timeout() {
         plan.timeout_us = 1_000 * MS;
         plan.connect_timeout_us = 800 * MS;
     }
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(errors(&outcome), [(kind, 2)]);
     assert_eq!((counts.requests, counts.replies, counts.requests_abandoned), (2, 0, 2));
@@ -100,13 +101,13 @@ fn closed_in_the_body() {
 #[test]
 fn closed_in_a_chunk() {
     let chunked = hello().framed(Body::Chunks(vec![4]));
-    // Without the last chunk the body is there, but not its end.
+    // Without the last chunk the body is complete, but its end is missing.
     for missing in [5, 9] {
         check(&[Action::Send(chunked.cut(missing)), Action::Close], ErrorKind::ShortBody);
     }
 }
 
-/// Content-Length says more than comes.
+/// The body is shorter than its Content-Length.
 #[test]
 fn a_length_that_is_not_kept() {
     let reply = hello().framed(Body::ClaimedLength(100));
@@ -114,7 +115,7 @@ fn a_length_that_is_not_kept() {
     check(&[send(&reply), Action::Stall], ErrorKind::TimeoutReceiving);
 }
 
-/// A server whose queue of connections is full: the kernel ignores those who want to join it.
+/// A server whose queue of connections is full: the kernel ignores new connections.
 struct Full {
     address: SocketAddr,
     _queue: (OwnedFd, Vec<TcpStream>),
@@ -146,11 +147,11 @@ fn timeout_connecting() {
 #[test]
 fn timeout_sending() {
     const BODY_LEN: usize = 32 << 20;
-    let server = doing(&[Action::LeaveBody, Action::Stall]);
+    let server = scripted(&[Action::LeaveBody, Action::Stall]);
     let steps = [get("/a").method("POST").body(&vec![b'x'; BODY_LEN])];
     let mut plan = plan(server.address(), log(&[&steps]));
     plan.timeout_us = 300 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::TimeoutSending, 1)]);
     let sent = outcome.measures.counts.bytes_sent;
     assert!(sent > 0 && sent < BODY_LEN as u64, "{sent}");
@@ -179,7 +180,7 @@ fn a_reply_that_trickles_times_out() {
     check(&actions, ErrorKind::TimeoutReceiving);
 }
 
-/// A reply that is refused is told of, with the reason.
+/// Checks that the first reply that cannot be parsed is reported, with the reason.
 #[track_caller]
 fn check_refused(bytes: &[u8], why: &str) {
     let outcome = check(&[Action::Send(bytes.to_vec()), Action::Stall], ErrorKind::BadReply);
@@ -214,18 +215,18 @@ fn chunks_that_are_refused() {
     check_refused(&with("5\r\nhello world\r\n"), "chunk without line end");
 }
 
-/// Bytes that nobody asked for are dropped and told of, and the connection is not used again.
+/// Unrequested bytes are dropped and counted, and the connection is not used again.
 #[test]
 fn surplus_bytes_are_counted() {
     let mut long = hello().bytes();
-    long.extend_from_slice(b"HTTP/1.1 404 Nobody asked\r\n\r\n");
-    let server = doing(&[Action::Send(long)]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    long.extend_from_slice(b"HTTP/1.1 404 Not asked for\r\n\r\n");
+    let server = scripted(&[Action::Send(long)]);
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     assert_eq!(errors(&outcome), []);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.replies, counts.surplus_replies, counts.connections), (2, 2, 2));
-    let server = doing(&[send(&hello())]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let server = scripted(&[send(&hello())]);
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     assert_eq!(outcome.measures.counts.surplus_replies, 0);
 }
 
@@ -251,11 +252,11 @@ fn checked(server: &Scripted, steps: &[Step], verify: Verify, body: &[u8]) -> Pl
 
 #[test]
 fn a_wrong_status_does_not_end_the_session() {
-    let server = by_target(|target| {
+    let server = scripted_by_target(|target| {
         let status = if target == "/b" { 404 } else { 200 };
         vec![send(&Reply::status(status, b"body"))]
     });
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
     assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), 1);
@@ -268,12 +269,12 @@ fn a_wrong_status_does_not_end_the_session() {
 
 #[test]
 fn statuses_by_their_first_digit() {
-    let server = by_target(|target| {
+    let server = scripted_by_target(|target| {
         let status = target[1..].parse().unwrap();
         vec![send(&Reply::status(status, b""))]
     });
     let steps = ["/200", "/206", "/301", "/400", "/404", "/500", "/503", "/700"].map(get);
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(outcome.measures.counts.status, [1, 0, 2, 1, 2, 2]);
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 5)]);
 }
@@ -283,14 +284,14 @@ fn a_wrong_length() {
     for (sent, is_short) in [(&b"hello"[..], 1), (b"hello, wide world", 0)] {
         for framing in [Body::Length, Body::Chunks(vec![3]), Body::UntilClose] {
             let reply = Reply::ok(sent).framed(framing);
-            let server = doing(&[send(&reply), Action::Close]);
+            let server = scripted(&[send(&reply), Action::Close]);
             let mut plan = checked(&server, &[get("/a")], Verify::Length, b"hello, world");
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), [(ErrorKind::BadLength, 1)], "{reply:?}");
             assert_eq!(outcome.measures.files[SINGLE].truncated, is_short, "{reply:?}");
             assert_eq!(outcome.first_bad, None);
             plan.verify = Verify::None;
-            assert_eq!(errors(&done(&plan)), []);
+            assert_eq!(errors(&run_to_end(&plan)), []);
         }
     }
 }
@@ -311,7 +312,7 @@ fn a_wrong_byte_ends_the_run() {
             let steps = [get("/a"), get("/b"), get("/c")];
             let mut plan = checked(&server, &steps, Verify::Bytes, &body);
             plan.sessions_max = Some(1_000);
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
             assert_eq!(targets(&server.requests()), ["/a", "/b"], "it went on");
             let (right, got) = (body[offset], body[offset] ^ 1);
@@ -327,18 +328,18 @@ fn a_wrong_byte_ends_the_run() {
 #[test]
 fn a_wrong_length_with_right_bytes() {
     for sent in [&b"hello"[..], b"hello, world and more"] {
-        let server = doing(&[send(&Reply::ok(sent))]);
-        let outcome = done(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
+        let server = scripted(&[send(&Reply::ok(sent))]);
+        let outcome = run_to_end(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
         assert_eq!(errors(&outcome), [(ErrorKind::BadLength, 1)]);
         assert_eq!(outcome.first_bad, None);
     }
 }
 
-/// A page that says what went wrong has a body of its own.
+/// An error page has a body of its own, which is not verified.
 #[test]
 fn the_body_of_a_wrong_status_is_not_looked_at() {
-    let server = doing(&[send(&Reply::status(500, b"oops"))]);
-    let outcome = done(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
+    let server = scripted(&[send(&Reply::status(500, b"oops"))]);
+    let outcome = run_to_end(&checked(&server, &[get("/a")], Verify::Bytes, b"hello, world"));
     assert_eq!(errors(&outcome), [(ErrorKind::BadStatus, 1)]);
     assert_eq!(outcome.first_bad, None);
 }
@@ -350,7 +351,7 @@ fn the_session_after_a_failed_one_is_done() {
     });
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     plan.sessions_max = Some(2);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Reset, 1)]);
     assert_eq!(targets(&server.requests()), ["/a", "/a", "/b"]);
     let counts = &outcome.measures.counts;
@@ -360,7 +361,7 @@ fn the_session_after_a_failed_one_is_done() {
 /// All kinds at once, in one run of many clients and threads: each is counted exactly.
 #[test]
 fn kinds_do_not_mix() {
-    let server = by_target(|target| match target {
+    let server = scripted_by_target(|target| match target {
         "/reset" => vec![Action::Reset],
         "/closed" => vec![Action::Close],
         "/short" => vec![Action::Send(hello().cut(1)), Action::Close],
@@ -388,15 +389,16 @@ fn kinds_do_not_mix() {
             ErrorKind::BadReply,
         ];
         let expected = kinds.map(|kind| (kind, 10));
-        // A server that gets no CPU for so long fails otherwise than it is scripted to.
+        // A server that gets no CPU for a long time fails in another way than it is scripted to.
         undisturbed(|| {
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             if errors(&outcome) != expected {
                 return Err(format!("{connection_use:?}: {:?}", errors(&outcome)));
             }
             let counts = &outcome.measures.counts;
             assert_eq!((counts.sessions_failed, counts.sessions_completed), (70, 10));
-            // Six of eight never ask for the last, and seven get no good reply to the second.
+            // Six of eight kinds of sessions never send the last request, and seven get no good
+            // reply to the second.
             assert_eq!((counts.requests_abandoned, counts.replies), (60, 80 + 10 + 20));
             Ok(())
         });
@@ -405,12 +407,12 @@ fn kinds_do_not_mix() {
 
 #[test]
 fn a_target_that_refuses_spoils_only_its_own_sessions() {
-    let server = doing(&[send(&hello())]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = scripted(&[send(&hello())]);
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    plan.targets = vec![target(server.address()), target(nobody)];
+    plan.targets = vec![target(server.address()), target(refusing)];
     plan.sessions_max = Some(10);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Refused, 5)]);
     assert_eq!(outcome.measures.counts.replies, 5);
 }

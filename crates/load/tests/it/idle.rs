@@ -1,4 +1,4 @@
-//! Connections that rest beside the load, and generators that wait to be told when to start.
+//! Connections that rest beside the load, and generators that wait for a start time.
 
 use load::outcome::Setting;
 use load::plan::Start;
@@ -6,7 +6,7 @@ use load::run::{Watch, run};
 use testkit::comes_true;
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::setup::{MS, Watcher, closed, doing, done, get, log, millis, plan, send};
+use crate::setup::{MS, Watcher, closed, get, log, millis, plan, run_to_end, scripted, send};
 
 fn reply() -> Reply {
     Reply::ok(b"rope")
@@ -14,12 +14,12 @@ fn reply() -> Reply {
 
 #[test]
 fn they_have_asked_once_and_rest() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.idle, plan.sessions_max) = (70, Some(10));
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.idle_connections, counts.idle_closed), (70, 0));
-    // Neither their requests nor their replies are of the load.
+    // Neither their requests nor their replies count in the load.
     assert_eq!((counts.requests, counts.connections), (20, 10));
     assert_eq!(server.connections().len(), 80);
     let seen = server.requests();
@@ -33,36 +33,36 @@ fn they_have_asked_once_and_rest() {
 }
 
 #[test]
-fn those_that_the_server_closes_are_counted() {
+fn connections_that_the_server_closes_are_counted() {
     let script = |asked: &testkit::scripted::ReceivedRequest| match asked.connection {
         n if n < 20 && n % 4 == 0 => vec![send(&reply()), Action::Wait(millis(20)), Action::Close],
-        // The load goes on until long after that, however busy the machine.
+        // The load continues until long after the server has closed them, even on a busy machine.
         20 => vec![Action::Wait(millis(2_000)), send(&reply())],
         _ => vec![send(&reply())],
     };
     let server = Scripted::start(os::clock::now, script);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.idle = 20;
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.idle_connections, counts.idle_closed, counts.replies), (20, 5, 1));
 }
 
 #[test]
 fn each_generator_holds_its_share() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.idle, plan.model, plan.sessions_max) = (5, closed(2), Some(2));
     let held = [0, 1].map(|index| {
         plan.share = (index, 2);
-        done(&plan).measures.counts.idle_connections
+        run_to_end(&plan).measures.counts.idle_connections
     });
     assert_eq!(held, [3, 2]);
 }
 
 #[test]
-fn a_server_that_does_not_keep_them_is_told() {
+fn a_server_that_does_not_keep_them_is_reported() {
     let closing = Reply { fields: vec!["Connection: close".into()], ..reply() };
-    let server = doing(&[send(&closing)]);
+    let server = scripted(&[send(&closing)]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.idle = 3;
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
@@ -70,15 +70,16 @@ fn a_server_that_does_not_keep_them_is_told() {
     assert_eq!(why, expected);
 }
 
-/// Tells it to start soon, notes how much had been asked by then, and in the end what is open.
-struct Teller<'s> {
+/// Starts the run soon, notes how many requests had come by then, and how many connections are open
+/// after the run.
+struct Starter<'s> {
     server: &'s Scripted,
     asked_before: usize,
     start_us: u64,
     open_after: usize,
 }
 
-impl Watch for Teller<'_> {
+impl Watch for Starter<'_> {
     fn on_interval(&mut self, _seconds: f64, _interval: &load::measures::Interval) {}
 
     fn wants_to_stop(&mut self) -> bool {
@@ -93,7 +94,7 @@ impl Watch for Teller<'_> {
     }
 
     fn on_measured(&mut self) {
-        // It sees the end of the load's own connection, and of no other.
+        // The server sees the end of the load's own connection, and of no other.
         let _ = comes_true(|| self.server.open() <= 4);
         std::thread::sleep(millis(50));
         self.open_after = self.server.open();
@@ -101,17 +102,20 @@ impl Watch for Teller<'_> {
 }
 
 #[test]
-fn who_waits_to_be_told_is_ready_by_then() {
-    let server = doing(&[send(&reply())]);
+fn a_generator_that_waits_for_a_start_time_is_ready_by_then() {
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    (plan.idle, plan.start) = (4, Start::WhenTold);
-    let mut teller = Teller { server: &server, asked_before: 0, start_us: 0, open_after: 0 };
-    run(&plan, Setting::default(), &mut teller).unwrap();
-    assert_eq!(teller.asked_before, 4, "what rests is there before it says that it is ready");
-    assert_eq!(teller.open_after, 4, "and until whoever told it has looked");
+    (plan.idle, plan.start) = (4, Start::WhenNotified);
+    let mut starter = Starter { server: &server, asked_before: 0, start_us: 0, open_after: 0 };
+    run(&plan, Setting::default(), &mut starter).unwrap();
+    assert_eq!(
+        starter.asked_before, 4,
+        "the idle connections are open before the generator is ready"
+    );
+    assert_eq!(starter.open_after, 4, "and until the caller has inspected the server");
     let seen = server.requests();
     assert_eq!(seen.len(), 5);
-    assert!(seen[4].at_us + 2 >= teller.start_us, "{} before {}", seen[4].at_us, teller.start_us);
+    assert!(seen[4].at_us + 2 >= starter.start_us, "{} before {}", seen[4].at_us, starter.start_us);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
-    assert_eq!(why, "nobody tells when to start");
+    assert_eq!(why, "no start time was given");
 }

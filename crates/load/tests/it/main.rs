@@ -1,8 +1,7 @@
-//! Runs against servers with scripted behaviour: each failure lands in its own counter, times are
-//! what arithmetic gives, connections are used as asked.
+//! Runs against servers with scripted behaviour: each failure is counted in its own counter, times
+//! equal the ones that arithmetic gives, and connections are used as the plan says.
 //!
-//! Nothing here judges speed: the machine may be busy, so that only lower bounds of times are
-//! exact.
+//! No test judges speed: the machine may be busy, so that only lower bounds of times are exact.
 
 mod bursts;
 mod connections;

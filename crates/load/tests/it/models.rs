@@ -1,4 +1,4 @@
-//! When sessions begin: closed and open runs, shares, windows, breaking off.
+//! When sessions begin: closed and open runs, shares, windows, interruption.
 
 use load::error_kind::ErrorKind;
 use load::measures::{Interval, Measures};
@@ -9,7 +9,7 @@ use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{
-    MS, SECOND, Watcher, closed, doing, done, errors, get, log, millis, open, plan, send,
+    MS, SECOND, Watcher, closed, errors, get, log, millis, open, plan, run_to_end, scripted, send,
 };
 
 fn reply() -> Reply {
@@ -17,14 +17,14 @@ fn reply() -> Reply {
 }
 
 fn slow(ms: u64) -> Scripted {
-    doing(&[Action::Wait(millis(ms)), send(&reply())])
+    scripted(&[Action::Wait(millis(ms)), send(&reply())])
 }
 
 fn endless(clients: u64) -> Model {
     Model::Closed { clients, endless: true }
 }
 
-/// Ends a run when something has come true.
+/// Interrupts a run when a condition has come true.
 struct Until<F>(F);
 
 impl<F: FnMut() -> bool> Watch for Until<F> {
@@ -35,7 +35,7 @@ impl<F: FnMut() -> bool> Watch for Until<F> {
     }
 }
 
-/// Never more than N requests under way, and N of them when the server is the slower one.
+/// At most N requests are under way, and exactly N when the server is slower than the generator.
 #[test]
 fn a_closed_run_has_so_many_under_way() {
     for (model, connection_use) in [
@@ -47,7 +47,7 @@ fn a_closed_run_has_so_many_under_way() {
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         (plan.model, plan.connection_use, plan.threads) = (model, connection_use, 2);
         (plan.sessions_max, plan.duration_us) = (None, Some(600 * SECOND));
-        // However long it takes until all have a CPU.
+        // The run lasts until all clients have had a CPU, even on a busy machine.
         let mut all_were = Until(|| server.under_way_max() >= 5 && server.requests().len() >= 50);
         let outcome = run(&plan, Setting::default(), &mut all_were).unwrap();
         assert_eq!(errors(&outcome), []);
@@ -56,13 +56,13 @@ fn a_closed_run_has_so_many_under_way() {
     }
 }
 
-/// An endless session begins anew on the connection it has; its sessions are never over.
+/// An endless session begins anew on its connection; such sessions are never over.
 #[test]
 fn endless_sessions() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b").pause_ms(5)]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (endless(2), None, Some(300 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(server.connections().len(), 2);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.sessions_started, counts.sessions_unfinished), (2, 2));
@@ -76,13 +76,13 @@ fn endless_sessions() {
     }
 }
 
-/// A client of a closed run does not ask a server that refuses as fast as it can.
+/// A client of a closed run pauses before it connects again to a server that refuses connections.
 #[test]
 fn a_closed_run_rests_after_failures() {
-    let server = doing(&[Action::Reset]);
+    let server = scripted(&[Action::Reset]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (endless(1), None, Some(300 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let tries = outcome.measures.counts.requests;
     assert!((2..=31).contains(&tries), "{tries}");
 }
@@ -90,11 +90,11 @@ fn a_closed_run_rests_after_failures() {
 /// Sessions go on starting at their times though no reply comes.
 #[test]
 fn an_open_run_does_not_wait() {
-    let server = doing(&[Action::Stall]);
+    let server = scripted(&[Action::Stall]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(100.0), None, Some(500 * MS));
     plan.timeout_us = SECOND;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.sessions_due, counts.sessions_started, counts.requests), (50, 50, 50));
     assert_eq!(outcome.measures.errors.total(), 50);
@@ -105,11 +105,11 @@ fn an_open_run_does_not_wait() {
 /// Sessions start when they are due: never before, and over the whole run at the rate asked for.
 #[test]
 fn an_open_run_keeps_its_times() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.threads) = (open(100.0), Some(60), 2);
     let start = start_in(&mut plan, 200);
-    assert_eq!(errors(&done(&plan)), []);
+    assert_eq!(errors(&run_to_end(&plan)), []);
     let seen = server.requests();
     assert_eq!(seen.len(), 60);
     for (k, asked) in (0_u64..).zip(&seen) {
@@ -118,7 +118,7 @@ fn an_open_run_keeps_its_times() {
     }
 }
 
-/// Has the run start so soon; when that is by the clock.
+/// Has the run start in `ms` milliseconds, and returns that time by the clock of the run.
 pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
     let (seconds, nanoseconds) = os::clock::unix_time();
     let now_us = os::clock::now();
@@ -129,7 +129,7 @@ pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
 
 #[test]
 fn a_start_that_is_over() {
-    let server = doing(&[]);
+    let server = scripted(&[]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.start = Start::At(1_000_000);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
@@ -140,11 +140,11 @@ fn a_start_that_is_over() {
 fn no_more_sessions_than_asked_for() {
     for model in [closed(1), closed(7), closed(30), open(1_000.0)] {
         for threads in [1, 3] {
-            let server = doing(&[send(&reply())]);
+            let server = scripted(&[send(&reply())]);
             let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
             (plan.model, plan.threads) = (model.clone(), threads);
             (plan.sessions_max, plan.duration_us) = (Some(20), Some(60 * SECOND));
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             let counts = &outcome.measures.counts;
             assert_eq!((counts.sessions_completed, counts.replies), (20, 40), "{model:?}");
             assert_eq!(server.requests().len(), 40);
@@ -153,12 +153,12 @@ fn no_more_sessions_than_asked_for() {
     }
 }
 
-/// The server sees the think times.
+/// The requests reach the server after the think times.
 #[test]
 fn pauses_are_kept() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let steps = [get("/a").pause_ms(50), get("/b").pause_ms(0), get("/c").pause_ms(120), get("/d")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
     let at: Vec<u64> = server.requests().iter().map(|asked| asked.at_us).collect();
     assert!(at[1] - at[0] >= 50 * MS, "{at:?}");
@@ -169,11 +169,11 @@ fn pauses_are_kept() {
 /// Requests due before the window are made and not counted.
 #[test]
 fn a_warm_up_is_left_out() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (open(100.0), None);
     (plan.warm_up_us, plan.duration_us) = (300 * MS, Some(200 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(server.requests().len(), 50);
     assert_eq!((counts.sessions_due, counts.requests, counts.replies), (20, 20, 20));
@@ -184,38 +184,38 @@ fn a_warm_up_is_left_out() {
     assert_eq!(outcome.window_us, 200 * MS);
 }
 
-/// A wrong byte is told of even if it came before the window.
+/// A wrong byte is reported even if it came before the window.
 #[test]
 fn a_wrong_byte_in_the_warm_up_ends_the_run() {
-    let server = doing(&[send(&Reply::ok(b"wrong"))]);
+    let server = scripted(&[send(&Reply::ok(b"wrong"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     let body = ExpectedBody::Stored(b"right"[..].into());
     plan.expected = vec![Expected { bytes: Some(5), body, kind: 0 }].into();
     (plan.verify, plan.warm_up_us) = (Verify::Bytes, 10 * SECOND);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
     assert!(outcome.first_bad.is_some());
     assert_eq!(outcome.exit_code(), 1);
 }
 
-/// Rates are over the time that the run took, not over that which it might have taken.
+/// Rates are over the time that the run took, not over the time that it might have taken.
 #[test]
 fn a_run_whose_sessions_are_over_is_over() {
-    let server = doing(&[send(&Reply::ok(b"x"))]);
+    let server = scripted(&[send(&Reply::ok(b"x"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.sessions_max, plan.duration_us) = (Some(20), Some(600 * SECOND));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(outcome.measures.counts.replies, 20);
     assert!(outcome.window_us < 300 * SECOND, "{}", outcome.window_us);
 }
 
-/// A reply is awaited when the window has ended; what would follow is not asked for.
+/// A reply is awaited when the window has ended; the next request of the session is not sent.
 #[test]
 fn the_last_replies_are_awaited() {
     let server = slow(300);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(50.0), None, Some(200 * MS));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!((counts.requests, counts.replies), (10, 10));
     assert_eq!((counts.sessions_completed, counts.sessions_unfinished), (0, 10));
@@ -245,11 +245,11 @@ fn an_interrupted_run_returns_what_it_has() {
     }
 }
 
-/// The intervals that were shown are those of the result, as long as all threads run: one that has
-/// ended adds nothing to what others still show.
+/// The intervals that were shown are the intervals of the result, as long as all threads run: a
+/// thread that has ended adds nothing to the intervals that the others still show.
 #[test]
 fn intervals_are_shown_as_they_end() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.threads) = (open(200.0), None, 2);
     (plan.duration_us, plan.interval_us) = (Some(500 * MS), 100 * MS);
@@ -266,35 +266,35 @@ fn intervals_are_shown_as_they_end() {
     assert_eq!(replies(series).iter().sum::<u64>(), 100);
 }
 
-/// What a server was asked, in any order.
-fn asked(server: &Scripted) -> Vec<String> {
+/// The targets that a server was asked for, sorted.
+fn requested_targets(server: &Scripted) -> Vec<String> {
     let mut asked: Vec<_> = server.requests().into_iter().map(|asked| asked.target).collect();
     asked.sort();
     asked
 }
 
-/// Two generators together do what one does.
+/// Two generators together send the requests that one sends.
 #[test]
 fn shares_make_up_the_whole() {
     let uris: Vec<String> = (0..30).map(|k| format!("/{k}")).collect();
     let sessions: Vec<_> = uris.iter().map(|uri| [get(uri), get("/more")]).collect();
     let sessions: Vec<_> = sessions.iter().map(|session| &session[..]).collect();
     for model in [closed(3), open(400.0)] {
-        let server = doing(&[send(&reply())]);
+        let server = scripted(&[send(&reply())]);
         let mut plan = plan(server.address(), log(&sessions));
         (plan.model, plan.sessions_max) = (model, Some(41));
-        let whole = done(&plan).measures.counts;
-        let expected = asked(&server);
+        let whole = run_to_end(&plan).measures.counts;
+        let expected = requested_targets(&server);
         assert_eq!(expected.len(), 82);
 
-        let server = doing(&[send(&reply())]);
+        let server = scripted(&[send(&reply())]);
         plan.targets[0].address = server.address();
         let mut sum = Measures::default();
         for (index, threads) in [(0, 1), (1, 2)] {
             (plan.share, plan.threads) = ((index, 2), threads);
-            sum.merge(&done(&plan).measures);
+            sum.merge(&run_to_end(&plan).measures);
         }
-        assert_eq!(asked(&server), expected);
+        assert_eq!(requested_targets(&server), expected);
         let sessions = |counts: &load::measures::Counts| {
             (counts.sessions_started, counts.sessions_completed, counts.requests, counts.bytes_sent)
         };
@@ -311,14 +311,14 @@ fn clients_are_divided_among_generators_and_threads() {
         let mut plan = plan(server.address(), log(&[&[get("/a")]]));
         (plan.model, plan.share, plan.threads) = (endless(10), (index, 3), 2);
         (plan.sessions_max, plan.duration_us) = (None, Some(200 * MS));
-        let outcome: Outcome = done(&plan);
+        let outcome: Outcome = run_to_end(&plan);
         assert_eq!(errors(&outcome), []);
         under_way += server.under_way_max();
     }
     assert_eq!(under_way, 10);
 }
 
-/// Refused before the run, whatever tells how long it is.
+/// Such a run is refused before it starts, whichever option determines its length.
 #[test]
 fn a_series_needs_no_more_memory_than_there_may_be() {
     let year = b"#@ start=0\n/a\n\n#@ start=31536000\n/b\n";
@@ -339,7 +339,7 @@ fn a_series_needs_no_more_memory_than_there_may_be() {
     plan.duration_us = Some(31_536_000_000 * MS);
     check(&plan, Some("31536000 intervals in all threads"));
     plan.duration_us = None;
-    // Who replays a long log slowly ends that by hand.
+    // A user that replays a long log slowly interrupts the run, so its length is not checked.
     plan.model = Model::Open(Process::Constant(Schedule::constant(0.001).unwrap()));
     plan.sessions_max = Some(100_001);
     check(&plan, None);

@@ -1,5 +1,5 @@
-//! Others on the CPUs of a server that is a process of its own, while the generator has another
-//! CPU.
+//! Other processes on the CPUs of a server that is a separate process, while the generator has
+//! another CPU.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,32 +10,32 @@ use load::outcome::Outcome;
 use load::void::{Bounds, Void};
 use testkit::{Victim, skip};
 
-use crate::setup::{MS, closed, done, get, log, plan};
+use crate::setup::{MS, closed, get, log, plan, run_to_end};
 
-/// Makes a server of [`busy_server`], on the CPU that it says.
+/// Turns [`busy_server`] into a server on the CPU that the variable names.
 const SERVER: &str = "ROPEWALK_LOAD_BUSY_SERVER";
 
-/// Makes busy loops of [`busy_loops`], on the CPU that it says.
+/// Turns [`busy_loops`] into busy loops on the CPU that the variable names.
 const LOOPS: &str = "ROPEWALK_LOAD_BUSY_LOOPS";
 
-/// How many there are.
+/// The number of busy loops.
 const LOOPS_COUNT: usize = 3;
 
-/// How many clients there are, and threads that serve them.
+/// The number of clients, and of threads that serve them.
 const CLIENTS: u64 = 4;
 
-/// What a request costs the server, many times what it costs the generator: however little that
-/// gets of its CPU, the server always has something to do.
+/// The processor time of a request in the server, many times its time in the generator, so that the
+/// server always has work even if the generator gets little of its CPU.
 const WORK: Duration = Duration::from_millis(5);
 
-/// Binds this process to the CPU that `variable` says; not where it says none.
+/// Binds this process to the CPU that `variable` names. Returns false if the variable is not set.
 fn is_bound_by(variable: &str) -> bool {
     let Ok(cpu) = std::env::var(variable) else { return false };
     os::affinity::pin_thread(&[cpu.parse().unwrap()]).unwrap();
     true
 }
 
-/// Not a test by itself: serves on the CPU that it is told, and says where.
+/// No test by itself: serves on the CPU that the variable names, and prints its address.
 #[test]
 fn busy_server() {
     if !is_bound_by(SERVER) {
@@ -43,16 +43,16 @@ fn busy_server() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     eprintln!("{}", listener.local_addr().unwrap());
-    // What threads have waited that have ended nobody knows: these do not.
+    // How long threads that have ended waited is not known, so these threads do not end.
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            // Whoever asks goes when he has what he wants, or is gone.
+            // A client that has gone makes `answer` fail, which is no failure of the server.
             scope.spawn(|| listener.incoming().flatten().for_each(|stream| drop(answer(&stream))));
         }
     });
 }
 
-/// Answers all requests of a connection, each with work.
+/// Answers all requests of a connection, and works for each.
 fn answer(mut stream: &TcpStream) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     while let Some(line) = lines.next().transpose()? {
@@ -65,8 +65,8 @@ fn answer(mut stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Not a test by itself: keeps the CPU that it is told busy for as long as whoever started it is
-/// there.
+/// No test by itself: keeps the CPU that the variable names busy until the process that started it
+/// ends.
 #[test]
 fn busy_loops() {
     if !is_bound_by(LOOPS) {
@@ -81,13 +81,13 @@ fn busy_loops() {
     });
 }
 
-/// Clients that never pause, on another CPU than the server's.
-fn asked(server: SocketAddr, cpu: usize, window_ms: u64, bound: f64) -> Outcome {
+/// Runs clients that never pause, on another CPU than the server's.
+fn run_clients(server: SocketAddr, cpu: usize, window_ms: u64, bound: f64) -> Outcome {
     let mut plan = plan(server, log(&[&[get("/")]]));
     (plan.model, plan.sessions_max) = (closed(CLIENTS), None);
     (plan.warm_up_us, plan.duration_us) = (100 * MS, Some(window_ms * MS));
     (plan.cpus, plan.bounds) = (vec![cpu], Bounds { run_delay_share: bound, ..plan.bounds });
-    done(&plan)
+    run_to_end(&plan)
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn a_server_that_others_keep_from_its_cpu_is_known() {
     let server = Victim::start("others::busy_server", SERVER, here.to_string());
     let address = server.printed_words().next().unwrap().parse().unwrap();
     let _loops = Victim::start("others::busy_loops", LOOPS, here.to_string());
-    let outcome = asked(address, elsewhere, 500, 0.25);
+    let outcome = run_clients(address, elsewhere, 500, 0.25);
     let had = outcome.server_cpu.unwrap();
     let is_starved = |void: &Void| matches!(void, Void::ServerStarved { bound_percent: 25, .. });
     assert!(outcome.void.iter().any(is_starved), "{had:?} {:?}", outcome.void);
-    // Where nothing is held against others nobody looks.
-    assert_eq!(asked(address, elsewhere, 1, 1.0).server_cpu, None);
+    // Where the bound allows any disturbance the server is not inspected.
+    assert_eq!(run_clients(address, elsewhere, 1, 1.0).server_cpu, None);
 }

@@ -1,4 +1,4 @@
-//! Failures that are the generator's own: counted apart, and the run is void.
+//! Failures of the generator itself are counted separately, and make the run void.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -8,46 +8,46 @@ use load::plan::ConnectionUse;
 use load::void::Void;
 use testkit::scripted::{Action, Reply};
 
-use crate::setup::{MS, closed, doing, done, errors, get, log, millis, plan, send};
+use crate::setup::{MS, closed, errors, get, log, millis, plan, run_to_end, scripted, send};
 
-/// A source address that is not this machine's gives the same error as one without free ports,
-/// which would take 28,000 connections to bring about.
+/// A source address that is not this machine's gives the same error as an address without free
+/// ports, which would take 28,000 connections.
 #[test]
 fn out_of_ports() {
-    let server = doing(&[send(&Reply::ok(b"hello"))]);
+    let server = scripted(&[send(&Reply::ok(b"hello"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    // For documentation only (RFC 5737): nobody has it.
+    // An address reserved for documentation (RFC 5737), which no machine has.
     plan.sources = vec!["127.0.0.1".parse().unwrap(), "192.0.2.1".parse().unwrap()];
     plan.sessions_max = Some(4);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::OutOfPorts, 2)]);
     assert_eq!(outcome.measures.counts.replies, 2);
     let expected = Void::Failed { kind: ErrorKind::OutOfPorts, times: 2 };
     assert_eq!(outcome.void, [expected]);
 }
 
-/// Anything without a name of its own: here a source of another family than the target.
+/// Errors without a kind of their own, such as a source of another family than the target.
 #[test]
 fn other() {
-    let server = doing(&[send(&Reply::ok(b"hello"))]);
+    let server = scripted(&[send(&Reply::ok(b"hello"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.sources = vec!["::1".parse().unwrap()];
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), [(ErrorKind::Other, 1)]);
     assert_eq!(outcome.void, []);
 }
 
-/// Where the server of [`out_of_descriptors`] is, for its second half.
+/// The variable with the address of the server of [`out_of_descriptors`], for its second half.
 const SERVER: &str = "ROPEWALK_TEST_FEW_DESCRIPTORS";
 
-/// A process that may have few descriptors asks for many connections. The limit is that of a
-/// process, so that this test starts itself again, with a lower one.
+/// A process with a low limit of descriptors opens many connections. The limit applies to the whole
+/// process, so this test starts itself again as another process with a lower one.
 #[test]
 fn out_of_descriptors() {
     if let Ok(address) = std::env::var(SERVER) {
         return with_few_descriptors(address.parse().unwrap());
     }
-    let server = doing(&[Action::Wait(millis(300)), send(&Reply::ok(b"hello"))]);
+    let server = scripted(&[Action::Wait(millis(300)), send(&Reply::ok(b"hello"))]);
     let child = Command::new("sh")
         .args(["-c", "ulimit -n 40; exec \"$@\"", "sh"])
         .arg(std::env::current_exe().unwrap())
@@ -56,7 +56,7 @@ fn out_of_descriptors() {
         .output()
         .unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-    // Otherwise the test's name above is wrong, and nothing was tested.
+    // If the server saw no request, the test's name above is wrong, and nothing was tested.
     assert!(!server.requests().is_empty());
 }
 
@@ -65,9 +65,9 @@ fn with_few_descriptors(server: SocketAddr) {
     (plan.model, plan.sessions_max) = (closed(60), Some(60));
     plan.connection_use = ConnectionUse::Keep;
     plan.timeout_us = 5_000 * MS;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let failed = outcome.measures.errors.get(ErrorKind::OutOfDescriptors);
-    // Of 40 descriptors some are not for connections.
+    // Some of the 40 descriptors are not connections.
     assert!((20..60).contains(&failed), "{failed}");
     assert_eq!(outcome.measures.errors.total(), failed);
     assert_eq!(outcome.measures.counts.replies, 60 - failed);

@@ -1,24 +1,26 @@
-//! Replies that are good, however they are framed and wherever they are cut.
+//! Good replies with every kind of framing, cut into packets at any place.
 
 use load::error_kind::ErrorKind;
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Verify};
 use testkit::scripted::{Action, Body, Reply, Scripted};
 use workload::content::Content;
 
-use crate::setup::{Step, by_target, doing, done, errors, get, log, millis, plan, send, targets};
+use crate::setup::{
+    Step, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target, send, targets,
+};
 
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.";
 
-/// Three requests, each answered by `actions`, must get three good replies of [`BODY`] over that
-/// many connections.
+/// Checks that three requests, each answered by `actions`, get three good replies of [`BODY`] over
+/// `connections` connections.
 #[track_caller]
 fn check(actions: &[Action], connections: usize) {
-    let server = doing(actions);
+    let server = scripted(actions);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]]));
     let (bytes, body) = (Some(BODY.len() as u64), ExpectedBody::Stored(BODY.into()));
     plan.expected = vec![Expected { bytes, body, kind: 0 }; 3].into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!((errors(&outcome), outcome.first_bad), (vec![], None));
     assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
     assert_eq!(server.connections().len(), connections);
@@ -35,10 +37,10 @@ fn good() -> Reply {
 }
 
 #[test]
-fn by_length() {
+fn framed_by_length() {
     check(&[send(&good())], 1);
     check(&[send(&good().field("Connection: close")), Action::Close], 3);
-    // The server says so and leaves the closing to the client.
+    // The server announces the close and leaves the closing to the client.
     check(&[send(&good().field("Connection: close"))], 3);
 }
 
@@ -86,7 +88,7 @@ fn byte_by_byte() {
     check(&[Action::SendSingly(until_close.bytes()), Action::Close], 3);
 }
 
-/// One session in which the n-th reply arrives in two packets, the first of n bytes.
+/// In one session the n-th reply arrives in two packets, the first of n bytes.
 #[test]
 fn cut_anywhere() {
     for framing in [Body::Length, Body::Chunks(vec![10])] {
@@ -98,14 +100,14 @@ fn cut_anywhere() {
                 .map(|part| vec![Action::Send(part.to_vec()), Action::Wait(millis(1))])
                 .concat()
         });
-        let outcome = done(&plan(server.address(), log(&[&vec![get("/a"); count]])));
+        let outcome = run_to_end(&plan(server.address(), log(&[&vec![get("/a"); count]])));
         assert_eq!(errors(&outcome), []);
         assert_eq!(outcome.measures.counts.body_bytes, (count * BODY.len()) as u64);
         assert_eq!(server.connections().len(), 1);
     }
 }
 
-/// Long bodies are received in other ways than short ones: with and without being looked at.
+/// Long bodies are received in other ways than short ones, with and without verification.
 #[test]
 fn long_bodies() {
     const LEN: usize = 3_000_000;
@@ -116,13 +118,13 @@ fn long_bodies() {
         let close = (framing == Body::UntilClose).then_some(Action::Close);
         let reply = Reply::ok(&body).framed(framing);
         let actions: Vec<_> = [send(&reply)].into_iter().chain(close).collect();
-        let server = doing(&actions);
+        let server = scripted(&actions);
         for verify in [Verify::None, Verify::Length, Verify::Bytes] {
             let mut plan = plan(server.address(), log(&[&[get("/a"), get("/a")]]));
             let expected = ExpectedBody::Derived(content);
             let expected = Expected { bytes: Some(LEN as u64), body: expected, kind: 0 };
             (plan.expected, plan.verify) = ([expected].into(), verify);
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!((errors(&outcome), outcome.first_bad), (vec![], None));
             assert_eq!(outcome.measures.counts.body_bytes, 2 * LEN as u64);
         }
@@ -131,10 +133,10 @@ fn long_bodies() {
 
 #[test]
 fn without_body() {
-    let server = by_target(|target| match target {
+    let server = scripted_by_target(|target| match target {
         "/head" => vec![send(&Reply { is_to_head: true, ..good() })],
         "/204" => vec![send(&Reply::status(204, b"").framed(Body::None))],
-        // The length is that of what was not sent.
+        // The length is that of the body that was not sent.
         "/304" => vec![send(&Reply { is_to_head: true, ..Reply::status(304, BODY) })],
         _ => vec![send(&Reply::ok(b""))],
     });
@@ -143,7 +145,7 @@ fn without_body() {
     let [known, unknown] = [Some(0), None].map(Expected::other);
     plan.expected = vec![known.clone(), unknown.clone(), unknown, known].into();
     plan.verify = Verify::Bytes;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.connections().len(), 1);
     let counts = &outcome.measures.counts;
@@ -154,8 +156,8 @@ fn without_body() {
 #[test]
 fn heads_and_framing_are_counted_apart() {
     let reply = good().framed(Body::Chunks(vec![20]));
-    let server = doing(&[send(&reply)]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let server = scripted(&[send(&reply)]);
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     let counts = &outcome.measures.counts;
     assert_eq!(counts.head_bytes, 2 * reply.head().len() as u64);
     let framing_len = reply.bytes().len() - reply.head().len() - BODY.len();
@@ -164,9 +166,9 @@ fn heads_and_framing_are_counted_apart() {
 
 #[test]
 fn requests_are_sent_as_the_log_has_them() {
-    let server = doing(&[send(&good())]);
+    let server = scripted(&[send(&good())]);
     let steps = [get("/a?b=c%20d"), get("/form").method("POST").body(b"x=1\r\n\r\n&y=2")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     let seen = server.requests();
     let host = format!("Host: {}\r\n", server.address());
     assert_eq!(seen[0].head, format!("GET /a?b=c%20d HTTP/1.1\r\n{host}\r\n"));
@@ -180,50 +182,55 @@ fn requests_are_sent_as_the_log_has_them() {
 /// The logs of the University of Waterloo leave out the slash that a path begins with.
 #[test]
 fn a_slash_that_the_log_leaves_out_is_put_in() {
-    let server = doing(&[send(&good())]);
-    done(&plan(server.address(), log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]])));
+    let server = scripted(&[send(&good())]);
+    run_to_end(&plan(
+        server.address(),
+        log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]]),
+    ));
     assert_eq!(targets(&server.requests()), ["/specweb99/a", "/b", "http://c/d"]);
 }
 
-/// A body that does not fit into the kernel's buffers, taken slowly.
+/// A request with a body that does not fit into the kernel's buffers, read slowly by the server.
 #[test]
 fn a_long_request() {
     let server =
-        doing(&[Action::LeaveBody, Action::Wait(millis(50)), Action::TakeBody, send(&good())]);
+        scripted(&[Action::LeaveBody, Action::Wait(millis(50)), Action::TakeBody, send(&good())]);
     let body: Vec<u8> = (0..20_000_000_u32).map(|at| at as u8).collect();
-    let outcome =
-        done(&plan(server.address(), log(&[&[get("/a").method("POST").body(&body), get("/b")]])));
+    let outcome = run_to_end(&plan(
+        server.address(),
+        log(&[&[get("/a").method("POST").body(&body), get("/b")]]),
+    ));
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.requests()), ["/a", "/b"]);
     assert!(outcome.measures.counts.bytes_sent > 20_000_000);
 }
 
-/// The server answers before it has read the request: what is left of it is not the beginning of
-/// the next one.
+/// The server answers before it has read the request: the rest of the request is not the beginning
+/// of the next one.
 #[test]
 fn an_early_reply() {
-    let server = by_target(|target| match target {
+    let server = scripted_by_target(|target| match target {
         "/long" => vec![Action::LeaveBody, send(&good()), Action::Wait(millis(50))],
         _ => vec![send(&good())],
     });
     let long = get("/long").method("POST").body(&vec![b'x'; 20_000_000]);
-    let outcome = done(&plan(server.address(), log(&[&[long, get("/b"), get("/c")]])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&[long, get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.requests()), ["/long", "/b", "/c"]);
 }
 
-/// Nobody has asked for what follows a reply, so that it is the reply to nothing.
+/// Unrequested bytes that follow a reply are not taken for the next reply.
 #[test]
 fn extra_bytes_are_no_reply() {
     let extra = Reply::status(404, b"who asked for this?").bytes();
     for connection_use in [ConnectionUse::Session, ConnectionUse::Keep] {
         for pause_ms in [0, 5] {
             let both = [good().bytes(), extra.clone()].concat();
-            let server = doing(&[Action::Send(both)]);
+            let server = scripted(&[Action::Send(both)]);
             let steps: [Step; 3] = ["/a", "/b", "/c"].map(|uri| get(uri).pause_ms(pause_ms));
             let mut plan = plan(server.address(), log(&[&steps]));
             plan.connection_use = connection_use;
-            let outcome = done(&plan);
+            let outcome = run_to_end(&plan);
             assert_eq!(errors(&outcome), []);
             assert_eq!(targets(&server.requests()), ["/a", "/b", "/c"]);
             assert_eq!(server.connections().len(), 3);
@@ -231,37 +238,37 @@ fn extra_bytes_are_no_reply() {
     }
 }
 
-/// Extra bytes may also come later, while the client thinks.
+/// Extra bytes may also come later, during the client's think time.
 #[test]
 fn extra_bytes_in_a_pause() {
     let extra = Action::Send(b"\0\0\0\0".to_vec());
-    let server = doing(&[send(&good()), Action::Wait(millis(10)), extra]);
+    let server = scripted(&[send(&good()), Action::Wait(millis(10)), extra]);
     let steps = [get("/a").pause_ms(100), get("/b").pause_ms(100), get("/c")];
-    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
     assert_eq!(server.connections().len(), 3);
 }
 
-/// Of a reply whose body is known, another status is not what was asked for.
+/// If the expected body is known, a reply with another status than 200 is wrong.
 #[test]
 fn a_part_is_not_the_whole() {
-    let server = doing(&[send(&Reply::status(206, b"hello"))]);
+    let server = scripted(&[send(&Reply::status(206, b"hello"))]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.expected = vec![Expected::other(Some(100))].into();
     for (verify, expected) in
         [(Verify::Length, vec![(ErrorKind::BadStatus, 1)]), (Verify::None, vec![])]
     {
         plan.verify = verify;
-        assert_eq!(errors(&done(&plan)), expected, "{verify:?}");
+        assert_eq!(errors(&run_to_end(&plan)), expected, "{verify:?}");
     }
 }
 
-/// What ends with the connection ends when it does.
+/// A reply whose body ends with the connection is complete only when the connection ends.
 #[test]
 fn the_end_of_the_connection_takes_its_time() {
     let head = Action::Send(b"HTTP/1.1 200 OK\r\n\r\nbody".to_vec());
-    let server = doing(&[head, Action::Wait(millis(40)), Action::Close]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a")]])));
+    let server = scripted(&[head, Action::Wait(millis(40)), Action::Close]);
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a")]])));
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
     assert!(times.corrected.min() >= 40_000, "{}", times.corrected.min());

@@ -1,4 +1,4 @@
-//! Plans, logs and runs for the tests, and what holds for every run.
+//! Plans, logs and runs for the tests, and the checks that every run must pass.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Step {
         self
     }
 
-    /// In the burst of the request before it.
+    /// Puts the request into the burst of the request before it.
     pub(crate) fn joined(mut self) -> Self {
         self.joins = true;
         self
@@ -64,7 +64,8 @@ pub(crate) fn log(sessions: &[&[Step]]) -> RequestLog {
     builder.finish().unwrap()
 }
 
-/// One client, one session of `log`, nothing checked, timeouts that only a stuck run meets.
+/// A plan of one client and one session of `log`, without verification, with timeouts that only a
+/// stuck run reaches.
 pub(crate) fn plan(server: SocketAddr, log: RequestLog) -> Plan {
     let expected = vec![Expected::other(None); log.templates().len()];
     Plan {
@@ -122,21 +123,21 @@ pub(crate) fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A server that does the same for every request.
-pub(crate) fn doing(actions: &[Action]) -> Scripted {
+/// A server that performs the same actions for every request.
+pub(crate) fn scripted(actions: &[Action]) -> Scripted {
     let actions = actions.to_vec();
     Scripted::start(os::clock::now, move |_| actions.clone())
 }
 
-/// A server that answers by the target asked for.
-pub(crate) fn by_target(script: fn(&str) -> Vec<Action>) -> Scripted {
+/// A server whose actions depend on the request's target.
+pub(crate) fn scripted_by_target(script: fn(&str) -> Vec<Action>) -> Scripted {
     Scripted::start(os::clock::now, move |asked| script(&asked.target))
 }
 
-/// Lets a run be, or breaks it off.
+/// Records intervals, and can interrupt a run.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// When to break off, by the clock.
+    /// When to interrupt the run, by its clock.
     pub(crate) stop_at_us: Option<u64>,
     /// Ended intervals.
     pub(crate) intervals: Vec<Interval>,
@@ -152,9 +153,9 @@ impl Watch for Watcher {
     }
 }
 
-/// Does `plan` to its end; what must hold for every run is checked.
+/// Runs `plan` to its end, and checks what must hold for every run.
 #[track_caller]
-pub(crate) fn done(plan: &Plan) -> Outcome {
+pub(crate) fn run_to_end(plan: &Plan) -> Outcome {
     let outcome = run(plan, Setting::default(), &mut Watcher::default()).unwrap();
     if outcome.first_bad.is_none() {
         check_sums(&outcome.measures);
@@ -162,7 +163,8 @@ pub(crate) fn done(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Nothing is under way when a run has ended by itself, so that each request has its end.
+/// Checks the sums of a run that has ended by itself: no request is under way, so each has a
+/// result.
 #[track_caller]
 fn check_sums(measures: &Measures) {
     let counts = &measures.counts;
@@ -185,7 +187,7 @@ pub(crate) fn errors(outcome: &Outcome) -> Vec<(ErrorKind, u64)> {
     outcome.measures.errors.iter().collect()
 }
 
-/// The targets asked for, in order.
-pub(crate) fn targets(seen: &[ReceivedRequest]) -> Vec<String> {
+/// The targets of the requests, in order.
+pub(crate) fn targets(seen: &[Asked]) -> Vec<String> {
     seen.iter().map(|asked| asked.target.clone()).collect()
 }

@@ -1,4 +1,5 @@
-//! What the times mean. Only lower bounds are exact: a busy machine adds to any of them.
+//! The meaning of the reported times. Only lower bounds are exact: a busy machine makes any time
+//! longer.
 
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -8,7 +9,9 @@ use load::void::Void;
 use os::socket::{ListenOptions, accept, listen, local_addr};
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::setup::{MS, closed, doing, done, errors, get, lifted, log, millis, open, plan, send};
+use crate::setup::{
+    MS, closed, errors, get, lifted, log, millis, open, plan, run_to_end, scripted, send,
+};
 
 fn reply() -> Reply {
     Reply::ok(b"hello")
@@ -22,8 +25,8 @@ fn halves() -> [Action; 3] {
 
 #[test]
 fn first_byte_and_whole_reply() {
-    let server = doing(&halves());
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
+    let server = scripted(&halves());
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
     let whole = &times.uncorrected;
@@ -35,18 +38,18 @@ fn first_byte_and_whole_reply() {
     assert!(times.session.min() >= 3 * 99_900);
 }
 
-/// The time before the first byte is the server's thinking.
+/// The time before the first byte contains the server's processing.
 #[test]
 fn a_slow_first_byte() {
-    let server = doing(&[Action::Wait(millis(80)), send(&reply())]);
-    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let server = scripted(&[Action::Wait(millis(80)), send(&reply())]);
+    let outcome = run_to_end(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
     let times = &outcome.measures.times;
     assert!(times.first_byte.min() >= 79_900, "{}", times.first_byte.min());
     assert!(times.uncorrected.min() >= times.first_byte.min());
 }
 
-/// The time of a request begins before it leaves: on the only CPU the server works while the client
-/// that has just sent waits for its turn.
+/// The time of a request begins before the request leaves: where both have only one CPU, the server
+/// works while the client, which has just sent, waits for its turn.
 #[test]
 fn a_client_that_loses_its_cpu_gains_no_time() {
     let on_one_cpu = || {
@@ -57,7 +60,7 @@ fn a_client_that_loses_its_cpu_gains_no_time() {
         });
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         plan.sessions_max = Some(20);
-        done(&plan)
+        run_to_end(&plan)
     };
     let outcome = std::thread::scope(|scope| scope.spawn(on_one_cpu).join().unwrap());
     assert_eq!(errors(&outcome), []);
@@ -65,16 +68,16 @@ fn a_client_that_loses_its_cpu_gains_no_time() {
     assert!(times.first_byte.min() >= 9_990, "{}", times.first_byte.min());
 }
 
-/// A reply in time is one that a user would call so.
+/// Whether a reply is in time depends on the corrected time, which is the user's wait.
 #[test]
 fn goodput_is_judged_by_the_corrected_time() {
-    let server = doing(&[Action::Wait(millis(60)), send(&reply())]);
+    let server = scripted(&[Action::Wait(millis(60)), send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     plan.latency_target_us = Some(50 * MS);
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.replies, counts.replies_in_time), (2, 0));
     plan.latency_target_us = Some(60_000 * MS);
-    let counts = done(&plan).measures.counts;
+    let counts = run_to_end(&plan).measures.counts;
     assert_eq!((counts.replies, counts.replies_in_time), (2, 2));
 }
 
@@ -91,7 +94,7 @@ fn connecting_is_the_clients_wait() {
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(millis(300));
-            // Making room in the queue is all there is to do: one connection leaves it.
+            // Accepting one connection makes room in the queue.
             let _first = accept(listener.as_fd()).unwrap();
             let (second, _) = loop {
                 match accept(listener.as_fd()) {
@@ -109,7 +112,7 @@ fn connecting_is_the_clients_wait() {
                 std::thread::sleep(millis(5));
             }
         });
-        done(&plan(address, log(&[&[get("/a")]])))
+        run_to_end(&plan(address, log(&[&[get("/a")]])))
     });
     assert_eq!(errors(&outcome), []);
     let times = &outcome.measures.times;
@@ -122,23 +125,24 @@ fn connecting_is_the_clients_wait() {
 
 #[test]
 fn connecting_is_timed_once_for_each_connection() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
     (plan.sessions_max, plan.model) = (Some(10), closed(2));
-    assert_eq!(done(&plan).measures.times.connect.len(), 10);
+    assert_eq!(run_to_end(&plan).measures.times.connect.len(), 10);
     plan.connection_use = ConnectionUse::Keep;
-    assert_eq!(done(&plan).measures.times.connect.len(), 2);
+    assert_eq!(run_to_end(&plan).measures.times.connect.len(), 2);
 }
 
-/// Only what has a time of its own can be late: sessions of open runs, and ends of pauses.
+/// Only events with an intended time can be late: starts of sessions of open runs, and ends of
+/// pauses.
 #[test]
 fn lag_is_recorded_for_what_is_timed() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let steps = [get("/a").pause_ms(2), get("/b"), get("/c").pause_ms(2), get("/d")];
     let check = |model: Model, expected: u64| {
         let mut plan = plan(server.address(), log(&[&steps]));
         (plan.model, plan.sessions_max) = (model, Some(10));
-        let outcome = done(&plan);
+        let outcome = run_to_end(&plan);
         assert_eq!(outcome.measures.times.lag.len(), expected);
         assert_eq!(outcome.void, []);
     };
@@ -146,37 +150,37 @@ fn lag_is_recorded_for_what_is_timed() {
     check(closed(2), 10 * 2);
 }
 
-/// A generator that is late tells nothing about the server. It is late for certain where a session
-/// begins each microsecond: no connection is made in so short a time.
+/// The results of a late generator say nothing about the server. The generator is certainly late
+/// where a session begins each microsecond, because no connection is made in so short a time.
 #[test]
 fn a_run_that_lags_is_void() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.bounds.lag_us) = (open(1e6), Some(100), Some(0));
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!(outcome.void.len(), 1, "{:?}", outcome.void);
     assert!(matches!(outcome.void[0], Void::Late { bound_us: 0, .. }), "{:?}", outcome.void);
     plan.bounds = lifted();
-    assert_eq!(done(&plan).void, []);
+    assert_eq!(run_to_end(&plan).void, []);
 }
 
-/// Whoever lifts the bound on the lag is not told that the server kept up with what was never asked
-/// of it in time: a search for the highest rate would not end.
+/// With the bound on the lag lifted, requests that were never sent in time do not count as kept up
+/// with: otherwise a search for the highest rate would not end.
 #[test]
-fn what_a_late_generator_asks_for_after_the_window_was_not_kept_up_with() {
-    let server = doing(&[send(&reply())]);
+fn requests_that_a_late_generator_sends_after_the_window_were_not_kept_up_with() {
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.model = open(1e6);
     (plan.duration_us, plan.sessions_max) = (Some(20 * MS), None);
     plan.connection_use = ConnectionUse::Keep;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     assert_eq!((errors(&outcome), outcome.served_share()), (vec![], 1.0));
     let counts = &outcome.measures.counts;
     assert!(outcome.kept_up_share() < 0.9, "{counts:?}");
 }
 
-/// Twice what the server can do at most, in sessions of several requests: each session that has
-/// begun holds back the requests that follow, so that few are under way at a time.
+/// The load is twice the server's capacity, in sessions of several requests: each session that has
+/// begun holds back its later requests, so that few are under way at a time.
 #[test]
 fn a_server_that_sessions_overload_does_not_keep_up() {
     let at_a_time = Mutex::new(());
@@ -189,22 +193,22 @@ fn a_server_that_sessions_overload_does_not_keep_up() {
     let mut plan = plan(server.address(), log(&[&session]));
     plan.model = open(2.0 * 200.0 / 5.0);
     (plan.duration_us, plan.sessions_max) = (Some(1_000 * MS), None);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(errors(&outcome), []);
     assert!(outcome.kept_up_share() < 0.75, "{counts:?}");
     assert!(counts.sessions_under_way_end > 10, "{counts:?}");
 }
 
-/// A thousand sessions each microsecond: most of them are still to begin when the run has to end.
+/// A thousand sessions are due each microsecond: most have not begun when the run has to end.
 #[test]
-fn what_is_overdue_is_given_up_and_the_run_void() {
-    let server = doing(&[send(&reply())]);
+fn overdue_requests_are_given_up_and_the_run_is_void() {
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (open(1e9), None);
     (plan.duration_us, plan.timeout_us) = (Some(20 * MS), 200 * MS);
     plan.connection_use = ConnectionUse::Keep;
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let counts = &outcome.measures.counts;
     assert!(counts.requests_overdue >= 1_000_000, "{counts:?}");
     assert_eq!(counts.requests_abandoned, counts.requests_overdue);
@@ -216,20 +220,20 @@ fn what_is_overdue_is_given_up_and_the_run_void() {
 
 #[test]
 fn a_run_without_requests_is_void() {
-    let server = doing(&[send(&reply())]);
+    let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.sessions_max = Some(0);
-    assert_eq!(done(&plan).void.len(), 1);
+    assert_eq!(run_to_end(&plan).void.len(), 1);
 }
 
-/// A reply that comes after the window is no part of the window's last interval.
+/// A reply that comes after the window does not count in the window's last interval.
 #[test]
 fn an_interval_of_the_series_ends_with_the_window() {
-    let server = doing(&[Action::Wait(millis(300)), send(&reply())]);
+    let server = scripted(&[Action::Wait(millis(300)), send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (closed(1), Some(1));
     (plan.duration_us, plan.interval_us) = (Some(150 * MS), 1_000 * MS);
-    let outcome = done(&plan);
+    let outcome = run_to_end(&plan);
     let series: Vec<_> =
         outcome.measures.series.iter().map(|one| (one.requests, one.replies)).collect();
     assert_eq!(series, [(1, 0), (0, 1)]);

@@ -1,8 +1,8 @@
-//! A paper as its file has it: machines and chains of them, what is stated of them, figures and
-//! findings. docs/simulator.md describes the form.
+//! A paper in the form of its file: machines and chains of machines, the numbers stated of them,
+//! figures and findings. docs/simulator.md describes the form.
 //!
-//! What comes of a run is not here, and neither is what a finding's tests mean: see
-//! `expression.rs`.
+//! This module neither holds the results of a run nor evaluates the tests of findings, which
+//! `expression.rs` does.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use crate::simulate_command::lists::{CacheSize, Numbers, Scheduler};
 use crate::simulate_command::spec::Spec;
 use crate::simulate_command::varied::shown;
 
-/// What a paper says, and how it is put beside a run.
+/// The contents of a paper, and how they are compared with a run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::simulate_command) struct Paper {
-    /// What its page is called.
+    /// The title of its page.
     pub(in crate::simulate_command) title: String,
-    /// Said of it at the top of the page.
+    /// Sentences about the paper at the top of the page.
     #[serde(default)]
     pub(in crate::simulate_command) about: Vec<String>,
-    /// Said as well where the machines have a value: by `KEY=VALUE`.
+    /// Further sentences for machines that have a value, by `KEY=VALUE`.
     #[serde(default)]
     pub(in crate::simulate_command) about_if: BTreeMap<String, String>,
     pub(super) machines: Machines,
     #[serde(default)]
     pub(super) chains: BTreeMap<String, Chain>,
-    /// Kinds of machines whose scalability the paper tells, and with how many processors each is
-    /// simulated.
+    /// Kinds of machines whose scalability the paper states, and the numbers of processors with
+    /// which each is simulated.
     #[serde(default)]
     scalability: Vec<(String, String)>,
-    /// Columns' parts, with their names.
+    /// The parts of columns, with their names.
     #[serde(default)]
     parts: BTreeMap<String, Vec<(String, Quantity)>>,
     #[serde(default)]
@@ -43,19 +43,19 @@ pub(in crate::simulate_command) struct Paper {
     #[serde(default)]
     pub(super) stated: Vec<Stated>,
     pub(super) table: Option<Rows>,
-    /// Sums with names, for findings.
+    /// Named sums, for use in findings.
     #[serde(default)]
     sums: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) findings: Vec<Claim>,
 }
 
-/// Named machines.
+/// The paper's machines by name.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Table>")]
 pub(super) struct Machines(pub(super) BTreeMap<String, Spec>);
 
-/// Machines that differ in one value along a curve, for each combination of others.
+/// Machines that differ in one value along a curve, for each combination of other values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Chain {
@@ -63,13 +63,13 @@ pub(super) struct Chain {
     #[serde(default)]
     each: Vec<BTreeMap<String, Vec<Value>>>,
     along: BTreeMap<String, Vec<Value>>,
-    /// Of the values along a curve; as they are written where nothing is given.
+    /// Names of the values along a curve; empty in the file: as the values are written.
     #[serde(default)]
     pub(super) names: Vec<String>,
-    /// Of the combinations; as they are written where nothing is given.
+    /// Names of the combinations; empty in the file: as the combinations are written.
     #[serde(default)]
     pub(super) labels: Vec<String>,
-    /// By combination.
+    /// The machines of each combination.
     #[serde(skip)]
     pub(super) specs: Vec<Vec<Spec>>,
 }
@@ -84,13 +84,13 @@ pub(super) struct Drawn {
     pub(super) chain: Option<String>,
     pub(super) of: Option<Quantity>,
     pub(super) parts: Option<String>,
-    /// Between the names of a column's combination and of its value.
+    /// The text between the names of a column's combination and of its value.
     pub(super) joined: Option<String>,
     pub(super) x: String,
     pub(super) y: String,
 }
 
-/// A number of the text, with the place where it stands.
+/// A number stated in the paper's text, with its place.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stated {
@@ -109,38 +109,38 @@ pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
 }
 
-/// A row of it.
+/// A row of the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
     pub(super) machine: String,
     pub(super) gsp: f64,
-    /// Percent of the time for which the bus is busy.
+    /// The part of the time for which the bus is busy, in percent.
     pub(super) bus: f64,
     pub(super) scales_to: u32,
-    /// Estimated.
+    /// The GSP at that number of processors, estimated.
     pub(super) gsp_there: f64,
 }
 
-/// A sentence of the paper's, and what shows it; see `expression.rs`.
+/// A sentence of the paper, and the tests that show it, which `expression.rs` evaluates.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
     pub(super) claim: String,
     pub(super) place: String,
-    /// All of these tests hold.
+    /// The tests, all of which must hold.
     pub(super) shown_if: Vec<String>,
-    /// The numbers that decide.
+    /// The sentence with the numbers that decide.
     pub(super) told: String,
-    /// A sum, and what is told, and shows nothing, where it is 0.
+    /// A sum, and the sentence to use if it is 0, in which case nothing is shown.
     pub(super) none: Option<(String, String)>,
 }
 
 impl Paper {
-    /// Whether what is named is there is found out where it is used.
+    /// Parses a paper's file. Names that the file uses are looked up only when they are needed.
     ///
     /// # Errors
-    /// One line: the text is no TOML, or not of this form.
+    /// One line: why the text is no TOML, or not of this form.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut paper: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
         for (name, chain) in &mut paper.chains {
@@ -167,7 +167,7 @@ impl Paper {
         named(&self.sums, "sum", name).map(String::as_str)
     }
 
-    /// The kinds of machines whose scalability is looked for, each with its numbers of processors.
+    /// The kinds of machines whose scalability is determined, each with its numbers of processors.
     pub(super) fn scalings(&self) -> Result<Vec<(Spec, Vec<u32>)>, String> {
         let one = |(name, cpus): &(String, String)| {
             let Numbers(cpus) = cpus.parse().map_err(|why| format!("scalability: {why}"))?;
@@ -176,8 +176,8 @@ impl Paper {
         self.scalability.iter().map(one).collect()
     }
 
-    /// What the paper says of a machine: in its text, else in its table.
-    pub(super) fn says(&self, spec: &Spec, of: &Quantity) -> Option<f64> {
+    /// The paper's value of a quantity for a machine: from its text, else from its table.
+    pub(super) fn stated_value(&self, spec: &Spec, of: &Quantity) -> Option<f64> {
         let is = |name: &str| self.machines.0.get(name) == Some(spec);
         let told = |one: &&Stated| is(&one.machine) && one.what.text == of.text;
         let row = || self.table.iter().flat_map(|table| &table.rows).find(|row| is(&row.machine));
@@ -197,7 +197,7 @@ fn named<'a, T>(all: &'a BTreeMap<String, T>, kind: &str, name: &str) -> Result<
     })
 }
 
-/// What a reader of TOML has to say, without the picture it draws.
+/// The message of the TOML parser in one line, without its drawing of the place.
 fn one_line(text: &str, why: &toml::de::Error) -> String {
     let what = why.message().lines().collect::<Vec<_>>().join(", ");
     match why.span().and_then(|span| text.get(..span.start)) {
@@ -218,7 +218,7 @@ impl TryFrom<BTreeMap<String, Table>> for Machines {
     }
 }
 
-/// A machine with all that its bases say; without a base it is the reference machine.
+/// A machine with all values of its bases; without a base it is the reference machine.
 fn resolved(
     tables: &BTreeMap<String, Table>,
     name: &str,
@@ -226,7 +226,7 @@ fn resolved(
 ) -> Result<Spec, String> {
     let table = named(tables, "machine", name)?;
     let mut spec = match table.get("base").map(shown) {
-        None => Spec::of(&Machine::default()).map_err(|why| why.to_string())?,
+        None => Spec::from_machine(&Machine::default()).map_err(|why| why.to_string())?,
         Some(base) if bases_max > 0 => resolved(tables, &base, bases_max - 1)?,
         Some(_) => return Err("its bases never end: one is its own".into()),
     };
@@ -236,7 +236,7 @@ fn resolved(
     Ok(spec)
 }
 
-/// The machine with another value.
+/// Sets a value of the machine.
 fn with(mut spec: Spec, key: &str, value: &Value) -> Result<Spec, String> {
     let text = shown(value);
     let wrong = |why: &dyn std::fmt::Display| format!("{key} = {value}: {why}");
@@ -280,11 +280,15 @@ impl Chain {
         let specs = begun.iter().map(|(_, spec)| along(*spec)).collect::<Result<_, String>>()?;
         let names = values.iter().map(shown).collect();
         self.specs = specs;
-        given_or(&mut self.names, names, "names")?;
-        given_or(&mut self.labels, begun.into_iter().map(|(label, _)| label).collect(), "labels")
+        fill_in_names(&mut self.names, names, "names")?;
+        fill_in_names(
+            &mut self.labels,
+            begun.into_iter().map(|(label, _)| label).collect(),
+            "labels",
+        )
     }
 
-    /// The value in which a curve's machines differ.
+    /// The key whose values differ along a curve, with these values.
     fn direction(&self) -> Result<(&str, &[Value]), String> {
         let mut all = self.along.iter();
         match (all.next(), all.next()) {
@@ -293,14 +297,19 @@ impl Chain {
         }
     }
 
-    /// The values have the places of numbers; otherwise they stand at equal distances.
+    /// Whether the values are drawn at the positions of numbers; otherwise they are drawn at equal
+    /// distances.
     pub(super) fn is_to_scale(&self) -> bool {
         self.along.contains_key("cpus")
     }
 }
 
-/// Names that were given, one for each of those that stand for themselves otherwise.
-fn given_or(given: &mut Vec<String>, otherwise: Vec<String>, what: &str) -> Result<(), String> {
+/// Fills in the default names where the file gives none, and checks the number of names otherwise.
+fn fill_in_names(
+    given: &mut Vec<String>,
+    otherwise: Vec<String>,
+    what: &str,
+) -> Result<(), String> {
     if given.is_empty() {
         *given = otherwise;
     } else if given.len() != otherwise.len() {

@@ -1,9 +1,9 @@
-//! The language of findings: sums of what was measured, tests of them, and sentences with them.
+//! The language of findings: sums of measured values, tests of sums, and sentences with them.
 //! docs/simulator.md describes it.
 //!
-//! A sum's terms are measured independently: what is made of several rates of the same seed is a
-//! quantity. Nothing is parsed ahead: who wants to know whether a text is right evaluates it for a
-//! run without machines, which goes through all of it.
+//! A sum's terms are measured independently: a number computed from several rates of the same seed
+//! is a quantity. Texts are not parsed in advance: to check a text, evaluate it for a run without
+//! machines, which goes through all of it.
 
 use page::number;
 
@@ -12,19 +12,20 @@ use super::quantity::Quantity;
 use crate::simulate_command::measured::{Runs, Scales, Value};
 use crate::simulate_command::spec::Spec;
 
-/// What the names of a text mean.
+/// The context that gives the names in a text their values.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     paper: &'a Paper,
     runs: &'a Runs,
-    /// No sum is of other sums: so all of them end.
+    /// Whether a sum is being evaluated. A sum may not use other sums, so that evaluation ends.
     in_sum: bool,
 }
 
-/// Nothing where machines for it were not simulated; an error where the text says nothing.
+/// The result of an evaluation: none where its machines were not simulated, an error where the text
+/// has no meaning.
 pub(super) type Found<T> = Result<Option<T>, String>;
 
-/// Whether a test holds, and where it does not if it is one of steps.
+/// Whether a test holds, and for a test of steps, the steps at which it does not.
 #[derive(Debug, PartialEq)]
 pub(super) struct Tested {
     pub(super) holds: bool,
@@ -32,12 +33,12 @@ pub(super) struct Tested {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn of(paper: &'a Paper, runs: &'a Runs) -> Self {
+    pub(super) fn new(paper: &'a Paper, runs: &'a Runs) -> Self {
         Self { paper, runs, in_sum: false }
     }
 
-    /// `SUM > SUM`, `SUM within N % of SUM`, `scales_to(MACHINE) reaches N`, and `QUANTITY rises
-    /// along CHAIN, CHAIN` or `falls`.
+    /// Evaluates a test: `SUM > SUM`, `SUM within N % of SUM`, `scales_to(MACHINE) reaches N`, and
+    /// `QUANTITY rises along CHAIN, CHAIN` or `falls`.
     pub(super) fn test(&self, text: &str) -> Found<Tested> {
         if let Some((of, chains)) = text.split_once(" rises along ") {
             return self.rises(of, chains, false);
@@ -60,8 +61,8 @@ impl<'a> Names<'a> {
         Ok(holds.map(|holds| Tested { holds, steps: String::new() }))
     }
 
-    /// Along each chain the value never falls, and at the end of each it is higher than at its
-    /// beginning. Told: where it falls. Downwards the same.
+    /// Tests that along each chain the value never falls, and is higher at the end than at the
+    /// beginning; the steps are where it falls. `downwards` tests the reverse.
     fn rises(&self, of: &str, chains: &str, downwards: bool) -> Found<Tested> {
         let of: Quantity = of.to_owned().try_into()?;
         let mut falls = Vec::new();
@@ -72,9 +73,9 @@ impl<'a> Names<'a> {
                 if downwards {
                     chain.reverse();
                 }
-                let values = chain.iter().map(|spec| of.of(self.runs, spec));
+                let values = chain.iter().map(|spec| of.evaluate(self.runs, spec));
                 match values.collect::<Option<Vec<Value>>>() {
-                    Some(values) => falls.extend(falls_of(&chain, &values)),
+                    Some(values) => falls.extend(find_falls(&chain, &values)),
                     None => all = false,
                 }
             }
@@ -86,7 +87,8 @@ impl<'a> Names<'a> {
         Ok(all.then_some(Tested { holds: falls.is_empty(), steps }))
     }
 
-    /// With fewer processors simulated nobody can tell, unless it ends earlier.
+    /// Tests that a kind of machine scales to `cpus` processors. Not known where fewer were
+    /// simulated, unless the scaling ends earlier.
     fn reaches(&self, kind: &str, cpus: &str) -> Found<bool> {
         let needed = number(cpus)?;
         let scales = self.scales(kind)?;
@@ -94,7 +96,7 @@ impl<'a> Names<'a> {
         Ok(scales.filter(|scales| far(*scales) || matches!(scales, Scales::To(..))).map(far))
     }
 
-    /// `TERM + TERM - TERM`.
+    /// Evaluates a sum: `TERM + TERM - TERM`.
     pub(super) fn sum(&self, text: &str) -> Found<Value> {
         let sign = |(sign, factor): (&str, f64)| Some((text.rfind(sign)?, factor));
         let signs = [(" + ", -1.0), (" - ", 1.0)].into_iter().filter_map(sign);
@@ -103,7 +105,7 @@ impl<'a> Names<'a> {
         Ok(sum.zip(term).map(|(sum, term)| sum.less(term.times(factor))))
     }
 
-    /// `NUMBER`, `NUMBER * VALUE`, or `VALUE`.
+    /// Evaluates a term: `NUMBER`, `NUMBER * VALUE`, or `VALUE`.
     fn term(&self, text: &str) -> Found<Value> {
         match text.split_once(" * ") {
             Some((factor, value)) => {
@@ -117,7 +119,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// `QUANTITY(MACHINE)`, `spread QUANTITY(MACHINE, MACHINE)`, or the name of a sum.
+    /// Evaluates a value: `QUANTITY(MACHINE)`, `spread QUANTITY(MACHINE, MACHINE)`, or the name of
+    /// a sum.
     fn value(&self, text: &str) -> Found<Value> {
         let Some((of, machines)) = applied(text) else {
             return match self.in_sum {
@@ -132,11 +135,11 @@ impl<'a> Names<'a> {
         let of: Quantity = of.to_owned().try_into()?;
         let specs = machines.into_iter().map(|name| self.paper.machine(name));
         let specs: Vec<Spec> = specs.collect::<Result<_, _>>()?;
-        let values = specs.iter().map(|spec| of.of(self.runs, spec));
+        let values = specs.iter().map(|spec| of.evaluate(self.runs, spec));
         Ok(values.collect::<Option<_>>().map(spread))
     }
 
-    /// Of `scales_to(MACHINE)` or `scaling(MACHINE)`.
+    /// The scalability in `scales_to(MACHINE)` or `scaling(MACHINE)`.
     fn scales(&self, text: &str) -> Found<Scales> {
         match applied(text) {
             Some(("scales_to" | "scaling", kind)) => {
@@ -146,8 +149,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A sentence, each part of which in braces is replaced by what it means; `steps` is for
-    /// `{where}`.
+    /// Fills in a sentence: each part in braces is replaced by its value, and `{where}` by `steps`.
     pub(super) fn sentence(&self, text: &str, steps: &str) -> Found<String> {
         let pieces: Vec<&str> = text.split(['{', '}']).collect();
         if pieces.len().is_multiple_of(2) {
@@ -179,13 +181,14 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| format!("{text:?} is no number"))
 }
 
-/// What stands before parentheses, and within them.
+/// The texts before the parentheses and within them.
 fn applied(text: &str) -> Option<(&str, &str)> {
     text.strip_suffix(')')?.split_once('(')
 }
 
-/// Steps of a chain by which the value falls, and the whole of it if it does not rise.
-fn falls_of(chain: &[Spec], values: &[Value]) -> Vec<String> {
+/// The steps of a chain at which the value falls, and the whole chain if the value does not rise
+/// over it.
+fn find_falls(chain: &[Spec], values: &[Value]) -> Vec<String> {
     let step = |from: &Spec, to: &Spec| match from.cache() == to.cache() {
         false => format!("{} to {}", from.cache(), to.cache()),
         true => format!("{} to {}", from.describe(), to.describe()),
@@ -202,13 +205,14 @@ fn falls_of(chain: &[Spec], values: &[Value]) -> Vec<String> {
     falls
 }
 
-/// Within so many percent of each other, and their intervals leave no doubt of it.
+/// Whether two values are within `percent` of each other, including their intervals.
 fn about_as_many(one: Value, other: Value, percent: f64) -> bool {
     let apart = one.less(other);
     (apart.mean.abs() + apart.half) * 100.0 <= percent * f64::max(one.mean, other.mean)
 }
 
-/// From the lowest to the highest of several; a single one is itself.
+/// The difference between the lowest and the highest of several values; a single value is returned
+/// unchanged.
 fn spread(mut values: Vec<Value>) -> Value {
     values.sort_by(|one, other| one.mean.total_cmp(&other.mean));
     match values[..] {
@@ -217,7 +221,7 @@ fn spread(mut values: Vec<Value>) -> Value {
     }
 }
 
-/// What is drawn is not found: the words that go with everything about the kernel.
+/// The words that follow every number about the kernel, whose references are drawn and not traced.
 fn drawn(runs: &Runs) -> &'static str {
     match runs.kernel {
         true => "; the kernel's references are drawn, not traced",
@@ -235,7 +239,7 @@ fn scaling(scales: Scales) -> String {
     }
 }
 
-/// A mean with as many digits as it needs, and half of its interval if it has one.
+/// Formats a mean with as many digits as it needs, and half of its interval if it has one.
 fn shown(value: Value) -> String {
     let mean = number::figure(value.mean);
     match value.half > 0.0 {
@@ -270,7 +274,8 @@ later = \"gsp(absent) - gsp(one)\"
 itself = \"gsp(one) + itself\"
 ";
 
-    /// GSP of 1, 1.8 and 2.0, which scales to 2; with wide blocks beyond what was simulated.
+    /// Runs with GSP of 1, 1.8 and 2.0, which scale to 2; with wide blocks they scale beyond the
+    /// simulated numbers.
     fn with_names(check: impl Fn(Names<'_>)) {
         let paper = Paper::parse(PAPER).expect("right");
         let mut runs = Runs { seeds: 2, kernel: true, ..Runs::default() };
@@ -284,7 +289,7 @@ itself = \"gsp(one) + itself\"
             let one = Measured { gsp: Value { mean, half }, ..Measured::default() };
             runs.by_spec.insert(paper.machine(name).expect(name), one);
         }
-        check(Names::of(&paper, &runs));
+        check(Names::new(&paper, &runs));
     }
 
     #[test]
@@ -351,7 +356,7 @@ itself = \"gsp(one) + itself\"
     }
 
     #[test]
-    fn what_means_nothing_is_told() {
+    fn texts_without_a_meaning_are_reported() {
         with_names(|names| {
             for (text, expected) in [
                 ("gsp(one)", "\"gsp(one)\" tests nothing: write A > B"),

@@ -1,7 +1,7 @@
-//! A paper's figures from the run: each a drawing and a table, with what the paper states of it.
+//! A paper's figures from the run: each is a drawing and a table, with the paper's stated values.
 //!
-//! Breakdowns are columns, everything else is curves. What the paper says of a point is a mark of
-//! its own.
+//! Breakdowns are columns, everything else is curves. A value that the paper states for a point has
+//! a mark of its own.
 
 use page::chart::{Axis, Bars, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use page::number::{figure, plain};
@@ -12,19 +12,19 @@ use super::tables::deviation;
 use crate::simulate_command::measured::{Runs, Value};
 use crate::simulate_command::spec::Spec;
 
-/// Looks of the paper's own points; no series of ours has them.
+/// The style of the paper's own points, which no simulated series has.
 const PAPER_STYLE: usize = 6;
 
-/// A curve: its machines, each at its place.
+/// A curve: its machines, each with its position.
 struct Series {
     label: String,
     points: Vec<(f64, Spec)>,
 }
 
-/// A point of ours, and what the paper says of it.
-type Says<'a> = &'a dyn Fn(&Spec) -> Option<f64>;
+/// Returns the paper's value for a simulated point.
+type PaperValue<'a> = &'a dyn Fn(&Spec) -> Option<f64>;
 
-/// The figures of the paper of which a machine was simulated.
+/// The figures of the paper for which at least one machine was simulated.
 pub(super) fn all(paper: &Paper, runs: &Runs) -> Result<Vec<Figure>, String> {
     let mut figures = Vec::new();
     for words in &paper.figures {
@@ -58,10 +58,10 @@ fn over_chain(
     let range = Some((first - margin, last + margin));
     let names = places.iter().copied().zip(chain.names.iter().cloned()).collect();
     let axis = Axis { names, range, ..Axis::linear(&words.x) };
-    Ok(lines(runs, words, axis, &series, of, &|spec| paper.says(spec, of)))
+    Ok(lines(runs, words, axis, &series, of, &|spec| paper.stated_value(spec, of)))
 }
 
-/// Where the machines of each curve stand.
+/// The positions of the machines of each curve.
 fn places(chain: &Chain) -> Vec<f64> {
     match chain.specs.first().filter(|_| chain.is_to_scale()) {
         Some(specs) => specs.iter().map(|spec| f64::from(spec.cpus)).collect(),
@@ -69,7 +69,8 @@ fn places(chain: &Chain) -> Vec<f64> {
     }
 }
 
-/// A point that the next row of the paper's table says again is drawn once.
+/// Draws the curves of scalability. A point that the next row of the paper's table repeats is drawn
+/// once.
 fn scalability(
     paper: &Paper,
     runs: &Runs,
@@ -99,21 +100,21 @@ fn scalability(
     Ok(figure)
 }
 
-/// Curves, and what the paper states of their points; nothing if none was simulated.
+/// Draws curves with the paper's values for their points; none if no machine was simulated.
 fn lines(
     runs: &Runs,
     words: &Drawn,
     x: Axis,
     series: &[Series],
     of: &Quantity,
-    says: Says<'_>,
+    says: PaperValue<'_>,
 ) -> Option<Figure> {
     let mut table = Table::new(&["Machine", "Ours", "Paper", "Deviation"]);
     let (mut curves, mut paper) = (Vec::new(), Vec::new());
     for (style, one) in series.iter().enumerate() {
         let (mut dots, mut told) = (Vec::new(), Vec::new());
         for (place, spec) in &one.points {
-            let Some(value) = of.of(runs, spec) else { continue };
+            let Some(value) = of.evaluate(runs, spec) else { continue };
             dots.push(value.dot(*place));
             let known = says(spec);
             told.extend(known.map(|known| Dot::exact(*place, known)));
@@ -124,7 +125,7 @@ fn lines(
                 known.map_or_else(String::new, |known| deviation(Some(value), known)),
             ]);
         }
-        // Ours never have the looks of the paper's points.
+        // Simulated series never have the style of the paper's points.
         let style = if style < PAPER_STYLE { style } else { style + 1 };
         curves.push(Curve { label: one.label.clone(), form: Form::Measured, style, dots });
         let label = format!("paper, {}", one.label);
@@ -139,12 +140,12 @@ fn lines(
     Some(finished(words, Drawing::Lines(chart), table))
 }
 
-/// As many digits as a rate needs, or the mean with its interval.
+/// Formats a rate with as many digits as it needs, or the mean with its interval.
 fn show(value: Value) -> String {
     if value.half > 0.0 { value.show() } else { figure(value.mean) }
 }
 
-/// Columns of parts; nothing if none was simulated.
+/// Draws columns of parts; none if no machine was simulated.
 fn columns(
     paper: &Paper,
     runs: &Runs,
@@ -160,7 +161,7 @@ fn columns(
     let mut columns = Vec::new();
     for (label, specs) in chain.labels.iter().zip(&chain.specs) {
         for (name, spec) in chain.names.iter().zip(specs) {
-            let sizes = parts.iter().map(|(_, part)| Some(part.of(runs, spec)?.mean));
+            let sizes = parts.iter().map(|(_, part)| Some(part.evaluate(runs, spec)?.mean));
             let Some(sizes) = sizes.collect::<Option<Vec<f64>>>() else { continue };
             let numbers = sizes.iter().copied().chain([sizes.iter().sum()]).map(figure);
             table.rows.push([spec.describe()].into_iter().chain(numbers).collect());
@@ -188,7 +189,7 @@ mod tests {
 
     fn planted(tasks: usize) -> Runs {
         let mut runs = Runs::default();
-        for spec in Plan::of(&shipped(), tasks).expect("enough").specs {
+        for spec in Plan::new(&shipped(), tasks).expect("enough").specs {
             let gsp = Value::exactly(f64::from(spec.cpus) * 0.8);
             runs.by_spec.insert(spec, Measured { gsp, ..Measured::default() });
         }

@@ -1,7 +1,8 @@
-//! What a paper's text finds, and whether this run shows it: each with the numbers that decide.
+//! The findings of a paper's text, and whether this run shows them: each with the numbers that
+//! decide.
 //!
-//! Two values differ only if their intervals over the seeds do not explain it: a difference within
-//! them is a tie, and shows nothing.
+//! Two values differ only if their intervals over the seeds do not explain the difference: a
+//! difference within the intervals is a tie, and shows nothing.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -10,34 +11,34 @@ use super::data::{Claim, Paper};
 use super::expression::{Found, Names};
 use crate::simulate_command::measured::Runs;
 
-/// Fewer have no spread, which is what a difference is judged by.
+/// The least number of seeds: one alone has no spread, by which differences are judged.
 const SEEDS_MIN: usize = 2;
 
-/// A sentence of the paper's and what became of it here.
+/// A sentence of the paper, and whether the run shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::simulate_command) struct Finding {
     pub(in crate::simulate_command) claim: String,
-    /// Where the paper has it.
+    /// The place of the sentence in the paper.
     pub(in crate::simulate_command) place: String,
     pub(in crate::simulate_command) verdict: Verdict,
     /// The numbers that decide, or why there are none.
-    pub(in crate::simulate_command) told: String,
+    pub(in crate::simulate_command) numbers: String,
 }
 
-/// What became of a sentence.
+/// Whether the run shows a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::simulate_command) enum Verdict {
-    /// The numbers are as it says.
+    /// The numbers agree with the sentence.
     Shown,
-    /// The numbers are not as it says, or their intervals leave it open.
+    /// The numbers do not agree with the sentence, or their intervals leave it open.
     NotShown,
     /// There are no intervals: with one seed any two numbers differ.
     Undecided,
 }
 
-/// All, in the paper's order.
+/// All findings, in the paper's order.
 pub(super) fn all(paper: &Paper, runs: &Runs) -> Result<Vec<Finding>, String> {
-    let names = Names::of(paper, runs);
+    let names = Names::new(paper, runs);
     let found = |claim| {
         let judged = judge(claim, names);
         let judged = judged.map_err(|why| format!("finding {:?}: {why}", claim.claim))?;
@@ -47,19 +48,19 @@ pub(super) fn all(paper: &Paper, runs: &Runs) -> Result<Vec<Finding>, String> {
 }
 
 fn finding(claim: &Claim, runs: &Runs, judged: Option<(bool, String)>) -> Finding {
-    let (verdict, told) = match judged {
+    let (verdict, numbers) = match judged {
         None => {
             let why = "the machines that it needs have more processors than the trace has tasks";
             (Verdict::NotShown, why.into())
         }
-        Some((_, told)) if runs.seeds < SEEDS_MIN => (Verdict::Undecided, told),
-        Some((true, told)) => (Verdict::Shown, told),
-        Some((false, told)) => (Verdict::NotShown, told),
+        Some((_, numbers)) if runs.seeds < SEEDS_MIN => (Verdict::Undecided, numbers),
+        Some((true, numbers)) => (Verdict::Shown, numbers),
+        Some((false, numbers)) => (Verdict::NotShown, numbers),
     };
-    Finding { claim: claim.claim.clone(), place: claim.place.clone(), verdict, told }
+    Finding { claim: claim.claim.clone(), place: claim.place.clone(), verdict, numbers }
 }
 
-/// Whether it is shown, and by which numbers; nothing where machines for it are missing.
+/// Whether a claim is shown, and by which numbers; none where machines for it are missing.
 fn judge(claim: &Claim, names: Names<'_>) -> Found<(bool, String)> {
     if claim.shown_if.is_empty() {
         return Err("shown_if: say what shows it".into());

@@ -1,24 +1,25 @@
-//! All that a page has of a paper, for planted outcomes, as it was when the file beside this was
-//! written: each finding and table as text, each figure by a digest of its drawing and its table,
-//! and what is found in many outcomes that are drawn by a digest of it.
+//! Compares the page of a paper, for planted outcomes, with `golden.txt`: each finding and table as
+//! text, each figure by a digest of its drawing and its table, and the findings of many outcomes
+//! that are drawn by one digest.
 //!
-//! Who means to change the page puts what the test prints into `golden.txt`.
+//! To change the page, put the output of the test into `golden.txt`.
 
 use std::fmt::Write;
 
 use page::document;
 
-use super::findings::tests::{as_in_the_paper, at_odds};
+use super::findings::tests::{as_in_the_paper, disagree};
 use crate::simulate_command::measured::Runs;
 
 const GOLDEN: &str = include_str!("golden.txt");
 
-/// As in the paper; with wide intervals; one seed of few tasks and no kernel; nothing but zeros.
+/// Outcomes as in the paper; with wide intervals; with one seed, few tasks and no kernel; with
+/// zeros only.
 fn planted() -> [(&'static str, Runs); 4] {
     let paper = as_in_the_paper(28);
     let mut wide = as_in_the_paper(16);
     for (spec, one) in &mut wide.by_spec {
-        at_odds(one);
+        disagree(one);
         one.gsp.half = f64::from(spec.cpus) * 0.05;
         one.bus_percent.half = f64::from(spec.ways);
     }
@@ -28,7 +29,7 @@ fn planted() -> [(&'static str, Runs); 4] {
     [("paper", paper), ("wide", wide), ("few", few), ("nothing", nothing)]
 }
 
-/// As in the paper but for what is drawn: how far it goes depends on the seed.
+/// Outcomes as in the paper with drawn deviations, whose size depends on the seed.
 fn drawn(seed: u32) -> Runs {
     let mut runs = as_in_the_paper(28);
     let mut state = u64::from(seed);
@@ -52,7 +53,7 @@ fn drawn(seed: u32) -> Runs {
     runs
 }
 
-/// FNV-1a: what differs by accident differs here.
+/// A digest by FNV-1a, which detects accidental differences.
 fn digest(text: &str) -> String {
     let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, add))
@@ -64,7 +65,7 @@ fn the_page_is_as_it_was() {
     let mut told = String::new();
     for (name, runs) in planted() {
         for one in super::findings(&paper, &runs) {
-            let super::Finding { claim, place, verdict, told: numbers } = one;
+            let super::Finding { claim, place, verdict, numbers } = one;
             writeln!(told, "{name}: {claim} ({place}): {verdict:?}. {numbers}").expect("memory");
         }
         for section in super::sections(&paper, &runs).into_iter().flatten() {

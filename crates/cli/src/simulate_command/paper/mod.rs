@@ -1,8 +1,8 @@
-//! What a paper says beside what a run gives: its machines as one sweep, its figures, its table,
-//! and each finding of its text.
+//! Compares a paper with a run: its machines as one sweep, its figures, its table, and each finding
+//! of its text.
 //!
-//! What a paper says is a file's; the one that is shipped is of Foglia, Giorgi and Prete (2001).
-//! Whether a finding is shown is computed from the run. Nothing is simulated here.
+//! A paper's contents come from a file; the shipped one describes the paper of Foglia, Giorgi and
+//! Prete (2001). Whether a finding is shown is computed from the run. Nothing is simulated here.
 
 mod data;
 mod expression;
@@ -25,15 +25,15 @@ pub(super) use plan::Plan;
 
 const SHIPPED: &str = include_str!("../../../../../experiments/simulations/foglia-2001.toml");
 
-/// Why nothing can be wrong with the names of a paper that is there.
+/// Why the names in a paper that has been read cannot be wrong.
 const WAS_TRIED: &str = "all of it was tried when it was read";
 
-/// The paper that comes with this program.
+/// The paper that is shipped with this program.
 pub(super) fn shipped() -> Paper {
     read(SHIPPED).expect("a test reads it")
 }
 
-/// A paper as its file has it. All that it names must be there, and all its machines possible.
+/// Reads a paper's file. All names in it must be defined, and all its machines must be possible.
 ///
 /// # Errors
 /// One line that says what is wrong and where.
@@ -54,17 +54,17 @@ pub(super) fn read(text: &str) -> Result<Paper, String> {
     Ok(paper)
 }
 
-/// The figures in their order.
+/// The paper's figures in their order.
 pub(super) fn figures(paper: &Paper, runs: &Runs) -> Vec<Figure> {
     figures::all(paper, runs).expect(WAS_TRIED)
 }
 
-/// What the text says, and whether the run shows it.
+/// The paper's findings, and whether the run shows them.
 pub(super) fn findings(paper: &Paper, runs: &Runs) -> Vec<Finding> {
     findings::all(paper, runs).expect(WAS_TRIED)
 }
 
-/// The paper's table, and the other numbers that are stated.
+/// The paper's table, and the numbers stated in its text.
 pub(super) fn sections(paper: &Paper, runs: &Runs) -> [Option<Section>; 2] {
     [tables::own(paper, runs), tables::stated(paper, runs)].map(|made| made.expect(WAS_TRIED))
 }
@@ -73,7 +73,7 @@ pub(super) fn sections(paper: &Paper, runs: &Runs) -> [Option<Section>; 2] {
 mod tests {
     use super::*;
 
-    /// A paper that says little, with a line of its own.
+    /// A minimal paper with the additional line `line`.
     fn little(line: &str) -> Result<Paper, String> {
         read(&format!("title = \"Little\"\n[machines]\nonly = {{ cpus = 2 }}\n{line}\n"))
     }
@@ -101,7 +101,7 @@ mod tests {
         let paper = shipped();
         let says = |machine, what: &str| {
             let of = what.to_owned().try_into().expect(what);
-            paper.says(&paper.machine(machine).expect(machine), &of)
+            paper.stated_value(&paper.machine(machine).expect(machine), &of)
         };
         assert_eq!(says("first", "gsp"), Some(3.3));
         assert_eq!(says("wide", "bus"), Some(43.0));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_in_one_line() {
+    fn mistakes_in_a_file_are_reported_in_one_line() {
         for (line, expected) in [
             ("other = { cpus = 0 }", "0 CPUs, 2M/2, 128 bytes, random, MESI: cpus = 0"),
             ("other = { base = \"one\" }", "machine \"other\": no machine \"one\"; there is only"),

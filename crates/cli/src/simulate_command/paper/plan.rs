@@ -1,4 +1,4 @@
-//! Which machines a paper's figures and its table need, each once.
+//! The machines that a paper's figures and its table need, each once.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use coherence::Machine;
 use super::data::Paper;
 use crate::simulate_command::spec::Spec;
 
-/// The machines that are simulated, and how many of the paper's are not.
+/// The machines that are simulated, and the number of the paper's machines that are not.
 #[derive(Debug)]
 pub(in crate::simulate_command) struct Plan<'a> {
     pub(in crate::simulate_command) paper: &'a Paper,
     pub(super) specs: Vec<Spec>,
-    /// How many machines are not simulated because their processors are more than the trace has
-    /// tasks.
+    /// The number of machines that are not simulated because they have more processors than the
+    /// trace has tasks.
     pub(super) left_out: usize,
     pub(super) tasks: usize,
 }
@@ -22,8 +22,8 @@ impl<'a> Plan<'a> {
     /// The machines of the paper that the trace can keep busy.
     ///
     /// # Errors
-    /// One line if it has too few tasks for any machine that has a name.
-    pub(in crate::simulate_command) fn of(paper: &'a Paper, tasks: usize) -> Result<Self, String> {
+    /// One line if the trace has too few tasks for any of the named machines.
+    pub(in crate::simulate_command) fn new(paper: &'a Paper, tasks: usize) -> Result<Self, String> {
         let mut specs = all(paper)?;
         let most = specs.iter().map(|spec| spec.cpus).max().unwrap_or(0);
         let least = paper.machines.0.values().map(|spec| spec.cpus).min().unwrap_or(0);
@@ -40,7 +40,7 @@ impl<'a> Plan<'a> {
         Ok(Self { paper, specs: specs.into_iter().collect(), left_out, tasks })
     }
 
-    /// Why machines are not there.
+    /// A sentence that says why machines were left out.
     pub(in crate::simulate_command) fn left_out(&self) -> Option<String> {
         let Self { left_out, tasks, .. } = self;
         (*left_out > 0).then(|| {
@@ -51,7 +51,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// In the order of the specs.
+    /// The machines, in the order of the specs.
     pub(in crate::simulate_command) fn machines(&self, base: &Machine) -> Vec<Machine> {
         self.specs.iter().map(|spec| spec.machine(base)).collect()
     }
@@ -75,13 +75,13 @@ mod tests {
     #[test]
     fn a_plan_has_what_the_trace_can_keep_busy() {
         let paper = shipped();
-        let whole = Plan::of(&paper, 28).expect("enough tasks");
+        let whole = Plan::new(&paper, 28).expect("enough tasks");
         assert_eq!((whole.left_out, whole.specs.len()), (0, all(&paper).expect("right").len()));
-        let part = Plan::of(&paper, 8).expect("enough for the first figures");
+        let part = Plan::new(&paper, 8).expect("enough for the first figures");
         assert!(part.specs.iter().all(|spec| spec.cpus <= 8));
         assert_eq!(part.left_out + part.specs.len(), whole.specs.len());
         for few in [0, 1, 3] {
-            let why = Plan::of(&paper, few).expect_err("too few");
+            let why = Plan::new(&paper, few).expect_err("too few");
             assert!(why.contains("4 to 28 processors: record a workload"), "{few}: {why}");
         }
     }
@@ -95,7 +95,8 @@ mod tests {
         }
         let smallest = paper.machine("smallest").expect("named");
         assert!(specs.contains(&Spec { ways: 4, ..smallest }));
-        // 15 of Figures 1 to 4, 10 of 5 to 7, 16 more of 8 to 11, and what scalability needs.
+        // 15 machines of Figures 1 to 4, 10 of 5 to 7, 16 more of 8 to 11, and the machines for
+        // scalability.
         let few = |spec: &&Spec| spec.cpus == 4 && spec.block_bytes == 32;
         assert_eq!(specs.iter().filter(few).count(), 15);
         assert!(specs.len() < 140, "{}", specs.len());

@@ -1,7 +1,7 @@
-//! What of a machine's outcomes a paper's file can name: `gsp`, `bus`, `cpu`, `scales_to` and
-//! `gsp_there`; rates for 100 references such as `misses`, `misses.cold+first-here`,
-//! `misses.invalidation.kernel` and `coherence.passive`; and one rate's percentage of another of
-//! the same seed (`A/B`).
+//! The quantities of a machine's outcomes that a paper's file can name: `gsp`, `bus`, `cpu`,
+//! `scales_to` and `gsp_there`; rates for 100 references such as `misses`,
+//! `misses.cold+first-here`, `misses.invalidation.kernel` and `coherence.passive`; and one rate's
+//! percentage of another of the same seed (`A/B`).
 
 use coherence::{Miss, Sharing};
 use serde::Deserialize;
@@ -9,11 +9,11 @@ use serde::Deserialize;
 use crate::simulate_command::measured::{Rates, Runs, Scales, Value};
 use crate::simulate_command::spec::Spec;
 
-/// What is looked at of a machine.
+/// A quantity of a machine.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Quantity {
-    /// As the file has it.
+    /// The name in the file.
     pub(super) text: String,
     kind: Kind,
 }
@@ -24,15 +24,16 @@ enum Kind {
     Bus,
     Cpu,
     Rate(Rate),
-    /// A seed without any of the second has no part of them.
+    /// The first rate in percent of the second; 0 for a seed in which the second is 0.
     Share(Rate, Rate),
-    /// Processors to which this kind of machine scales; its own number means nothing.
+    /// Number of processors to which this kind of machine scales; the machine's own number is
+    /// ignored.
     ScalesTo,
-    /// GSP there.
+    /// GSP at the number of processors to which the kind of machine scales.
     GspThere,
 }
 
-/// What is found in the rates of a seed.
+/// A number computed from the rates of a seed.
 #[derive(Debug, Clone)]
 enum Rate {
     CoherenceOfBus,
@@ -40,20 +41,20 @@ enum Rate {
     Coherence(Vec<Sharing>, Modes),
 }
 
-/// User mode is 0, the kernel 1.
+/// Indices of modes: user mode is 0, the kernel 1.
 type Modes = &'static [usize];
 
 impl Quantity {
-    /// Nothing where the machine was not simulated.
-    pub(super) fn of(&self, runs: &Runs, spec: &Spec) -> Option<Value> {
+    /// The value of the quantity; none where the machine was not simulated.
+    pub(super) fn evaluate(&self, runs: &Runs, spec: &Spec) -> Option<Value> {
         let one = runs.get(spec);
         Some(match &self.kind {
             Kind::Gsp => one?.gsp,
             Kind::Bus => one?.bus_percent,
             Kind::Cpu => one?.cpu_percent,
-            Kind::Rate(rate) => one?.rate(|seed| rate.of(seed)),
-            Kind::Share(part, whole) => one?.rate(|seed| match whole.of(seed) {
-                whole if whole > 0.0 => part.of(seed) * 100.0 / whole,
+            Kind::Rate(rate) => one?.rate(|seed| rate.evaluate(seed)),
+            Kind::Share(part, whole) => one?.rate(|seed| match whole.evaluate(seed) {
+                whole if whole > 0.0 => part.evaluate(seed) * 100.0 / whole,
                 _ => 0.0,
             }),
             Kind::ScalesTo => Value::exactly(f64::from(runs.scales(spec)?.cpus())),
@@ -61,17 +62,17 @@ impl Quantity {
         })
     }
 
-    /// Whether the quantity is of a kind of machine, with any number of processors.
+    /// Whether the quantity belongs to a kind of machine, for all numbers of processors.
     pub(super) fn is_of_kind(&self) -> bool {
         matches!(self.kind, Kind::ScalesTo | Kind::GspThere)
     }
 
-    /// A value in words, if that says more than its number.
+    /// The value in words, if these say more than its number.
     pub(super) fn words(&self, runs: &Runs, spec: &Spec) -> Option<String> {
         matches!(self.kind, Kind::ScalesTo).then(|| runs.scales(spec).map(Scales::show)).flatten()
     }
 
-    /// As in tables.
+    /// The name in tables.
     pub(super) fn name(&self) -> String {
         match &*self.text {
             "gsp" => "GSP".into(),
@@ -103,7 +104,7 @@ impl TryFrom<String> for Quantity {
 }
 
 impl Rate {
-    fn of(&self, seed: &Rates) -> f64 {
+    fn evaluate(&self, seed: &Rates) -> f64 {
         let of = |rate: &[f64; 2], modes: Modes| modes.iter().map(|mode| rate[*mode]).sum::<f64>();
         match self {
             Self::CoherenceOfBus => seed.coherence_of_bus,
@@ -147,7 +148,8 @@ impl Rate {
     }
 }
 
-/// Those that are named, joined by `+`, in their usual order; all if none is.
+/// The elements named in `names`, which `+` separates, in their usual order; all if there are no
+/// names.
 fn chosen<T: Copy>(
     all: &[T],
     name: fn(T) -> &'static str,
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn quantities_are_found_by_their_names() {
-        let spec = Spec::of(&Machine::default()).expect("its protocol is known");
+        let spec = Spec::from_machine(&Machine::default()).expect("its protocol is known");
         let both = [spec, Spec { cpus: spec.cpus + 1, ..spec }];
         let by_spec = both.map(|spec| (spec, measured())).into();
         let runs = Runs { by_spec, ..Runs::default() };
@@ -202,13 +204,13 @@ mod tests {
             ("coherence.alone.kernel", 0.25),
         ] {
             let quantity = Quantity::try_from(text.to_owned()).expect(text);
-            let found = quantity.of(&runs, &spec).expect(text);
+            let found = quantity.evaluate(&runs, &spec).expect(text);
             assert_eq!(found.mean, expected, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_quantity_is_told() {
+    fn unknown_quantities_are_reported() {
         for (text, expected) in [
             ("power", "no quantity \"power\": give gsp"),
             ("misses.warm", "no class \"warm\"; there is cold, first-here"),

@@ -1,5 +1,5 @@
-//! Tables that stand by themselves: a paper's own, and every number that its text states, each
-//! beside ours.
+//! Separate tables: a paper's own, and every number that its text states, each beside the simulated
+//! ones.
 
 use page::chart::Table;
 use page::document::Section;
@@ -8,7 +8,7 @@ use page::number::plain;
 use super::data::{Paper, Row, Stated};
 use crate::simulate_command::measured::{Runs, Scales, Value};
 
-/// The paper's own table; none where it has none.
+/// The paper's own table; none if it has no table.
 pub(super) fn own(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
     let Some(own) = &paper.table else { return Ok(None) };
     let mut table = Table::new(&[
@@ -56,7 +56,7 @@ fn absent() -> String {
     "not simulated".into()
 }
 
-/// How far ours is from the paper's, in percent of the paper's.
+/// The deviation of the simulated value from the paper's, in percent of the paper's.
 pub(super) fn deviation(ours: Option<Value>, paper: f64) -> String {
     let percent = ours.map(|value| ((value.mean / paper - 1.0) * 100.0).round());
     match percent {
@@ -67,7 +67,7 @@ pub(super) fn deviation(ours: Option<Value>, paper: f64) -> String {
     }
 }
 
-/// The numbers of its text; none where it states none.
+/// The numbers stated in the paper's text; none if it states none.
 pub(super) fn stated(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
     if paper.stated.is_empty() {
         return Ok(None);
@@ -82,7 +82,7 @@ pub(super) fn stated(paper: &Paper, runs: &Runs) -> Result<Option<Section>, Stri
 
 fn stated_row(paper: &Paper, runs: &Runs, one: &Stated) -> Result<Vec<String>, String> {
     let spec = paper.machine(&one.machine)?;
-    let ours = one.what.of(runs, &spec);
+    let ours = one.what.evaluate(runs, &spec);
     let machine = if one.what.is_of_kind() { spec.kind() } else { spec.describe() };
     let shown = one.what.words(runs, &spec);
     let shown = shown.unwrap_or_else(|| ours.map_or_else(absent, Value::show));

@@ -8,11 +8,11 @@ use testkit::{Temporary, undisturbed};
 
 use super::{load, unwrapped};
 
-/// How long the server takes for a request, one after another: 50 a second.
+/// The service time of a request; the server takes one after another, 50 a second.
 const SERVICE_US: u64 = 20_000;
 
-/// A server that takes exactly so long, by the clock, whoever else uses the machine.
-fn one_at_a_time() -> Scripted {
+/// A server that takes exactly the service time, by the clock, even on a busy machine.
+fn serial_server() -> Scripted {
     let reply = Reply::ok(b"rope").bytes();
     let free_us = Mutex::new(0);
     let script = move |asked: &ReceivedRequest| {
@@ -24,12 +24,12 @@ fn one_at_a_time() -> Scripted {
 }
 
 /// At rate r, request k is due at k/r s and done at (k + 1)/50 s. So the last request of a trial of
-/// 0.6 s takes 0.02 + 0.6 (r/50 - 1) s, which is more than 0.05 s from r = 52.5 on: sooner than the
-/// server is seen to fall behind, a request in the window.
+/// 0.6 s takes 0.02 + 0.6 (r/50 - 1) s, which is more than 0.05 s from r = 52.5 on: a lower rate
+/// than that at which the server is seen to fall behind, by a request in the window.
 #[test]
 fn the_limit_is_the_capacity() {
     let directory = Temporary::new();
-    let server = one_at_a_time();
+    let server = serial_server();
     let url = format!("http://{}/", server.address());
     let trial = ["--rate", "25", "--duration", "500ms", "--warm-up", "100ms"];
     let search = [&*url, "--find-limit", "p99=50ms", "--lag-bound", "60s"];
@@ -37,9 +37,9 @@ fn the_limit_is_the_capacity() {
         let (status, out, json) = load(&directory, &[&search[..], &trial].concat());
         let held = json["held"]["sessions_per_s"].as_f64().ok_or_else(|| out.clone())?;
         assert_eq!(json["lower_bound_only"], status != 0, "{out}");
-        // More than that it cannot do, whoever else uses the machine.
+        // The server cannot do more, busy machine or not.
         assert!(held < 60.0, "{out}");
-        // Where trials disagree one of the ends may be left unconfirmed.
+        // Where trials disagree, one of the ends may be left unconfirmed.
         let is_confirmed = |end: &str| json[end]["trials"].as_u64() >= Some(3);
         let are_confirmed = ["held", "broke"].into_iter().all(is_confirmed);
         if status != 0 || held < 30.0 || !are_confirmed || !out.contains("; the limit lies within ")

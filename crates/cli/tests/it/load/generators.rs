@@ -1,4 +1,5 @@
-//! Several generators: together they do what one would do, and their outcomes add up to its.
+//! Several generators: together they send the requests that one would send, and their outcomes add
+//! up to its outcome.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +12,7 @@ use crate::{ropewalk, run};
 /// Time for all generators to start, in seconds.
 const AHEAD: i64 = 4;
 
-/// Each of the two generators' files.
+/// Runs two generators; returns the files with their outcomes.
 fn run_two(scene: &Scene) -> [String; 2] {
     let at = (os::clock::unix_time().0 + AHEAD + 1).to_string();
     let (log, url) = (scene.path("sessions.log"), scene.server.url(""));
@@ -72,13 +73,13 @@ fn shares_that_do_not_belong_together() {
     let [first, second] = run_two(&scene);
     let twice = ["merge", &first, &second, &first];
     refuses(1, &twice, &[&first, "both hold share 1 of 2"]);
-    // One of another run.
+    // An outcome of another run is refused.
     let url = scene.server.url("/dir00000/class0_1");
     let other = scene.path("other.json");
     let (_, _, json) = load(&scene.directory, &[&url, "--connections", "1", "--sessions", "3"]);
     std::fs::write(&other, json.to_string()).unwrap();
     refuses(1, &["merge", &first, &other], &[&first, &other]);
-    // One that is missing is said to be.
+    // A missing share is reported.
     let (status, out, _) = run(&["load", "merge", &first]);
     assert_eq!(status, 0);
     assert!(out.contains("Incomplete: share 2 of 2 is missing"), "{out}");

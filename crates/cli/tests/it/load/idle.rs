@@ -1,5 +1,5 @@
-//! Connections that rest beside the load: the server has them while it is measured, and those that
-//! it closes are counted.
+//! Connections that rest beside the load: the server has them while it is measured, and closed ones
+//! are counted.
 
 use std::process::Stdio;
 use std::thread;
@@ -12,13 +12,13 @@ use crate::ropewalk;
 use crate::server_process::ServerProcess;
 
 const IDLE: usize = 30;
-/// A load of one connection or two.
+/// The options of a load that uses one or two connections.
 const BESIDE: [&str; 6] = ["--idle", "30", "--rate", "20", "--lag-bound", "60s"];
 
 fn served(more: &[&str]) -> (Temporary, ServerProcess) {
     let directory = Temporary::new();
     succeeds(&["fileset", directory.path().to_str().unwrap(), "--single", "1000"]);
-    let server = ServerProcess::of(directory.path(), more);
+    let server = ServerProcess::for_directory(directory.path(), more);
     (directory, server)
 }
 
@@ -37,7 +37,7 @@ fn the_server_has_them_while_it_is_measured() {
 }
 
 #[test]
-fn those_that_the_server_closes_are_counted() {
+fn connections_that_the_server_closes_are_counted() {
     let scratch = Temporary::new();
     for (idle_ms, closed) in [("600000", 0), ("100", IDLE)] {
         let idle_ms = format!("timeouts.idle_ms={idle_ms}");

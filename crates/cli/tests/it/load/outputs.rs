@@ -1,12 +1,12 @@
 //! The forms in which an outcome is written: each can be read, they agree with one another, and
-//! `load merge` makes the same of the JSON.
+//! `load merge` writes them from the JSON unchanged.
 
 use serde_json::Value;
 
 use super::{REPLAY, Scene, lengths};
 use crate::run;
 
-/// Options and the text that each wrote.
+/// The text that each option wrote.
 struct Forms {
     json: Value,
     spectrum: String,
@@ -50,7 +50,8 @@ fn all_forms_can_be_read_and_agree() {
     let histogram = format!("\nSession length histogram:{histogram}\n");
     assert!(forms.httperf.contains(&histogram), "{}", forms.httperf);
 
-    // Later, from the JSON alone: the same, on standard output, the summary apart.
+    // `load merge` writes equal forms from the JSON alone, each on standard output, with the
+    // summary on standard error.
     let json = scene.path("whole.json");
     let texts = [&forms.spectrum, &forms.series, &forms.interval_log, &forms.httperf];
     for (form, text) in FORMS.iter().zip(texts) {
@@ -85,7 +86,7 @@ fn forms_go_to_standard_output() {
     assert!(run("--interval-log").starts_with("#[Histogram log format version 1.3]\n"));
 }
 
-/// The disk may be full by then, but the run has been made.
+/// The disk may be full at the end, when the run has been made already.
 #[test]
 fn a_file_that_cannot_be_written_costs_none_of_the_others() {
     let scene = Scene::new();
@@ -155,7 +156,7 @@ fn check_interval_log(text: &str, series: &str) {
     let logged: Vec<(&str, &str)> = rows
         .map(|row| {
             let fields: Vec<&str> = row.split(',').collect();
-            // What begins thus in base64 begins with the cookie of the compressed V2 encoding.
+            // This beginning in base64 is the cookie of the compressed V2 encoding.
             assert!(fields.len() == 4 && fields[3].starts_with("HISTFAAA"), "{row}");
             (fields[0], fields[2])
         })

@@ -1,4 +1,4 @@
-//! The same work done by httperf, wrk and h2load, and by us: they count the same.
+//! Equal loads by httperf, wrk and h2load, and by `ropewalk load`: their counts are equal.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use testkit::tools::{H2LOAD, HTTPERF, WRK};
 use crate::machine::{has, run};
 use crate::run as ropewalk;
 
-/// How long the slow server takes.
+/// The time that the slow server takes for a request.
 const DELAY_MS: f64 = 20.0;
-/// By how much a client may see it as longer, on a machine that does other things as well.
+/// By how much a client may measure more, on a machine with other load.
 const ERROR_MS: f64 = 20.0;
 
-/// What httperf's text says of sessions, requests and replies.
+/// The counts of sessions, requests and replies in httperf's text.
 #[derive(Debug, PartialEq)]
 struct Counts {
     connections: u64,
     requests: u64,
     replies: u64,
-    /// Completed, and all.
+    /// Completed sessions, and all sessions.
     sessions: (u64, u64),
     /// Mean length of a body, rounded down.
     content: u64,
-    /// By the first digit.
+    /// Replies by the first digit of the status.
     status: Vec<u64>,
     errors: u64,
     lengths: Vec<u64>,
 }
 
-/// The word after `label`, which stands once in `text`.
+/// The word after `label`, which occurs once in `text`.
 #[track_caller]
 fn word<'t>(text: &'t str, label: &str) -> &'t str {
     let found = text.split_once(label).unwrap_or_else(|| panic!("no {label:?} in\n{text}"));
@@ -76,7 +76,7 @@ impl Counts {
     }
 }
 
-/// Our text in httperf's form.
+/// The report of `ropewalk load` in httperf's form.
 fn our_httperf(arguments: &[&str]) -> String {
     let (status, out, error) = ropewalk(
         &[
@@ -106,7 +106,7 @@ fn httperf_counts_the_same_sessions() {
     let url = scene.server.url("");
     let text = our_httperf(&[&url, "--log", &log, "--rate", "200", "--json", &scene.path("json")]);
     assert_eq!(Counts::parse(&text), theirs, "{text}\n{out}");
-    // And both are right.
+    // Both counts are right.
     let (requests, sessions) = (scene.log.requests() as u64, sessions as u64);
     let expected = Counts {
         connections: sessions,
@@ -123,7 +123,7 @@ fn httperf_counts_the_same_sessions() {
     assert_eq!(json["counts"]["body_bytes"], body_bytes(&scene.log));
 }
 
-/// What the server counts may be more by the requests that were under way at the end.
+/// The server may count more, by the requests that were under way at the end.
 #[test]
 fn wrk_and_we_count_what_the_server_counts() {
     const CONNECTIONS: u64 = 8;
@@ -181,7 +181,7 @@ fn h2load_counts_the_same_bytes() {
     assert_eq!(counts["body_bytes"], REQUESTS * 4 * 1024);
 }
 
-/// Answers each request after the same delay.
+/// A server that answers each request after the delay [`DELAY_MS`].
 fn slow_server() -> Scripted {
     let reply = Reply::ok(b"rope").bytes();
     let delay = Duration::from_millis(DELAY_MS as u64);
@@ -189,8 +189,8 @@ fn slow_server() -> Scripted {
     Scripted::start(os::clock::now, script)
 }
 
-/// No reply can have come sooner. How much later it came is the machine's doing as well, and told
-/// if it is more than on a calm one.
+/// Checks a time: no reply can have come sooner than the delay. If it came much later, the machine
+/// was busy, which the error reports.
 #[track_caller]
 fn is_the_delay(ms: f64, out: &str) -> Result<(), String> {
     assert!(ms >= DELAY_MS, "{ms} ms in\n{out}");
@@ -233,7 +233,7 @@ fn wrk_measures_the_same_median() {
     });
 }
 
-/// httperf tells medians of connections only; each of them has one request here.
+/// httperf reports medians of connections only; each connection has one request here.
 #[test]
 fn httperf_measures_the_same_median() {
     if !has(&HTTPERF) {
@@ -246,7 +246,7 @@ fn httperf_measures_the_same_median() {
     httperf.args(["--server=127.0.0.1", "--timeout=20", "--rate=50", "--num-conns=40"]);
     httperf.arg(format!("--port={}", address.port()));
     let url = format!("http://{address}/");
-    // Means suffer from every reply that the machine has delayed, so they have no upper bound.
+    // Every reply that the machine has delayed raises a mean, so means have no upper bound.
     let check = |out: &str| {
         let response: f64 = number(line(out, "Reply time [ms]:"), "response ");
         assert!(response >= DELAY_MS, "{out}");

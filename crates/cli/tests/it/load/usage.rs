@@ -1,4 +1,4 @@
-//! What is typed wrongly: exit status 2 and one line that says what to do.
+//! Mistakes in the arguments: exit status 2 and one line that says what to do.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::run;
 
 const URL: &str = "http://127.0.0.1:1/";
 
-/// Without a server: nothing may be sent.
+/// Checks that the arguments are refused; there is no server, because no request may be sent.
 #[track_caller]
 fn check(arguments: &[&str], parts: &[&str]) {
     refuses(2, arguments, parts);
@@ -46,7 +46,7 @@ fn rates_and_their_ends() {
 }
 
 #[test]
-fn what_is_verified() {
+fn verification() {
     let page = "http://127.0.0.1:1/page.html";
     check(&[page, "--verify", "bytes"], &["/page.html", "--files"]);
     check(&[page, "--verify", "bytes", "--files", "/no/such"], &["--files", "/no/such/page.html"]);
@@ -71,7 +71,7 @@ fn headers_shares_and_threads() {
     }
 }
 
-/// Found before the run, not after it.
+/// Such files are reported before the run, not after it.
 #[test]
 fn files_that_cannot_be_written() {
     let both =
@@ -119,9 +119,9 @@ fn logs() {
     check(&[URL, "--log", path, "--verify", "bytes"], &["/a is no file of a file set"]);
 }
 
-/// What was typed may be right, but what it names is not what it should be.
+/// The arguments may be right, but the files that they name are not outcomes that can be merged.
 #[test]
-fn what_cannot_be_merged() {
+fn files_that_cannot_be_merged() {
     let directory = Temporary::new();
     let file = directory.file("other.json", "{}");
     refuses(1, &["merge", "/no/such"], &["/no/such", "No such file"]);

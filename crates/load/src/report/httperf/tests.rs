@@ -1,4 +1,5 @@
-//! Golden files, the peculiarities, and the shape of what Debian's httperf prints.
+//! Tests with golden files, of the peculiarities, and of the shape of the output of Debian's
+//! httperf.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +56,7 @@ fn every_error_but_a_wrong_status_is_in_the_total() {
     }
 }
 
-/// What the real one prints has the same lines with the same words; only the numbers differ.
+/// The output of Debian's httperf has equal lines with equal words; only the numbers differ.
 #[test]
 fn debians_httperf_prints_the_same_lines() {
     let Some(plain) = httperf(&["--num-conns=3", "--rate=100"]) else { return };

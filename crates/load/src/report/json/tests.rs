@@ -1,11 +1,11 @@
-//! What is written reads back, and adds up.
+//! Tests that written documents can be read back, and are consistent.
 
 use proptest::prelude::*;
 
 use super::super::sample;
 use super::*;
 
-/// The payload depends on the library that compresses; that it reads back is tested below.
+/// The payload depends on the compression library; other tests check that it can be read back.
 fn without_payloads(text: &str) -> String {
     let mut masked = String::new();
     for line in text.lines() {
@@ -34,7 +34,7 @@ fn samples_read_back() {
 }
 
 #[test]
-fn what_is_no_outcome_is_refused() {
+fn other_documents_are_refused() {
     let good = write(&sample::run());
     let check = |text: &str, expected: &str| {
         let why = parse(text).unwrap_err();
@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// Outcomes that were written before reasons had names are read all the same.
+/// Outcomes that were written before reasons had names can still be read.
 #[test]
 fn reasons_of_which_only_the_words_are_known_are_kept() {
     let text = write(&sample::void());

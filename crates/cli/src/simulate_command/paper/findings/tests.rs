@@ -1,5 +1,5 @@
-//! Planted outcomes: those of the paper show everything, and each finding fails alone when the
-//! numbers that decide it are turned round.
+//! Tests with planted outcomes: the paper's show every finding, and each finding fails alone when
+//! the numbers that decide it are reversed.
 
 use coherence::{Miss, Sharing};
 
@@ -16,9 +16,9 @@ fn all(runs: &Runs) -> Vec<Finding> {
     super::all(&shipped(), runs).expect("all names are there")
 }
 
-/// A run in which all is as the paper has it.
+/// A run whose outcomes agree with the paper.
 pub(in super::super) fn as_in_the_paper(tasks: usize) -> Runs {
-    let specs = Plan::of(&shipped(), tasks).expect("enough tasks").specs;
+    let specs = Plan::new(&shipped(), tasks).expect("enough tasks").specs;
     let by_spec = specs.into_iter().map(|spec| (spec, planted(&spec))).collect();
     Runs { by_spec, kernel: true, seeds: 3, ..Runs::default() }
 }
@@ -27,9 +27,9 @@ fn planted(spec: &Spec) -> Measured {
     let lines = (spec.size_kib as f64).log2() + f64::from(spec.ways).log2();
     let cpus = f64::from(spec.cpus);
     let affine = spec.scheduler == Scheduler::Affinity;
-    // From 32 to 256 bytes: much, some, little.
+    // The gain from 32 to 256 bytes: large, medium, small.
     let block = [0.0, 0.08, 0.12, 0.125][(spec.block_bytes / 32).ilog2() as usize];
-    // What is lost with each further processor, by protocol: MESI saturates at about 12.
+    // The loss with each further processor, by protocol: MESI saturates at about 12.
     let slope = match spec.protocol {
         "mesi" => 0.022,
         "amsd" => 0.018,
@@ -59,7 +59,7 @@ fn planted(spec: &Spec) -> Measured {
     Measured { rates: vec![rates], ..one }
 }
 
-/// Whether the finding whose claim begins so is shown.
+/// Whether the finding whose claim begins with `claim` is shown.
 #[track_caller]
 fn is_shown(runs: &Runs, claim: &str) -> bool {
     let all = all(runs);
@@ -67,7 +67,7 @@ fn is_shown(runs: &Runs, claim: &str) -> bool {
     found.unwrap_or_else(|| panic!("no finding begins with {claim:?}")).verdict == Verdict::Shown
 }
 
-/// Changes each machine that fits, and asks again.
+/// Checks that the finding is not shown after `change` of each machine that fits.
 #[track_caller]
 fn turned(claim: &str, fits: impl Fn(&Spec) -> bool, change: impl Fn(&mut Measured)) {
     let mut runs = as_in_the_paper(28);
@@ -82,15 +82,15 @@ fn outcomes_as_in_the_paper_show_everything() {
     let runs = as_in_the_paper(28);
     for finding in all(&runs) {
         assert!(finding.verdict == Verdict::Shown, "{finding:?}");
-        assert!(finding.told.contains(|c: char| c.is_ascii_digit()), "{finding:?}");
+        assert!(finding.numbers.contains(|c: char| c.is_ascii_digit()), "{finding:?}");
     }
 }
 
 #[test]
-fn caches_that_do_not_help_are_told() {
+fn caches_that_do_not_help_are_not_shown_to_help() {
     let middle = |spec: &Spec| spec.size_kib == 512 && spec.cpus == 4;
     turned("Larger caches and more ways give", middle, |one| one.gsp.mean = 0.5);
-    // What the spread over seeds explains is no rise.
+    // An increase that the spread over seeds explains is no rise.
     turned("Larger caches and more ways give", |spec| spec.cpus == 4, |one| one.gsp.half = 3.0);
     turned("Larger caches and more ways load", middle, |one| one.bus_percent.mean = 99.0);
     turned("Passive sharing increases", middle, |one| one.rates[0].coherence = [[0.0; 2]; 4]);
@@ -103,7 +103,7 @@ fn caches_that_do_not_help_are_told() {
 }
 
 #[test]
-fn sharing_elsewhere_than_in_the_kernel_is_told() {
+fn sharing_outside_the_kernel_contradicts_the_paper() {
     let user = |one: &mut Measured| {
         one.rates[0].misses[Miss::InvalidationFalse as usize] = [0.1, 0.0];
         one.rates[0].misses[Miss::InvalidationTrue as usize] = [0.01, 0.0];
@@ -117,17 +117,17 @@ fn sharing_elsewhere_than_in_the_kernel_is_told() {
 }
 
 #[test]
-fn a_knee_elsewhere_is_told() {
+fn a_knee_at_another_size_contradicts_the_paper() {
     let wide = |spec: &Spec| spec.block_bytes == 256;
     turned("Above 128 bytes", wide, |one| one.gsp.mean += 1.0);
     turned("Larger blocks", wide, |one| one.gsp.mean = 1.0);
     turned("Larger blocks", wide, |one| one.bus_percent.mean = 99.0);
-    // A difference that the spread over seeds explains is none.
+    // A difference that the spread over seeds explains does not count.
     turned("Larger blocks", wide, |one| one.gsp.half = 3.0);
 }
 
 #[test]
-fn affinity_that_does_not_help_is_told() {
+fn affinity_that_does_not_help_contradicts_the_paper() {
     let affine = |spec: &Spec| spec.scheduler == Scheduler::Affinity;
     turned("Cache affinity gives", affine, |one| one.gsp.mean = 1.0);
     turned("Cache affinity gives", affine, |one| one.bus_percent.mean = 99.0);
@@ -145,7 +145,7 @@ fn affinity_that_does_not_help_is_told() {
 }
 
 #[test]
-fn protocols_in_another_order_are_told() {
+fn protocols_in_another_order_contradict_the_paper() {
     let of = |name: &'static str| move |spec: &Spec| spec.protocol == name;
     let at = |name: &'static str, cpus| {
         move |spec: &Spec| spec.protocol == name && spec.cpus == cpus && spec.block_bytes == 128
@@ -168,8 +168,8 @@ fn protocols_in_another_order_are_told() {
     turned("Blocks of 128", at("pscr", 18), |one| one.gsp.mean = 0.0);
 }
 
-/// Two seeds that differ so much in each rate that no difference between means counts.
-pub(in super::super) fn at_odds(one: &mut Measured) {
+/// Makes two seeds differ so much in each rate that no difference between means counts.
+pub(in super::super) fn disagree(one: &mut Measured) {
     let scaled = |rates: &Rates, factor: f64| {
         let mut other = *rates;
         other.misses.iter_mut().flatten().for_each(|rate| *rate *= factor);
@@ -184,7 +184,7 @@ pub(in super::super) fn at_odds(one: &mut Measured) {
 #[test]
 fn rates_that_seeds_disagree_about_show_nothing() {
     let mut runs = as_in_the_paper(28);
-    runs.by_spec.values_mut().for_each(at_odds);
+    runs.by_spec.values_mut().for_each(disagree);
     let of_rates = [
         "False sharing is the main",
         "False sharing is the kernel's",
@@ -203,7 +203,7 @@ fn rates_that_seeds_disagree_about_show_nothing() {
     for claim in of_rates {
         assert!(!is_shown(&runs, claim), "{claim}");
     }
-    // All that shares are made of moves together: that much is certain.
+    // The rates of which shares are computed vary together, so that the shares are certain.
     assert!(is_shown(&runs, "Invalidation misses are basically"));
     assert!(is_shown(&runs, "Larger caches and more ways give"));
 }
@@ -211,7 +211,8 @@ fn rates_that_seeds_disagree_about_show_nothing() {
 #[test]
 fn gains_that_noise_explains_show_no_order() {
     let at_16 = |spec: &Spec| spec.cpus == 16 && spec.block_bytes == 128;
-    // More than lies between the protocols, less than lies between them and the threshold.
+    // The interval is larger than the difference between the protocols, and smaller than their
+    // distance from the threshold.
     turned("MESI saturates first", at_16, |one| one.gsp.half = 0.6);
     turned("Differences between", at_16, |one| one.gsp.half = 2.0);
     turned("AMSD saturates", at_16, |one| one.gsp.half = 2.0);
@@ -221,10 +222,10 @@ fn gains_that_noise_explains_show_no_order() {
 }
 
 #[test]
-fn what_was_not_simulated_is_not_shown() {
+fn findings_without_simulated_machines_are_not_shown() {
     let runs = as_in_the_paper(8);
     let all = all(&runs);
-    let missing = |one: &&Finding| one.told.contains("more processors than the trace has tasks");
+    let missing = |one: &&Finding| one.numbers.contains("more processors than the trace has tasks");
     let protocols = all.iter().filter(missing).count();
     assert_eq!(protocols, OF_PROTOCOLS);
     assert!(all.iter().filter(missing).all(|one| one.verdict == Verdict::NotShown));
@@ -236,15 +237,15 @@ fn one_seed_decides_nothing() {
     let mut runs = as_in_the_paper(8);
     runs.seeds = 1;
     let undecided = all(&runs).into_iter().filter(|one| one.verdict == Verdict::Undecided);
-    // Those whose machines are there, each with its numbers.
+    // The undecided findings are the ones whose machines were simulated, each with its numbers.
     assert_eq!(undecided.count(), all(&runs).len() - OF_PROTOCOLS);
     assert!(all(&runs).iter().all(|one| one.verdict != Verdict::Shown));
 }
 
 #[test]
-fn what_looks_the_same_is_not_less() {
+fn values_that_look_equal_are_not_less() {
     let mut runs = as_in_the_paper(28);
-    // A full bus, and one that is as full by all digits that are shown.
+    // A full bus, and one that is equally full in all digits that are shown.
     for (spec, one) in &mut runs.by_spec {
         one.bus_percent = Value::exactly(100.0 - f64::from(spec.block_bytes as u32) * 1e-4);
     }
@@ -259,6 +260,6 @@ fn without_a_kernel_nothing_is_the_kernels() {
         one.rates[0].misses.iter_mut().for_each(|class| class[1] = 0.0);
     }
     let found = all(&runs);
-    let of_kernel = found.iter().filter(|one| one.told.contains("no kernel was simulated"));
+    let of_kernel = found.iter().filter(|one| one.numbers.contains("no kernel was simulated"));
     assert_eq!(of_kernel.map(|one| one.verdict).collect::<Vec<_>>(), [Verdict::NotShown; 3]);
 }

@@ -1,5 +1,5 @@
-//! Which processes of this machine serve at an address, as far as we may look: here, in another
-//! network namespace, or nobody.
+//! Finds the processes of this machine that serve at an address, as far as permissions allow: in
+//! the generator's network namespace or in another.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,19 +8,21 @@ use std::path::{Path, PathBuf};
 
 use os::{accounting, interfaces, listening};
 
-/// Who serves.
+/// The processes behind the addresses of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// Nobody on this machine.
+    /// No process of this machine.
     Elsewhere,
-    /// These processes of it.
+    /// These processes of this machine.
     Processes(HashSet<u32>),
-    /// Somebody on this machine who is not ours to look at, or nobody knows where.
+    /// A process of this machine that may not be inspected, or it is not known where the server
+    /// runs.
     Unknown,
 }
 
-/// Who listens at these addresses. What a server has others do for it, as a proxy does, is theirs.
-pub(crate) fn who_serves(addresses: &[SocketAddr]) -> Server {
+/// Finds the processes that listen at these addresses. Servers behind a proxy are not found: their
+/// work does not count as the proxy's.
+pub(crate) fn find_server(addresses: &[SocketAddr]) -> Server {
     let sockets: Vec<HashSet<PathBuf>> = addresses.iter().filter_map(sockets_at).collect();
     if sockets.is_empty() {
         return Server::Elsewhere;
@@ -39,8 +41,8 @@ pub(crate) fn who_serves(addresses: &[SocketAddr]) -> Server {
     }
 }
 
-/// The sockets that listen at an address, as they are named among what a process has open; none
-/// if it is another machine's.
+/// The sockets that listen at an address, by the names that they have among a process's open files;
+/// none if the address is another machine's.
 fn sockets_at(address: &SocketAddr) -> Option<HashSet<PathBuf>> {
     let tables = match way_to(address.ip()) {
         Way::Device => return None,
@@ -55,20 +57,21 @@ fn sockets_at(address: &SocketAddr) -> Option<HashSet<PathBuf>> {
 enum Way {
     /// The address is one of the machine's own.
     Loopback,
-    /// Over a device, and so to another machine.
+    /// The packets leave over a hardware device, and so for another machine.
     Device,
-    /// Over an interface that the kernel has made up, behind which may be a container of this
-    /// machine; or not at all.
+    /// The packets leave over a virtual interface, behind which may be a container of this machine,
+    /// or the address cannot be reached.
     Software,
 }
 
 fn way_to(ip: IpAddr) -> Way {
-    // A socket can be bound to an address of this machine only.
+    // Only an address of this machine can be bound.
     if UdpSocket::bind((ip, 0)).is_ok() {
         return Way::Loopback;
     }
     let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
-    // Connecting sends nothing: the kernel chooses the interface, and by it our address.
+    // Connecting a UDP socket sends nothing: the kernel chooses the interface, and with it the
+    // source address.
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((ip, 9))?;
         socket.local_addr()
@@ -82,8 +85,8 @@ fn way_to(ip: IpAddr) -> Way {
     if device.is_some() { Way::Device } else { Way::Software }
 }
 
-/// The tables of the network namespaces with this address that one of the processes that we may
-/// look at is in.
+/// The folders with the tables of each network namespace that has this address and contains a
+/// process that may be inspected.
 fn namespaces_with(ip: IpAddr) -> Vec<PathBuf> {
     let of_process = |process: accounting::Process| {
         let folder = Path::new("/proc").join(process.pid.to_string());
@@ -94,7 +97,7 @@ fn namespaces_with(ip: IpAddr) -> Vec<PathBuf> {
     each.into_values().filter(|net| has_address(net, ip)).collect()
 }
 
-/// Whether an address is of the namespace with these tables.
+/// Whether the namespace whose tables are in `net` has this address.
 fn has_address(net: &Path, ip: IpAddr) -> bool {
     let read = |table: &str| fs::read_to_string(net.join(table)).unwrap_or_default();
     match ip {
@@ -106,7 +109,8 @@ fn has_address(net: &Path, ip: IpAddr) -> bool {
     }
 }
 
-/// Below each address of the tree it says what it is good for.
+/// Whether `fib_trie` holds this address as a local one: its kind stands in the line below the
+/// address.
 fn has_v4(tree: &str, ip: &str) -> bool {
     let lines: Vec<&str> = tree.lines().map(str::trim).collect();
     let is_it =
@@ -121,22 +125,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_is_found() {
+    fn listening_processes_are_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let own = HashSet::from([std::process::id()]);
-        assert_eq!(who_serves(&[address]), Server::Processes(own));
+        assert_eq!(find_server(&[address]), Server::Processes(own));
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let gone = other.local_addr().unwrap();
         drop(other);
-        assert_eq!(who_serves(&[address, gone]), Server::Unknown);
-        assert_eq!(who_serves(&[]), Server::Elsewhere);
+        assert_eq!(find_server(&[address, gone]), Server::Unknown);
+        assert_eq!(find_server(&[]), Server::Elsewhere);
     }
 
     #[test]
     fn own_addresses_are_here() {
         assert_eq!(way_to([127, 0, 0, 1].into()), Way::Loopback);
-        // For documentation only (RFC 5737): nobody has it.
+        // An address reserved for documentation (RFC 5737), which no machine has.
         assert_ne!(way_to([203, 0, 113, 1].into()), Way::Loopback);
     }
 
