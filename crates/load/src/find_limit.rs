@@ -1,4 +1,4 @@
-//! The search for the highest rate of sessions that a server bears under conditions: the maximum
+//! The search for the highest rate of sessions that a server sustains under conditions: the maximum
 //! achievable throughput of Hashemian (ICPE 2013), with its conditions stated.
 //!
 //! The search doubles the rate until a condition breaks, halves the gap until it is small, and then
@@ -192,14 +192,14 @@ impl Limit {
         self.void_trials().any(|trial| trial.void.iter().any(Void::is_interference))
     }
 
-    /// Whether the server may bear more than the rate that held: no rate above it is known to
+    /// Whether the server may sustain more than the rate that held: no rate above it is known to
     /// break, or the generator gave out below the rate that broke.
     #[must_use]
     pub fn is_lower_bound(&self) -> bool {
         self.held.is_some() && (self.broke.is_none() || self.gave_out.is_some())
     }
 
-    /// The exit status: 0 for a limit, 1 for a server that bears nothing, 3 where that is not
+    /// The exit status: 0 for a limit, 1 for a server that sustains nothing, 3 where that is not
     /// known, 4 if the search was interrupted.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

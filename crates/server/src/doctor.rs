@@ -8,23 +8,22 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use doctor::{Check, Finding, Look, Rule, Section};
 use os::files::NowaitRead;
 use os::socket::{self, ListenOptions};
 
 use crate::config::cpus;
 
-/// One check.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Check {
-    /// Its name.
-    pub subject: &'static str,
-    /// The result that is good.
-    pub good: &'static str,
-    /// What another result costs.
-    pub cost: &'static str,
-    /// How to get the good result.
-    pub mend: &'static str,
-}
+/// The part that all checks have in common.
+const TRIED: Check = Check {
+    section: Section::Serving,
+    subject: "",
+    source: "Ropewalk itself: tried, not read",
+    good: "",
+    cost: "",
+    mend: "",
+    rule: Rule::Tried,
+};
 
 /// All checks.
 pub const CHECKS: &[Check] =
@@ -35,6 +34,7 @@ const KERNEL: Check = Check {
     good: "5.6 or newer",
     cost: "5.6 or newer resolves paths in one call",
     mend: "install a newer kernel",
+    ..TRIED
 };
 
 const OPENAT2: Check = Check {
@@ -42,6 +42,7 @@ const OPENAT2: Check = Check {
     good: "available",
     cost: "paths are opened step by step, some microseconds more for each new file",
     mend: "a kernel since 5.6; in a container: let its filter allow openat2",
+    ..TRIED
 };
 
 const NOWAIT_READS: Check = Check {
@@ -49,6 +50,7 @@ const NOWAIT_READS: Check = Check {
     good: "supported (RWF_NOWAIT)",
     cost: "whether a file is in memory cannot be asked; a cold one may delay others",
     mend: "serve from ext4, xfs, btrfs or tmpfs; in a container: let its filter allow preadv2",
+    ..TRIED
 };
 
 const IO_URING: Check = Check {
@@ -56,6 +58,7 @@ const IO_URING: Check = Check {
     good: "available, with all that --engine rings needs",
     cost: "--engine rings cannot start; event-loop-per-core does without",
     mend: "sysctl -w kernel.io_uring_disabled=0; in a container: let its filter allow io_uring_*",
+    ..TRIED
 };
 
 const DESCRIPTORS: Check = Check {
@@ -63,6 +66,7 @@ const DESCRIPTORS: Check = Check {
     good: "at least 8192: 4,000 connections and as many open files",
     cost: "half are for cached files, the rest bounds the connections",
     mend: "raise the hard limit: prlimit --pid $$ --nofile=1048576 (as root), LimitNOFILE=",
+    ..TRIED
 };
 
 const PROCESSORS: Check = Check {
@@ -70,6 +74,7 @@ const PROCESSORS: Check = Check {
     good: "time for all that may be used",
     cost: "a quota is in force: workers are not pinned",
     mend: "start it without one: no docker run --cpus, no CPUQuota=",
+    ..TRIED
 };
 
 const REUSE_PORT: Check = Check {
@@ -77,6 +82,7 @@ const REUSE_PORT: Check = Check {
     good: "available",
     cost: "only engines with one listener can run: --engine event-loop",
     mend: "a kernel since 3.9; in a container: let its filter allow the option",
+    ..TRIED
 };
 
 const MEMORY: Check = Check {
@@ -84,6 +90,7 @@ const MEMORY: Check = Check {
     good: "at least 1 GiB that may be used",
     cost: "small bodies are cached in up to `cache.bytes_max`: keep it well below this",
     mend: "--set cache.bytes_max=64MiB, or a larger machine or limit of its control group",
+    ..TRIED
 };
 
 const USER: Check = Check {
@@ -91,57 +98,27 @@ const USER: Check = Check {
     good: "an ordinary one; root is for measuring only",
     cost: "nothing",
     mend: "nothing to mend",
+    ..TRIED
 };
-
-/// How good the result of a check is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// What was found is as it should be.
-    Fine,
-    /// What was found costs what the check says.
-    Wrong,
-    /// The state cannot be found out.
-    Unreadable,
-}
-
-/// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The check that was made.
-    pub check: &'static Check,
-    /// How good it is.
-    pub verdict: Verdict,
-    /// The result in words.
-    pub found: String,
-}
 
 /// Makes all checks, for a server of the directory `root`.
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
     vec![
-        kernel(&os::process::kernel_release()),
-        openat2(os::files::openat2_available()),
-        nowait_reads(root),
-        io_uring(),
-        descriptors(os::limits::raise_descriptor_limit()),
-        processors(),
-        reuse_port(),
-        memory(os::memory::usable_memory_bytes()),
-        user(os::process::is_root()),
+        KERNEL.finding(kernel(&os::process::kernel_release())),
+        OPENAT2.finding(openat2(os::files::openat2_available())),
+        NOWAIT_READS.finding(nowait_reads(root)),
+        IO_URING.finding(io_uring()),
+        DESCRIPTORS.finding(descriptors(os::limits::raise_descriptor_limit())),
+        PROCESSORS.finding(processors()),
+        REUSE_PORT.finding(reuse_port()),
+        MEMORY.finding(memory(os::memory::usable_memory_bytes())),
+        USER.finding(user(os::process::is_root())),
     ]
 }
 
-fn finding(check: &'static Check, is_fine: bool, found: impl Into<String>) -> Finding {
-    let verdict = if is_fine { Verdict::Fine } else { Verdict::Wrong };
-    Finding { check, verdict, found: found.into() }
-}
-
-fn unreadable(check: &'static Check, why: impl Into<String>) -> Finding {
-    Finding { check, verdict: Verdict::Unreadable, found: why.into() }
-}
-
-fn kernel(release: &str) -> Finding {
-    finding(&KERNEL, !is_older(release, (5, 6)), release)
+fn kernel(release: &str) -> Look {
+    Look::fine_if(!is_older(release, (5, 6)), release)
 }
 
 /// Whether a release like `6.1.0-18-amd64` is older than `than`; a release that cannot be parsed is
@@ -154,23 +131,23 @@ fn is_older(release: &str, than: (u32, u32)) -> bool {
     }
 }
 
-fn openat2(is_available: bool) -> Finding {
+fn openat2(is_available: bool) -> Look {
     match is_available {
-        true => finding(&OPENAT2, true, "available"),
-        false => finding(&OPENAT2, false, "not available (old kernel or container filter)"),
+        true => Look::fine("available"),
+        false => Look::wrong("not available (old kernel or container filter)"),
     }
 }
 
 /// Checks whether the file system of the root can report that a read would have to wait for the
 /// disk.
-fn nowait_reads(root: &Path) -> Finding {
+fn nowait_reads(root: &Path) -> Look {
     match try_nowait_read(root) {
-        None => unreadable(&NOWAIT_READS, format!("not tried: no readable file in {root:?}")),
+        None => Look::unreadable(format!("not tried: no readable file in {root:?}")),
         Some(Ok(NowaitRead::Unsupported)) => {
-            finding(&NOWAIT_READS, false, "not supported by this file system")
+            Look::wrong("not supported by this file system")
         }
-        Some(Ok(_)) => finding(&NOWAIT_READS, true, "supported (RWF_NOWAIT)"),
-        Some(Err(why)) => finding(&NOWAIT_READS, false, format!("not available: {why}")),
+        Some(Ok(_)) => Look::fine("supported (RWF_NOWAIT)"),
+        Some(Err(why)) => Look::wrong(format!("not available: {why}")),
     }
 }
 
@@ -193,54 +170,55 @@ fn some_file(root: &Path) -> Option<OwnedFd> {
     regular.filter_map(|entry| fs::File::open(entry.path()).ok()).map(Into::into).next()
 }
 
-fn io_uring() -> Finding {
+fn io_uring() -> Look {
     match os::ring::check(os::ring::Sizes::LEAST) {
-        Ok(()) => finding(&IO_URING, true, "available, with all that --engine rings needs"),
-        Err(why) => finding(&IO_URING, false, format!("not available: {why}")),
+        Ok(()) => Look::fine("available, with all that --engine rings needs"),
+        Err(why) => Look::wrong(format!("not available: {why}")),
     }
 }
 
-fn descriptors(limit: std::io::Result<u64>) -> Finding {
+fn descriptors(limit: std::io::Result<u64>) -> Look {
     /// With fewer descriptors a busy site runs out: 4,000 connections and as many open files.
     const ENOUGH: u64 = 8192;
     match limit {
-        Ok(limit) => finding(&DESCRIPTORS, limit >= ENOUGH, limit.to_string()),
-        Err(why) => unreadable(&DESCRIPTORS, why.to_string()),
+        Ok(limit) => Look::fine_if(limit >= ENOUGH, limit.to_string()),
+        Err(why) => Look::unreadable(why.to_string()),
     }
 }
 
-fn processors() -> Finding {
+fn processors() -> Look {
     let allowed = os::affinity::allowed_cpus();
     let share = std::thread::available_parallelism().map_or(allowed.len(), Into::into);
     let found = format!("{} ({})", allowed.len(), cpus::show(&allowed));
     match share < allowed.len() {
-        false => finding(&PROCESSORS, true, found),
-        true => finding(&PROCESSORS, false, format!("{found}, time for {share}")),
+        false => Look::fine(found),
+        true => Look::wrong(format!("{found}, time for {share}")),
     }
 }
 
-fn reuse_port() -> Finding {
+fn reuse_port() -> Look {
     let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
     match socket::listen(([127, 0, 0, 1], 0).into(), &options) {
-        Ok(_) => finding(&REUSE_PORT, true, "available"),
-        Err(why) => finding(&REUSE_PORT, false, format!("not available: {why}")),
+        Ok(_) => Look::fine("available"),
+        Err(why) => Look::wrong(format!("not available: {why}")),
     }
 }
 
-fn memory(bytes: std::io::Result<u64>) -> Finding {
+fn memory(bytes: std::io::Result<u64>) -> Look {
     match bytes {
-        Ok(bytes) => finding(&MEMORY, bytes >= 1 << 30, format!("{} MiB", bytes >> 20)),
-        Err(why) => unreadable(&MEMORY, why.to_string()),
+        Ok(bytes) => Look::fine_if(bytes >= 1 << 30, format!("{} MiB", bytes >> 20)),
+        Err(why) => Look::unreadable(why.to_string()),
     }
 }
 
-fn user(is_root: bool) -> Finding {
-    finding(&USER, true, if is_root { "root: not needed for serving" } else { "not root" })
+fn user(is_root: bool) -> Look {
+    Look::fine(if is_root { "root: not needed for serving" } else { "not root" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use doctor::Verdict;
 
     #[test]
     fn releases() {
@@ -256,8 +234,7 @@ mod tests {
 
     #[test]
     fn good_and_bad() {
-        let check =
-            |finding: Finding, expected| assert_eq!(finding.verdict, expected, "{finding:?}");
+        let check = |look: Look, expected| assert_eq!(look.verdict, expected, "{look:?}");
         check(openat2(true), Verdict::Fine);
         check(openat2(false), Verdict::Wrong);
         check(descriptors(Ok(8192)), Verdict::Fine);
@@ -273,7 +250,7 @@ mod tests {
     #[test]
     fn every_check_is_made() {
         let all = examine(Path::new("/proc/self/no-such"));
-        let asked: Vec<&str> = all.iter().map(|finding| finding.check.subject).collect();
+        let asked: Vec<&str> = all.iter().map(|finding| finding.subject.as_str()).collect();
         let expected: Vec<&str> = CHECKS.iter().map(|check| check.subject).collect();
         assert_eq!(asked, expected);
         assert!(all.iter().all(|finding| !finding.found.contains('\n')));

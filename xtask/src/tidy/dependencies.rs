@@ -37,7 +37,7 @@ const TABLE: &[Allowed] = &[
     // Its tests request files whose bytes are derived, in an order that can be repeated.
     Allowed {
         development: &["statistics", "workload"],
-        ..allowed("server", &["engines", "file-cache", "http1", "os", "session", "site"])
+        ..allowed("server", &["doctor", "engines", "file-cache", "http1", "os", "session", "site"])
     },
     allowed("command", &["os"]),
     allowed("doctor", &["command", "os"]),

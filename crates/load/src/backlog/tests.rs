@@ -5,7 +5,7 @@ use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
 use super::*;
 
-/// Requests a second that the queue bears at most.
+/// Requests a second that the queue sustains at most.
 const CAPACITY: f64 = 250.0;
 /// What may be left unserved: `served=99%`.
 const LEFT_MAX: f64 = 0.01;
@@ -43,7 +43,7 @@ fn each_length(check: impl Fn(VirtualLoad)) {
 }
 
 /// A load 2 % above the capacity is recognised, however long sessions are; a load 1 % below it is
-/// borne.
+/// sustained.
 #[test]
 fn a_load_above_a_queues_capacity_is_recognised() {
     each_length(|load| {
@@ -70,7 +70,7 @@ fn the_share_left_is_the_excess_of_the_load() {
     });
 }
 
-/// Random arrivals make queues at servers that bear them: one run in five at 97 % of the capacity
+/// Random arrivals make queues at servers that sustain them: one run in five at 97 % of the capacity
 /// is judged wrongly, and the search tries again.
 #[test]
 fn chance_is_not_held_against_a_server() {

@@ -1,4 +1,4 @@
-//! The conditions that a run must meet for its rate to count as borne.
+//! The conditions that a run must meet for its rate to count as sustained.
 
 use std::fmt;
 use std::str::FromStr;

@@ -49,7 +49,7 @@ fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
     search(&Conditions::default(), rates_from(first_rate), &mut trial, &mut |_| {}).unwrap()
 }
 
-/// Requests a second that a queue in virtual time bears at most.
+/// Requests a second that a queue in virtual time sustains at most.
 const QUEUE_PER_S: f64 = 250.0;
 
 /// A trial of sessions of `length` requests each, at a queue of that capacity.
@@ -141,7 +141,7 @@ fn the_time_that_breaks_is_named() {
     assert_eq!(limit.causes()[0].condition, "p99=500us");
 }
 
-/// A server that bears 1000 and a generator that gives out in the trials that `is_void` names by
+/// A server that sustains 1000 and a generator that gives out in the trials that `is_void` names by
 /// number and rate.
 fn find_with_voids(is_void: impl Fn(usize, f64) -> bool, first_rate: f64) -> Limit {
     let mut made = 0;

@@ -60,8 +60,8 @@ fn headline(limit: &Limit) -> String {
         (Some(held), Some(broke)) if limit.is_lower_bound() => {
             format!("The limit lies between {} and {}.", rate(held), rate(broke))
         }
-        (Some(held), Some(_)) => format!("The server bears {}.", rate(held)),
-        (Some(held), None) => format!("The server bears at least {}.", rate(held)),
+        (Some(held), Some(_)) => format!("The server sustains {}.", rate(held)),
+        (Some(held), None) => format!("The server sustains at least {}.", rate(held)),
         (None, Some(_)) => "No rate was found at which the server keeps to the conditions.".into(),
         (None, None) => "Nothing is known of the server.".into(),
     }
@@ -208,14 +208,14 @@ mod tests {
     #[test]
     fn answers() {
         let (low, middle, high) = (Some(100.0), Some(140.0), Some(200.0));
-        check([low, high, None], false, &["\nThe server bears 100.0 ", "  broke        200.0 "], 0);
+        check([low, high, None], false, &["\nThe server sustains 100.0 ", "  broke        200.0 "], 0);
         let between = "\nThe limit lies between 100.0 sessions/s (100.0 requests/s asked, 100.0 \
              replies/s) and 200.0 ";
         let why =
             "gave out in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
         check([low, high, middle], false, &[between, why], 3);
         let before = "gave out before the server's limit was reached, at 200.0 ";
-        check([low, None, high], false, &["\nThe server bears at least 100.0 ", before], 3);
+        check([low, None, high], false, &["\nThe server sustains at least 100.0 ", before], 3);
         check([None, high, None], false, &["\nNo rate was found"], 1);
         check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
     }
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn interrupted_answers() {
         let (low, high) = (Some(100.0), Some(200.0));
-        check([low, high, None], true, &["\nThe server bears 100.0 "], 4);
-        check([low, None, None], true, &["\nThe server bears at least 100.0 "], 4);
+        check([low, high, None], true, &["\nThe server sustains 100.0 "], 4);
+        check([low, None, None], true, &["\nThe server sustains at least 100.0 "], 4);
         check([None, high, None], true, &["\nNo rate was found"], 4);
         check([None, None, None], true, &["\nNothing is known of the server."], 4);
     }

@@ -6,7 +6,7 @@
 //! | [`summary`] | a person at a terminal |
 //! | [`fairness`] | a person who checks that all kinds of requests were served alike |
 //! | [`progress`] | a person who watches a run |
-//! | [`limit`] | a person who searches for the highest rate that a server bears, and programs |
+//! | [`limit`] | a person who searches for the highest rate that a server sustains, and programs |
 //! | [`json`] | programs, and `merge`: the only form that is read back, nothing is lost in it |
 //! | [`series`] | spreadsheets and plots over time |
 //! | [`spectrum`] | HdrHistogram's plotter, wrk2's readers |

@@ -48,7 +48,7 @@ fn the_limit_is_the_capacity() {
         }
         let broke = json["broke"]["sessions_per_s"].as_f64().unwrap();
         assert!(held < broke && broke <= held * 1.06, "{out}");
-        assert!(out.contains("\nThe server bears "), "{out}");
+        assert!(out.contains("\nThe server sustains "), "{out}");
         // The condition that broke is the one about times.
         assert_eq!(json["causes"][0]["condition"], "p99=50ms", "{out}");
         assert!(unwrapped(&out).contains("first p99=50ms (was "), "{out}");
