@@ -62,7 +62,7 @@ impl Local {
         let settings = &config.settings;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
-            .telling(error_log::teller(settings.log.errors, logs.errors))
+            .with_trouble_report(error_log::teller(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
             .with_moment_us(Revalidation::of(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
@@ -109,7 +109,7 @@ impl Local {
     /// Has files closed that nobody asks for, and wakes workers if something has left a cache since
     /// the last call: one that sleeps may have it open still. It waits for no disk.
     pub(crate) fn do_housekeeping(&mut self) {
-        self.open_files.look_after();
+        self.open_files.close_due();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
             self.engine.do_housekeeping();

@@ -1,4 +1,4 @@
-//! Directories that were looked at a moment ago: for several files in them, they are asked once.
+//! Directories that were examined a moment ago: each is examined once for several files in it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use site::resource::Identity;
 
 use crate::lock::lock;
 
-/// Directories that are remembered at most.
+/// The number of directories that are remembered, at most.
 const COUNT_MAX: usize = 1024;
 
-/// What was seen of the directories below one root, and when.
+/// The identities of the directories below one root, and when they were read.
 #[derive(Default)]
 pub(super) struct Directories(Mutex<HashMap<Box<[u8]>, Seen>>);
 
@@ -20,15 +20,15 @@ struct Seen {
 }
 
 impl Directories {
-    /// What a directory was less than a moment ago.
+    /// The identity of a directory, if it was read less than `moment_us` ago.
     pub(super) fn get(&self, path: &[u8], now_us: u64, moment_us: u64) -> Option<Identity> {
         let seen = lock(&self.0);
         let seen = seen.get(path).filter(|seen| seen.is_fresh(now_us, moment_us));
         seen.map(|seen| seen.identity)
     }
 
-    /// Notes what a directory is since `at_us`. The room that this takes is that for the
-    /// directories of one moment: what is older goes before there is more.
+    /// Records the identity of a directory at `at_us`. The map holds the directories of about one
+    /// moment: before it grows, older ones are removed.
     pub(super) fn note(&self, path: &[u8], identity: Identity, at_us: u64, moment_us: u64) {
         let mut seen = lock(&self.0);
         let now = Seen { identity, at_us };

@@ -97,8 +97,8 @@ impl Supervisor {
 }
 
 impl Engine for Supervisor {
-    fn tell(&mut self, order: Order) {
-        self.told.orders.give(order);
+    fn issue(&mut self, order: Order) {
+        self.told.orders.issue(order);
         self.told.wake.notify();
     }
 
@@ -271,17 +271,17 @@ impl Keeper {
 
     /// Passes on what was told.
     fn obey(&mut self) {
-        if !self.is_stopping && self.told.orders.is_given(Order::StopAccepting) {
+        if !self.is_stopping && self.told.orders.is_issued(Order::StopAccepting) {
             self.is_stopping = true;
             // The last to close a listener resets who waits at it: the processes take them first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
             self.tell_all(Order::StopAccepting);
         }
-        if !self.is_draining && self.told.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.told.orders.is_issued(Order::Drain) {
             self.is_draining = true;
             self.tell_all(Order::Drain);
         }
-        if self.abort_until.is_none() && self.told.orders.is_given(Order::Abort) {
+        if self.abort_until.is_none() && self.told.orders.is_issued(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
             self.tell_all(Order::Abort);
         }
