@@ -205,7 +205,7 @@ fn work_that_kills_its_helpers_fails_alone() {
 
 /// Without helpers the loop waits for the disk itself, and no request is lost.
 #[test]
-fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
+fn without_helpers_the_loop_does_the_work() {
     let can_start = Arc::new(AtomicBool::new(true));
     let (start_one, is_allowed) = (start_helper(&Arc::default()), Arc::clone(&can_start));
     let start_helper: StartHelper =

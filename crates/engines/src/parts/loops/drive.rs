@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_memory_is_fetched_or_sent_all_the_same() {
+    fn bytes_that_are_not_in_memory_are_fetched_or_sent_without() {
         let cold = [Step::Cold, Step::More, Step::Wait];
         let fetched = check(&cold, (true, false), Pause::Wait, 3);
         assert_eq!(fetched, [false, true, false]);

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use super::*;
 
 /// An engine in numbers.
-struct House {
+struct ModelEngine {
     places: usize,
     open: usize,
     /// The number of open connections that are idle.
@@ -24,7 +24,7 @@ struct House {
     pauses: usize,
 }
 
-impl House {
+impl ModelEngine {
     fn new(places: usize, open: usize, idle: usize, queues: &[usize]) -> Self {
         Self {
             places,
@@ -52,7 +52,7 @@ impl House {
     }
 }
 
-impl Admission for House {
+impl Admission for ModelEngine {
     fn is_full(&self) -> bool {
         self.open >= self.places
     }
@@ -114,98 +114,98 @@ impl Admission for House {
 
 #[test]
 fn a_row_takes_all_that_wait_or_as_many_as_it_may() {
-    let mut house = House::new(10, 0, 0, &[3]);
-    assert_eq!(house.row(64), Row::Empty);
-    house.check(3, 0, 0);
-    let mut house = House::new(10, 0, 0, &[3]);
-    assert_eq!(house.row(2), Row::Enough);
-    house.check(2, 0, 1);
-    let mut house = House { may_accept: false, ..House::new(10, 0, 0, &[3]) };
-    assert_eq!(house.row(64), Row::Enough);
-    house.check(0, 0, 3);
-    let mut house = House { is_crowded: true, ..House::new(10, 0, 0, &[3]) };
-    assert_eq!(house.row(64), Row::NoRoom, "the engine decides when to go on");
-    house.check(1, 0, 2);
+    let mut engine = ModelEngine::new(10, 0, 0, &[3]);
+    assert_eq!(engine.row(64), Row::Empty);
+    engine.check(3, 0, 0);
+    let mut engine = ModelEngine::new(10, 0, 0, &[3]);
+    assert_eq!(engine.row(2), Row::Enough);
+    engine.check(2, 0, 1);
+    let mut engine = ModelEngine { may_accept: false, ..ModelEngine::new(10, 0, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::Enough);
+    engine.check(0, 0, 3);
+    let mut engine = ModelEngine { is_crowded: true, ..ModelEngine::new(10, 0, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::NoRoom, "the engine decides when to go on");
+    engine.check(1, 0, 2);
 }
 
 #[test]
 fn an_idle_connection_is_closed_only_for_one_that_waits() {
-    let mut house = House::new(2, 2, 2, &[3]);
-    assert_eq!(house.row(64), Row::Enough, "the next event announces further ones");
-    house.check(2, 1, 2);
-    let mut house = House::new(2, 2, 2, &[0]);
-    assert_eq!(house.row(64), Row::Empty, "an event was stale");
-    house.check(2, 0, 0);
-    let mut house = House::new(3, 2, 2, &[3]);
-    assert_eq!(house.row(64), Row::Enough);
-    house.check(3, 0, 2);
-    assert_eq!(house.shortages, []);
+    let mut engine = ModelEngine::new(2, 2, 2, &[3]);
+    assert_eq!(engine.row(64), Row::Enough, "the next event announces further ones");
+    engine.check(2, 1, 2);
+    let mut engine = ModelEngine::new(2, 2, 2, &[0]);
+    assert_eq!(engine.row(64), Row::Empty, "an event was stale");
+    engine.check(2, 0, 0);
+    let mut engine = ModelEngine::new(3, 2, 2, &[3]);
+    assert_eq!(engine.row(64), Row::Enough);
+    engine.check(3, 0, 2);
+    assert_eq!(engine.shortages, []);
 }
 
 #[test]
-fn where_none_is_idle_the_next_one_waits_for_a_place() {
-    let mut house = House::new(2, 2, 0, &[3]);
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(2, 0, 3);
-    assert_eq!(house.shortages, [Shortage::Places]);
+fn without_an_idle_connection_the_next_one_waits_for_a_place() {
+    let mut engine = ModelEngine::new(2, 2, 0, &[3]);
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(2, 0, 3);
+    assert_eq!(engine.shortages, [Shortage::Places]);
     // With several loops others may be faster.
-    let mut house = House::new(2, 3, 1, &[3]);
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(2, 1, 3);
-    assert_eq!(house.shortages, [Shortage::Places]);
+    let mut engine = ModelEngine::new(2, 3, 1, &[3]);
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(2, 1, 3);
+    assert_eq!(engine.shortages, [Shortage::Places]);
 }
 
 #[test]
 fn room_that_is_being_made_is_waited_for() {
-    let mut house = House { made: Room::Begun, ..House::new(2, 2, 1, &[3]) };
-    assert_eq!(house.row(64), Row::Waits);
-    house.check(2, 1, 3);
-    assert_eq!(house.shortages, []);
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(2, 2, 1, &[3]) };
+    assert_eq!(engine.row(64), Row::Waits);
+    engine.check(2, 1, 3);
+    assert_eq!(engine.shortages, []);
 }
 
 #[test]
 fn without_a_descriptor_an_idle_connection_is_closed_or_a_client_turned_away() {
     let exhausted = || VecDeque::from([false, true]);
-    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 1, &[3]) };
-    assert_eq!(house.row(64), Row::Empty);
-    house.check(6, 1, 0);
-    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 0, &[3]) };
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(5, 0, 2);
-    assert_eq!(house.shortages, [Shortage::Descriptors { listener: 0 }]);
-    let begun = House { made: Room::Begun, ..House::new(10, 4, 1, &[3]) };
-    let mut house = House { exhausted: exhausted(), ..begun };
-    assert_eq!(house.row(64), Row::Waits);
-    house.check(5, 1, 2);
+    let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 1, &[3]) };
+    assert_eq!(engine.row(64), Row::Empty);
+    engine.check(6, 1, 0);
+    let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(5, 0, 2);
+    assert_eq!(engine.shortages, [Shortage::Descriptors { listener: 0 }]);
+    let begun = ModelEngine { made: Room::Begun, ..ModelEngine::new(10, 4, 1, &[3]) };
+    let mut engine = ModelEngine { exhausted: exhausted(), ..begun };
+    assert_eq!(engine.row(64), Row::Waits);
+    engine.check(5, 1, 2);
 }
 
 #[test]
 fn before_the_end_all_that_wait_are_taken_while_room_can_be_made() {
-    let mut house = House::new(1, 1, 1, &[3, 0, 2]);
-    house.idle = 5; // connections that were taken are idle at once
-    assert!(LastRows::default().take(&mut house, 3));
-    assert_eq!((house.closed, &house.queues[..]), (5, &[0, 0, 0][..]));
-    let mut house = House::new(4, 2, 0, &[1, 3]);
-    assert!(LastRows::default().take(&mut house, 2), "for the last there is no room");
-    assert_eq!(house.queues, [0, 2]);
-    assert_eq!(house.shortages, [Shortage::Places]);
+    let mut engine = ModelEngine::new(1, 1, 1, &[3, 0, 2]);
+    engine.idle = 5; // connections that were taken are idle at once
+    assert!(LastRows::default().take(&mut engine, 3));
+    assert_eq!((engine.closed, &engine.queues[..]), (5, &[0, 0, 0][..]));
+    let mut engine = ModelEngine::new(4, 2, 0, &[1, 3]);
+    assert!(LastRows::default().take(&mut engine, 2), "for the last there is no room");
+    assert_eq!(engine.queues, [0, 2]);
+    assert_eq!(engine.shortages, [Shortage::Places]);
 }
 
 #[test]
 fn before_the_end_room_that_is_being_made_is_waited_for() {
-    let mut house = House { made: Room::Begun, ..House::new(1, 1, 9, &[1, 2]) };
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 9, &[1, 2]) };
     let mut last = LastRows::default();
     for left in [3, 2, 1] {
-        assert!(!last.take(&mut house, 2));
-        assert_eq!(house.queues.iter().sum::<usize>(), left);
-        house.open -= 1; // it has closed
+        assert!(!last.take(&mut engine, 2));
+        assert_eq!(engine.queues.iter().sum::<usize>(), left);
+        engine.open -= 1; // it has closed
     }
-    assert!(last.take(&mut house, 2));
-    assert_eq!(house.queues, [0, 0]);
-    let mut house = House { made: Room::Begun, ..House::new(1, 1, 1, &[1, 2]) };
+    assert!(last.take(&mut engine, 2));
+    assert_eq!(engine.queues, [0, 0]);
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 1, &[1, 2]) };
     let mut last = LastRows::default();
-    assert!(!last.take(&mut house, 2));
+    assert!(!last.take(&mut engine, 2));
     last.abandon();
-    assert!(last.take(&mut house, 2), "no connection closes");
-    assert_eq!(house.queues, [1, 2]);
+    assert!(last.take(&mut engine, 2), "no connection closes");
+    assert_eq!(engine.queues, [1, 2]);
 }

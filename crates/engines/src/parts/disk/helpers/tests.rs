@@ -59,7 +59,7 @@ fn a_stalled_job_delays_no_other() {
 }
 
 #[test]
-fn what_does_not_fit_is_given_back() {
+fn work_that_does_not_fit_is_returned() {
     let (open, gate) = mpsc::channel();
     let mut helpers = Helpers::start("helper", 1, 1, runner(gate)).unwrap();
     hand_out(&mut helpers, 1, b"/stall");
