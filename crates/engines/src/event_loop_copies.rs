@@ -5,7 +5,7 @@
 //! (`parts/loops/reactor.rs`) with a listener of its own; the kernel distributes connections among
 //! them (`SO_REUSEPORT`), or as in the papers each has a port of its own (`ports`) and the clients
 //! choose. What it leaves out: balance, and economy. A copy with busier connections gets no help,
-//! and each keeps the same files in memory; `event-loop-per-core` has threads that share a cache
+//! and all keep the same files in memory; `event-loop-per-core` has threads that share a cache
 //! instead.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! `event-loop-per-core`: an event loop on every core, as modern servers have it; the N-copy
+//! `event-loop-per-core`: an event loop on every core, as in modern servers; the N-copy
 //! architecture (Genevès 2012, §II.B) with threads in place of processes, so that the copies share
 //! a cache.
 //!

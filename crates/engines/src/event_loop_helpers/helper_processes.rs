@@ -301,10 +301,10 @@ impl AsFd for HelperProcesses {
 impl Drop for HelperProcesses {
     fn drop(&mut self) {
         for helper in self.places.iter_mut().flatten() {
-            let _ = helper.child.kill(); // it has ended already
+            let _ = helper.child.kill(); // fails if it has ended already
         }
         for helper in self.places.iter_mut().flatten() {
-            let _ = helper.child.wait(); // it is ours
+            let _ = helper.child.wait(); // cannot fail: it is a child of this process
         }
     }
 }
@@ -359,7 +359,7 @@ impl Helper {
             }
             std::thread::yield_now();
         }
-        let _ = self.child.kill(); // it has ended already
+        let _ = self.child.kill(); // fails if it has ended already
         self.child.wait()
     }
 }

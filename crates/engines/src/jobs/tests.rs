@@ -85,7 +85,7 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     let runner = Runner::new(Arc::clone(&site), 0).unwrap();
     let write = |byte| {
         fs::write(&file, vec![byte; LEN]).unwrap();
-        set_modified(&file, 499_162_500_123_456_789); // as in every npm package, nearly
+        set_modified(&file, 499_162_500_123_456_789); // near the time of all files in npm packages
     };
     write(b'a');
     let (one, pieces) = in_pieces(&runner, Known::Nothing);

@@ -81,7 +81,7 @@ enum Accepting {
     None,
 }
 
-/// Runs the master of a partition until all is over, and returns the status to end with.
+/// Runs the master of a partition until everything has ended. Returns the exit status.
 pub(super) fn run(
     partition: PartitionStart,
     runner: Arc<Runner>,
@@ -263,7 +263,7 @@ impl Master {
     fn obey(&mut self) -> io::Result<()> {
         if self.accepting == Accepting::All && self.board.orders.is_issued(Order::StopAccepting) {
             self.accepting = Accepting::Last(LastRows::default());
-            self.watch_if_needed()?; // no more
+            self.watch_if_needed()?; // stops watching
             self.pool.call_all();
         }
         if !self.is_draining && self.board.orders.is_issued(Order::Drain) {

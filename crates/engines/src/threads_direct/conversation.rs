@@ -66,7 +66,8 @@ impl Conversation<'_> {
             end = self.linger(input);
         }
         if let End::Reset = end {
-            let _ = os::socket::set_linger_zero(self.entry.socket()); // then the close is in order
+            // If it fails the close is orderly.
+            let _ = os::socket::set_linger_zero(self.entry.socket());
         }
     }
 

@@ -228,10 +228,10 @@ impl Drop for Helpers {
             queue.is_closed = true;
             std::mem::take(&mut queue.waiting)
         };
-        drop(forgotten); // it may close files: not under the lock
+        drop(forgotten); // not under the lock: it may close files
         self.shared.has_work.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic of a job was caught, and another has been printed
+            let _ = thread.join(); // panics of jobs were caught, and others have been printed
         }
     }
 }

@@ -165,7 +165,7 @@ impl<C: Pool + 'static> Acceptor<C> {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for events.
     fn wait(&mut self) -> io::Result<()> {
         let timeout = self.timeout_ms();
         self.registry.yielding.acceptor_steps(self.worker.now());

@@ -46,7 +46,7 @@ type Workers = Vec<Box<Worker>>;
 
 /// The connections that are open.
 struct Entries {
-    /// Written only under the lock that this is in.
+    /// Written only while the entries are locked.
     counters: Arc<Counters>,
     slots: Vec<Option<Arc<Entry>>>,
     free: Vec<usize>,

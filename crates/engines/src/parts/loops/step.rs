@@ -136,7 +136,7 @@ pub(crate) fn step(
         }
         Op::Close { reset } => {
             if reset {
-                let _ = os::socket::set_linger_zero(socket); // then the close is an orderly one
+                let _ = os::socket::set_linger_zero(socket); // if it fails the close is orderly
             }
             Step::Closed
         }

@@ -65,7 +65,7 @@ impl Watch {
         Ok(Self { set, buffer: EventBuffer::with_capacity(events_max), events: Vec::new() })
     }
 
-    /// Waits until something happens or the time has passed; none means for ever.
+    /// Waits until there is an event or the time has passed; none means for ever.
     #[inline]
     pub(crate) fn wait(&mut self, timeout_ms: Option<u32>) -> io::Result<()> {
         let (events, events_max) = (&mut self.events, self.buffer.capacity());

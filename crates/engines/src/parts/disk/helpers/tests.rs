@@ -1,4 +1,4 @@
-//! Helpers by themselves: order, bounds, panics, the end.
+//! Tests of helpers alone: order, bounds, panics, the end.
 
 use std::fs::File;
 use std::sync::mpsc;
