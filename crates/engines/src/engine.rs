@@ -1,5 +1,5 @@
-//! What an engine is to the server: its row, its plan, what it is started with, and what it is told
-//! while it runs.
+//! The server's view of an engine: its row, its plan, the parts that it is started with, and the
+//! interface of a running engine.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,29 +12,30 @@ use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
 use crate::orders::Order;
 
-/// The longest queue that a listener may have. Engines take everybody in it before they close it.
+/// The longest queue that a listener may have. Engines accept all connections in the queue before
+/// they close the listener.
 pub const BACKLOG_MAX: u16 = u16::MAX;
 
 /// One row of [`crate::ENGINES`].
 #[derive(Debug)]
 pub struct EngineSpec {
-    /// The name that is typed.
+    /// The name in a configuration and on the command line.
     pub name: &'static str,
     /// Events, pipeline, processes, kernel threads, user threads or completion.
     pub family: &'static str,
     /// The architecture in the literature, and where it is described.
     pub paper: &'static str,
-    /// One line: its essential mechanism.
+    /// Its essential mechanism, in one line.
     pub about: &'static str,
-    /// What can be set.
+    /// Its settings.
     pub knobs: &'static [Knob],
     /// The ways to send files that it can afford, its usual one first.
     pub sendfile: &'static [SendfileMode],
     /// Why it cannot run on this machine, in one line, if it cannot.
     pub obstacle: fn() -> Option<String>,
-    /// How many workers a partition gets and whose listeners they are.
+    /// How many workers a partition gets and whose listeners they use.
     pub plan: fn(&KnobValues, cpus: usize) -> Plan,
-    /// Starts it.
+    /// Starts the engine.
     pub start: fn(Start) -> io::Result<Box<dyn Engine>>,
 }
 
@@ -57,64 +58,65 @@ pub enum SendfileMode {
     /// The socket never blocks: a slow reader costs no thread. The disk may still block.
     NonBlocking,
     /// The socket blocks too, with a timeout: one call sends a whole file, and the disk is read in
-    /// larger pieces (Harji 2010; Genevès 2012, §IV). Only where a slow reader delays nobody else.
+    /// larger pieces (Harji 2010; Genevès 2012, §IV). Only where a slow reader delays no other
+    /// client.
     Blocking,
     /// Non-blocking, but first the kernel is asked whether the file's next bytes are in memory. If
-    /// not, the engine has them fetched where that delays nobody.
+    /// not, the engine has them fetched where that delays no other client.
     Probe,
 }
 
-/// Processes of an engine, unless it runs in that of the server. The server's own process then
-/// supervises: it starts these by exec of its own program, and [`EngineSpec::start`] is called in
-/// each of them, for its share.
+/// The processes of an engine that does not run in the server's own process. The server's process
+/// then supervises: it starts them by exec of its own program, and [`EngineSpec::start`] is called
+/// in each of them, for its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processes {
-    /// How many for each partition.
+    /// The number of processes for each partition.
     pub count: usize,
     /// Whether each has listeners of its own, or all share one set.
     pub listeners_per_process: bool,
     /// Whether the listeners of each have ports of their own, consecutive from the configured one;
     /// only for listeners per process.
     pub own_ports: bool,
-    /// Whether a process has but one thread when `start` is called: for engines that fork. What a
-    /// forked copy of a worker counts, logs and drops is counted in the same place as the
-    /// original's.
+    /// Whether a process has only one thread when `start` is called: for engines that fork. A
+    /// forked copy of a worker counts, logs and drops in the same place as the original.
     pub single_threaded: bool,
 }
 
 impl Processes {
     /// `count` processes for each partition, at one set of listeners; each may have threads.
     #[must_use]
-    pub fn of(count: usize) -> Self {
+    pub fn new(count: usize) -> Self {
         Self { count, listeners_per_process: false, own_ports: false, single_threaded: false }
     }
 }
 
-/// Which waiters an arrival wakes at a listener that several wait at.
+/// Which waiters an arrival wakes at a listener with several waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeups {
     /// One of them or all, as [`Start::exclusive_wakeups`] says.
-    AsAsked,
-    /// One of them, whatever that says.
+    AsConfigured,
+    /// One of them, whatever [`Start::exclusive_wakeups`] says.
     One,
-    /// All of them, whatever that says.
+    /// All of them, whatever [`Start::exclusive_wakeups`] says.
     All,
 }
 
-/// What a partition of an engine consists of.
+/// The composition of a partition of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Processes that the architecture consists of; each is a whole copy of what follows.
+    /// The processes that the architecture consists of, if it has several; each has all that the
+    /// other fields describe.
     pub processes: Option<Processes>,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
     /// Whether each worker has listeners of its own (`SO_REUSEPORT`).
     pub listeners_per_worker: bool,
-    /// Helper processes of each worker, which cost it a descriptor each.
+    /// The number of helper processes of each worker, which cost it a descriptor each.
     pub helpers_per_worker: usize,
-    /// Which waiters an arrival wakes at listeners that several wait at.
+    /// Which waiters an arrival wakes at listeners with several waiters.
     pub wakeups: Wakeups,
-    /// Whether there is somebody to fetch what is not in memory, for [`SendfileMode::Probe`].
+    /// Whether the engine can fetch bytes that are not in memory, for [`SendfileMode::Probe`].
     pub fetches: bool,
 }
 
@@ -125,7 +127,7 @@ impl Plan {
         workers: 1,
         listeners_per_worker: true,
         helpers_per_worker: 0,
-        wakeups: Wakeups::AsAsked,
+        wakeups: Wakeups::AsConfigured,
         fetches: true,
     };
 }
@@ -136,7 +138,7 @@ pub struct Start {
     pub partitions: Vec<PartitionStart>,
     /// Runs jobs.
     pub runner: Arc<Runner>,
-    /// Bound on connections of the whole engine.
+    /// The limit on connections of the whole engine.
     pub connections_max: usize,
     /// How files are sent: one of the ways in the engine's row.
     pub sendfile: SendfileMode,
@@ -153,23 +155,22 @@ pub struct Start {
 pub struct PartitionStart {
     /// The CPUs it may use; none means any.
     pub cpus: Vec<usize>,
-    /// The partition's workers, as many as the plan said.
+    /// The partition's workers, as many as planned.
     pub workers: Vec<WorkerStart>,
-    /// Makes more workers: for engines that do not know at the start how many threads they will
-    /// have. They share the partition's cache.
+    /// Makes more workers, which share the partition's cache: for engines that do not know at the
+    /// start how many threads they will have.
     pub more: MakeWorker,
 }
 
-/// Makes workers, from any thread. Each has counters of its own, which stay for ever: an engine
-/// that ends threads keeps their workers for the next ones.
+/// Makes workers, on any thread. Each worker has counters of its own, which are never freed: an
+/// engine that ends threads keeps their workers for the next ones.
 pub type MakeWorker = Arc<dyn Fn() -> Worker + Send + Sync>;
 
-/// Starts a process that gives this socket to [`crate::help_by_process`]. It ends when the other
-/// end of the socket is closed.
+/// Starts a process that passes this socket to [`crate::run_helper_process`]. The process ends when
+/// the other end of the socket is closed.
 pub type StartHelper = Arc<dyn Fn(OwnedFd) -> io::Result<Child> + Send + Sync>;
 
-/// A [`StartHelper`] that fails with `Unsupported`, for programs that have no helper program to
-/// start.
+/// A [`StartHelper`] that fails with `Unsupported`, for callers that have no helper program.
 #[must_use]
 pub fn no_helper_processes() -> StartHelper {
     Arc::new(|_| Err(io::Error::new(io::ErrorKind::Unsupported, "there is no helper program")))
@@ -181,37 +182,39 @@ pub struct WorkerStart {
     pub worker: Worker,
     /// The CPU it is pinned to, if any.
     pub cpu: Option<usize>,
-    /// The CPUs that the worker may go to while others use its own; none means it stays.
+    /// The CPUs that the worker may move to while other programs use its own; none means it stays.
     pub unpinned_cpus: Arc<[usize]>,
-    /// Open, listening, non-blocking sockets: its own, or for a plan without them its partition's.
+    /// Open, listening, non-blocking sockets: the worker's own, or those of its partition if the
+    /// plan gives workers none.
     pub listeners: Vec<OwnedFd>,
 }
 
 /// An engine that runs.
 pub trait Engine: Send {
-    /// Tells it what to do. It does not wait until that is done.
-    fn tell(&mut self, order: Order);
+    /// Issues an order. Does not wait until it is carried out.
+    fn issue(&mut self, order: Order);
 
-    /// Has workers that sleep let go of what has left the cache meanwhile. A worker that is busy
-    /// does so by itself.
+    /// Has workers that sleep release what has left the cache meanwhile. A worker that is busy does
+    /// so by itself.
     fn do_housekeeping(&self);
 
-    /// How often at least [`Engine::failure`] is to be asked, in milliseconds. An engine without a
-    /// thread of its own does its work then.
-    fn look_ms(&self) -> u32 {
+    /// The longest time between two calls of [`Engine::failure`], in milliseconds. An engine
+    /// without a thread of its own does its work in these calls, and in those of
+    /// [`Engine::is_finished`].
+    fn check_interval_ms(&self) -> u32 {
         1000
     }
 
-    /// Which worker ended against its will, and why, in one line; none while all is well. The
-    /// others run on until they are told to stop.
+    /// Which worker failed, and why, in one line; none while all is well. The other workers run on
+    /// until they are stopped.
     fn failure(&self) -> Option<&str>;
 
-    /// What has gone wrong and was mended since the last call, a line each.
+    /// Takes the reports of failures that were mended since the last call, a line each.
     fn take_notices(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What goes on inside, in lines for people; none where there is nothing to tell.
+    /// The engine's internal state, in lines for people; none where there is nothing to report.
     fn status(&self) -> Vec<String> {
         Vec::new()
     }

@@ -3,11 +3,11 @@
 //!
 //! Its essential mechanism: one thread waits for readiness of all sockets at once and never waits
 //! for any of them alone. The loop is `parts/loops/reactor.rs`, which all engines of this family
-//! run; they differ in how many there are, in threads or processes, and in whose listeners and
-//! cache they use. What it leaves out: other CPUs, which `event-loop-per-core` has loops on, and
-//! help with the disk, which `event-loop-helpers` has. Work on the file system runs on the spot, so
-//! a file that is not in memory delays every connection; that is the architecture, and what the
-//! others improve on.
+//! run; they differ in how many loops there are, in threads or processes, and in whose listeners
+//! and cache they use. What it leaves out: other CPUs, on which `event-loop-per-core` has loops,
+//! and help with the disk, which `event-loop-helpers` has. Work on the file system runs on the
+//! spot, so a file that is not in memory delays every connection; that is part of the architecture,
+//! and what the others improve on.
 
 use std::io;
 

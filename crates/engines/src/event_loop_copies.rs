@@ -2,10 +2,10 @@
 //! Genevès 2012, §II.B; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: processes that share nothing, not even a cache, each an event loop
-//! (`parts/loops/reactor.rs`) with a listener of its own; the kernel deals connections out among
+//! (`parts/loops/reactor.rs`) with a listener of its own; the kernel distributes connections among
 //! them (`SO_REUSEPORT`), or as in the papers each has a port of its own (`ports`) and the clients
 //! choose. What it leaves out: balance, and economy. A copy with busier connections gets no help,
-//! and each keeps the same files in memory; `event-loop-per-core` has threads that share a cache
+//! and all keep the same files in memory; `event-loop-per-core` has threads that share a cache
 //! instead.
 
 use std::io;
@@ -36,7 +36,7 @@ const PORTS: Knob = Knob::switch("ports", 0)
 const KNOBS: &[Knob] = &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let copies = Processes::of(process_count::of(knobs, cpus));
+    let copies = Processes::new(process_count::from_knobs(knobs, cpus));
     let own_ports = knobs.get(PORTS.name) == 1;
     let processes = Processes { listeners_per_process: true, own_ports, ..copies };
     Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }

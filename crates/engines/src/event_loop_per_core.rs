@@ -1,12 +1,12 @@
-//! `event-loop-per-core`: an event loop on every core, as modern servers have it; the N-copy
+//! `event-loop-per-core`: an event loop on every core, as in modern servers; the N-copy
 //! architecture (Genevès 2012, §II.B) with threads in place of processes, so that the copies share
 //! a cache.
 //!
 //! Its essential mechanism: as many event loops (`parts/loops/reactor.rs`) as CPUs, each pinned to
 //! one and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
-//! connection never changes its loop. Loops share the second level of the cache and the number of
-//! connections that are open; when that is as many as may be, a loop in which nobody rests asks the
-//! others to close somebody who does.
+//! connection never changes its loop. Loops share the second level of the cache and the count of
+//! open connections; when as many are open as may be, a loop without an idle connection requests
+//! the others to close one of theirs.
 //!
 //! It differs from `event-loop-helpers`, which has a loop on each CPU as well, in that each has a
 //! listener and waits for the disk itself. What it leaves out: balance, and isolation. A loop with

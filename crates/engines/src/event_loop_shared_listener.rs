@@ -2,11 +2,11 @@
 //! al., EuroSys 2007; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
 //!
 //! Its essential mechanism: processes that share one listener and nothing else, each an event loop
-//! (`parts/loops/reactor.rs`). Whoever is free accepts. With more processes than CPUs (`processes`;
-//! by default there is one for each) the kernel runs another while one waits for the disk. With
-//! epoll an arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that is
-//! nearly full stops accepting for a moment, and one that has accepted many goes to the end of the
-//! queue of those that wait (`parts/accept/gate.rs`). What it leaves out: a common cache;
+//! (`parts/loops/reactor.rs`). A process that is free accepts. With more processes than CPUs
+//! (`processes`; by default there is one for each) the kernel runs another while one waits for the
+//! disk. With epoll an arrival wakes one of the waiting processes (`EPOLLEXCLUSIVE`). As in nginx a
+//! process that is nearly full stops accepting for a moment, and one that has accepted many goes to
+//! the end of the queue of waiters (`parts/accept/gate.rs`). What it leaves out: a common cache;
 //! shared-SYMPED adds it (`event-loop-shared-cache`).
 
 use std::io;
@@ -42,7 +42,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let processes = Processes::of(process_count::of(knobs, cpus));
+    let processes = Processes::new(process_count::from_knobs(knobs, cpus));
     Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 

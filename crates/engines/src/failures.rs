@@ -1,8 +1,8 @@
-//! Failures of one place: what fails again and again is not going to do better.
+//! Counts failures of one place: a place that fails again and again is not filled once more.
 
 use std::collections::VecDeque;
 
-/// When something failed in one place lately.
+/// The recent failures in one place: of a thread or a process.
 #[derive(Debug, Default)]
 pub struct Failures {
     /// The times of the failures, in microseconds of the process's clock, the latest last.
@@ -15,7 +15,7 @@ impl Failures {
     /// The time in which [`Self::MAX`] failures are too many, in seconds.
     pub const WITHIN_S: u64 = 10;
 
-    /// Notes a failure that happens now.
+    /// Records a failure at `now_us`.
     pub fn note(&mut self, now_us: u64) {
         self.times_us.push_back(now_us);
         if self.times_us.len() > Self::MAX {
@@ -23,14 +23,14 @@ impl Failures {
         }
     }
 
-    /// Whether there have been too many: another does not take the place.
+    /// Whether there have been too many failures to fill the place again.
     #[must_use]
     pub fn are_too_many(&self, now_us: u64) -> bool {
         let is_recent = |then: &&u64| now_us.saturating_sub(**then) < Self::WITHIN_S * 1_000_000;
         self.times_us.iter().filter(is_recent).count() >= Self::MAX
     }
 
-    /// When the last was.
+    /// The time of the last failure.
     #[must_use]
     pub fn last_us(&self) -> Option<u64> {
         self.times_us.back().copied()

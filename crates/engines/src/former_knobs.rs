@@ -1,18 +1,18 @@
 //! Knobs of earlier versions. A configuration that has one is still read, with a line that says
-//! what became of it; docs/internals/renames.md lists them.
+//! how it was renamed or why it was removed; docs/internals/renames.md lists them.
 
-/// A knob that has another name now, or is none any more.
+/// A knob that was renamed or removed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FormerKnob {
-    /// What it was called.
+    /// The former name.
     pub name: &'static str,
-    /// The engines that had it.
+    /// The engines that had the knob.
     pub engines: &'static [&'static str],
-    /// What has become of it.
+    /// Its present name, or the reason why it was removed.
     pub now: Now,
 }
 
-/// What has become of a knob.
+/// The present state of a former knob.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Now {
     /// The knob has another name, which is this.
@@ -21,7 +21,7 @@ pub enum Now {
     Gone(&'static str),
 }
 
-/// All of them.
+/// All former knobs.
 pub static FORMER_KNOBS: &[FormerKnob] = &[
     FormerKnob { name: "loops", engines: &["event-loop-helpers"], now: Now::Called("workers") },
     FormerKnob {
@@ -72,7 +72,7 @@ pub static FORMER_KNOBS: &[FormerKnob] = &[
 ];
 
 impl FormerKnob {
-    /// The knob that an engine once had under a name.
+    /// Finds the knob that an engine once had under a name.
     #[must_use]
     pub fn find(engine: &str, name: &str) -> Option<&'static Self> {
         FORMER_KNOBS.iter().find(|knob| knob.name == name && knob.engines.contains(&engine))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_of_renames_has_them_all() {
+    fn the_page_of_renames_lists_all_former_knobs() {
         let page = include_str!("../../../docs/internals/renames.md");
         for former in FORMER_KNOBS {
             assert!(page.contains(&format!("| `{}` | ", former.name)), "{}", former.name);

@@ -1,6 +1,7 @@
-//! For tests: workers that serve nothing in particular. Not for tests of caches or of limits.
+//! Workers for tests: of a small site, with a small cache. Not for tests of caches or of limits.
 //!
-//! The tests in this crate and those beside it share this file, so it names other crates only.
+//! Unit tests in this crate and integration tests beside it share this file, so it names other
+//! crates only.
 
 use std::sync::Arc;
 
@@ -9,14 +10,15 @@ use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
 use site::host::HostSettings;
 
-/// A site of one directory, whose files are hashed by no job: a request is one job, whoever has
-/// written the files when.
-pub(crate) fn site_of(root: impl Into<std::path::PathBuf>) -> Arc<Site> {
+/// A site of one directory, whose files are never hashed: each request is one job, whenever the
+/// files were written.
+pub(crate) fn directory_site(root: impl Into<std::path::PathBuf>) -> Arc<Site> {
     let settings = HostSettings { etag_hash_bytes_max: 0, ..HostSettings::new(root.into()) };
     Arc::new(Site::new(vec![settings]).expect("one host is a site"))
 }
 
-/// Makes workers that share a small cache, each with a log, if any, and counters of its own.
+/// Returns a function that makes workers that share a small cache, each with its own log, if any,
+/// and its own counters.
 pub(crate) fn maker(
     site: Arc<Site>,
     limits: Limits,

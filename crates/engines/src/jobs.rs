@@ -1,5 +1,5 @@
-//! Running jobs: the only place where engines touch files. A [`Runner`] may be used by any thread;
-//! where a job runs is the engine's choice, how it runs is the same for all.
+//! Running jobs: the only place where engines touch files. A [`Runner`] may be used by any thread:
+//! each engine chooses where a job runs, and all run it in this way.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -37,35 +37,35 @@ use directories::Directories;
 use hashes::Hashes;
 use left_out::LeftOut;
 
-/// Bytes of a file hashed by one job, for the same reason as those of a listing: it takes about
-/// 50 microseconds if they are in memory.
+/// Bytes of a file hashed by one job: that takes about 50 microseconds if they are in memory, so
+/// that a loop which runs jobs on the spot serves others between two of them.
 pub(crate) const HASHED_BYTES: usize = 256 * 1024;
 
-/// A path has no more variants than this: when more files were hashed for it, they change all the
-/// time, and the last one does without.
+/// The number of files hashed for one path, at most. A path has no more variants: if more files
+/// were hashed for it, they change all the time, and the last one gets no hash.
 const HASHED_MAX: usize = 4;
 
 /// Bytes of a listing rendered by one job: small enough that a loop which runs jobs on the spot
 /// serves others between two of them.
 const LIST_CHUNK_BYTES: usize = 64 * 1024;
 
-/// A root that was replaced (a link to the current release that was switched) is noticed within
-/// this.
+/// The time within which a replaced root is noticed, in microseconds: such as a link to the current
+/// release that was switched.
 const ROOT_CHECK_US: u64 = 1_000_000;
 
-/// Something that operators should know: a path that was refused although something is there, or
-/// that could not be looked at.
+/// A problem that operators should know: a path that was refused although a file exists there, or
+/// whose file could not be examined.
 #[derive(Debug)]
 pub struct Trouble<'t> {
     /// The root of the host.
     pub root: &'t Path,
-    /// The path below it, without a leading slash.
+    /// The path below the root, without a leading slash.
     pub path: &'t [u8],
-    /// What is the matter.
+    /// The cause of the problem.
     pub cause: TroubleCause<'t>,
 }
 
-/// What is the matter with a path.
+/// The cause of a problem with a path.
 #[derive(Debug)]
 pub enum TroubleCause<'t> {
     /// The path may not be served: 403 or 404.
@@ -74,8 +74,8 @@ pub enum TroubleCause<'t> {
     Failed(&'t io::Error),
 }
 
-/// The receiver of trouble; it never waits.
-pub type TellTrouble = Arc<dyn Fn(&Trouble<'_>) + Send + Sync>;
+/// Reports trouble to operators. It never waits.
+pub type ReportTrouble = Arc<dyn Fn(&Trouble<'_>) + Send + Sync>;
 
 /// Runs jobs.
 pub struct Runner {
@@ -83,14 +83,14 @@ pub struct Runner {
     roots: Vec<HostRoot>,
     small_body_bytes_max: u64,
     turns: Option<Turns>,
-    tell: Option<TellTrouble>,
+    report: Option<ReportTrouble>,
     hashes: Hashes,
-    /// What pieces of files are read into, while nobody does so.
+    /// The buffer that pieces of files are read into, while no job uses it.
     spare_buffer: Mutex<Vec<u8>>,
     left_out: LeftOut,
     file_idle_us: Option<u64>,
     moment_us: u64,
-    /// Called before each job, so that a test can hold it up.
+    /// Called before each job, so that a test can delay it.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
 }
@@ -105,7 +105,7 @@ struct HostRoot {
     checked_us: AtomicU64,
 }
 
-/// An open root, and what was seen below it just now.
+/// An open root, and the directories below it that were examined just now.
 struct Tree {
     root: Root,
     directories: Directories,
@@ -122,7 +122,7 @@ impl Runner {
     /// memory.
     ///
     /// # Errors
-    /// A root that cannot be opened; the message names it.
+    /// A root cannot be opened; the message names it.
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
         let open = |host: &Host| HostRoot::open(&host.settings().root);
         let roots = site.hosts().iter().map(open).collect::<io::Result<_>>()?;
@@ -131,7 +131,7 @@ impl Runner {
             roots,
             small_body_bytes_max,
             turns: None,
-            tell: None,
+            report: None,
             hashes: Hashes::new()?,
             spare_buffer: Mutex::default(),
             left_out: LeftOut::new()?,
@@ -142,7 +142,7 @@ impl Runner {
         })
     }
 
-    /// Has at most `count` jobs run at once, at least one; others wait for their turn. For
+    /// Has at most `count` jobs run at once, or one if that is 0; others wait for their turn. For
     /// processes with hardly any descriptors: each job opens a few.
     #[must_use]
     pub fn with_jobs_max(mut self, count: usize) -> Self {
@@ -150,41 +150,42 @@ impl Runner {
         self
     }
 
-    /// Has the runner report trouble with a path to `tell`; none means that nothing is told.
+    /// Sets the function that the runner reports trouble with a path to; none means no reports.
     #[must_use]
-    pub fn telling(self, tell: Option<TellTrouble>) -> Self {
-        Self { tell, ..self }
+    pub fn with_trouble_report(self, report: Option<ReportTrouble>) -> Self {
+        Self { report, ..self }
     }
 
-    /// Marks the files that the runner opens to be closed when they have not been asked for in
-    /// `file_idle_us` microseconds; none means never.
+    /// Sets the time after which files that the runner opens are closed if they are not requested,
+    /// in microseconds; none means never.
     #[must_use]
     pub fn with_file_idle_us(self, file_idle_us: Option<u64>) -> Self {
         Self { file_idle_us, ..self }
     }
 
-    /// Sets how long, in microseconds, what was seen of a directory holds: within `moment_us` the
-    /// directory is not looked at again for another file in it.
+    /// Sets how long, in microseconds, the identity of a directory is remembered: within
+    /// `moment_us` the directory is not examined again for another file in it.
     #[must_use]
     pub fn with_moment_us(self, moment_us: u64) -> Self {
         Self { moment_us, ..self }
     }
 
-    /// What people should know of the files that it has seen since the last call, a line each.
+    /// Takes the notices for operators about files that were used since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
-        let told = |sibling: Vec<u8>| {
-            // Whatever bytes a name has, it is one line.
+        let notice = |sibling: Vec<u8>| {
+            // Debug escapes the name, so that it stays on one line whatever bytes it has.
             let sibling = Path::new(OsStr::from_bytes(&sibling));
             format!(
                 "{sibling:?} is left out: it is older than its file by more than \
-                 precompressed_lag_s_max says. Make it anew; of others like it nothing is said"
+                 precompressed_lag_s_max says. Compress the file again; further ones are not \
+                 reported"
             )
         };
-        self.left_out.take().map(told).into_iter().collect()
+        self.left_out.take().map(notice).into_iter().collect()
     }
 
-    /// What looks after the files that it has opened for these caches.
+    /// The closer of unused files that the runner has opened for these caches.
     #[must_use]
     pub fn open_files(&self, caches: Vec<Arc<Cache<Entry>>>) -> OpenFiles {
         OpenFiles::new(caches, self.file_idle_us)
@@ -197,8 +198,8 @@ impl Runner {
         self.before.iter().for_each(|before| before(&job));
         let turn = self.turns.as_ref().map(Turns::take);
         let mut done = self.step(job);
-        // Between two pieces a file that is being hashed is open. Who takes turns for want of
-        // descriptors has none for those whose turn is over.
+        // Between two pieces a file that is being hashed stays open. A process that takes turns
+        // because it lacks descriptors has none for jobs whose turn is over.
         while turn.is_some()
             && let Done::Unfinished(job) = done
         {
@@ -207,7 +208,7 @@ impl Runner {
         done
     }
 
-    /// One piece of a job.
+    /// Runs one piece of a job.
     fn step(&self, job: Job) -> Done {
         match job {
             Job::Resolve { host, path, known } => {
@@ -233,14 +234,15 @@ impl Runner {
         }
     }
 
-    /// The answer to a job that asks whether an entry still holds, if it does and if the kernel can
-    /// tell that without waiting for a disk. Whoever must not wait asks this first: handing the job
-    /// to somebody else would cost ten times as much, and it would wait there behind others' disks.
+    /// The answer to a job that checks whether an entry is still valid, if it is and if the kernel
+    /// can tell that without waiting for a disk. A caller that must not wait calls this first:
+    /// handing the job to another thread would cost ten times as much, and the job would wait there
+    /// behind jobs that read from disks.
     #[must_use]
     pub fn run_at_once(&self, job: &Job) -> Option<Done> {
         let Job::Resolve { host, known: Known::Entry(slot), .. } = job else { return None };
         let (entry, root) = (slot.value(), &self.roots[*host]);
-        // To look at the root itself may wait: that is part of a job that may.
+        // The check of the root itself may wait, so it is left to `run`.
         if root.is_check_due() || !entry.is_settled() {
             return None;
         }
@@ -256,7 +258,7 @@ impl Runner {
             tree: root.current(),
             moment_us: self.moment_us,
             path: &root.path,
-            tell: self.tell.as_ref(),
+            report: self.report.as_ref(),
             hashes: &self.hashes,
             hashed,
             left_out: self.left_out,
@@ -268,7 +270,7 @@ impl Runner {
         match resolve(site, &path, &files, unix_ns(), small_body_bytes_max) {
             Ok(entry) => Done::Resolved(Ok((path, entry))),
             Err(Unresolved::Failed(why)) => {
-                files.tell(&path[1..], TroubleCause::Failed(&why));
+                files.report(&path[1..], TroubleCause::Failed(&why));
                 Done::Resolved(Err(why))
             }
             Err(Unresolved::Unhashed(hashing)) => {
@@ -293,12 +295,12 @@ impl Runner {
                 return Done::Unfinished(Job::Hash(job));
             }
             Err(why) => {
-                files.tell(&job.path[1..], TroubleCause::Failed(&why));
+                files.report(&job.path[1..], TroubleCause::Failed(&why));
                 return Done::Resolved(Err(why));
             }
         };
         if let Hashed::Hash(hash) = hashed {
-            // A change of which no time tells would go unnoticed for ever.
+            // Before the times settle, a change that does not alter them would never be noticed.
             if identity.is_settled(unix_ns()) {
                 self.hashes.put(&identity, hash);
             }
@@ -307,7 +309,8 @@ impl Runner {
         self.resolve(job.host, job.path, files)
     }
 
-    /// Hashes a piece, unless the hash is known meanwhile.
+    /// Hashes a piece of a file. Returns the outcome if it was the last, or the hash if it has
+    /// become known meanwhile.
     fn hash_piece(
         &self,
         hashing: &mut Hashing,
@@ -316,8 +319,8 @@ impl Runner {
         if let Some(hash) = self.hashes.get(hashing.identity()) {
             return Ok(Some(Hashed::Hash(hash)));
         }
-        // One is kept for all jobs: with each of them they would be as much memory as files that
-        // are asked for at once.
+        // One buffer is kept for all jobs: one for each would take memory in proportion to the
+        // files that are requested at once.
         let mut buffer = std::mem::take(&mut *lock(&self.spare_buffer));
         buffer.resize(HASHED_BYTES, 0);
         let outcome = hashing.advance(files, &mut buffer);
@@ -325,8 +328,8 @@ impl Runner {
         outcome
     }
 
-    /// An entry that another process has found, with its files opened here; nothing if it is not
-    /// what the files are now.
+    /// Decodes an entry that another process has found, with its files opened here; none if the
+    /// entry is not current.
     fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles<'_>) -> Option<Entry> {
         let symlinks = self.site.host(host).settings().symlinks;
         let mut open = |_, stamp: &FileStamp| {
@@ -369,7 +372,7 @@ impl Runner {
                 continue;
             }
             if !path::is_requestable(entry.name) {
-                continue; // a link to it would lead to an error
+                continue; // a request for it would be an error
             }
             let is_directory = match entry.kind {
                 EntryKind::Directory => true,
@@ -378,7 +381,7 @@ impl Runner {
                     let full = [path[1..].as_ref(), entry.name].concat();
                     match root.stat_relative(&full, symlinks) {
                         Ok(status) => status.kind == FileKind::Directory,
-                        Err(_) => continue, // what a request would not find is not listed
+                        Err(_) => continue, // a name that a request would not find is not listed
                     }
                 }
             };
@@ -389,12 +392,13 @@ impl Runner {
     }
 }
 
-/// The state of a hash is a matter of whole pieces: what a panic has left is how far it was.
+/// Locks the state of a hash, poisoned or not: it changes by whole pieces, so that a panic leaves
+/// it at the end of a piece.
 pub(crate) fn lock_hashing(hashing: &SharedHashing) -> MutexGuard<'_, Hashing> {
     hashing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Turns that may be taken at once.
+/// A bound on the turns that are taken at once.
 struct Turns {
     left: Mutex<usize>,
     given: Condvar,
@@ -430,7 +434,7 @@ impl HostRoot {
         })
     }
 
-    /// The root as it is now.
+    /// The root, opened anew if its path has come to lead elsewhere.
     fn current(&self) -> Arc<Tree> {
         let tree = self.read();
         let checked = self.checked_us.load(Ordering::Relaxed);
@@ -450,7 +454,8 @@ impl HostRoot {
         Arc::clone(&self.tree.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A root that is missing for a moment (between two steps of a deployment) stays what it was.
+    /// Replaces the root if its path leads to another directory. A root that is missing for a
+    /// moment (between two steps of a deployment) stays.
     fn replace_if_other(&self, root: &Root) {
         let Ok(named) = std::fs::metadata(&self.path) else { return };
         let Ok(open) = FileStatus::from_file(root.as_fd()) else { return };
@@ -467,7 +472,8 @@ fn is_due(checked_us: u64, now_us: u64) -> bool {
     now_us.saturating_sub(checked_us) >= ROOT_CHECK_US
 }
 
-/// Whether what an entry was made from is as it was, as far as the kernel can tell at once.
+/// Whether a file that an entry was made from is unchanged, as far as the kernel can tell without
+/// waiting.
 fn is_as_it_was(stamp: &FileStamp, policy: os::files::Symlinks, root: &Root) -> bool {
     match root.stat_if_cached(&stamp.path, policy) {
         Ok(Some(status)) => Some(identity(&status)) == stamp.identity,
@@ -480,17 +486,17 @@ fn is_as_it_was(stamp: &FileStamp, policy: os::files::Symlinks, root: &Root) -> 
 struct HostFiles<'a> {
     tree: Arc<Tree>,
     moment_us: u64,
-    /// Where the root is.
+    /// The path of the root.
     path: &'a Path,
-    tell: Option<&'a TellTrouble>,
+    report: Option<&'a ReportTrouble>,
     hashes: &'a Hashes,
-    /// What was hashed for this path alone.
+    /// The files that were hashed for this path alone.
     hashed: Vec<(Identity, Hashed)>,
     left_out: LeftOut,
 }
 
 impl HostFiles<'_> {
-    /// What an error of opening says of the path.
+    /// Converts an error of opening into what it means for the path.
     fn unopened(&self, path: &[u8], policy: Symlinks, why: io::Error) -> Unopened {
         let is_directory = || {
             let status = self.tree.root.stat_relative(path, symlinks(policy));
@@ -506,9 +512,9 @@ impl HostFiles<'_> {
         }
     }
 
-    fn tell(&self, path: &[u8], cause: TroubleCause<'_>) {
-        if let Some(tell) = self.tell {
-            tell(&Trouble { root: self.path, path, cause });
+    fn report(&self, path: &[u8], cause: TroubleCause<'_>) {
+        if let Some(report) = self.report {
+            report(&Trouble { root: self.path, path, cause });
         }
     }
 }
@@ -575,7 +581,7 @@ impl Files for HostFiles<'_> {
     }
 
     fn report_refusal(&self, path: &[u8], why: Refusal) {
-        self.tell(path, TroubleCause::Refused(why));
+        self.report(path, TroubleCause::Refused(why));
     }
 
     fn hashed(&self, identity: &Identity) -> Option<Hashed> {
@@ -606,7 +612,7 @@ fn identity(status: &FileStatus) -> Identity {
     }
 }
 
-/// The policy for links, as the file system is asked.
+/// The policy for links, in the terms of the `os` crate.
 #[must_use]
 pub fn symlinks(policy: Symlinks) -> os::files::Symlinks {
     match policy {
@@ -624,7 +630,7 @@ fn push_name(cursor: &mut ListCursor, name: &[u8], is_directory: bool) -> io::Re
     Ok(())
 }
 
-/// Directories first, then by the bytes of the name.
+/// Sorts the names: directories first, then by bytes.
 fn sort(cursor: &mut ListCursor) {
     let ListCursor { names, entries, .. } = cursor;
     entries.sort_unstable_by_key(|entry| (Reverse(entry.is_directory), name(names, *entry)));
@@ -644,7 +650,7 @@ fn list_more(mut cursor: Box<ListCursor>) -> io::Result<(Vec<u8>, Option<Box<Lis
     while let Some(entry) = entries.get(*next).filter(|_| bytes.len() < LIST_CHUNK_BYTES) {
         *next += 1;
         let name = name(names, *entry);
-        // What was deleted meanwhile is left out.
+        // A file that was deleted meanwhile is left out.
         if let Ok(status) = FileStatus::from_path(directory.as_fd(), name) {
             renderer.item(&item(name, &status), &mut bytes);
         }

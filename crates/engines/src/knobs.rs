@@ -1,17 +1,17 @@
-//! Knobs: what can be set on an engine, with its range, its default and its meaning.
+//! Knobs: the settings of an engine, each with its range, its default and its meaning.
 
 use std::ops::RangeInclusive;
 
-/// One thing that can be set.
+/// One setting of an engine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Knob {
-    /// The name that is typed.
+    /// The name in a configuration and on the command line.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// The effect of the knob, in one line.
     pub about: &'static str,
-    /// What it may be set to.
+    /// The values that the knob may have.
     pub values: Values,
-    /// The value if nobody says otherwise; of names its place among them.
+    /// The value where none is configured; for a knob that takes names, the index of the name.
     pub default: u64,
 }
 
@@ -45,17 +45,17 @@ impl Knob {
         Self::number(name, 0..=1, default)
     }
 
-    /// A knob that takes one of these names; nobody having said otherwise, the first.
+    /// A knob that takes one of these names, by default the first.
     pub(crate) const fn choice(name: &'static str, names: &'static [&'static str]) -> Self {
         Self { name, about: "", values: Values::Names(names), default: 0 }
     }
 
-    /// Says what it does, in one line.
+    /// Adds the description of the knob's effect, in one line.
     pub(crate) const fn about(self, about: &'static str) -> Self {
         Self { about, ..self }
     }
 
-    /// What the values from 0 on are called; only these names are typed then. Empty for a number.
+    /// The names of the values from 0 on, for a knob that takes names; empty for a number.
     #[must_use]
     pub fn choices(&self) -> &'static [&'static str] {
         match self.values {
@@ -64,14 +64,14 @@ impl Knob {
         }
     }
 
-    /// A value as it is typed.
+    /// A value in the notation of a configuration.
     #[must_use]
     pub fn show(&self, value: u64) -> String {
         let name = usize::try_from(value).ok().and_then(|index| self.choices().get(index));
         name.map_or_else(|| value.to_string(), ToString::to_string)
     }
 
-    /// What may be typed, in words.
+    /// The values that may be configured, in words.
     #[must_use]
     pub fn range(&self) -> String {
         match self.values {
@@ -87,7 +87,7 @@ impl Knob {
 pub struct KnobValues(Vec<(&'static Knob, u64)>);
 
 impl KnobValues {
-    /// Each at its default.
+    /// The knobs, each at its default.
     pub(crate) fn defaults(knobs: &'static [Knob]) -> Self {
         Self(knobs.iter().map(|knob| (knob, knob.default)).collect())
     }
@@ -131,7 +131,7 @@ impl KnobValues {
     /// The value of a knob.
     ///
     /// # Panics
-    /// If the engine has no such knob: an engine asks only for those of its own row.
+    /// If the engine has no such knob: an engine reads only the knobs of its own row.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         let found = self.0.iter().find(|(knob, _)| knob.name == name);
@@ -144,7 +144,7 @@ impl KnobValues {
         usize::try_from(self.get(name)).unwrap_or(usize::MAX)
     }
 
-    /// The value of a knob that counts workers, of which 0 means one for each CPU.
+    /// The value of a knob that counts workers, where 0 means one for each CPU.
     #[must_use]
     pub(crate) fn workers(&self, name: &str, cpus: usize) -> usize {
         match self.get_usize(name) {
@@ -166,7 +166,7 @@ mod tests {
     const NUMBER: Knob = Knob::number("kind", 2..=9, 2);
     const NAMES: Knob = Knob::choice("kind", &["ring", "queue", "stack"]);
 
-    /// What a knob may be set to is in its row, whatever another engine's of that name is.
+    /// The range of a knob is that of its own row, whatever another engine's knob of that name has.
     #[test]
     fn the_row_of_a_knob_has_its_type() {
         let mut number = KnobValues(vec![(&NUMBER, NUMBER.default)]);

@@ -1,15 +1,16 @@
 //! Every concurrency architecture as an engine. All but one drive the same
 //! [`session::Connection`]s, so that two of them differ in concurrency and in what goes with it:
-//! how files are sent (`sendfile` in the row) and who shares a cache. The one is `threads-direct`,
-//! the control for what that state machine costs.
+//! how files are sent (`sendfile` in the row) and which workers share a cache. The exception is
+//! `threads-direct`, the control for what that state machine costs.
 //!
 //! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are
-//! driven by it. An engine is one file, or a folder with a `mod.rs`, with the same outline: its row
-//! (`SPEC`), `plan` (how many workers, whose listeners), `start`. Its head says which architecture
-//! it is, its essential mechanism, and what it leaves out, which is mostly what a neighbour has.
-//! What two or more engines share is in `parts`: no engine imports another.
+//! driven by it. An engine is one file, or a folder with a `mod.rs`, with a fixed outline: its row
+//! (`SPEC`), `plan` (how many workers, whose listeners), `start`. Its head comment names the
+//! architecture, its essential mechanism, and what the engine leaves out, which is mostly what a
+//! related engine has. Code that two or more engines share is in `parts`: no engine imports
+//! another.
 //!
-//! Words that all of them use: a *partition* is a set of CPUs with its own workers, listeners and
+//! Terms that all engines use: a *partition* is a set of CPUs with its own workers, listeners and
 //! cache. A *worker* is what a thread answers requests with: clock, cache, log and counters. A
 //! *job* is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between
 //! two requests, to *drain* to finish the response under way and close.
@@ -44,7 +45,7 @@ pub use engine::{
     BACKLOG_MAX, Engine, EngineSpec, MakeWorker, PartitionStart, Plan, Processes, SendfileMode,
     Start, StartHelper, Wakeups, WorkerStart, no_helper_processes,
 };
-pub use event_loop_helpers::help_by_process;
+pub use event_loop_helpers::run_helper_process;
 pub use failures::Failures;
 pub use former_knobs::{FORMER_KNOBS, FormerKnob, Now};
 pub use knobs::{Knob, KnobValues, Values};
@@ -69,7 +70,7 @@ pub static ENGINES: &[EngineSpec] = &[
     rings::SPEC,
 ];
 
-/// The engine of that name.
+/// Finds the engine of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static EngineSpec> {
     ENGINES.iter().find(|spec| spec.name == name)

@@ -1,9 +1,9 @@
-//! Cached files that are open for nobody: those that were not asked for in a while, and those that
-//! have gone, deleted or replaced. What is open holds the space of a deleted file, and the file
-//! system that it is on.
+//! Closes cached files that are open without use: files that were not requested for a while, and
+//! files that were deleted or replaced. An open file holds the space of a deleted one, and keeps
+//! its file system mounted.
 //!
-//! Only the caches let go here. Workers that sleep on what has left are woken by who calls this,
-//! and a response that is sent from a file has it open to its end.
+//! Only the caches release files here. The caller wakes the workers that sleep and may still hold
+//! an entry that has left, and a response that is sent from a file keeps it open to its end.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -16,25 +16,27 @@ use site::resource::Entry;
 
 use crate::lock::lock;
 
-/// What is done at a time, once a second.
-const LOOK_US: u64 = 1_000_000;
-/// A tenth earlier is not too early: whoever calls once a second may be a little early, too.
-const LOOK_US_MIN: u64 = LOOK_US / 10 * 9;
+/// The time between two scans, in microseconds. Each scans a part of each cache.
+const SCAN_US: u64 = 1_000_000;
+/// The shortest time between two scans: a caller that comes once a second may be a little early.
+const SCAN_US_MIN: u64 = SCAN_US / 10 * 9;
 
-/// A round through a cache takes so many looks: that long a file that has gone is open at most.
-const LOOKS_PER_ROUND: u64 = 8;
+/// The number of scans in a round through a cache, and so the number of seconds for which a deleted
+/// file stays open at most.
+const SCANS_PER_ROUND: u64 = 8;
 
-/// The caches of a process, whose open files are looked after.
+/// The caches of a process, whose unused open files are closed.
 pub struct OpenFiles {
     caches: Vec<(Arc<Cache<Entry>>, Round)>,
-    looks_per_round: u64,
-    /// The number of rounds in which a file has not been asked for after which it is closed.
+    scans_per_round: u64,
+    /// The number of rounds without a request after which a file is closed.
     rests_max: Option<u16>,
-    looked_us: u64,
+    scanned_us: u64,
 }
 
-/// Looks after open files on a thread of its own, which is started when there are some: on a file
-/// system that does not answer even closing may wait. Its caller never does, nor who drops it.
+/// Closes unused open files on a thread of its own, which is started when there are open files: on
+/// a file system that does not answer, even closing may wait. Neither calling nor dropping the
+/// caretaker ever waits.
 pub struct Caretaker {
     files: Arc<Mutex<OpenFiles>>,
     /// Calls the thread, if it has been started. There is room for one call.
@@ -48,13 +50,14 @@ impl Caretaker {
         Self { files: Arc::new(Mutex::new(files)), call: None }
     }
 
-    /// Has closed what is due. To be called about once a second; more often does no harm.
-    pub fn look_after(&mut self) {
-        if self.call.is_none() && lock(&self.files).are_there() {
-            // Where there is no thread to be had now there may be one in a second.
+    /// Has the thread close the files that are due. To be called about once a second; more often
+    /// does no harm.
+    pub fn close_due(&mut self) {
+        if self.call.is_none() && lock(&self.files).has_open() {
+            // If no thread can be started now, the next call tries again.
             self.call = self.start().ok();
         }
-        // It is not called twice while it looks. One that has panicked is replaced.
+        // A call is dropped while another is queued. A thread that has panicked is replaced.
         let has_ended = |error| matches!(error, TrySendError::Disconnected(()));
         self.call.take_if(|call| call.try_send(()).is_err_and(has_ended));
     }
@@ -62,46 +65,47 @@ impl Caretaker {
     fn start(&self) -> io::Result<SyncSender<()>> {
         let (call, calls) = sync_channel(1);
         let files = Arc::clone(&self.files);
-        let look = move || calls.iter().for_each(|()| lock(&files).look_after());
-        thread::Builder::new().name("open-files".into()).spawn(look)?;
+        let scan = move || calls.iter().for_each(|()| lock(&files).close_due());
+        thread::Builder::new().name("open-files".into()).spawn(scan)?;
         Ok(call)
     }
 }
 
 impl OpenFiles {
-    /// Files that nobody has asked for in `idle_us` are closed; none keeps them open.
+    /// The open files of `caches`, to be closed when they were not requested for `idle_us`
+    /// microseconds; none keeps files open that were not deleted or replaced.
     #[must_use]
     pub fn new(caches: Vec<Arc<Cache<Entry>>>, idle_us: Option<u64>) -> Self {
-        let looks = |us: u64| us.div_ceil(LOOK_US);
-        // A short time is not to be missed by a long round.
-        let looks_per_round =
-            idle_us.map_or(LOOKS_PER_ROUND, |us| (looks(us) / 4).clamp(1, LOOKS_PER_ROUND));
-        // Between two looks, somebody may have asked just after the first one.
-        let rests = |us| looks(us).div_ceil(looks_per_round) + 1;
+        let scans = |us: u64| us.div_ceil(SCAN_US);
+        // A round must be short compared with a short idle time.
+        let scans_per_round =
+            idle_us.map_or(SCANS_PER_ROUND, |us| (scans(us) / 4).clamp(1, SCANS_PER_ROUND));
+        // One round more: the last request may have come just after the first scan.
+        let rests = |us| scans(us).div_ceil(scans_per_round) + 1;
         Self {
             caches: caches.into_iter().map(|cache| (cache, Round::default())).collect(),
-            looks_per_round,
+            scans_per_round,
             rests_max: idle_us.map(|us| u16::try_from(rests(us)).unwrap_or(u16::MAX)),
-            looked_us: os::clock::now(),
+            scanned_us: os::clock::now(),
         }
     }
 
-    /// Closes what is due. To be called about once a second; more often does no harm.
-    pub fn look_after(&mut self) {
+    /// Closes the files that are due. To be called about once a second; more often does no harm.
+    pub fn close_due(&mut self) {
         let now = os::clock::now();
-        if now.saturating_sub(self.looked_us) >= LOOK_US_MIN {
-            self.looked_us = now;
-            self.look();
+        if now.saturating_sub(self.scanned_us) >= SCAN_US_MIN {
+            self.scanned_us = now;
+            self.scan();
         }
     }
 
-    /// Whether files are open that have to be looked after.
+    /// Whether the caches have files open.
     #[must_use]
-    pub fn are_there(&self) -> bool {
+    pub fn has_open(&self) -> bool {
         self.caches.iter().any(|(cache, _)| cache.usage().descriptors > 0)
     }
 
-    fn look(&mut self) {
+    fn scan(&mut self) {
         let rests_max = self.rests_max;
         let mut leaves = |slot: &Slot<Entry>| {
             let rests = slot.count_check();
@@ -109,7 +113,7 @@ impl OpenFiles {
         };
         for (cache, round) in &mut self.caches {
             if cache.usage().descriptors > 0 {
-                cache.scan_part(round, self.looks_per_round as usize, &mut leaves);
+                cache.scan_part(round, self.scans_per_round as usize, &mut leaves);
             }
         }
     }

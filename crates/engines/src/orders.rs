@@ -1,12 +1,12 @@
-//! What an engine is told, and what it tells its loops and processes.
+//! Orders: issued to an engine, and passed on by it to its loops and processes.
 
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an engine is told, in this order.
+/// An order to an engine. Orders are issued in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Accept no more. Connections that wait in a listener's queue are accepted first: closing the
+    /// Stop accepting. Connections that wait in a listener's queue are accepted first: closing the
     /// listener would reset them.
     StopAccepting,
     /// Have every connection finish the response under way and then close.
@@ -16,7 +16,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order as a process is told it over a socket.
+    /// The byte that stands for the order on a socket between processes.
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
@@ -26,39 +26,39 @@ impl Order {
         }
     }
 
-    /// The order that is told by this byte, if one is.
+    /// The order that this byte stands for, if any.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         let all = [Self::StopAccepting, Self::Drain, Self::Abort];
         all.into_iter().find(|order| order.byte() == byte)
     }
 
-    /// The order among others in one number.
+    /// The bit that stands for the order in [`Orders`].
     fn bit(self) -> u64 {
         1 << self as u64
     }
 }
 
-/// The orders that have been given: in a cell of their own, or in one that processes share. Anybody
-/// gives them, each loop looks for itself.
+/// The orders that were issued: in a cell of their own, or in one that processes share. Any thread
+/// may issue orders; each loop polls them.
 #[derive(Clone, Debug, Default)]
 pub struct Orders<Cell = AtomicU64>(pub(crate) Cell);
 
 impl<Cell: Borrow<AtomicU64>> Orders<Cell> {
-    /// Gives an order, for good.
-    pub fn give(&self, order: Order) {
+    /// Issues an order, which cannot be taken back.
+    pub fn issue(&self, order: Order) {
         self.0.borrow().fetch_or(order.bit(), Ordering::SeqCst);
     }
 
-    /// Whether an order was given.
+    /// Whether an order was issued.
     #[inline]
-    pub fn is_given(&self, order: Order) -> bool {
+    pub fn is_issued(&self, order: Order) -> bool {
         self.0.borrow().load(Ordering::SeqCst) & order.bit() != 0
     }
 
-    /// Whether any order was given.
+    /// Whether any order was issued.
     #[inline]
-    pub(crate) fn are_given(&self) -> bool {
+    pub(crate) fn is_any_issued(&self) -> bool {
         self.0.borrow().load(Ordering::SeqCst) != 0
     }
 

@@ -1,6 +1,6 @@
-//! The engine of processes, from the outside: how many there are, and what becomes of the others
-//! when one is killed. Without the usual harness: that runs tests in threads, and a process with
-//! threads cannot be forked.
+//! Tests of the engine `processes` from the outside: the number of processes, and the effect of a
+//! killed process on the others. Without the usual harness: that runs tests in threads, and a
+//! process with threads cannot fork.
 
 #[path = "../src/idle.rs"]
 mod idle;
@@ -22,11 +22,11 @@ testkit::one_by_one![
     a_killed_process_takes_only_its_connection,
     a_killed_process_that_waited_is_replaced,
     a_process_serves_as_many_connections_as_it_may,
-    told_to_abort_they_break_off,
+    after_the_order_to_abort_processes_break_off,
     each_connection_has_a_process_of_its_own,
-    who_rests_makes_room_when_all_are_taken,
+    an_idle_connection_makes_room_when_all_processes_are_taken,
     a_master_that_is_killed_is_a_failure,
-    told_to_stop_they_finish,
+    after_the_order_to_drain_processes_finish,
 ];
 
 /// An engine that runs.
@@ -37,7 +37,7 @@ struct Running {
 
 fn start(knobs: &[(&str, u64)]) -> Running {
     let spec = find("processes").unwrap();
-    let site = idle::site_of("/");
+    let site = idle::directory_site("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let make = idle::maker(site, Limits::default());
     let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
@@ -74,27 +74,27 @@ impl Running {
     }
 
     fn stop(mut self) {
-        self.engine.tell(Order::StopAccepting);
-        self.engine.tell(Order::Drain);
+        self.engine.issue(Order::StopAccepting);
+        self.engine.issue(Order::Drain);
         wait_until(|| self.engine.is_finished());
         assert_eq!(self.engine.failure(), None);
         self.engine.join().unwrap();
-        assert_eq!(children_of(std::process::id()), [0_u32; 0], "nobody is left behind");
+        assert_eq!(children(std::process::id()), [0_u32; 0], "no process is left behind");
     }
 }
 
-/// The processes that serve.
+/// The ids of the processes that serve.
 fn serving() -> Vec<u32> {
-    children_of(master())
+    children(master())
 }
 
 fn master() -> u32 {
-    let masters = children_of(std::process::id());
+    let masters = children(std::process::id());
     assert_eq!(masters.len(), 1, "{masters:?}");
     masters[0]
 }
 
-fn children_of(parent: u32) -> Vec<u32> {
+fn children(parent: u32) -> Vec<u32> {
     let is_child = |process: &Process| process.parent == parent && !process.has_ended;
     accounting::processes().filter(is_child).map(|process| process.pid).collect()
 }
@@ -121,7 +121,7 @@ fn spare_processes_are_as_many_as_they_should_be() {
 }
 
 fn a_killed_process_takes_only_its_connection() {
-    // None is to spare: whoever is there serves one of the clients.
+    // No process is spare: each serves one of the clients.
     let pool: &[(&str, u64)] = &[("preforked", 3), ("processes_max", 3)];
     for knobs in [pool, &[("preforked", 0)]] {
         let running = start(knobs);
@@ -170,15 +170,15 @@ fn a_process_serves_as_many_connections_as_it_may() {
     }
 }
 
-fn told_to_abort_they_break_off() {
+fn after_the_order_to_abort_processes_break_off() {
     for preforked in [0, 1] {
         let mut running = start(&[("preforked", preforked)]);
         let mut client = running.connect();
         assert!(is_answered(&mut client));
         let pid = serving()[0];
-        // One that does not hear it is killed.
+        // A process that does not react is killed.
         os::signals::send("STOP", &[pid]);
-        running.engine.tell(Order::Abort);
+        running.engine.issue(Order::Abort);
         wait_until(|| running.engine.is_finished());
         assert_eq!(os::uninterrupted(|| client.read(&mut [0])).unwrap_or(0), 0);
         assert_eq!((running.engine.failure(), running.engine.take_notices().len()), (None, 0));
@@ -197,12 +197,12 @@ fn each_connection_has_a_process_of_its_own() {
     running.stop();
 }
 
-fn who_rests_makes_room_when_all_are_taken() {
+fn an_idle_connection_makes_room_when_all_processes_are_taken() {
     for preforked in [0, 2] {
         let running = start(&[("preforked", preforked), ("processes_max", 2)]);
         let (mut first, mut second) = (running.connect(), running.connect());
         assert!(is_answered(&mut first) && is_answered(&mut second));
-        // A process says that its client rests when it is next on a CPU.
+        // A process reports that its client rests when it is next on a CPU.
         std::thread::sleep(Duration::from_millis(200));
         assert!(is_answered(&mut first), "the second has rested longest now");
         assert!(is_answered(&mut running.connect()));
@@ -227,12 +227,12 @@ fn a_master_that_is_killed_is_a_failure() {
     assert!(running.engine.join().is_err());
 }
 
-fn told_to_stop_they_finish() {
+fn after_the_order_to_drain_processes_finish() {
     let mut running = start(&[("preforked", 1), ("spare_min", 1)]);
     let (mut idle, mut silent) = (running.connect(), running.connect());
     assert!(is_answered(&mut idle));
-    running.engine.tell(Order::StopAccepting);
-    running.engine.tell(Order::Drain);
+    running.engine.issue(Order::StopAccepting);
+    running.engine.issue(Order::Drain);
     assert_eq!(os::uninterrupted(|| idle.read(&mut [0])).unwrap(), 0);
     assert_eq!(os::uninterrupted(|| silent.read(&mut [0])).unwrap_or(0), 0);
     wait_until(|| running.engine.is_finished());

@@ -1,7 +1,8 @@
-//! Engines on listeners that were open before them and stay open after them: told to accept no
-//! more, they serve who is connected; told to drain, they let them go; and another engine goes on
-//! with who waits and who comes. Nobody is reset. Without the usual harness: that runs tests in
-//! threads, and some engines make copies of a process, which must have none.
+//! Tests of engines on listeners that were open before them and stay open after them: after the
+//! order to stop accepting they serve their connections; after the order to drain they close them;
+//! and another engine serves the clients that wait and that come. No connection is reset. Without
+//! the usual harness: that runs tests in threads, and some engines fork, which a process with
+//! threads cannot.
 
 #[path = "../src/idle.rs"]
 mod idle;
@@ -19,16 +20,16 @@ use engines::{
 use session::Limits;
 
 testkit::one_by_one![
-    who_is_connected_is_served_on_and_who_waits_by_the_next,
-    one_takes_over_from_another_while_clients_come,
+    connected_clients_are_served_on_and_waiting_ones_by_the_next_engine,
+    one_engine_takes_over_from_another_while_clients_come,
 ];
 
-/// Long enough for an answer that must not come.
+/// How long to wait for an answer that must not come.
 const SILENCE: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// All engines that run here, those that make copies of the process first: afterwards it may have
-/// threads. Or those that the environment names in `ROPEWALK_TEST_ENGINES`.
+/// All engines that run here, or those named in the environment variable `ROPEWALK_TEST_ENGINES`.
+/// Engines that fork come first: afterwards the process may have threads.
 fn engines() -> Vec<&'static EngineSpec> {
     let named = std::env::var("ROPEWALK_TEST_ENGINES");
     let mut all: Vec<&EngineSpec> = match &named {
@@ -62,9 +63,9 @@ impl Door {
         Self { listener, address }
     }
 
-    /// Starts an engine on copies of it.
+    /// Starts an engine on copies of the listener.
     fn start(&self, spec: &'static EngineSpec) -> Box<dyn Engine> {
-        let site = idle::site_of("/");
+        let site = idle::directory_site("/");
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let make = idle::maker(site, Limits::default());
         let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
@@ -98,7 +99,7 @@ impl Door {
     }
 }
 
-/// Asks for something that is not there. Returns whether an answer has come, and not the end.
+/// Requests a file that does not exist. Returns whether an answer has come, and not the end.
 fn is_answered(client: &mut TcpStream) -> bool {
     client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     takes_answer(client)
@@ -112,7 +113,8 @@ fn takes_answer(client: &mut TcpStream) -> bool {
     }
 }
 
-/// Waits for a newcomer whom nobody takes: it is returned, and has asked.
+/// Connects until the engine does not accept. Returns the client that waits, which has sent a
+/// request.
 fn wait_for_silence(door: &Door, name: &str) -> TcpStream {
     for _ in 0..1000 {
         let mut late = door.connect();
@@ -130,10 +132,10 @@ fn wait_for_silence(door: &Door, name: &str) -> TcpStream {
     panic!("{name}: it still accepts");
 }
 
-/// Waits for an engine to end, as whoever runs it does.
+/// Stops an engine and waits for its end, as a server does.
 fn end(mut engine: Box<dyn Engine>, name: &str) {
-    engine.tell(Order::StopAccepting);
-    engine.tell(Order::Drain);
+    engine.issue(Order::StopAccepting);
+    engine.issue(Order::Drain);
     for _ in 0..4000 {
         assert_eq!(engine.failure(), None, "{name}");
         if engine.is_finished() {
@@ -144,22 +146,22 @@ fn end(mut engine: Box<dyn Engine>, name: &str) {
     panic!("{name}: it has not ended in twenty seconds");
 }
 
-fn who_is_connected_is_served_on_and_who_waits_by_the_next() {
+fn connected_clients_are_served_on_and_waiting_ones_by_the_next_engine() {
     for spec in engines() {
         let (name, door) = (spec.name, Door::new());
         let mut first = door.start(spec);
         let mut clients: Vec<TcpStream> = (0..3).map(|_| door.connect()).collect();
         assert!(clients.iter_mut().all(is_answered), "{name}");
-        first.tell(Order::StopAccepting);
+        first.issue(Order::StopAccepting);
         assert_eq!(first.failure(), None, "{name}");
         let mut late = wait_for_silence(&door, name);
         for round in 0..5 {
             assert!(clients.iter_mut().all(is_answered), "{name}: round {round} after the stop");
         }
-        assert!(!first.is_finished(), "{name}: it was not told to drain");
+        assert!(!first.is_finished(), "{name}: it has no order to drain");
 
         let second = door.start(spec);
-        assert!(takes_answer(&mut late), "{name}: who waited is served by the next");
+        assert!(takes_answer(&mut late), "{name}: the client that waited is served by the next");
         assert!(clients.iter_mut().all(is_answered), "{name}: the first still serves its own");
         end(first, name);
         for client in &mut clients {
@@ -175,7 +177,7 @@ fn who_is_connected_is_served_on_and_who_waits_by_the_next() {
     }
 }
 
-fn one_takes_over_from_another_while_clients_come() {
+fn one_engine_takes_over_from_another_while_clients_come() {
     const CLIENTS: usize = 60;
     for spec in engines() {
         let (name, door) = (spec.name, Door::new());
@@ -189,7 +191,7 @@ fn one_takes_over_from_another_while_clients_come() {
             clients.push(client);
             match number {
                 15 => second = Some(door.start(spec)),
-                30 => first.tell(Order::StopAccepting),
+                30 => first.issue(Order::StopAccepting),
                 _ => assert_eq!(first.failure(), None, "{name}"),
             }
         }

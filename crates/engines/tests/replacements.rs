@@ -1,7 +1,7 @@
-//! Tests of every engine whose workers are threads: one that fails loses its connections, which are
-//! closed and counted off, and is replaced at its listeners; one that fails again and again is not.
-//! `src/parts/loops/tests.rs` has those of the thread that does so, `src/staged/tests/failures.rs`
-//! those of stages, which lose less.
+//! Tests of every engine whose workers are threads: the connections of a thread that fails are
+//! closed and counted off, and it is replaced at its listeners; one that fails again and again is
+//! not. `src/parts/loops/tests.rs` tests the thread that replaces loops,
+//! `src/staged/tests/failures.rs` the stages, which lose fewer connections.
 
 #[path = "../src/idle.rs"]
 mod idle;
@@ -20,20 +20,20 @@ use engines::{Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, Work
 use session::{AccessLog, Counters, Limits, Record, Worker};
 use testkit::wait_until;
 
-/// More than sockets hold, and nothing on the disk.
+/// The size of a sparse file, which is more than sockets hold.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// What a worker says that fails as this one does.
+/// The reason of a failure by the faulty log.
 const WHY: &str = "panicked: the log is faulty";
 
-/// A log that fails as only a bug does, as many times as this says.
+/// A log whose flush panics, as a bug would, as many times as the counter says.
 struct Faulty(Arc<AtomicUsize>);
 
 impl AccessLog for Faulty {
     fn record(&mut self, _: &Record<'_>) {}
 
     fn flush(&mut self) {
-        // A worker flushes once more when it is dropped, and that may be because it has failed.
+        // A worker flushes once more when it is dropped, which may happen during a panic.
         let one_less = |faults: usize| faults.checked_sub(1);
         if !std::thread::panicking() {
             let fault = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
@@ -53,7 +53,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The first worker is to stay on that CPU, if any.
+    /// Starts an engine whose first worker is pinned to `first_cpu`, if any.
     fn new(spec: &EngineSpec, set: &[(&str, u64)], first_cpu: Option<usize>) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Bench {
         std::fs::write(directory.join("small"), "small").unwrap();
         File::create(directory.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
 
-        let site = idle::site_of(&directory);
+        let site = idle::directory_site(&directory);
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let faults: Arc<AtomicUsize> = Arc::default();
         let counters: Arc<Mutex<Vec<Arc<Counters>>>> = Arc::default();
@@ -99,7 +99,7 @@ impl Bench {
         Self { engine, address, counters, faults, notices: RefCell::default(), directory }
     }
 
-    /// Has a worker fail, the next that keeps house.
+    /// Has a worker fail: the next one that does its housekeeping.
     fn fail(&self) {
         self.faults.store(1, Ordering::Relaxed);
         self.engine.do_housekeeping();
@@ -114,7 +114,7 @@ impl Bench {
     /// A connection that rests.
     fn resting(&self) -> BufReader<TcpStream> {
         let mut client = self.connect();
-        assert_eq!(ask(&mut client, "small"), 5);
+        assert_eq!(request(&mut client, "small"), 5);
         client.read_exact(&mut [0; 5]).unwrap();
         client
     }
@@ -130,40 +130,40 @@ impl Bench {
         counters.iter().map(|counters| counters.connections_evicted.get()).sum()
     }
 
-    /// How often a worker was replaced that failed for such a reason.
+    /// The number of replacements of workers that failed for such a reason.
     fn replaced(&self, is_such: impl Fn(&str) -> bool) -> usize {
         self.notices.borrow_mut().append(&mut self.engine.take_notices());
         let notices = self.notices.borrow();
         let reasons =
-            notices.iter().filter_map(|told| told.split_once(" failed and was replaced: "));
+            notices.iter().filter_map(|notice| notice.split_once(" failed and was replaced: "));
         reasons.filter(|(_, why)| is_such(why)).count()
     }
 
-    /// How often a worker failed as this one does and was replaced.
+    /// The number of replacements of workers that failed by the faulty log.
     fn replacements(&self) -> usize {
         self.replaced(|why| why == WHY)
     }
 
-    /// Whether every thread of a cluster has been replaced so often: one that is late would fail in
-    /// the old one.
+    /// Whether every thread of a cluster has been replaced `times` times: a thread that is late
+    /// would fail in the old cluster.
     fn all_replaced(&self, set: &[(&str, u64)], times: usize) -> bool {
         let threads = set.iter().find(|(knob, _)| *knob == "threads_per_cluster");
         let threads = threads.map_or(1, |(_, count)| *count as usize);
         self.replaced(|_| true) >= times * threads
     }
 
-    /// Lets responses finish, and returns what the engine says of its life.
+    /// Lets responses finish, and returns the outcome of the engine.
     fn stop(mut self) -> std::io::Result<()> {
-        self.engine.tell(Order::StopAccepting);
-        self.engine.tell(Order::Drain);
+        self.engine.issue(Order::StopAccepting);
+        self.engine.issue(Order::Drain);
         wait_until(|| self.engine.is_finished());
         std::fs::remove_dir_all(&self.directory).unwrap();
         self.engine.join()
     }
 }
 
-/// Asks for a file, reads the head of the response, and returns the length of its body.
-fn ask(client: &mut BufReader<TcpStream>, path: &str) -> u64 {
+/// Requests a file, reads the head of the response, and returns the length of its body.
+fn request(client: &mut BufReader<TcpStream>, path: &str) -> u64 {
     write!(client.get_mut(), "GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -174,7 +174,7 @@ fn ask(client: &mut BufReader<TcpStream>, path: &str) -> u64 {
     len.split_once('\r').unwrap().0.parse().unwrap()
 }
 
-/// Whether the server has closed a connection before all of a body came.
+/// Whether the server has closed a connection before the whole body came.
 fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
     match std::io::copy(&mut client.take(LARGE_BYTES), &mut std::io::sink()) {
         Ok(len) => len < LARGE_BYTES,
@@ -191,7 +191,7 @@ fn check(name: &str, set: &[(&str, u64)]) {
     check_the_end(spec, set);
 }
 
-/// Where the kernel has no rings there is nothing to replace.
+/// Checks the obstacle where the kernel has no rings: nothing can be replaced there.
 fn check_refusal(spec: &EngineSpec) {
     assert!((spec.obstacle)().unwrap().contains("io_uring"));
 }
@@ -200,14 +200,14 @@ fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
     let bench = Bench::new(spec, set, None);
     for round in 1..=2 {
         let (mut resting, mut busy) = (bench.resting(), bench.connect());
-        assert_eq!(ask(&mut busy, "large"), LARGE_BYTES);
+        assert_eq!(request(&mut busy, "large"), LARGE_BYTES);
         bench.fail();
         wait_until(|| bench.replacements() == round);
         wait_until(|| bench.all_replaced(set, round));
         assert!(is_closed(&mut resting) && is_closed(&mut busy), "{} {round}", spec.name);
         wait_until(|| bench.open() == 0);
     }
-    // There would be no place if they were still counted among those that are open.
+    // There would be no place if the lost connections were still counted as open.
     let (first, second) = (bench.resting(), bench.resting());
     assert_eq!((bench.open(), bench.evicted()), (2, 0), "{}", spec.name);
     assert_eq!(bench.engine.failure(), None, "{}", spec.name);
@@ -279,12 +279,12 @@ fn fibers_of_several_threads() {
 
 /// A cluster does not serve on without its first thread, at whose listeners another is made.
 #[test]
-fn a_cluster_of_which_a_thread_cannot_begin_ends() {
-    /// No machine has a CPU of that number that this process may use.
+fn a_cluster_with_a_thread_that_cannot_begin_ends() {
+    /// The number of a CPU that no machine lets this process use.
     const NO_CPU: usize = 1023;
     let spec = find("fibers").unwrap();
     let bench = Bench::new(spec, &[("threads_per_cluster", 2)], Some(NO_CPU));
-    // Nobody tells it to end.
+    // The engine ends without an order.
     wait_until(|| bench.engine.is_finished());
     let failure = bench.engine.failure().unwrap();
     assert!(failure.contains("cannot stay on CPU 1023: ") || failure.contains("could not begin"));

@@ -1,5 +1,5 @@
-//! A cache in memory that processes share, while they are killed at any instruction. Without the
-//! usual harness: that runs tests in threads, and a process with threads cannot be copied.
+//! Tests of a cache in memory that processes share, while they are killed at any instruction.
+//! Without the usual harness: that runs tests in threads, and a process with threads cannot fork.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,25 +14,25 @@ const SLOTS: usize = 3;
 const KEYS: u64 = 40;
 const KILLS: usize = 400;
 
-/// Long enough for many to be killed in the middle of a change.
+/// Long enough for many processes to be killed in the middle of a change.
 const VALUE_LEN_MAX: usize = 12_000;
 
-// What the processes tell, a cell each.
+// The counts of the processes, a cell each.
 const FOUND: usize = 0;
 const INSERTED: usize = 1;
 const WRONG: usize = 2;
-const TOLD: usize = 3;
+const INHERITED: usize = 3;
 
-testkit::one_by_one![killed_at_any_instruction_they_leave_it_usable_and_right];
+testkit::one_by_one![processes_killed_at_any_instruction_leave_the_cache_usable_and_right];
 
 #[derive(Clone, Copy)]
 struct Memory {
     owners: Owners,
     cache: SharedCache,
-    told: &'static [AtomicU64],
+    counts: &'static [AtomicU64],
 }
 
-/// The locks as one process takes them. Notes how often it was told of a death.
+/// Takes the locks for one process. Counts the locks inherited from processes that died.
 struct Hands(Owner, &'static AtomicU64);
 
 impl Keeper for Hands {
@@ -47,14 +47,14 @@ fn memory(cells: usize) -> &'static [AtomicU64] {
     map_cells(create_cells(cells).unwrap().as_fd()).unwrap()
 }
 
-/// A value that tells which it is by each of its bytes.
+/// A value of which each byte depends on the key and the version.
 fn value(key: u64, version: u64) -> Vec<u8> {
     let seed = key * 31 + version * 7;
     let len = 100 + (seed * 977) as usize % VALUE_LEN_MAX;
     (0..len as u64).map(|at| ((at * 13 + seed) % 251) as u8).collect()
 }
 
-/// Spread over all shards and buckets.
+/// A hash that spreads the keys over all shards and buckets.
 fn hash(key: u64) -> u64 {
     (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -66,23 +66,23 @@ impl Memory {
         Self {
             owners: Owners::new(memory(Owners::cells(SLOTS))),
             cache: SharedCache::new(memory(layout.cells()), layout),
-            told: memory(4),
+            counts: memory(4),
         }
     }
 
     fn count(&self, cell: usize) {
-        self.told[cell].fetch_add(1, Ordering::Relaxed);
+        self.counts[cell].fetch_add(1, Ordering::Relaxed);
     }
 
     fn get(&self, cell: usize) -> u64 {
-        self.told[cell].load(Ordering::Relaxed)
+        self.counts[cell].load(Ordering::Relaxed)
     }
 
     fn enter(&self, slot: usize, number: u32) -> Hands {
-        Hands(self.owners.enter(slot, number).unwrap(), &self.told[TOLD])
+        Hands(self.owners.enter(slot, number).unwrap(), &self.counts[INHERITED])
     }
 
-    /// What a process does until it is killed.
+    /// Reads and writes values until the process is killed.
     fn work(&self, slot: usize, number: u32) -> i32 {
         let hands = self.enter(slot, number);
         let mut random = u64::from(number);
@@ -92,7 +92,7 @@ impl Memory {
             let key = (random >> 33) % KEYS;
             match (random >> 60) % 3 {
                 0 => self.put(&hands, key, random >> 40),
-                _ => self.look(&hands, key, &mut found),
+                _ => self.check_value(&hands, key, &mut found),
             }
         }
     }
@@ -105,7 +105,7 @@ impl Memory {
         }
     }
 
-    fn look(&self, hands: &Hands, key: u64, found: &mut Vec<u8>) {
+    fn check_value(&self, hands: &Hands, key: u64, found: &mut Vec<u8>) {
         let label = self.cache.get(hands, hash(key), &key.to_le_bytes(), found);
         if let Some(label) = label {
             self.count(FOUND);
@@ -125,7 +125,7 @@ impl Memory {
     }
 }
 
-fn killed_at_any_instruction_they_leave_it_usable_and_right() {
+fn processes_killed_at_any_instruction_leave_the_cache_usable_and_right() {
     let memory = Memory::new();
     let mut numbers = 1..;
     let mut next = || numbers.next().expect("numbers enough");
@@ -135,7 +135,7 @@ fn killed_at_any_instruction_they_leave_it_usable_and_right() {
         std::thread::sleep(Duration::from_micros(pause_us));
         let slot = round % SLOTS;
         Memory::kill(&mut children[slot]);
-        // If nobody buries the dead, those who wait for them notice by themselves.
+        // Where the dead process is not released, those that wait for its locks notice its death.
         if round % 4 != 0 {
             memory.owners.release_dead(slot, memory.cache.locks());
         }
@@ -145,17 +145,20 @@ fn killed_at_any_instruction_they_leave_it_usable_and_right() {
         Memory::kill(&mut child);
         memory.owners.release_dead(slot, memory.cache.locks());
     }
-    let [found, inserted, wrong, told] = [FOUND, INSERTED, WRONG, TOLD].map(|c| memory.get(c));
-    println!("{KILLS} killed, {told} with a lock; {found} found, {inserted} put in, {wrong} wrong");
-    assert_eq!(wrong, 0, "values that nobody has put in");
-    assert!(told > 0, "nobody was killed while it held a lock");
+    let [found, inserted, wrong, inherited] =
+        [FOUND, INSERTED, WRONG, INHERITED].map(|cell| memory.get(cell));
+    println!(
+        "{KILLS} killed, {inherited} with a lock; {found} found, {inserted} put in, {wrong} wrong"
+    );
+    assert_eq!(wrong, 0, "values that no process has put in");
+    assert!(inherited > 0, "no process was killed while it held a lock");
     assert!(found > 1000 && inserted > 1000, "{found} found, {inserted} put in: too little");
-    // Whatever the last have left, it is in order for the next.
+    // The next process finds the cache consistent, whatever the last ones have left.
     let hands = memory.enter(0, next());
     let mut bytes = Vec::new();
     for key in 0..KEYS {
         memory.put(&hands, key, 1);
-        memory.look(&hands, key, &mut bytes);
+        memory.check_value(&hands, key, &mut bytes);
         assert_eq!(bytes, value(key, 1), "{key}");
     }
     assert_eq!(memory.get(WRONG), 0);

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engines::jobs::{TellTrouble, Trouble, TroubleCause};
+use engines::jobs::{ReportTrouble, Trouble, TroubleCause};
 
 use crate::config::ErrorLogging;
 use crate::report;
@@ -24,7 +24,7 @@ const LINES_PER_S_MAX: u64 = 10;
 pub(crate) struct Budget(&'static [AtomicU64]);
 
 /// A function that reports to operators; none if they have turned that off.
-pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
+pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<ReportTrouble> {
     match logging {
         ErrorLogging::Off => None,
         ErrorLogging::StandardError => Some(Arc::new(move |trouble| log_trouble(budget, trouble))),

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
     // Without it, a helper would wait for a reader of standard error and stop helping.
     let reporter = report::begin().map_err(|why| why.to_string())?;
-    let helped = engines::help_by_process(socket, || {
+    let helped = engines::run_helper_process(socket, || {
         let configuration = os::shared_memory::read_text(configuration.as_fd())
             .map_err(|why| format!("cannot read the configuration: {why}"))?;
         let settings = Config::read_effective(&configuration)?.settings;

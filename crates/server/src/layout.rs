@@ -161,7 +161,7 @@ impl Layout {
     /// Whether an arrival at a shared listener wakes only one of the waiters.
     pub(crate) fn wakes_one(&self) -> bool {
         match self.wakeups() {
-            Wakeups::AsAsked => self.exclusive_wakeups,
+            Wakeups::AsConfigured => self.exclusive_wakeups,
             Wakeups::One => true,
             Wakeups::All => false,
         }
@@ -207,7 +207,7 @@ impl Share {
 /// The worker processes that the settings or the engine require.
 fn processes(settings: &Settings, plan: &Plan) -> Option<Processes> {
     let count = settings.engine.processes as usize;
-    let copies = Processes { listeners_per_process: true, ..Processes::of(count) };
+    let copies = Processes { listeners_per_process: true, ..Processes::new(count) };
     match (count, plan.processes) {
         (0, own) => own,
         (_, None) => Some(copies),

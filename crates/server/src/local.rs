@@ -62,7 +62,7 @@ impl Local {
         let settings = &config.settings;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
-            .telling(error_log::trouble_logger(settings.log.errors, logs.errors))
+            .with_trouble_report(error_log::trouble_logger(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
             .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
@@ -111,7 +111,7 @@ impl Local {
     /// since the last call: a worker that sleeps may still have its file open. This waits for no
     /// disk.
     pub(crate) fn do_housekeeping(&mut self) {
-        self.open_files.look_after();
+        self.open_files.close_due();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
             self.engine.do_housekeeping();

@@ -221,12 +221,12 @@ impl Server {
     /// error is the failure that ended a worker.
     pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let engine = self.workers.engine();
-        engine.tell(Order::StopAccepting);
-        engine.tell(Order::Drain);
+        engine.issue(Order::StopAccepting);
+        engine.issue(Order::Drain);
         let mut aborted = false;
         while !engine.is_finished() {
             if patience.is_over() {
-                engine.tell(Order::Abort);
+                engine.issue(Order::Abort);
                 aborted = true;
                 break;
             }

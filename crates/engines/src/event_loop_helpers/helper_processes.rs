@@ -1,11 +1,10 @@
-//! Helper processes, as Flash had them: each does one thing at a time and says over its socket only
-//! that it is done. What it brings is not an answer but memory of the kernel's: the loop then does
-//! the same again, and finds everything there. A process shares nothing with the loop, so that a
-//! fault of a file system that kills it (or somebody's `kill`) costs nothing: it is replaced, and
-//! another is asked for what it was asked for.
+//! Helper processes, as Flash had them: each does one thing at a time and reports over its socket
+//! only that it is done. Its result is not an answer, but data in the kernel's memory: the loop
+//! then does the work again, and finds everything there. A process shares nothing with the loop, so
+//! that a fault of a file system that kills it (or an operator's `kill`) costs nothing: it is
+//! replaced, and another process gets its request.
 //!
-//! No more than a loop can see to: where there are no helpers left and none can be started, the
-//! loop waits for the disk itself.
+//! Where there are no helpers left and none can be started, the loop waits for the disk itself.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,47 +27,48 @@ use crate::parts::disk::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, 
 use crate::parts::disk::helpers::{carry_out, failed, fetch};
 use crate::parts::loops::{LoopContext, Shared};
 
-/// What a helper says when it can be asked, and when it has done what it was asked.
+/// The bytes that a helper writes when it is ready for requests, and when it has done one.
 const READY: u8 = b'r';
 const DONE: u8 = b'd';
-/// What it says before the reason why it ends.
+/// The byte that a helper writes before the reason why it ends.
 const FAILED: u8 = b'!';
 
-/// How long helpers may take at the start until they can be asked.
+/// How long helpers may take at the start until they are ready for requests.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one may take to end when its socket has closed, before it is killed. The loop waits.
+/// How long a helper may take to end when its socket has closed, before it is killed, in
+/// microseconds. The loop waits meanwhile.
 const END_PATIENCE_US: u64 = 100_000;
 
 /// How long after the last of too many deaths a helper is replaced, in microseconds, instead of at
 /// once.
 const RECOVERY_US: u64 = 1_000_000;
 
-/// What has killed so many helpers is not given to another.
+/// The number of helpers that a piece of work may kill before it is refused.
 const KILLED_MAX: u32 = 2;
 
 /// The key of the wake-up call among those of places.
 const WAKE_KEY: u64 = u64::MAX;
 
-/// The helper processes of one loop, and the work that is out. Dropped, it kills them: they have
+/// The helper processes of one loop, and the work that is out. Dropping it kills them: they have
 /// nothing that could be lost.
 pub(super) struct HelperProcesses {
     start: StartHelper,
     run_job: RunJob,
-    /// Where deaths are told.
+    /// The state of the loops, where deaths are reported.
     shared: Arc<Shared>,
-    /// Which loop it is.
+    /// The index of the loop.
     index: usize,
     epoll: Epoll,
-    /// Tells the loop of what came back without a helper.
+    /// Wakes the loop for work that came back without a helper.
     wake: Wake,
     places: Vec<Option<Helper>>,
     waiting: VecDeque<Task>,
     returned: Vec<Returned>,
-    /// Work that may be out at a time.
+    /// The number of pieces of work that may be out at a time.
     out_max: usize,
     out: usize,
-    /// When helpers died, or could not be started, lately.
+    /// The recent deaths of helpers, and failures to start one.
     deaths: Failures,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct HelperProcesses {
 struct Task {
     key: u64,
     work: Work,
-    /// How many helpers have died of it.
+    /// The number of helpers that it has killed.
     killed: u32,
 }
 
@@ -85,16 +85,16 @@ struct Helper {
     child: Child,
     socket: UnixStream,
     task: Option<Task>,
-    /// What it has said since it said that it failed.
+    /// The bytes that it has written from [`FAILED`] on.
     complaint: Vec<u8>,
 }
 
 impl HelperProcesses {
     /// Starts `count` processes, for which `waiting_max` pieces of work may wait, and waits until
-    /// all can be asked.
+    /// all are ready for requests.
     ///
     /// # Errors
-    /// One cannot be started, or says why it cannot help; the others are ended.
+    /// A process cannot be started, or reports why it cannot help; the others are ended.
     pub(super) fn start(
         loop_context: &LoopContext,
         count: usize,
@@ -117,8 +117,8 @@ impl HelperProcesses {
         };
         helpers.epoll.add(helpers.wake.as_fd(), Interest::READ, WAKE_KEY)?;
         for place in 0..helpers.places.len() {
-            let told = |why| io::Error::other(format!("helper process {place}: {why}"));
-            helpers.fill(place).map_err(told)?;
+            let failed = |why| io::Error::other(format!("helper process {place}: {why}"));
+            helpers.fill(place).map_err(failed)?;
         }
         for (place, helper) in helpers.places.iter_mut().enumerate() {
             let ready = helper.as_mut().map_or(Ok(()), Helper::wait_ready);
@@ -138,115 +138,115 @@ impl HelperProcesses {
         Ok(())
     }
 
-    /// Starts helpers in the places of those that died, if that may be.
+    /// Starts helpers in the places of those that died, if that is allowed now.
     fn refill(&mut self) {
         for place in 0..self.places.len() {
             if self.places[place].is_none()
                 && self.may_start()
                 && let Err(why) = self.fill(place)
             {
-                self.note(place, &format!("cannot be started: {why}"));
+                self.note_death(place, &format!("cannot be started: {why}"));
             }
         }
     }
 
-    /// Gives the work that waits to helpers that do nothing.
+    /// Sends waiting work to idle helpers, or does it in the loop's thread if no helper is left.
     fn dispatch(&mut self) {
         self.refill();
         while !self.waiting.is_empty() {
-            let does_nothing =
+            let is_idle =
                 |helper: &Option<Helper>| helper.as_ref().is_some_and(|one| one.task.is_none());
-            let place = self.places.iter().position(does_nothing);
+            let place = self.places.iter().position(is_idle);
             if place.is_none() && self.places.iter().any(Option::is_some) {
-                return; // they are busy
+                return; // all helpers are busy
             }
             let Some(task) = self.waiting.pop_front() else { return };
             match place {
-                Some(place) => self.ask(place, task),
-                None => self.do_here(task),
+                Some(place) => self.send(place, task),
+                None => self.run_here(task),
             }
         }
     }
 
-    /// Asks a helper to do something, unless there is nothing to wait for.
-    fn ask(&mut self, place: usize, task: Task) {
+    /// Sends a task to a helper, unless the task is one that needs no helper.
+    fn send(&mut self, place: usize, task: Task) {
         let Some(helper) = &mut self.places[place] else { return self.waiting.push_front(task) };
-        let Some((bytes, descriptor)) = encode(&task.work) else { return self.do_here(task) };
-        // Its socket is empty, because it was asked for nothing: the bytes fit.
+        let Some((bytes, descriptor)) = encode(&task.work) else { return self.run_here(task) };
+        // The helper has no request, so that its socket is empty and the bytes fit.
         let sent = os::passing::send_with(helper.socket.as_fd(), &bytes, descriptor);
         let is_sent = sent.is_ok_and(|count| count == bytes.len());
         helper.task = Some(task);
         if !is_sent {
-            self.bury(place);
+            self.remove_dead(place);
         }
     }
 
-    /// Does it in the loop's own thread, and has the loop told.
-    fn do_here(&mut self, task: Task) {
+    /// Does a task in the loop's own thread, and wakes the loop for it.
+    fn run_here(&mut self, task: Task) {
         let mut buffer = match task.work {
             Work::Fetch { .. } => vec![0; FETCH_BYTES],
             Work::Job(..) => Vec::new(),
         };
         let outcome = carry_out(&*self.run_job, task.work, &mut buffer);
-        self.give_back(task.key, outcome);
+        self.push_returned(task.key, outcome);
     }
 
-    fn give_back(&mut self, key: u64, outcome: Outcome) {
+    fn push_returned(&mut self, key: u64, outcome: Outcome) {
         self.returned.push(Returned { key, outcome });
         self.wake.notify();
     }
 
-    /// Takes what a helper says.
-    fn listen(&mut self, place: usize) {
+    /// Reads and handles the output of a helper.
+    fn read_output(&mut self, place: usize) {
         let Some(helper) = &mut self.places[place] else { return };
         let mut bytes = [0; 512];
         match helper.socket.read(&mut bytes) {
             Ok(count) if count > 0 => {
-                let said = &bytes[..count];
-                helper.note_complaint(said);
-                if said.contains(&DONE) && helper.complaint.is_empty() {
+                let output = &bytes[..count];
+                helper.note_complaint(output);
+                if output.contains(&DONE) && helper.complaint.is_empty() {
                     let task = helper.task.take();
                     task.into_iter().for_each(|task| self.finish(task));
                 }
             }
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            _ => self.bury(place),
+            _ => self.remove_dead(place),
         }
     }
 
-    /// A helper has done its part: what is needed is in memory.
+    /// Finishes a task of which a helper has done its part: the data it needs are in memory.
     fn finish(&mut self, task: Task) {
         let outcome = match task.work {
             Work::Fetch { .. } => Outcome::Fetched,
             work @ Work::Job(..) => carry_out(&*self.run_job, work, &mut []),
         };
-        self.give_back(task.key, outcome);
+        self.push_returned(task.key, outcome);
     }
 
-    /// A helper is dead, or as good as dead: another is to do its work.
-    fn bury(&mut self, place: usize) {
+    /// Removes a helper that is dead or unusable: another is to do its work.
+    fn remove_dead(&mut self, place: usize) {
         let Some(mut helper) = self.places[place].take() else { return };
         let _ = self.epoll.remove(helper.socket.as_fd()); // it is in the set
         let pid = helper.child.id();
-        self.note(place, &format!("(pid {pid}) {}", helper.end()));
+        self.note_death(place, &format!("(pid {pid}) {}", helper.end()));
         let Some(mut task) = helper.task else { return };
         task.killed += 1;
         match task.work {
             _ if task.killed < KILLED_MAX => self.waiting.push_front(task),
             Work::Job(id, job) => {
                 let done = failed(&job, "it killed its helpers");
-                self.give_back(task.key, Outcome::Done(id, done));
+                self.push_returned(task.key, Outcome::Done(id, done));
             }
-            // Who sends it finds what ails it.
-            Work::Fetch { .. } => self.give_back(task.key, Outcome::Fetched),
+            // Sending the bytes will show what is wrong with the file.
+            Work::Fetch { .. } => self.push_returned(task.key, Outcome::Fetched),
         }
     }
 
-    /// Notes and tells that a helper is gone, or was not to be had.
-    fn note(&mut self, place: usize, what: &str) {
+    /// Records and reports that a helper has died, or could not be started.
+    fn note_death(&mut self, place: usize, what: &str) {
         self.deaths.note(os::clock::now());
         let index = self.index;
-        self.shared.tell(format!("helper process {place} of loop {index} {what}"));
+        self.shared.add_notice(format!("helper process {place} of loop {index} {what}"));
     }
 
     /// Whether a helper that died is replaced now.
@@ -275,12 +275,13 @@ impl Help for HelperProcesses {
     fn take_back(&mut self) -> Vec<Returned> {
         self.wake.clear();
         let mut events = EventBuffer::with_capacity(self.places.len() + 1);
-        // Until nothing is left to be heard: whoever watches may be told only of what is new.
+        // Until there are no more events: a loop that watches with edge triggering is not notified
+        // of old ones again.
         while self.epoll.wait(&mut events, Some(0)).is_ok() && !events.is_empty() {
             for event in (0..events.len()).filter_map(|index| events.get(index)) {
                 match event.key {
                     WAKE_KEY => self.wake.clear(),
-                    place => self.listen(place as usize),
+                    place => self.read_output(place as usize),
                 }
             }
             self.dispatch();
@@ -300,42 +301,43 @@ impl AsFd for HelperProcesses {
 impl Drop for HelperProcesses {
     fn drop(&mut self) {
         for helper in self.places.iter_mut().flatten() {
-            let _ = helper.child.kill(); // it has ended already
+            let _ = helper.child.kill(); // fails if it has ended already
         }
         for helper in self.places.iter_mut().flatten() {
-            let _ = helper.child.wait(); // it is ours
+            let _ = helper.child.wait(); // cannot fail: it is a child of this process
         }
     }
 }
 
 impl Helper {
     fn wait_ready(&mut self) -> Result<(), String> {
-        let told = |why: io::Error| format!("does not say that it can help: {why}");
-        self.socket.set_nonblocking(false).map_err(told)?;
-        self.socket.set_read_timeout(Some(START_PATIENCE)).map_err(told)?;
-        let mut said = Vec::new();
+        let failed = |why: io::Error| format!("does not report that it is ready: {why}");
+        self.socket.set_nonblocking(false).map_err(failed)?;
+        self.socket.set_read_timeout(Some(START_PATIENCE)).map_err(failed)?;
+        let mut output = Vec::new();
         // `read` would give up if this process is stopped and continued meanwhile (signal(7)).
-        (&mut self.socket).take(1).read_to_end(&mut said).map_err(told)?;
-        if said != [READY] {
-            self.note_complaint(&said);
+        (&mut self.socket).take(1).read_to_end(&mut output).map_err(failed)?;
+        if output != [READY] {
+            self.note_complaint(&output);
             return Err(self.end());
         }
-        self.socket.set_nonblocking(true).map_err(told)
+        self.socket.set_nonblocking(true).map_err(failed)
     }
 
-    fn note_complaint(&mut self, said: &[u8]) {
+    fn note_complaint(&mut self, output: &[u8]) {
         let begins = |byte: &u8| *byte == FAILED;
-        let start = if self.complaint.is_empty() { said.iter().position(begins) } else { Some(0) };
-        self.complaint.extend(start.into_iter().flat_map(|start| &said[start..]));
+        let start =
+            if self.complaint.is_empty() { output.iter().position(begins) } else { Some(0) };
+        self.complaint.extend(start.into_iter().flat_map(|start| &output[start..]));
     }
 
-    /// Sees it end, and says why it did.
+    /// Waits for the end of the helper, and returns the reason.
     fn end(&mut self) -> String {
         let _ = self.socket.set_nonblocking(true);
         let mut rest = Vec::new();
-        let _ = self.socket.read_to_end(&mut rest); // what it said before it ended, if anything
+        let _ = self.socket.read_to_end(&mut rest); // its last output, if any
         self.note_complaint(&rest);
-        match self.ended() {
+        match self.wait_exit() {
             _ if !self.complaint.is_empty() => {
                 format!("ended: {}", String::from_utf8_lossy(&self.complaint[1..]))
             }
@@ -347,9 +349,9 @@ impl Helper {
         }
     }
 
-    /// The exit status of the helper: its own, if it ends by itself within [`END_PATIENCE_US`];
-    /// otherwise it is killed. The loop waits meanwhile.
-    fn ended(&mut self) -> io::Result<ExitStatus> {
+    /// Waits for the exit status of the helper, which is killed if it does not end by itself within
+    /// [`END_PATIENCE_US`]. The loop waits meanwhile.
+    fn wait_exit(&mut self) -> io::Result<ExitStatus> {
         let until = os::clock::now() + END_PATIENCE_US;
         while os::clock::now() < until {
             if let Some(status) = self.child.try_wait()? {
@@ -357,17 +359,17 @@ impl Helper {
             }
             std::thread::yield_now();
         }
-        let _ = self.child.kill(); // it has ended already
+        let _ = self.child.kill(); // fails if it has ended already
         self.child.wait()
     }
 }
 
-/// What runs in a helper process until the other end of the socket is closed. The runner is made
-/// there; why it cannot be made is told over the socket.
+/// Runs a helper process until the other end of the socket is closed. The runner is made in the
+/// process; if it cannot be made, the reason is sent over the socket.
 ///
 /// # Errors
-/// The socket fails, or what comes over it is broken.
-pub fn help_by_process(
+/// The socket fails, or a request that comes over it is broken.
+pub fn run_helper_process(
     socket: OwnedFd,
     make_runner: impl FnOnce() -> Result<Runner, String>,
 ) -> io::Result<()> {
@@ -377,7 +379,7 @@ pub fn help_by_process(
         Err(why) => socket.write_all(&[&[FAILED], why.as_bytes()].concat()),
     };
     match helped {
-        // Nobody wants it any more.
+        // The loop has gone, and needs no help any more.
         Err(why) if matches!(why.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
             Ok(())
         }
@@ -395,7 +397,7 @@ fn help(socket: &mut UnixStream, runner: &Runner) -> io::Result<()> {
     Ok(())
 }
 
-/// Does what was asked for the sake of what the kernel remembers of it.
+/// Does the work of a request, for the data that the kernel then has in memory.
 fn prepare(runner: &Runner, request: Request, buffer: &mut [u8]) {
     let run = |job| runner.run(job);
     match request {

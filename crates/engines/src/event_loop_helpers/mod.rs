@@ -3,15 +3,16 @@
 //!
 //! Its essential mechanism: an event loop (`parts/loops/reactor.rs`) that never waits for the disk.
 //! Before it sends a file it asks the kernel whether the bytes are in memory (`socket.sendfile` is
-//! `probe` unless set); if not, it has a helper fetch them, serves others, and sends when they are
-//! there (`parts/disk/blocking_work.rs`). Paths are resolved and directories listed by helpers too.
-//! Helpers are threads (`parts/disk/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
+//! `probe` unless set); if not, it has a helper fetch them, serves other connections, and sends
+//! when they are there (`parts/disk/blocking_work.rs`). Helpers resolve paths and list directories,
+//! too. They are threads (`parts/disk/helpers.rs`), or processes as in Flash
+//! (`helper_processes.rs`).
 //!
 //! Like `event-loop-per-core` it has a loop on each CPU (`workers`; Flash had one). It differs in
 //! that no loop waits for the disk, and that all of them accept from one listener (AMPED as an
-//! extension of SYMPED): whoever is free takes the next connection. What it leaves out: Flash's
-//! mapped files; here files are sent by sendfile, and a read that does not wait (`RWF_NOWAIT`) asks
-//! whether they are in memory.
+//! extension of SYMPED): a loop that is free takes the next connection. What it leaves out: Flash's
+//! mapped files; here files are sent by sendfile, and a read that does not wait (`RWF_NOWAIT`)
+//! tells whether they are in memory.
 
 mod helper_processes;
 mod request;
@@ -28,7 +29,7 @@ use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::loops::{Loop, LoopContext, Loops};
 use helper_processes::HelperProcesses;
 
-pub use helper_processes::help_by_process;
+pub use helper_processes::run_helper_process;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-helpers",

@@ -1,5 +1,5 @@
-//! What a loop asks a helper process for, as bytes and maybe a descriptor. Both ends are the same
-//! program, so that there are no versions.
+//! Requests of a loop to a helper process, as bytes and maybe a descriptor. Both ends are the same
+//! program, so that the format has no versions.
 
 use std::fs::File;
 use std::io;
@@ -12,30 +12,31 @@ use site::resource::FileRef;
 use crate::jobs::{HASHED_BYTES, lock_hashing};
 use crate::parts::disk::helpers::Work;
 
-/// A kind, two numbers, and as many bytes of a path as the second says, unless the kind is
-/// [`FETCH`]: then a descriptor comes with it.
+/// The length of a request's head: a kind and two numbers. The second is the length of the path
+/// that follows, unless the kind is [`FETCH`]: then a descriptor comes with it.
 const HEAD_BYTES: usize = 17;
 
 const FETCH: u8 = b'f';
 const RESOLVE: u8 = b'p';
 const LIST: u8 = b'l';
 
-/// A path longer than this is no path of a file (PATH_MAX is 4096).
+/// The longest path in a request. A longer one is no path of a file (PATH_MAX is 4096).
 const PATH_BYTES_MAX: u64 = 16 * 1024;
 
-/// What a helper process is asked for.
+/// A request to a helper process.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// Have `len` bytes of a file from `offset` on in memory.
+    /// Brings `len` bytes of a file from `offset` on into memory.
     Fetch { file: FileRef, offset: u64, len: u64 },
-    /// Have in memory what is asked of the file system to find out what a path stands for.
+    /// Brings the data of the file system that resolve a path into memory.
     Resolve { host: usize, path: Box<[u8]> },
-    /// Have a directory and what is in it in memory.
+    /// Brings a directory and the inodes of its entries into memory.
     List { host: usize, path: Box<[u8]> },
 }
 
-/// The bytes that ask for a piece of work, and the descriptor that goes with them. None if it is
-/// nothing to ask others for: the rest of a listing, which was prepared with its beginning.
+/// Encodes the request for a piece of work: its bytes, and the descriptor that goes with them. None
+/// if a helper has nothing to do for it: the rest of a listing, which was prepared with its
+/// beginning.
 pub(super) fn encode(work: &Work) -> Option<(Vec<u8>, Option<BorrowedFd<'_>>)> {
     match work {
         Work::Fetch { file, offset, len } => Some((head(FETCH, *offset, *len), Some(file.as_fd()))),
@@ -64,7 +65,7 @@ fn head(kind: u8, first: u64, second: u64) -> Vec<u8> {
     bytes
 }
 
-/// Waits for a request. None is the end.
+/// Waits for a request. Returns none at the end of the stream.
 pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Request>> {
     let mut head = [0; HEAD_BYTES];
     let mut descriptor = None;
@@ -96,7 +97,7 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Request>> {
     }
 }
 
-/// Fills the buffer. False if there was nothing more at all.
+/// Fills the buffer. Returns false if the stream has ended before its first byte.
 fn receive_all(
     socket: &UnixStream,
     buffer: &mut [u8],
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_an_error() {
+    fn a_broken_request_is_an_error() {
         let check = |bytes: &[u8]| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             os::passing::send_with(ours.as_fd(), bytes, None).unwrap();

@@ -1,5 +1,5 @@
-//! What a stalled job delays, with helpers and without, by the order of events; what becomes of
-//! jobs for which no helper has time, which panic, or whose client goes.
+//! Tests, by the order of events, of what a stalled job delays, with helpers and without; and of
+//! jobs for which no helper has time, which panic, or whose client leaves.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ use crate::idle;
 use crate::jobs::Runner;
 use crate::orders::Order;
 
-/// A served directory: this crate's.
+/// The served directory: this crate's.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// A path in it whose jobs wait at the gate, and another.
+/// A path in it whose jobs wait at the gate, and one whose jobs do not.
 const SLOW: &str = "/src/lib.rs";
 const QUICK: &str = "/Cargo.toml";
 /// A path whose jobs panic.
@@ -29,11 +29,11 @@ struct Bench {
     engine: Option<Box<dyn Engine>>,
     address: SocketAddr,
     counters: Arc<Counters>,
-    /// Which jobs begin and end, in their order.
+    /// The beginnings and ends of jobs, in their order.
     events: Receiver<String>,
     /// Lets one job pass.
     gate: Option<Sender<()>>,
-    /// The helper processes there have been.
+    /// The ids of all helper processes so far.
     pids: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -43,11 +43,11 @@ impl Bench {
     }
 
     fn with(spec: &'static EngineSpec, knobs: &[(&str, u64)], root: &Path, limits: Limits) -> Self {
-        let site = idle::site_of(root);
+        let site = idle::directory_site(root);
         let (open, gate) = mpsc::channel();
-        let (tell, events) = mpsc::channel();
+        let (report, events) = mpsc::channel();
         let mut runner = Runner::new(Arc::clone(&site), 0).unwrap();
-        runner.before = Some(gatekeeper(gate, tell));
+        runner.before = Some(gatekeeper(gate, report));
         let counters = Arc::new(Counters::default());
         let worker = idle::maker(site, limits)(None, Arc::clone(&counters));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -82,10 +82,10 @@ impl Bench {
         Self { engine, address, counters, events, gate: Some(open), pids }
     }
 
-    /// A connection that has asked for a path.
-    fn ask(&self, path: &str) -> BufReader<TcpStream> {
+    /// A connection that has sent a request for a path.
+    fn request(&self, path: &str) -> BufReader<TcpStream> {
         let mut client = TcpStream::connect(self.address).unwrap();
-        ask(&mut client, path);
+        send_request(&mut client, path);
         BufReader::new(client)
     }
 
@@ -100,38 +100,38 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        self.gate = None; // who still waits there goes on
+        self.gate = None; // jobs that still wait there go on
         let Some(mut engine) = self.engine.take() else { return };
-        engine.tell(Order::StopAccepting);
-        engine.tell(Order::Abort);
+        engine.issue(Order::StopAccepting);
+        engine.issue(Order::Abort);
         if !std::thread::panicking() {
             engine.join().unwrap();
         }
     }
 }
 
-/// Tells of each job, and holds those for [`SLOW`] until the gate is opened.
-fn gatekeeper(gate: Receiver<()>, tell: Sender<String>) -> crate::jobs::Before {
-    let (gate, tell) = (Mutex::new(gate), Mutex::new(tell));
+/// Reports each job, and holds those for [`SLOW`] until the gate is opened.
+fn gatekeeper(gate: Receiver<()>, events: Sender<String>) -> crate::jobs::Before {
+    let (gate, events) = (Mutex::new(gate), Mutex::new(events));
     Box::new(move |job| {
         let Job::Resolve { path, .. } = job else { return };
         let path = std::str::from_utf8(path).unwrap();
-        let tell = |what: &str| drop(tell.lock().unwrap().send(format!("{path} {what}")));
-        tell("begins");
+        let report = |what: &str| drop(events.lock().unwrap().send(format!("{path} {what}")));
+        report("begins");
         match path {
             SLOW => drop(gate.lock().unwrap().recv()),
-            PANIC => panic!("a job that fails as only a bug does"),
+            PANIC => panic!("a job that panics, as a bug would"),
             _ => return,
         }
-        tell("goes on");
+        report("goes on");
     })
 }
 
-fn ask(client: &mut TcpStream, path: &str) {
+fn send_request(client: &mut TcpStream, path: &str) {
     write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
 }
 
-/// Reads a whole response: its status and how long its body is.
+/// Reads a whole response. Returns its status and the length of its body.
 fn answer(client: &mut BufReader<TcpStream>) -> (u16, usize) {
     let (mut status, mut len, mut line) = (0, 0, String::new());
     while line != "\r\n" {
@@ -148,32 +148,32 @@ fn answer(client: &mut BufReader<TcpStream>) -> (u16, usize) {
     (status, len)
 }
 
-fn len_of(path: &str) -> usize {
+fn file_len(path: &str) -> usize {
     std::fs::metadata(format!("{ROOT}{path}")).unwrap().len() as usize
 }
 
 #[test]
-fn a_stalled_job_delays_nobody_else() {
+fn a_stalled_job_delays_no_other_client() {
     let bench = Bench::new(&SPEC, &[]);
-    let mut slow = bench.ask(SLOW);
+    let mut slow = bench.request(SLOW);
     bench.expect("/src/lib.rs begins");
-    let mut quick = bench.ask(QUICK);
+    let mut quick = bench.request(QUICK);
     bench.expect("/Cargo.toml begins");
-    assert_eq!(answer(&mut quick), (200, len_of(QUICK)));
+    assert_eq!(answer(&mut quick), (200, file_len(QUICK)));
     // The gate has been closed all the time.
     bench.open_gate();
     bench.expect("/src/lib.rs goes on");
-    assert_eq!(answer(&mut slow), (200, len_of(SLOW)));
+    assert_eq!(answer(&mut slow), (200, file_len(SLOW)));
     assert_eq!(bench.counters.jobs_handed_out.get(), 2);
 }
 
 /// The control: without helpers the second client waits for the first one's disk.
 #[test]
-fn without_helpers_it_delays_everybody() {
+fn without_helpers_a_stalled_job_delays_all_clients() {
     let bench = Bench::new(crate::find("event-loop").unwrap(), &[]);
-    let mut slow = bench.ask(SLOW);
+    let mut slow = bench.request(SLOW);
     bench.expect("/src/lib.rs begins");
-    let mut quick = bench.ask(QUICK);
+    let mut quick = bench.request(QUICK);
     bench.open_gate();
     bench.expect("/src/lib.rs goes on");
     bench.expect("/Cargo.toml begins");
@@ -182,16 +182,16 @@ fn without_helpers_it_delays_everybody() {
     assert_eq!(bench.counters.jobs_handed_out.get(), 0);
 }
 
-/// More than may wait for one helper, all together fewer than there may be connections.
+/// More clients than may wait for one helper, and fewer than there may be connections.
 const MANY: usize = 90;
 
 #[test]
 fn without_room_jobs_wait_in_line() {
     let bench = Bench::new(&SPEC, &[("helpers", 1)]);
-    let mut slow = bench.ask(SLOW);
+    let mut slow = bench.request(SLOW);
     bench.expect("/src/lib.rs begins");
-    let mut others: Vec<_> = (0..MANY).map(|_| bench.ask(QUICK)).collect();
-    // One that is being done, and those that may wait for the helper.
+    let mut others: Vec<_> = (0..MANY).map(|_| bench.request(QUICK)).collect();
+    // The job that is being done, and those that may wait for the helper.
     let room = 1 + QUEUE_PER_HELPER as u64;
     while bench.counters.jobs_handed_out.get() < room {
         std::thread::yield_now();
@@ -220,17 +220,17 @@ fn a_job_for_which_no_helper_of_a_ring_has_time_is_refused() {
 fn check_refusal(spec: &'static EngineSpec) {
     let limits = Limits { write_ms: 1000, ..Limits::default() };
     let bench = Bench::with(spec, &[("helpers", 1)], Path::new(ROOT), limits);
-    let mut slow = bench.ask(SLOW);
+    let mut slow = bench.request(SLOW);
     bench.expect("/src/lib.rs begins");
-    let mut others: Vec<_> = (0..MANY).map(|_| bench.ask(QUICK)).collect();
-    let is_told = |client: &BufReader<TcpStream>| {
+    let mut others: Vec<_> = (0..MANY).map(|_| bench.request(QUICK)).collect();
+    let has_answer = |client: &BufReader<TcpStream>| {
         client.get_ref().set_nonblocking(true).unwrap();
-        let told = client.get_ref().peek(&mut [0]).is_ok();
+        let has_input = client.get_ref().peek(&mut [0]).is_ok();
         client.get_ref().set_nonblocking(false).unwrap();
-        told
+        has_input
     };
-    while !others.iter().any(is_told) {
-        std::thread::yield_now(); // until the deadline of those that cannot even wait
+    while !others.iter().any(has_answer) {
+        std::thread::yield_now(); // until the deadline of a job that found no room to wait
     }
     bench.open_gate();
     let answers: Vec<u16> = others.iter_mut().map(|other| answer(other).0).collect();
@@ -238,9 +238,9 @@ fn check_refusal(spec: &'static EngineSpec) {
     assert!(count(503) > 0, "{answers:?}");
     assert_eq!(count(503) + count(200), MANY, "{answers:?}");
     assert_eq!(answer(&mut slow).0, 200);
-    // Those that were refused go on.
+    // The connections whose jobs were refused go on.
     for (other, _) in others.iter_mut().zip(&answers).filter(|(_, answer)| **answer == 503) {
-        ask(other.get_mut(), QUICK);
+        send_request(other.get_mut(), QUICK);
         assert_eq!(answer(other).0, 200);
     }
 }
@@ -248,9 +248,9 @@ fn check_refusal(spec: &'static EngineSpec) {
 #[test]
 fn a_job_that_panics_fails_alone() {
     let bench = Bench::new(&SPEC, &[("helpers", 1)]);
-    let mut client = bench.ask(PANIC);
+    let mut client = bench.request(PANIC);
     assert_eq!(answer(&mut client).0, 503);
-    ask(client.get_mut(), QUICK);
+    send_request(client.get_mut(), QUICK);
     assert_eq!(answer(&mut client).0, 200);
 }
 
@@ -258,40 +258,40 @@ fn a_job_that_panics_fails_alone() {
 fn a_client_that_goes_while_its_job_is_out_leaves_nothing() {
     for choice in 0..EVENTS.choices().len() as u64 {
         let bench = Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]);
-        drop(bench.ask(SLOW));
+        drop(bench.request(SLOW));
         bench.expect("/src/lib.rs begins");
         bench.open_gate();
-        assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+        assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
         while bench.counters.connections_open.get() > 0 {
             std::thread::yield_now();
         }
     }
 }
 
-/// Helper processes, of which the only one waits as for a disk, and then dies.
+/// The only helper process waits, as for a disk, and then dies.
 #[test]
-fn a_helper_process_that_waits_delays_nobody_who_needs_none() {
+fn a_helper_process_that_waits_delays_no_client_that_needs_none() {
     let bench = Bench::new(&SPEC, &[("helpers", 1), ("kind", PROCESSES)]);
-    assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+    assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
     let killed = bench.pids.lock().unwrap()[0];
     helper_processes::tests::stop(killed);
-    let mut slow = bench.ask("/src/knobs.rs");
+    let mut slow = bench.request("/src/knobs.rs");
     while bench.counters.jobs_handed_out.get() < 2 {
         std::thread::yield_now();
     }
-    // It is in the cache: the loop needs nobody.
-    assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+    // The entry is in the cache: the loop needs no helper.
+    assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
     helper_processes::tests::signal("KILL", killed);
     assert_eq!(answer(&mut slow).0, 200);
     assert_eq!(bench.pids.lock().unwrap().len(), 2);
-    let told = bench.engine.as_ref().unwrap().take_notices();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let notices = bench.engine.as_ref().unwrap().take_notices();
+    assert_eq!(notices.len(), 1, "{notices:?}");
 }
 
-/// Where the file system cannot say what is in memory, each chunk is fetched once, however many
+/// Where the file system cannot tell what is in memory, each chunk is fetched once, however many
 /// calls it takes to send it.
 #[test]
-fn the_unknown_costs_one_fetch_for_each_chunk() {
+fn unknown_residency_costs_one_fetch_for_each_chunk() {
     const LEN: usize = 3 << 20;
     const CHUNK_KIB: u64 = 256;
     let memory = Path::new("/dev/shm");
@@ -308,6 +308,6 @@ fn the_unknown_costs_one_fetch_for_each_chunk() {
     };
     let bench =
         Bench::with(&SPEC, &[("file_chunk_kib", CHUNK_KIB)], directory.path(), Limits::default());
-    assert_eq!(answer(&mut bench.ask("/file")), (200, LEN));
+    assert_eq!(answer(&mut bench.request("/file")), (200, LEN));
     assert_eq!(bench.counters.cold_sends.get(), fetches);
 }

@@ -1,5 +1,5 @@
-//! The manager of the processes that serve: starts, tells, replaces and waits for them. Its own
-//! process has one thread, so it does its work whenever it is asked how things are.
+//! The manager of the processes that serve: starts them, sends them orders, replaces them and waits
+//! for them. Its own process has one thread, so it does its work whenever its state is queried.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,8 +14,8 @@ use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
 use crate::orders::Order;
 
-/// A process that ends by itself within this is not going to do better the next time. Longer than
-/// it takes until a loop's failure is noticed.
+/// The lifetime below which a process that ends by itself counts as short-lived, in microseconds.
+/// Longer than it takes until a loop's failure is noticed.
 const SHORT_LIFE_US: u64 = 5_000_000;
 /// The number of short lives in a row in one slot after which the engine has failed.
 const SHORT_LIVES_MAX: u32 = 5;
@@ -23,10 +23,10 @@ const SHORT_LIVES_MAX: u32 = 5;
 /// The time after which a process that could not be started is tried again, in microseconds.
 const TRY_AGAIN_US: u64 = 1_000_000;
 
-/// How soon it is noticed that a process has died.
-const LOOK_MS: u32 = 20;
+/// The interval at which the manager checks whether processes have died, in milliseconds.
+const CHECK_MS: u32 = 20;
 
-/// The engine as its starter sees it.
+/// The engine in the hands of the process that started it.
 pub(super) struct Manager {
     inner: RefCell<Inner>,
     failure: OnceLock<String>,
@@ -36,17 +36,17 @@ struct Inner {
     slots: Vec<WorkerSlot>,
     histories: Vec<History>,
     common: Common,
-    /// Incarnations so far.
+    /// The number of processes that were started so far.
     numbers: u32,
-    /// Told to stop: who ends now is not replaced.
+    /// Whether the engine is stopping: a process that ends now is not replaced.
     is_ending: bool,
     notices: Vec<String>,
 }
 
-/// What is remembered of a slot from one process to the next.
+/// The history of a slot, kept from one process to the next.
 #[derive(Clone, Copy, Default)]
 struct History {
-    /// Lives in a row that were short.
+    /// The number of short lives in a row.
     short_lives: u32,
     try_again_us: u64,
 }
@@ -55,8 +55,8 @@ impl Manager {
     /// Starts a process for each worker, and waits until all serve.
     ///
     /// # Errors
-    /// The calling process has other threads; no memory or no room for processes; what a process
-    /// lacks.
+    /// The calling process has other threads; there is no memory or no room for processes; or a
+    /// process cannot serve, and why.
     pub(super) fn start(name: &'static str, start: Start) -> io::Result<Self> {
         os::clock::now(); // the origin of the clock, for all copies of this process
         let shared_percent = start.knobs.get_usize(SHARED_PERCENT.name);
@@ -70,7 +70,7 @@ impl Manager {
             })
             .collect();
         let mut shares = shares(start.connections_max, workers.len());
-        for group in by_cache(workers) {
+        for group in group_by_cache(workers) {
             starts.extend(process_starts(group, shared_percent, &mut shares)?);
         }
         let common = Common {
@@ -82,42 +82,42 @@ impl Manager {
         };
         let mut inner = Inner::new(starts, common);
         if let Err(why) = inner.begin_all() {
-            inner.tell(Order::StopAccepting);
-            inner.tell(Order::Abort);
-            inner.wait(); // those that run already must not go on
+            inner.send(Order::StopAccepting);
+            inner.send(Order::Abort);
+            inner.wait(); // processes that run already must not go on
             return Err(why);
         }
         Ok(Self { inner: RefCell::new(inner), failure: OnceLock::new() })
     }
 
-    /// Looks whether processes have died, and replaces them.
-    fn tend(&self) {
-        if let Err(why) = self.inner.borrow_mut().tend() {
-            let _ = self.failure.set(why); // the first is the one to tell
+    /// Replaces the processes that have died.
+    fn replace_dead(&self) {
+        if let Err(why) = self.inner.borrow_mut().replace_dead() {
+            let _ = self.failure.set(why); // the first failure is the one that is reported
         }
     }
 }
 
 impl Engine for Manager {
-    fn tell(&mut self, order: Order) {
+    fn issue(&mut self, order: Order) {
         let inner = self.inner.get_mut();
-        inner.tell(order);
+        inner.send(order);
         if order == Order::StopAccepting {
             inner.is_ending = true;
-            // The processes have copies of their own, and take from the queue first.
+            // The processes have copies of the listeners, and empty their queues first.
             inner.slots.iter_mut().for_each(WorkerSlot::close);
         }
     }
 
-    /// Each process does so by itself.
+    /// Does nothing: each process does its housekeeping by itself.
     fn do_housekeeping(&self) {}
 
-    fn look_ms(&self) -> u32 {
-        LOOK_MS
+    fn check_interval_ms(&self) -> u32 {
+        CHECK_MS
     }
 
     fn failure(&self) -> Option<&str> {
-        self.tend();
+        self.replace_dead();
         self.failure.get().map(String::as_str)
     }
 
@@ -126,7 +126,7 @@ impl Engine for Manager {
     }
 
     fn is_finished(&self) -> bool {
-        self.tend();
+        self.replace_dead();
         !self.inner.borrow().slots.iter().any(WorkerSlot::is_taken)
     }
 
@@ -152,7 +152,7 @@ impl Inner {
         (0..self.slots.len()).try_for_each(|index| self.begin(index))?;
         for index in 0..self.slots.len() {
             let ready = self.slots[index].wait_ready();
-            ready.map_err(|why| io::Error::other(format!("{}: {why}", self.name_of(index))))?;
+            ready.map_err(|why| io::Error::other(format!("{}: {why}", self.name(index))))?;
         }
         Ok(())
     }
@@ -163,15 +163,15 @@ impl Inner {
         begin(&mut self.slots, index, &self.common, self.numbers)
     }
 
-    fn tell(&mut self, order: Order) {
-        self.slots.iter_mut().for_each(|slot| slot.tell(order));
+    fn send(&mut self, order: Order) {
+        self.slots.iter_mut().for_each(|slot| slot.send(order));
     }
 
-    /// Notes who has died, and has others take their places. The error is that one slot cannot be
-    /// held.
-    fn tend(&mut self) -> Result<(), String> {
+    /// Notes which processes have died, and starts others in their slots. Fails if the processes of
+    /// a slot die again and again.
+    fn replace_dead(&mut self) -> Result<(), String> {
         for index in 0..self.slots.len() {
-            if let Some(end) = self.slots[index].look() {
+            if let Some(end) = self.slots[index].poll_end() {
                 self.note(index, &end)?;
             }
         }
@@ -184,7 +184,7 @@ impl Inner {
     }
 
     fn note(&mut self, index: usize, end: &End) -> Result<(), String> {
-        let what = format!("{}: {}", self.name_of(index), end.reason);
+        let what = format!("{}: {}", self.name(index), end.reason);
         if self.is_ending {
             if !end.is_in_order {
                 self.notices.push(format!("{what}; its connections are cut off"));
@@ -209,30 +209,30 @@ impl Inner {
         }
         if let Err(why) = self.begin(index) {
             self.histories[index].try_again_us = now + TRY_AGAIN_US;
-            let name = self.name_of(index);
-            self.notices.push(format!("{name}: nobody can take its place yet: {why}"));
+            let name = self.name(index);
+            self.notices.push(format!("{name}: it cannot be replaced yet: {why}"));
         }
     }
 
     fn wait(&mut self) {
         for index in 0..self.slots.len() {
             if let Some(end) = self.slots[index].wait() {
-                let _ = self.note(index, &end); // nobody is replaced any more
+                let _ = self.note(index, &end); // no process is replaced any more
             }
         }
     }
 
-    fn name_of(&self, index: usize) -> String {
+    fn name(&self, index: usize) -> String {
         format!("{}-{index}", self.common.name)
     }
 }
 
-/// A worker, the CPUs of its partition, and what makes more.
+/// A worker, the CPUs of its partition, and the function that makes more workers.
 type Member = (WorkerStart, Vec<usize>, MakeWorker);
 
 /// Groups the workers by their cache: the workers of one cache share memory. Usually each partition
 /// has one cache.
-fn by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
+fn group_by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
     let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Member>)> = Vec::new();
     for member in workers {
         let cache = member.0.worker.cache();
@@ -244,7 +244,7 @@ fn by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// What processes that share memory are started with.
+/// The parts that processes which share memory are started with.
 fn process_starts(
     group: Vec<Member>,
     shared_percent: usize,
@@ -269,15 +269,15 @@ fn process_starts(
     Ok(group.into_iter().enumerate().map(process_start).collect())
 }
 
-/// What is shared, and what each process has to itself. Descriptors are not divided, because each
-/// has a table of its own, nor are entries: they are the same in all of them.
+/// Divides a budget into the shared part and the part of each process. Descriptors are not divided,
+/// because each process has a table of its own, nor are entries: all processes have the same ones.
 fn divide(budget: Budget, shared_percent: usize, processes: usize) -> (Budget, Budget) {
     let shared = budget.bytes / 100 * shared_percent;
     let own = budget.bytes.saturating_sub(shared) / processes;
     (Budget { bytes: shared, ..budget }, Budget { bytes: own, ..budget })
 }
 
-/// Bounds on the connections of each process, which add up to that of all.
+/// The limits on the connections of each process, which add up to `total`.
 fn shares(total: usize, processes: usize) -> impl Iterator<Item = usize> {
     let processes = processes.max(1);
     let (each, rest) = (total / processes, total % processes);

@@ -4,20 +4,21 @@
 //! `event-loop-shared-listener`. `event-loop-per-core` shares a cache too, but among threads, each
 //! of which has a listener of its own.
 //!
-//! Its essential mechanism: what one process has found out about a path (its heads, its
-//! validators, a small body, and when that was last found to be true) the others take from the
-//! shared memory, so that many processes ask the file system as often as one. The paper's lock is
-//! a futex; this one also survives its holder: a process that is killed at any instruction leaves
-//! the cache usable, and is replaced. Each process decodes what it uses into a small cache of its
-//! own, so that a hit there costs what it costs in the other event loops.
+//! Its essential mechanism: one process stores its findings about a path (its heads, its
+//! validators, a small body, and when these were last validated) in shared memory, and the others
+//! take them from there, so that many processes query the file system as often as one. The paper's
+//! lock is a futex; this one also survives its holder: a process that is killed at any instruction
+//! leaves the cache usable, and is replaced. Each process decodes the entries that it uses into a
+//! small cache of its own, so that a hit there costs what it costs in the other event loops.
 //!
 //! What it leaves out: the common descriptor table, in which the µServer's processes open a file
-//! once for all of them. Here each opens the larger files that it sends by itself, which makes no
-//! difference that can be told (docs/engines.md), and the kernel closes what a killed one had.
+//! once for all of them. Here each process opens the larger files that it sends by itself, which
+//! makes no measurable difference (docs/engines.md), and the kernel closes the files of a process
+//! that was killed.
 //!
-//! Where to read: `manager.rs` starts, tells and replaces processes, `worker_slot.rs` forks one,
-//! `process.rs` is what it runs, `shared_memory.rs` what they share (the cache itself is
-//! `file_cache::shared`).
+//! Where to read: `manager.rs` starts, orders and replaces processes, `worker_slot.rs` forks one,
+//! `process.rs` is the process itself, `shared_memory.rs` the memory that all share (the cache
+//! itself is `file_cache::shared`).
 
 mod manager;
 mod process;
@@ -60,11 +61,11 @@ const KNOBS: &[Knob] = &[
     reactor::FILE_CHUNK_KIB,
 ];
 
-/// One process that the server starts, with one thread: it makes copies of itself, one for each
-/// worker, and looks after them.
+/// One process that the server starts, with one thread: it forks one copy of itself for each
+/// worker, and manages the copies.
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = process_count::of(knobs, cpus);
-    let manager = Processes { single_threaded: true, ..Processes::of(1) };
+    let workers = process_count::from_knobs(knobs, cpus);
+    let manager = Processes { single_threaded: true, ..Processes::new(1) };
     Plan {
         processes: Some(manager),
         workers,

@@ -1,5 +1,5 @@
-//! What runs in a process that serves: an event loop in a thread, and the thread that came with the
-//! process, which waits for the manager's orders.
+//! A process that serves: an event loop in a thread, and the process's main thread, which waits for
+//! the manager's orders.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,28 +15,28 @@ use crate::orders::Order;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::Reactor;
 
-/// What a process says when it serves. What it says after that is why it ends.
+/// The byte that a process writes when it serves. Later bytes give the reason why it ends.
 pub(super) const READY: u8 = b'\n';
 
-/// How soon it is noticed that the loop has failed, or sleeps on what it should let go of.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_ENDING: Duration = Duration::from_millis(5);
+/// The interval of checks whether the loop has failed, or sleeps on entries that it should release.
+const CHECK: Duration = Duration::from_secs(1);
+const CHECK_ENDING: Duration = Duration::from_millis(5);
 
-/// A process that serves, until it has done what it was told.
+/// A process that serves, until it has carried out its orders.
 pub(super) struct Process {
     loops: Loops,
     orders: UnixStream,
     /// The second level of its own cache.
     cache: Arc<Cache<Entry>>,
-    /// Looks after its open files.
+    /// Closes files that are open without use.
     open_files: Caretaker,
     evictions_told: u64,
     is_ending: bool,
 }
 
 impl Process {
-    /// Starts the loop of this process, and says so. There is one partition with one worker in
-    /// `start`, whose cache is `cache`.
+    /// Starts the loop of this process, and reports that it serves. `start` has one partition with
+    /// one worker, whose cache is `cache`.
     pub(super) fn start(
         start: Start,
         cache: Arc<Cache<Entry>>,
@@ -44,18 +44,18 @@ impl Process {
         open_files: Caretaker,
     ) -> io::Result<Self> {
         let loops = Loops::start("loop", start, Reactor::make_gated)?;
-        let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
+        let _ = orders.write(&[READY]); // if the manager has gone, that is noticed below
         Ok(Self { loops, orders, cache, open_files, evictions_told: 0, is_ending: false })
     }
 
-    /// Waits for orders and obeys them until the loop has ended.
+    /// Waits for orders and carries them out until the loop has ended.
     pub(super) fn run(mut self) -> io::Result<()> {
         while !self.loops.is_finished() {
-            let look = if self.is_ending { LOOK_ENDING } else { LOOK };
-            self.orders.set_read_timeout(Some(look))?;
+            let timeout = if self.is_ending { CHECK_ENDING } else { CHECK };
+            self.orders.set_read_timeout(Some(timeout))?;
             let mut bytes = [0; 16];
             match self.orders.read(&mut bytes) {
-                // Nobody is there any more who could give orders.
+                // The manager has gone, and no more orders can come.
                 Ok(0) => {
                     self.obey(Order::StopAccepting);
                     self.obey(Order::Abort);
@@ -73,14 +73,13 @@ impl Process {
     }
 
     fn obey(&mut self, order: Order) {
-        self.loops.tell(order);
+        self.loops.issue(order);
         self.is_ending |= order != Order::StopAccepting;
     }
 
-    /// Has closed what nobody asks for, and wakes the loop if something has left the cache
-    /// meanwhile.
+    /// Has unused files closed, and wakes the loop if an entry has left the cache meanwhile.
     fn do_housekeeping(&mut self) {
-        self.open_files.look_after();
+        self.open_files.close_due();
         let evictions = self.cache.evictions();
         let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
         if have_left {

@@ -1,4 +1,4 @@
-//! The shared memory of the processes: the cache, its locks, and who may hold them.
+//! The shared memory of the processes: the cache, its locks, and the owners of locks.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,12 +10,12 @@ use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
 use session::{SharedLevel, Stamp};
 
-/// Locks to collide on: a few for each process.
+/// The number of shards, each with a lock: a few for each process, so that few collide.
 const SHARDS_PER_PROCESS: usize = 4;
 /// A shard smaller than this is not worth its lock: larger entries would not fit.
 const SHARD_BYTES_MIN: usize = 1 << 20;
 
-/// What processes of one cache share.
+/// The memory that the processes of one cache share.
 #[derive(Clone, Copy)]
 pub(super) struct SharedMemory {
     owners: Owners,
@@ -32,7 +32,7 @@ pub(super) struct LevelInMemory {
 struct Locks(Owner);
 
 impl SharedMemory {
-    /// Memory for that many processes.
+    /// Creates memory for `processes` processes.
     pub(super) fn new(processes: usize, budget: Budget) -> io::Result<Self> {
         let shards = (processes * SHARDS_PER_PROCESS).min(budget.bytes / SHARD_BYTES_MIN);
         let layout = Layout::new(budget.bytes, budget.entries, shards);
@@ -50,7 +50,7 @@ impl SharedMemory {
         Ok(LevelInMemory { cache: self.cache, locks })
     }
 
-    /// Releases what the dead process in a slot held.
+    /// Releases the locks that the dead process in a slot held.
     pub(super) fn release_dead(self, slot_index: usize) {
         self.owners.release_dead(slot_index, self.cache.locks());
     }
@@ -78,7 +78,7 @@ impl SharedLevel for LevelInMemory {
 
     fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp) {
         let label = Label { version: stamp.version, validated: stamp.validated };
-        // An entry that is too large for it is found out by each process for itself.
+        // An entry that is too large is not inserted: each process resolves its path by itself.
         self.cache.insert(&self.locks, hash, key, bytes, label);
     }
 }

@@ -1,4 +1,4 @@
-//! A worker slot: a process that serves, and those that replace it.
+//! A worker slot: a process that serves, and its replacements.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -21,14 +21,14 @@ use crate::orders::Order;
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The status of a process that has said why it ends.
-const STATUS_TOLD: i32 = 1;
+/// The exit status of a process that has written the reason why it ends.
+const STATUS_REPORTED: i32 = 1;
 
-/// How soon it is noticed that a process has ended before it served, where its end does not show
-/// at the socket.
-const LOOK_AT_START: Duration = Duration::from_millis(20);
+/// The interval of checks whether a process has ended before it served, for the case that its end
+/// does not show at the socket.
+const CHECK_AT_START: Duration = Duration::from_millis(20);
 
-/// What is the same for all processes.
+/// The parts that are common to all processes.
 pub(super) struct Common {
     pub(super) name: &'static str,
     pub(super) runner: Arc<Runner>,
@@ -37,45 +37,46 @@ pub(super) struct Common {
     pub(super) knobs: KnobValues,
 }
 
-/// What a process is started with, here and in each that replaces it: each takes a copy, as
-/// everything in this memory.
+/// The parts that a process, or its replacement, is started with. They are kept here: each process
+/// has a copy, as of all memory.
 pub(super) struct ProcessStart {
-    /// It counts where its copies count.
+    /// A worker whose copies all count in the same place.
     pub(super) worker: Worker,
     pub(super) cpus: Vec<usize>,
     pub(super) cpu: Option<usize>,
     pub(super) unpinned_cpus: Arc<[usize]>,
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) connections_max: usize,
-    /// What the processes share, and the number of this process there.
+    /// The memory that the processes share.
     pub(super) memory: SharedMemory,
+    /// The number of this process in the shared memory.
     pub(super) slot_index: usize,
-    /// What of the cache is its own.
+    /// The budget of the process's own cache.
     pub(super) budget: Budget,
     pub(super) more: MakeWorker,
 }
 
-/// A slot with the process that is there now.
+/// A slot with the process that is there now, if any.
 pub(super) struct WorkerSlot {
-    /// Always there but in the process that has taken it.
+    /// None only in the process that has taken it.
     start: Option<ProcessStart>,
     account: Account,
     running: Option<Running>,
 }
 
-/// A process that lives, as far as is known.
+/// A process whose end is not known.
 struct Running {
     child: Child,
     orders: UnixStream,
     began_us: u64,
 }
 
-/// How a process has ended.
+/// The end of a process.
 pub(super) struct End {
-    /// Why the process has ended, in its own words or by its status.
+    /// The reason that the process has written, or its status.
     pub(super) reason: String,
     pub(super) is_in_order: bool,
-    /// Whether the process was ended by a signal, and not by what it found.
+    /// Whether the process was ended by a signal, and did not end by itself.
     pub(super) is_killed: bool,
     pub(super) has_lived_us: u64,
 }
@@ -90,59 +91,60 @@ impl WorkerSlot {
         self.running.is_some()
     }
 
-    /// No process will come here any more. Those that serve have copies of the listeners.
+    /// Closes the listeners: no process will be started here any more. Processes that serve have
+    /// copies.
     pub(super) fn close(&mut self) {
         if let Some(start) = &mut self.start {
             start.listeners.clear();
         }
     }
 
-    /// Says to the process what to do. One that has died cannot hear it, and need not.
-    pub(super) fn tell(&mut self, order: Order) {
+    /// Sends an order to the process. A process that has died does not need it.
+    pub(super) fn send(&mut self, order: Order) {
         if let Some(running) = &mut self.running {
             let _ = running.orders.write(&[order.byte()]);
         }
     }
 
-    /// Waits until the process serves. The error is why it does not.
+    /// Waits until the process serves. The error is the reason why it does not.
     pub(super) fn wait_ready(&mut self) -> Result<(), String> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let waited = running.wait_for_word().map_err(|why| why.to_string());
-        let said = waited.inspect_err(|_| running.child.kill())?;
-        if said == Some(READY) {
+        let waited = running.wait_first_byte().map_err(|why| why.to_string());
+        let first = waited.inspect_err(|_| running.child.kill())?;
+        if first == Some(READY) {
             return Ok(());
         }
         let ended = running.child.wait().map_err(|why| why.to_string())?;
-        let end = self.settle(ended, said.as_slice());
+        let end = self.settle(ended, first.as_slice());
         Err(end.map_or_else(String::new, |end| end.reason))
     }
 
-    /// How its process has ended, if it has since the last look.
-    pub(super) fn look(&mut self) -> Option<End> {
+    /// The end of the process, if it has ended since the last call.
+    pub(super) fn poll_end(&mut self) -> Option<End> {
         let ended = self.running.as_mut()?.child.try_wait().ok().flatten()?;
         self.settle(ended, &[])
     }
 
-    /// Waits for the end of its process.
+    /// Waits for the end of the process.
     pub(super) fn wait(&mut self) -> Option<End> {
         let ended = self.running.as_mut()?.child.wait().ok()?;
         self.settle(ended, &[])
     }
 
-    /// Settles what a dead process has left. `said` is the beginning of what it said.
-    fn settle(&mut self, ended: Ended, said: &[u8]) -> Option<End> {
+    /// Cleans up after a dead process. `read` holds the bytes of its output that were read already.
+    fn settle(&mut self, ended: Ended, read: &[u8]) -> Option<End> {
         let mut running = self.running.take()?;
-        let mut said = said.to_vec();
-        let _ = running.orders.read_to_end(&mut said); // it said no more
-        let said = said.strip_prefix(&[READY]).unwrap_or(&said);
+        let mut output = read.to_vec();
+        let _ = running.orders.read_to_end(&mut output); // after an error there is no more
+        let output = output.strip_prefix(&[READY]).unwrap_or(&output);
         if let Some(start) = &self.start {
             start.memory.release_dead(start.slot_index);
         }
         self.account.forget_process(); // the kernel has closed its connections
         Some(End {
-            reason: match said {
+            reason: match output {
                 [] => ended.to_string(),
-                words => String::from_utf8_lossy(words).into_owned(),
+                reason => String::from_utf8_lossy(reason).into_owned(),
             },
             is_in_order: ended == Ended::Exit(0),
             is_killed: matches!(ended, Ended::Signal(_)),
@@ -152,12 +154,12 @@ impl WorkerSlot {
 }
 
 impl Running {
-    /// The first byte that the process says; none if it ends in silence.
-    fn wait_for_word(&mut self) -> io::Result<Option<u8>> {
+    /// Waits for the first byte that the process writes; none if it ends without one.
+    fn wait_first_byte(&mut self) -> io::Result<Option<u8>> {
         let patience = os::clock::now() + START_PATIENCE.as_micros() as u64;
         self.orders.set_nonblocking(false)?;
-        self.orders.set_read_timeout(Some(LOOK_AT_START))?;
-        let said = loop {
+        self.orders.set_read_timeout(Some(CHECK_AT_START))?;
+        let first = loop {
             let has_ended = self.child.try_wait()?.is_some();
             let mut byte = [0];
             match self.orders.read(&mut byte) {
@@ -169,11 +171,11 @@ impl Running {
             }
         };
         self.orders.set_nonblocking(true)?;
-        Ok(said)
+        Ok(first)
     }
 }
 
-/// Starts a process in a slot, with a number that none before it had.
+/// Starts a process in a slot, with a `number` that no process before it had.
 pub(super) fn begin(
     slots: &mut [WorkerSlot],
     index: usize,
@@ -181,10 +183,10 @@ pub(super) fn begin(
     number: u32,
 ) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?; // one that is stopped does not stop those who give orders
+    ours.set_nonblocking(true)?; // a process that is stopped must not block the manager
     let (mut ours, mut theirs) = (Some(ours), Some(theirs));
     let child = fork(|| {
-        let Some(theirs) = theirs.take() else { return STATUS_TOLD };
+        let Some(theirs) = theirs.take() else { return STATUS_REPORTED };
         drop(ours.take());
         let taken = || io::Error::other("it is taken");
         let start = leave_to_parent(slots, index).ok_or_else(taken);
@@ -192,8 +194,8 @@ pub(super) fn begin(
         match outcome {
             Ok(()) => 0,
             Err(why) => {
-                let _ = (&theirs).write_all(why.to_string().as_bytes()); // then by the status
-                STATUS_TOLD
+                let _ = (&theirs).write_all(why.to_string().as_bytes()); // else the status is left
+                STATUS_REPORTED
             }
         }
     })?;
@@ -202,8 +204,8 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Takes, in a copy of the process, the copy's own start, and closes what the copy has inherited
-/// for nothing. A listener that is open somewhere has clients wait in its queue.
+/// Takes, in a copy of the process, the copy's own start, and closes the descriptors that the copy
+/// has inherited without need: as long as a listener is open anywhere, clients wait in its queue.
 fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStart> {
     let start = slots[index].start.take();
     for slot in slots {
@@ -213,7 +215,7 @@ fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStar
     start
 }
 
-/// What the copy of the process does.
+/// Serves in the copy of the process until its orders are carried out.
 fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) -> io::Result<()> {
     let ProcessStart { mut worker, memory, .. } = start;
     let runner = Arc::clone(&common.runner);

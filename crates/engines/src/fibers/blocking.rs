@@ -1,5 +1,5 @@
-//! The blocking cluster: kernel threads that may wait for the disk, here their queue. A fiber whose
-//! next piece of work may block moves there with all it has, does it, and moves back.
+//! The queue of the blocking cluster, whose kernel threads may wait for the disk. A fiber whose
+//! next piece of work may block moves there as a whole, does the work, and moves back.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -23,19 +23,19 @@ impl Blocking {
         Self { queue: Mutex::new(queue), called: Condvar::new(), threads }
     }
 
-    /// Takes a fiber over from its owner.
+    /// Queues a fiber, which its owner hands over.
     pub(super) fn push(&self, index: u32) {
         lock(&self.queue).fibers.push_back(index);
         self.called.notify_one();
     }
 
-    /// Has the threads end once nobody needs them.
+    /// Has the threads end once the queue is empty.
     pub(super) fn end(&self) {
         lock(&self.queue).is_over = true;
         self.called.notify_all();
     }
 
-    /// Waits for a fiber. None is the end.
+    /// Waits for a fiber. Returns none when the thread is to end.
     pub(super) fn next(&self) -> Option<u32> {
         let mut queue = lock(&self.queue);
         loop {

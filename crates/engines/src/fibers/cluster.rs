@@ -1,4 +1,4 @@
-//! A cluster: what its kernel threads share. It does nothing by itself.
+//! A cluster: the state that its kernel threads share. It has no thread of its own.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,46 +38,46 @@ pub(super) struct Cluster {
     pub(super) blocking: Option<Blocking>,
     pub(super) shared: Arc<Shared>,
     pub(super) settings: Settings,
-    /// Connections of this cluster.
+    /// The number of connections of this cluster.
     connections: AtomicUsize,
     /// The first worker's counters, where open connections are counted: one thread counts a
     /// connection in and another out, and a counter has one writer at a time.
     gauge: Mutex<Arc<Counters>>,
-    /// Kernel threads that are about to accept: they may have a connection that is not counted.
+    /// The number of kernel threads that accept: each may have a connection that is not counted.
     accepting: AtomicUsize,
     pub(super) is_draining: AtomicBool,
-    /// Why one of its kernel threads has ended against its will, if one has: then all end.
+    /// Why one of its kernel threads has failed, if one has: then all end.
     failure: OnceLock<String>,
-    /// Kernel threads that are in it.
+    /// The number of kernel threads that are in the cluster.
     inside: AtomicUsize,
-    /// The first kernel thread's number in the engine: its wake-up call is the cluster's.
+    /// The first kernel thread's index in the engine: its wake-up call is the cluster's.
     first: usize,
     listeners: RwLock<Listeners>,
-    /// The acceptors' slots, those of one listener after those of another.
+    /// The slots of the acceptors, grouped by listener.
     acceptors: Vec<u32>,
     stacks: Stacks,
     /// Wakes the poller when fibers become ready elsewhere.
     bell: Wake,
-    /// What only the poller needs; locked for as long as a kernel thread polls.
+    /// State that only the poller uses; locked for as long as a kernel thread polls.
     poller: Mutex<Poller>,
 }
 
-/// What the knobs say.
+/// The settings that follow from the knobs.
 pub(super) struct Settings {
     pub(super) threads: usize,
     pub(super) accepts_per_wake: usize,
     pub(super) file_chunk_bytes: u64,
-    /// Whether to ask if a send would wait for the disk: only where somebody else can wait.
+    /// How files are sent: with probes only where blocking threads can wait for the disk.
     pub(super) sendfile: SendfileMode,
     pub(super) parks_idle: bool,
     acceptors_per_listener: usize,
     connections_max: usize,
 }
 
-/// What a poll needs.
+/// The state of the poller.
 pub(super) struct Poller {
     pub(super) events: EventBuffer,
-    /// Fibers found ready.
+    /// Fibers that a poll has found ready.
     pub(super) found: Vec<u32>,
     pub(super) obeyed: Obeyed,
     pub(super) is_aborting: bool,
@@ -143,7 +143,7 @@ impl Cluster {
                 self.acceptors.push(key.ok_or(io::ErrorKind::OutOfMemory)? as u32);
             }
         }
-        // They begin by looking: nobody needs to tell them that somebody waits already.
+        // They run once at the start: connections may wait already, without an event to come.
         self.acceptors.iter().for_each(|acceptor| self.run_later(*acceptor));
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Cluster {
     /// Makes a fiber, owned by the caller. Returns its key; none if there is no room.
     ///
     /// # Errors
-    /// There is no stack to be had.
+    /// No memory for a stack.
     pub(super) fn spawn(&self, routine: impl FnOnce(u64) -> Routine) -> io::Result<Option<u64>> {
         let Some(stack) = self.stacks.take()? else { return Ok(None) };
         let Some(key) = self.table.occupy() else { return Ok(None) };
@@ -161,35 +161,35 @@ impl Cluster {
         Ok(Some(key))
     }
 
-    /// A stack for a connection that has given its own up.
+    /// Takes a stack for a connection that has given its own up; none if there is none.
     pub(super) fn stack(&self) -> Option<Stack> {
         self.stacks.take().ok().flatten()
     }
 
-    /// Has an owned fiber run when it is its turn.
+    /// Queues an owned fiber to run in its turn.
     pub(super) fn run_later(&self, index: u32) {
         if self.ready.push(index) {
             self.bell.notify();
         }
     }
 
-    /// Has the poller look around.
+    /// Wakes the poller.
     pub(super) fn ring(&self) {
         self.bell.notify();
     }
 
-    /// The poller has been woken.
+    /// Clears the poller's wake-up call, after it has been woken.
     pub(super) fn clear_bell(&self) {
         self.bell.clear();
     }
 
-    /// The wake-up call by which the engine tells of its orders.
+    /// The wake-up call for orders to the engine.
     pub(super) fn orders(&self) -> &Wake {
         &self.shared.wakes[self.first]
     }
 
     /// The slots of the acceptors of the listener with that key.
-    pub(super) fn acceptors_of(&self, key: u64) -> &[u32] {
+    pub(super) fn listener_acceptors(&self, key: u64) -> &[u32] {
         let each = self.settings.acceptors_per_listener;
         let listener = (key - LISTENER_KEYS) as usize;
         self.acceptors.get(listener * each..(listener + 1) * each).unwrap_or_default()
@@ -210,9 +210,9 @@ impl Cluster {
             || self.connections.load(Ordering::Relaxed) >= self.settings.connections_max
     }
 
-    /// Asks other clusters for room: nobody rests in this one.
-    pub(super) fn ask_for_room(&self) {
-        self.shared.ask_for_room(self.first);
+    /// Requests room from other clusters, when no connection of this one is idle.
+    pub(super) fn request_room(&self) {
+        self.shared.request_room(self.first);
     }
 
     /// Whether another cluster wants room.
@@ -220,40 +220,41 @@ impl Cluster {
         self.shared.is_room_wanted(self.first)
     }
 
-    /// A connection has come.
+    /// Counts a connection that has come.
     pub(super) fn count_in(&self) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::SeqCst);
         lock(&self.gauge).connections_open.add(1);
     }
 
-    /// A connection has gone.
+    /// Counts off a connection that has gone.
     pub(super) fn count_out(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         lock(&self.gauge).connections_open.subtract(1);
         self.connections.fetch_sub(1, Ordering::SeqCst);
-        self.ring_at_the_end();
+        self.ring_if_ending();
     }
 
-    /// All connections have gone that have not been counted out.
+    /// Counts off all connections that are still counted, when all have gone.
     pub(super) fn count_out_all(&self) {
         let left = self.connections.swap(0, Ordering::SeqCst);
         self.shared.open.fetch_sub(left, Ordering::Relaxed);
         lock(&self.gauge).connections_open.subtract(left as u64);
     }
 
-    /// A kernel thread begins.
+    /// Counts a kernel thread that begins.
     pub(super) fn enter(&self) {
         self.inside.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A kernel thread has ended. Returns whether it is to clear away what is left.
+    /// Counts off a kernel thread that ends. Returns whether it is to close the connections that
+    /// are left.
     pub(super) fn leave(&self) -> bool {
         self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.failure().is_some()
     }
 
     pub(super) fn fail(&self, why: String) {
-        let _ = self.failure.set(why); // the first is told
+        let _ = self.failure.set(why); // the first failure is the one that is reported
     }
 
     pub(super) fn failure(&self) -> Option<&str> {
@@ -268,26 +269,26 @@ impl Cluster {
     /// Counts one acceptor less; the connections that it has accepted are counted already.
     pub(super) fn end_accepting(&self) {
         self.accepting.fetch_sub(1, Ordering::SeqCst);
-        self.ring_at_the_end();
+        self.ring_if_ending();
     }
 
-    /// Wakes the poller at the end of the cluster, since it would sleep for ever when no other
-    /// thread is left to wake it. A thread alone looks before it sleeps.
-    fn ring_at_the_end(&self) {
+    /// Wakes the poller when the cluster ends, since it would sleep for ever when no other thread
+    /// is left to wake it. The only thread of a cluster checks before it sleeps.
+    fn ring_if_ending(&self) {
         if self.settings.threads > 1 && self.is_ending() {
             self.ring();
         }
     }
 
-    /// Whether all is done that is to be done before the end.
+    /// Whether the cluster is to end and has no connections left.
     pub(super) fn is_over(&self, poller: &Poller) -> bool {
         let is_none = |count: &AtomicUsize| count.load(Ordering::SeqCst) == 0;
-        let is_told = poller.obeyed.is_closed && self.is_ending();
-        is_told && is_none(&self.accepting) && is_none(&self.connections)
+        let is_ordered = poller.obeyed.is_closed && self.is_ending();
+        is_ordered && is_none(&self.accepting) && is_none(&self.connections)
     }
 
     fn is_ending(&self) -> bool {
-        self.is_draining.load(Ordering::SeqCst) || self.shared.orders.is_given(Order::Abort)
+        self.is_draining.load(Ordering::SeqCst) || self.shared.orders.is_issued(Order::Abort)
     }
 
     pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {
@@ -298,14 +299,14 @@ impl Cluster {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The poller, for the kernel thread whose turn it is to poll, and for no other: its lock is
+    /// Locks the poller. Only for the kernel thread whose turn it is to poll, so that the lock is
     /// never waited for.
     pub(super) fn poller(&self) -> MutexGuard<'_, Poller> {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Address space for all stacks that a cluster may ever need at once.
+/// Reserves address space for all stacks that a cluster may ever need at once.
 fn reserve(fibers_max: usize, stack_bytes: usize) -> io::Result<Stacks> {
     Stacks::new(fibers_max, stack_bytes).map_err(|why| {
         let gib = (fibers_max * stack_bytes).div_ceil(1 << 30);

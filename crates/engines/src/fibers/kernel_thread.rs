@@ -1,5 +1,5 @@
-//! A kernel thread of a cluster: it runs fibers that are ready, and when it is its turn it polls
-//! for all. Its worker, buffer and clock are lent to the fiber that it runs.
+//! A kernel thread of a cluster: it runs fibers that are ready, and polls for all threads in its
+//! turn. The fiber that it runs uses its worker, buffer and clock.
 
 use std::io;
 use std::mem;
@@ -36,15 +36,15 @@ pub(super) struct KernelThread {
     pub(super) worker: Worker,
     pub(super) runner: Arc<Runner>,
     pub(super) buffer: Box<[u8]>,
-    /// What the fiber that runs was not told of yet.
+    /// The news for the fiber that runs, until the fiber takes it.
     pub(super) news: News,
-    /// Which of the engine's threads it is.
+    /// The thread's index in the engine.
     index: usize,
     placement: CpuPlacement,
 }
 
-/// Ends a cluster with whichever of its threads ends first: the others would wait for a poller that
-/// is gone.
+/// Ends a cluster when the first of its threads ends: the others would wait for a poller that is
+/// gone.
 struct EndOfAll<'c>(&'c Cluster);
 
 impl Drop for EndOfAll<'_> {
@@ -57,8 +57,8 @@ impl Drop for EndOfAll<'_> {
     }
 }
 
-/// Fails a cluster of which a thread has never begun: it is not to serve on without it, for another
-/// may be made in its place.
+/// Fails a cluster if one of its threads never starts: the cluster must not serve on without the
+/// thread, because another cluster may be made in its place.
 struct Unstarted(Option<Arc<Cluster>>);
 
 impl Unstarted {
@@ -133,19 +133,19 @@ impl KernelThread {
         })
     }
 
-    /// Closes what a cluster has left behind that has failed. All its threads have left it: nobody
-    /// else owns a fiber.
+    /// Closes the connections that a failed cluster has left behind. All its threads have left it,
+    /// so that no thread owns a fiber.
     fn close_all(&mut self, cluster: &Cluster) {
-        // A thread that comes late, and leaves at once, would do this again.
+        // The lock is for a thread that comes late and leaves at once: it would do this, too.
         let _alone = cluster.poller();
         for index in cluster.table.indices() {
             let Some(slot) = cluster.table.get(index) else { continue };
             if !cluster.is_acceptor(index) {
-                slot.state.tell_anyone(News::ABORT);
-                // What failed may fail again, and the others are to be closed all the same.
+                slot.state.notify_any(News::ABORT);
+                // The fiber that failed may fail again, and the others must still be closed.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.run_fiber(cluster, index)));
             }
-            *slot.occupant() = Occupant::Nobody;
+            *slot.occupant() = Occupant::Vacant;
         }
         cluster.count_out_all();
     }
@@ -154,10 +154,10 @@ impl KernelThread {
         let (mut batch, mut calls_seen) = (Vec::new(), 0);
         read_clock(&mut self.worker);
         loop {
-            self.placement.look(self.worker.now());
+            self.placement.update(self.worker.now());
             match cluster.ready.next(&mut batch, &mut calls_seen) {
                 Work::Run => {
-                    // A thread alone has just read the clock when it polled.
+                    // The only thread of a cluster has read the clock when it polled.
                     if cluster.settings.threads > 1 {
                         read_clock(&mut self.worker);
                     }
@@ -173,7 +173,7 @@ impl KernelThread {
     /// Runs fibers that this thread owns, in order.
     fn run_batch(&mut self, cluster: &Cluster, batch: &mut Vec<u32>) {
         for (place, index) in batch.iter().enumerate() {
-            // While one runs the next one's stack comes out of memory.
+            // While one fiber runs, the stack of the next is fetched into the CPU's cache.
             if let Some(next) = batch.get(place + 1) {
                 cluster.table.prefetch(*next);
             }
@@ -182,8 +182,9 @@ impl KernelThread {
         batch.clear();
     }
 
-    /// Runs a fiber that this thread owns until it rests, moves or ends: also from within another
-    /// one that has it closed to make room, and goes on with its own news afterwards.
+    /// Runs a fiber that this thread owns until it rests, moves or ends. May be called from within
+    /// another fiber, which has this one closed to make room and goes on with its own news
+    /// afterwards.
     fn run_fiber(&mut self, cluster: &Cluster, index: u32) {
         let Some(slot) = cluster.table.get(index) else { return };
         let outer = mem::replace(&mut self.news, slot.state.take_news());
@@ -225,17 +226,17 @@ impl KernelThread {
                 self.rest(cluster, slot, index, deadline, true);
             }
             Pause::Left(routine) => {
-                *occupant = Occupant::Nobody;
+                *occupant = Occupant::Vacant;
                 drop((occupant, routine));
                 cluster.table.vacate(index);
             }
         }
     }
 
-    /// Gives a parked connection a stack again. Returns whether there was one: if not, it ends
-    /// here.
+    /// Provides a parked connection with a stack again. Returns whether there was one: if not, the
+    /// connection ends here.
     fn unpark(&mut self, cluster: &Cluster, occupant: &mut Occupant) -> bool {
-        let Occupant::Parked(mut routine) = mem::replace(occupant, Occupant::Nobody) else {
+        let Occupant::Parked(mut routine) = mem::replace(occupant, Occupant::Vacant) else {
             return false;
         };
         match cluster.stack() {
@@ -262,7 +263,7 @@ impl KernelThread {
         }
     }
 
-    /// Asks the kernel for events, on behalf of the cluster, and does what is due.
+    /// Polls the kernel for events, on behalf of the cluster, and handles timers and orders.
     fn poll(&mut self, cluster: &Cluster, may_sleep: bool) -> io::Result<()> {
         let mut poller = cluster.poller();
         let poller = &mut *poller;
@@ -279,7 +280,7 @@ impl KernelThread {
             }
         }
         cluster.timers.expire(&cluster.table, self.worker.now(), &mut poller.found);
-        if cluster.listeners().next_look().is_some_and(|look| look <= self.worker.now()) {
+        if cluster.listeners().next_check().is_some_and(|moment| moment <= self.worker.now()) {
             cluster.listeners_mut().resume(&cluster.epoll, self.worker.now())?;
         }
         obey(&mut Poll { thread: self, cluster, poller });
@@ -297,13 +298,13 @@ impl KernelThread {
             if event.hangup || event.error {
                 news = news.with(News::HUNG_UP);
             }
-            // An event of a connection that has gone meanwhile finds nobody.
-            if cluster.table.tell(event.key, news) {
+            // An event of a connection that has gone meanwhile finds no fiber.
+            if cluster.table.notify(event.key, news) {
                 found.push(event.key as u32);
             }
         } else if event.key == WAKE_KEY {
             cluster.orders().clear();
-            // Others may have evicted what this one has not asked for in a while.
+            // Other workers may have evicted entries that this one still holds.
             self.worker.do_housekeeping();
             if cluster.is_room_wanted() {
                 self.evict();
@@ -314,9 +315,9 @@ impl KernelThread {
         } else {
             let wake = |acceptor: &&u32| {
                 let slot = cluster.table.get(**acceptor);
-                slot.is_some_and(|slot| slot.state.tell_anyone(News::READABLE))
+                slot.is_some_and(|slot| slot.state.notify_any(News::READABLE))
             };
-            found.extend(cluster.acceptors_of(event.key).iter().filter(wake));
+            found.extend(cluster.listener_acceptors(event.key).iter().filter(wake));
         }
     }
 
@@ -332,8 +333,8 @@ impl KernelThread {
         cluster.end_accepting();
     }
 
-    /// Has a fiber serve a connection. Returns whether there was one to be had; if not, the client
-    /// sees its connection closed.
+    /// Has a new fiber serve a connection. Returns false if none could be made: then the connection
+    /// is closed.
     fn welcome(&mut self, cluster: &Cluster, socket: OwnedFd, peer: SocketAddr) -> bool {
         self.worker.counters.connections_accepted.add(1);
         let connection = Connection::new(&self.worker, peer);
@@ -344,7 +345,7 @@ impl KernelThread {
         true
     }
 
-    /// Has the idle connection closed that has rested longest. Returns whether there was one.
+    /// Closes the connection that has been idle longest. Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let cluster = Arc::clone(&self.cluster);
         let Some(index) = cluster.timers.evict_least_recent(&cluster.table) else { return false };
@@ -357,18 +358,18 @@ impl KernelThread {
     }
 
     pub(super) fn is_aborting(&self) -> bool {
-        self.cluster.shared.orders.is_given(Order::Abort)
+        self.cluster.shared.orders.is_issued(Order::Abort)
     }
 
     /// How long the poll may sleep.
     fn timeout_ms(&self, cluster: &Cluster) -> Option<u32> {
         let now = self.worker.now();
-        let looks = [cluster.listeners().next_look(), self.worker.next_look()];
-        timeout_ms(now, [cluster.timers.sleep(looks.into_iter().flatten().min())])
+        let moments = [cluster.listeners().next_check(), self.worker.next_look()];
+        timeout_ms(now, [cluster.timers.sleep(moments.into_iter().flatten().min())])
     }
 }
 
-/// What a thread of the blocking cluster does.
+/// Runs the blocking parts of fibers until the blocking cluster ends.
 fn run_blocking(blocking: &Blocking, cluster: &Cluster) {
     while let Some(index) = blocking.next() {
         let Some(slot) = cluster.table.get(index) else { continue };
@@ -379,7 +380,7 @@ fn run_blocking(blocking: &Blocking, cluster: &Cluster) {
     }
 }
 
-/// A thread in the turn in which it polls.
+/// A thread that polls.
 struct Poll<'a> {
     thread: &'a mut KernelThread,
     cluster: &'a Cluster,
@@ -404,14 +405,14 @@ impl Obey for Poll<'_> {
 
     fn drain(&mut self) -> bool {
         self.cluster.is_draining.store(true, Ordering::SeqCst);
-        self.cluster.table.tell_all(News::DRAIN, &mut self.poller.found);
+        self.cluster.table.notify_all(News::DRAIN, &mut self.poller.found);
         true
     }
 
-    /// Tells all fibers to end now. Fibers that come later ask for themselves.
+    /// Notifies all fibers to end now. Fibers that come later check the order themselves.
     fn abort(&mut self) {
         if !mem::replace(&mut self.poller.is_aborting, true) {
-            self.cluster.table.tell_all(News::ABORT, &mut self.poller.found);
+            self.cluster.table.notify_all(News::ABORT, &mut self.poller.found);
         }
     }
 }
@@ -431,7 +432,8 @@ impl Admission for Entrance<'_> {
         self.cluster.listeners_mut()
     }
 
-    /// The lock is taken for reading, here and to accept: several threads accept at once.
+    /// Whether a connection waits at a listener. The lock is taken for reading, here and to accept:
+    /// several threads accept at once.
     fn has_arrival(&mut self, listener: usize) -> bool {
         self.cluster.listeners().has_arrival(listener)
     }
@@ -441,7 +443,7 @@ impl Admission for Entrance<'_> {
     }
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
-        // Without a stack nobody can serve it: an idle one makes room for the next.
+        // Without a stack it cannot be served: an idle connection makes room for the next one.
         let can_go_on = self.thread.welcome(self.cluster, socket, peer) || self.thread.evict();
         if !can_go_on {
             self.pause();
@@ -453,8 +455,8 @@ impl Admission for Entrance<'_> {
         Room::if_closed(self.thread.evict())
     }
 
-    fn ask_others(&mut self) {
-        self.cluster.ask_for_room();
+    fn request_room_from_others(&mut self) {
+        self.cluster.request_room();
     }
 
     fn pause(&mut self) {

@@ -1,4 +1,4 @@
-//! What can be set.
+//! The knobs of the engine.
 
 use crate::knobs::Knob;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;

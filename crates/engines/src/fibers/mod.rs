@@ -6,26 +6,25 @@
 //! ([`os::fiber`]), in a cluster of one kernel thread (N:1, the default) or several (M:N,
 //! `threads_per_cluster`). Where a thread would block the fiber is suspended, in the middle of its
 //! loop, until there is news for it. One kernel thread at a time, the nominated poller
-//! (`ready.rs`), asks for events on behalf of the whole cluster. A fiber goes on in whichever
-//! kernel thread takes it, and is lent that thread's worker anew each time. With `blocking_threads`
-//! there are further kernel threads beside the cluster, which may block: a fiber moves there for a
-//! job or for a send from a file that is not in memory, and back (Radhakrishnan's future work,
-//! §5.2).
+//! (`ready.rs`), polls for events on behalf of the whole cluster. A fiber goes on in any kernel
+//! thread that takes it, and uses that thread's worker meanwhile. With `blocking_threads` there are
+//! further kernel threads beside the cluster, which may block: a fiber moves there for a job or for
+//! a send from a file that is not in memory, and back (Radhakrishnan's future work, §5.2).
 //!
-//! It differs from `threads` in who waits: the fiber does, and its kernel thread goes on with
-//! another; from `tasks` in that what is suspended is a stack, and in a scheduler of its own.
+//! It differs from `threads` in that only the fiber waits, while its kernel thread goes on with
+//! another; from `tasks` in that a stack is suspended, and in its own scheduler.
 //!
 //! What it leaves out: a server in straight-line code, as `threads-direct` has one. A fiber takes
-//! the steps of the state machine that connections are in the other engines, each on the stack of
-//! the kernel thread, which is why its own can be small. Work does not move between clusters, and
-//! fibers are never preempted. A file on a cold disk delays its kernel thread unless there are
+//! the steps of the state machine that all other engines drive, each on the stack of the kernel
+//! thread, which is why its own stack can be small. Work does not move between clusters, and fibers
+//! are never preempted. A file on a cold disk delays its kernel thread unless there are
 //! `blocking_threads`.
 //!
-//! Where to read: `routine.rs` is what a fiber runs, `turn.rs` what it does in its turn,
-//! `kernel_thread.rs` what runs fibers, `state.rs` how one is woken, `table.rs` where it is kept,
-//! `cluster.rs` what the kernel threads share. Each imports only those before it in this order:
-//! state, routine, table, cluster, kernel thread, turn. What uKnot's twelve knobs are called here
-//! is in docs/engines.md.
+//! Where to read: `routine.rs` is the code of a fiber, `turn.rs` its work in one turn,
+//! `kernel_thread.rs` runs fibers, `state.rs` wakes them, `table.rs` stores them, `cluster.rs` is
+//! shared by the kernel threads. Each imports only those before it in this order: state, routine,
+//! table, cluster, kernel thread, turn. docs/engines.md lists the names that uKnot's twelve knobs
+//! have here.
 
 mod blocking;
 mod cluster;
@@ -86,7 +85,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let places: Arc<[Place]> = (0..workers.div_ceil(threads)).map(|_| Place::default()).collect();
     let left = Arc::clone(&places);
     let make = move |worker: WorkerStart, loop_context: LoopContext| {
-        // Those of a cluster follow each other.
+        // The threads of a cluster have consecutive indices.
         let place = &places[loop_context.index / threads];
         let cluster = match loop_context.index.is_multiple_of(threads) {
             true => place.fill(worker.listeners, &worker.worker, &loop_context)?,
@@ -95,16 +94,16 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
         Ok(KernelThread::make(worker.worker, cluster, loop_context))
     };
     let failed = move |index: usize, is_replaced: bool| {
-        // Its cluster is made with the first, which has the listeners.
+        // Only the first thread, which has the listeners, can make another cluster.
         if !is_replaced && index.is_multiple_of(threads) {
-            left[index / threads].give_up();
+            left[index / threads].abandon();
         }
     };
     Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?))
 }
 
-/// Holds the cluster that runs here; if it fails, the one made in its place. Its kernel threads end
-/// with it and come together here again: the first makes the next cluster, the others enter it.
+/// The place of a cluster, and of its replacement if it fails. The kernel threads of a cluster that
+/// fails end with it and meet here again: the first makes the next cluster, the others enter it.
 #[derive(Default)]
 struct Place {
     state: Mutex<PlaceState>,
@@ -114,8 +113,8 @@ struct Place {
 #[derive(Default)]
 struct PlaceState {
     cluster: Weak<Cluster>,
-    /// The first has not been replaced: there will be no other.
-    is_given_up: bool,
+    /// Whether the first thread was not replaced: there will be no other cluster.
+    is_abandoned: bool,
 }
 
 impl Place {
@@ -132,31 +131,31 @@ impl Place {
         Ok(cluster)
     }
 
-    /// The cluster that has not failed, which may have to be made yet.
+    /// Waits for a cluster that has not failed, which the first thread may still have to make.
     fn enter(&self, loop_context: &LoopContext) -> io::Result<Arc<Cluster>> {
-        /// How often to look whether all is about to end: then none may be made.
-        const LOOK: Duration = Duration::from_millis(100);
+        /// The interval of checks whether the engine is about to end: then none may be made.
+        const CHECK: Duration = Duration::from_millis(100);
         let mut state = lock(&self.state);
         loop {
             let cluster = state.cluster.upgrade();
             if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
                 return Ok(cluster);
             }
-            if state.is_given_up || loop_context.shared.orders.is_given(Order::StopAccepting) {
-                return Err(io::Error::other("nor is the first of its cluster"));
+            if state.is_abandoned || loop_context.shared.orders.is_issued(Order::StopAccepting) {
+                return Err(io::Error::other("the first thread of its cluster is not replaced"));
             }
-            let waited = self.changed.wait_timeout(state, LOOK);
+            let waited = self.changed.wait_timeout(state, CHECK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn give_up(&self) {
-        lock(&self.state).is_given_up = true;
+    fn abandon(&self) {
+        lock(&self.state).is_abandoned = true;
         self.changed.notify_all();
     }
 }
 
-/// The listeners of all workers of a cluster are the cluster's: they come with its first worker.
+/// Moves the listeners of all workers of a cluster to its first worker: they are the cluster's.
 fn gather_listeners(partition: &mut PartitionStart, threads: usize) {
     for cluster in partition.workers.chunks_mut(threads) {
         let Some((first, others)) = cluster.split_first_mut() else { continue };

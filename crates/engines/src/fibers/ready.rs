@@ -1,9 +1,9 @@
 //! The ready queue of a cluster, which its kernel threads share, and the nominated poller in it.
 //!
-//! The poller is an entry of the queue: whoever takes it asks the kernel for events, on behalf of
-//! all, and puts it back at the end. So every fiber that was ready has run between two polls, and
-//! each poll finds the events of all that time (Radhakrishnan 2019, section 3.11). Only when
-//! nothing is ready may the poll sleep.
+//! The poller is an entry of the queue: the thread that takes it polls the kernel for events, on
+//! behalf of all, and puts it back at the end. So every fiber that was ready has run between two
+//! polls, and each poll finds the events of all that time (Radhakrishnan 2019, section 3.11). The
+//! poll may sleep only when no fiber is ready.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,16 +17,16 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 /// The poller's entry. No fiber has this index: descriptors are 31-bit numbers.
 const POLLER: u32 = u32::MAX;
 
-/// What a kernel thread is to do.
+/// The next work of a kernel thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Run the fibers of its batch.
     Run,
-    /// Poll, and sleep if nothing has happened and `may_sleep`; then [`Ready::end_poll`].
+    /// Poll, and sleep if there are no events and `may_sleep`; then call [`Ready::end_poll`].
     Poll { may_sleep: bool },
-    /// Keep house: it was called.
+    /// Do the housekeeping that the thread was called for.
     Housekeeping,
-    /// Nothing more, ever.
+    /// End: there will be no more work.
     End,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct Ready {
 
 struct Queue {
     entries: VecDeque<u32>,
-    /// The poll under way may sleep, and nobody has woken it.
+    /// Whether the poll under way may sleep and has not been woken.
     is_asleep: bool,
-    /// Kernel threads that wait for work.
+    /// The number of kernel threads that wait for work.
     waiting: usize,
-    /// How often all were called.
+    /// How often all threads were called.
     calls: u64,
     is_over: bool,
 }
@@ -60,8 +60,8 @@ impl Ready {
         Self { queue: Mutex::new(queue), called: Condvar::new(), is_shared: threads > 1 }
     }
 
-    /// The next work of a kernel thread; waits if there is none. `batch` is empty and is filled;
-    /// `calls_seen` is the thread's own.
+    /// The next work of a kernel thread; waits if there is none. `batch`, which must be empty, is
+    /// filled; `calls_seen` is the thread's own.
     pub(super) fn next(&self, batch: &mut Vec<u32>, calls_seen: &mut u64) -> Work {
         let mut queue = self.lock();
         loop {
@@ -117,13 +117,13 @@ impl Ready {
         }
     }
 
-    /// Has every kernel thread keep house once.
+    /// Has every kernel thread do its housekeeping once.
     pub(super) fn call_all(&self) {
         self.lock().calls += 1;
         self.called.notify_all();
     }
 
-    /// No kernel thread gets work any more.
+    /// Ends all kernel threads: they get no work any more.
     pub(super) fn end(&self) {
         self.lock().is_over = true;
         self.called.notify_all();
@@ -135,8 +135,8 @@ impl Ready {
 }
 
 impl Queue {
-    /// Takes what is ready before the poller's turn: all of it where a thread is alone, else one
-    /// fiber, for the disk may hold a thread up with all that it has taken.
+    /// Takes fibers that are ready before the poller's turn: all of them for a thread that is
+    /// alone, else only one, because the disk may delay a thread with all fibers that it has taken.
     fn take(&mut self, is_shared: bool, batch: &mut Vec<u32>) {
         while let Some(fiber) = self.entries.pop_front_if(|entry| *entry != POLLER) {
             batch.push(fiber);

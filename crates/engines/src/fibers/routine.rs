@@ -1,5 +1,5 @@
-//! What a fiber runs: accepting at a listener, or serving one connection from its first byte to its
-//! close. It is what a fiber has with it wherever it goes; what it does is in `turn.rs`.
+//! The routine of a fiber: accepting at a listener, or serving one connection from its first byte
+//! to its close. Here is the state that a fiber carries with it; its code is in `turn.rs`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use super::state::NEVER;
 use crate::jobs::Runner;
 use crate::parts::loops::step::Ready;
 
-/// What one fiber runs.
+/// The routine of one fiber.
 #[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
 pub(super) enum Routine {
     Acceptor { listener: usize },
@@ -32,7 +32,7 @@ pub(super) struct ConnectionFiber {
     pub(super) has_left: bool,
 }
 
-/// What takes a fiber to the blocking cluster, and what it brings back.
+/// The work that takes a fiber to the blocking cluster, and the outcome that it brings back.
 pub(super) enum Errand {
     None,
     Job(JobId, Job, Arc<Runner>),
@@ -43,16 +43,16 @@ pub(super) enum Errand {
         len: usize,
     },
     Sent(io::Result<usize>),
-    /// A bug met there.
+    /// The work panicked.
     Failed,
 }
 
 /// A rest, until there is news.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rest {
-    /// There is more to do already: others have a turn first.
+    /// The fiber has more work already: others have a turn first.
     Yield { deadline: Tick },
-    /// Nothing to do.
+    /// The fiber has no work until there is news.
     Wait { deadline: Tick, is_idle: bool },
 }
 
@@ -74,7 +74,7 @@ impl Routine {
         })
     }
 
-    /// Whether it is to go on later, with another stack.
+    /// Whether the routine is to go on later, with another stack.
     pub(super) fn is_parked(&self) -> bool {
         matches!(self, Self::Connection(fiber) if !fiber.has_left)
     }
@@ -95,7 +95,7 @@ impl ConnectionFiber {
 }
 
 impl Errand {
-    /// Runs it, in a thread that may block.
+    /// Does the work, in a thread that may block.
     pub(super) fn run(self, socket: &OwnedFd) -> Self {
         match self {
             Self::Job(id, job, runner) => Self::Done(id, runner.run(job)),
@@ -106,7 +106,7 @@ impl Errand {
         }
     }
 
-    /// Whether it was to send, and the socket was full.
+    /// Whether the work was a send, and the socket was full.
     pub(super) fn found_no_room(&self) -> bool {
         matches!(self, Self::Sent(Err(why)) if why.kind() == io::ErrorKind::WouldBlock)
     }

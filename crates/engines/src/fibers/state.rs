@@ -1,8 +1,8 @@
-//! The scheduling state of a fiber: whether it rests, is ready or runs, and what has happened to it
-//! that it was not told of yet. One word, so that events, timers and orders can come from any
-//! thread at any time without a lock, wake a fiber at most once, and never get lost.
+//! The scheduling state of a fiber: whether it rests, is ready or runs, and the news that it has
+//! not taken yet. One word, so that events, timers and orders can come from any thread at any time
+//! without a lock, wake a fiber at most once, and never get lost.
 //!
-//! Whoever turns a resting fiber into a ready one owns it until it rests again.
+//! The thread that turns a resting fiber into a ready one owns it until it rests again.
 
 #[cfg(test)]
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use session::Tick;
 /// No deadline, or no entry in the wheel.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
 
-/// What happened to a fiber: a union of the constants.
+/// News for a fiber: a union of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct News(u64);
 
 impl News {
     pub(super) const NONE: Self = Self(0);
-    /// The fiber's socket has something to read.
+    /// The fiber's socket has input.
     pub(super) const READABLE: Self = Self(1 << 8);
     /// The fiber's socket has room, and nothing else is new.
     pub(super) const WRITABLE: Self = Self(1 << 9);
@@ -28,9 +28,9 @@ impl News {
     pub(super) const HUNG_UP: Self = Self(1 << 10);
     /// The fiber's deadline may have passed.
     pub(super) const EXPIRED: Self = Self(1 << 11);
-    /// Other connections need the room of the fiber, which rests.
+    /// The fiber, which was idle, is to make room for other connections.
     pub(super) const EVICTED: Self = Self(1 << 12);
-    /// The fiber is to finish what is under way, and end.
+    /// The fiber is to finish the response under way, and end.
     pub(super) const DRAIN: Self = Self(1 << 13);
     /// The fiber is to end now.
     pub(super) const ABORT: Self = Self(1 << 14);
@@ -58,12 +58,12 @@ const IDLE: u64 = 4;
 pub(super) struct FiberState(AtomicU64);
 
 impl FiberState {
-    /// There is no fiber.
+    /// The state of a slot without a fiber.
     pub(super) fn vacant() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// A fiber comes, owned by the caller. Returns its generation.
+    /// Puts a fiber, owned by the caller, into the slot. Returns its generation.
     pub(super) fn occupy(&self) -> u32 {
         let word = self.0.load(Ordering::Acquire);
         debug_assert_eq!(word & LIVES, 0, "a slot is given to one fiber at a time");
@@ -71,7 +71,7 @@ impl FiberState {
         generation(word)
     }
 
-    /// The fiber, owned by the caller, goes for good. News of it finds nobody.
+    /// Removes the fiber, owned by the caller, for good. Later news for it has no effect.
     pub(super) fn vacate(&self) {
         let word = self.0.load(Ordering::Acquire);
         // The last generation is left out: keys of listeners and wake-ups begin there.
@@ -83,41 +83,43 @@ impl FiberState {
         generation(self.0.load(Ordering::Acquire))
     }
 
-    /// Leaves news for the fiber of that generation. Returns whether it rested: then the caller
-    /// owns it now and sees to it that it runs.
+    /// Adds news for the fiber of that generation. Returns whether it rested: then the caller owns
+    /// it now and has to run it.
     #[inline]
-    pub(super) fn tell(&self, whom: u32, news: News) -> bool {
+    pub(super) fn notify(&self, expected: u32, news: News) -> bool {
         self.change(|word| {
-            let is_there = word & LIVES != 0 && generation(word) == whom;
+            let is_there = word & LIVES != 0 && generation(word) == expected;
             is_there.then_some(word | news.0 | OWNED)
         })
         .is_some_and(|before| before & OWNED == 0)
     }
 
-    /// Leaves news for the fiber in this slot, of whatever generation; for none if it is vacant.
-    /// Returns whether the fiber rested: then the caller owns it now and sees to it that it runs.
-    pub(super) fn tell_anyone(&self, news: News) -> bool {
+    /// Adds news for the fiber in this slot, of any generation; does nothing if the slot is vacant.
+    /// Returns whether the fiber rested: then the caller owns it now and has to run it.
+    pub(super) fn notify_any(&self, news: News) -> bool {
         self.change(|word| (word & LIVES != 0).then_some(word | news.0 | OWNED))
             .is_some_and(|before| before & OWNED == 0)
     }
 
-    /// Takes a fiber that is idle and of that generation, to have it end. Returns whether it was.
-    pub(super) fn evict(&self, whom: u32) -> bool {
+    /// Evicts the fiber of that generation if it is idle. Returns whether it was: then the caller
+    /// owns it now and has to run it.
+    pub(super) fn evict(&self, expected: u32) -> bool {
         self.change(|word| {
-            let is_idle = word & (LIVES | OWNED | IDLE) == LIVES | IDLE && generation(word) == whom;
+            let rests = word & (LIVES | OWNED | IDLE) == LIVES | IDLE;
+            let is_idle = rests && generation(word) == expected;
             is_idle.then_some(word | OWNED | News::EVICTED.0)
         })
         .is_some()
     }
 
-    /// Takes the news. Only its owner.
+    /// Takes the news. Only for the fiber's owner.
     #[inline]
     pub(super) fn take_news(&self) -> News {
         News(self.0.fetch_and(!News::ALL, Ordering::AcqRel) & News::ALL)
     }
 
-    /// Lets the fiber rest, by its owner. Returns false if there was news meanwhile: it is owned
-    /// still.
+    /// Lets the fiber rest. Only for its owner. Returns false if there is news: then the caller
+    /// still owns it.
     #[inline]
     #[must_use]
     pub(super) fn rest(&self, is_idle: bool) -> bool {
@@ -128,7 +130,7 @@ impl FiberState {
         .is_some()
     }
 
-    /// Changes the word, if it can be, and returns what it was.
+    /// Changes the word to the value that `to` returns, if any, and returns the former value.
     #[inline]
     fn change(&self, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, to).ok()

@@ -14,24 +14,24 @@ use crate::lock::lock;
 /// Slots made at once.
 const CHUNK: usize = 1024;
 
-/// Where a fiber is when it does not run.
+/// The place in which a fiber is stored.
 pub(super) struct Slot {
     pub(super) state: FiberState,
-    /// The deadline of the fiber that rests here, as far as it was made known.
+    /// The deadline that the fiber had when it last rested.
     deadline: AtomicU64,
     /// When the fiber's entry in the wheel comes up. Changed only under the wheel's lock.
     scheduled: AtomicU64,
-    /// Locked only by the owner of the fiber: never waited for.
+    /// Locked only by the owner of the fiber, so that the lock is never waited for.
     occupant: Mutex<Occupant>,
 }
 
-/// What is in a slot.
+/// The content of a slot.
 pub(super) enum Occupant {
-    Nobody,
+    Vacant,
     /// A fiber with its stack.
     Fiber(Fiber<Routine>),
-    /// A connection between two requests that has given its stack up. Elsewhere, so that a slot
-    /// is as small as a fiber.
+    /// A connection between two requests that has given its stack up. Boxed, so that a slot is as
+    /// small as a fiber.
     Parked(Box<Routine>),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct FiberTable {
 }
 
 struct Free {
-    /// Slots that were left.
+    /// Slots that were taken before and are free.
     left: Vec<u32>,
     /// The first slot that was never taken.
     fresh: u32,
@@ -66,7 +66,7 @@ impl FiberTable {
         Some(u64::from(slot.state.occupy()) << 32 | u64::from(index))
     }
 
-    /// The owner of a fiber gives its slot back.
+    /// Frees the slot of a fiber, which the caller owns.
     pub(super) fn vacate(&self, index: u32) {
         if let Some(slot) = self.get(index) {
             slot.state.vacate();
@@ -80,7 +80,7 @@ impl FiberTable {
         chunk.get(index as usize % CHUNK)
     }
 
-    /// Has a fiber, owned by the caller, brought into the cache.
+    /// Has a fiber, owned by the caller, fetched into the CPU's cache.
     #[inline]
     pub(super) fn prefetch(&self, index: u32) {
         if let Some(slot) = self.get(index)
@@ -90,18 +90,18 @@ impl FiberTable {
         }
     }
 
-    /// Leaves news for the fiber with that key, if it is there still. Returns whether the caller
-    /// must see to it that it runs.
+    /// Adds news for the fiber with that key, if it is still there. Returns whether the caller has
+    /// to run it.
     #[inline]
-    pub(super) fn tell(&self, key: u64, news: News) -> bool {
+    pub(super) fn notify(&self, key: u64, news: News) -> bool {
         let slot = self.get(key as u32);
-        slot.is_some_and(|slot| slot.state.tell((key >> 32) as u32, news))
+        slot.is_some_and(|slot| slot.state.notify((key >> 32) as u32, news))
     }
 
-    /// Leaves news for all fibers, and adds those that the caller must see to to `ready`.
-    pub(super) fn tell_all(&self, news: News, ready: &mut Vec<u32>) {
+    /// Adds news for all fibers, and adds the fibers that the caller has to run to `ready`.
+    pub(super) fn notify_all(&self, news: News, ready: &mut Vec<u32>) {
         let fresh = lock(&self.free).fresh;
-        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.tell_anyone(news));
+        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.notify_any(news));
         ready.extend((0..fresh).filter(rested));
     }
 
@@ -141,10 +141,10 @@ impl Slot {
         self.scheduled.store(moment.0, Ordering::Relaxed);
     }
 
-    /// What is there. Only for the owner of the fiber.
+    /// Locks the content of the slot. Only for the owner of the fiber.
     #[inline]
     pub(super) fn occupant(&self) -> MutexGuard<'_, Occupant> {
-        // A panic in a fiber ends its cluster, and what is left is dropped.
+        // A panic in a fiber ends its cluster, and the content is dropped.
         self.occupant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -154,7 +154,7 @@ fn new_chunk() -> Box<[Slot]> {
         state: FiberState::vacant(),
         deadline: AtomicU64::new(NEVER.0),
         scheduled: AtomicU64::new(NEVER.0),
-        occupant: Mutex::new(Occupant::Nobody),
+        occupant: Mutex::new(Occupant::Vacant),
     };
     (0..CHUNK).map(slot).collect()
 }

@@ -1,6 +1,6 @@
-//! Models of the scheduler: what cannot be seen from outside, in random interleavings (shuttle).
-//! The word of a fiber's state and the ready queue are the real ones; fibers, sockets and the
-//! kernel are counters.
+//! Models of the scheduler, whose internals cannot be observed from outside, in random
+//! interleavings (shuttle). The word of a fiber's state and the ready queue are the real ones;
+//! fibers, sockets and the kernel are counters.
 
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use shuttle::thread;
 use super::ready::{Ready, Work};
 use super::state::{FiberState, News};
 
-/// Interleavings tried of each model.
+/// The number of interleavings of each model that are run.
 const RUNS: usize = 1_000;
 
-/// A fiber that serves what arrives, and whether two threads ever ran it at once.
+/// A fiber that serves arrivals, and checks that no two threads run it at once.
 struct Model {
     state: FiberState,
     ready: Ready,
@@ -27,7 +27,7 @@ struct Model {
 const FIBER: u32 = 7;
 
 impl Model {
-    /// The fiber rests.
+    /// A model whose fiber rests, and the fiber's generation.
     fn new(threads: usize) -> (Arc<Self>, u32) {
         let state = FiberState::vacant();
         let generation = state.occupy();
@@ -43,7 +43,7 @@ impl Model {
         (Arc::new(model), generation)
     }
 
-    /// What a kernel thread does, until the end.
+    /// Does the work of a kernel thread, until the end.
     fn work(&self, arrivals: usize, generation: u32) {
         let (mut batch, mut seen) = (Vec::new(), 0);
         loop {
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// The fiber serves all that has arrived when it looks, and rests.
+    /// Runs the fiber: it serves all arrivals so far, and rests.
     fn run(&self, fiber: u32) {
         assert_eq!(fiber, FIBER);
         assert!(!self.is_running.swap(true, Ordering::SeqCst), "two threads run one fiber");
@@ -70,7 +70,7 @@ impl Model {
         }
     }
 
-    /// Each poll finds one arrival, until there are enough; the end is when all are served.
+    /// Polls: finds one arrival each time, until there are enough; ends when all are served.
     fn poll(&self, arrivals: usize, generation: u32) {
         let mut found = Vec::new();
         if self.served.load(Ordering::SeqCst) == arrivals {
@@ -78,7 +78,7 @@ impl Model {
         }
         if self.arrived.load(Ordering::SeqCst) < arrivals {
             self.arrived.fetch_add(1, Ordering::SeqCst);
-            if self.state.tell(generation, News::READABLE) {
+            if self.state.notify(generation, News::READABLE) {
                 found.push(FIBER);
             }
         }
@@ -120,7 +120,7 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
                             ran.fetch_add(batch.drain(..).count(), Ordering::SeqCst);
                         }
                         Work::Poll { may_sleep } => {
-                            // A sleep that only the bell ends, as that of a server without clients.
+                            // Sleeps until the bell rings, as a server without clients does.
                             while may_sleep && bell.swap(0, Ordering::SeqCst) == 0 {
                                 thread::yield_now();
                             }
@@ -149,7 +149,7 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
 }
 
 #[test]
-fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
+fn a_fiber_that_waits_for_the_disk_does_not_delay_others() {
     let model = || {
         let ready = Arc::new(Ready::new(2));
         let (disk, stall) = shuttle::sync::mpsc::channel();
@@ -160,7 +160,7 @@ fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
                 let (mut batch, mut seen) = (Vec::new(), 0);
                 loop {
                     match ready.next(&mut batch, &mut seen) {
-                        // The first waits until the three others have run.
+                        // The first fiber waits until the three others have run.
                         Work::Run => batch.drain(..).for_each(|fiber| match fiber {
                             0 => {
                                 (0..3).for_each(|_| stall.lock().unwrap().recv().unwrap());
@@ -178,7 +178,7 @@ fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
                 }
             })
         };
-        (0..4).for_each(|fiber| assert!(!ready.push(fiber), "nobody polls yet"));
+        (0..4).for_each(|fiber| assert!(!ready.push(fiber), "no thread polls yet"));
         let working: Vec<_> = (0..2).map(work).collect();
         working.into_iter().for_each(|thread| thread.join().unwrap());
     };
@@ -186,16 +186,16 @@ fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
 }
 
 #[test]
-fn who_is_evicted_is_idle_and_is_evicted_once() {
+fn only_an_idle_fiber_is_evicted_and_only_once() {
     let model = || {
         let state = Arc::new(FiberState::vacant());
         let generation = state.occupy();
         assert!(state.rest(true));
         let claims = Arc::new(AtomicUsize::new(0));
-        let claim = |by: fn(&FiberState, u32) -> bool| {
+        let claim = |attempt: fn(&FiberState, u32) -> bool| {
             let (state, claims) = (Arc::clone(&state), Arc::clone(&claims));
             thread::spawn(move || {
-                if by(&state, generation) {
+                if attempt(&state, generation) {
                     claims.fetch_add(1, Ordering::SeqCst);
                 }
             })
@@ -203,7 +203,7 @@ fn who_is_evicted_is_idle_and_is_evicted_once() {
         let claiming = [
             claim(FiberState::evict),
             claim(FiberState::evict),
-            claim(|state, whom| state.tell(whom, News::READABLE)),
+            claim(|state, generation| state.notify(generation, News::READABLE)),
         ];
         claiming.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(claims.load(Ordering::SeqCst), 1, "one owner");
@@ -215,8 +215,8 @@ fn who_is_evicted_is_idle_and_is_evicted_once() {
 fn a_fiber_moves_to_the_blocking_cluster_and_back() {
     let model = || {
         let (model, generation) = Model::new(1);
-        // It is owned by whoever has it: here the blocking thread, to which it was pushed.
-        assert!(model.state.tell(generation, News::WRITABLE));
+        // The thread that has the fiber owns it: here the blocking thread, to which it was pushed.
+        assert!(model.state.notify(generation, News::WRITABLE));
         model.state.take_news();
         let blocking = {
             let model = Arc::clone(&model);
@@ -237,18 +237,18 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
 }
 
 #[test]
-fn news_of_a_fiber_that_has_gone_finds_nobody() {
+fn news_for_a_fiber_that_has_gone_has_no_effect() {
     shuttle::check_random(
         || {
             let state = FiberState::vacant();
             let first = state.occupy();
             state.vacate();
-            assert!(!state.tell(first, News::ABORT) && !state.tell_anyone(News::ABORT));
+            assert!(!state.notify(first, News::ABORT) && !state.notify_any(News::ABORT));
             let second = state.occupy();
             assert!(state.rest(false), "no news");
-            assert!(!state.tell(first, News::EXPIRED) && !state.evict(second));
-            assert!(state.tell(second, News::EXPIRED));
-            assert!(!state.tell(second, News::READABLE), "it is owned");
+            assert!(!state.notify(first, News::EXPIRED) && !state.evict(second));
+            assert!(state.notify(second, News::EXPIRED));
+            assert!(!state.notify(second, News::READABLE), "it is owned");
             let news = state.take_news();
             assert!(news.has(News::EXPIRED) && news.has(News::READABLE) && !news.has(News::DRAIN));
         },

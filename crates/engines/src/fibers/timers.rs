@@ -1,7 +1,7 @@
 //! The deadlines of a cluster's fibers: the wheel that all its kernel threads share.
 //!
-//! An entry is put right when it comes up, not when a deadline moves away: between two requests of
-//! a connection nobody asks for the lock.
+//! An entry is corrected when it comes up, not when a deadline moves away: between two requests of
+//! a connection the lock is not taken.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ pub(super) struct Timers {
 struct Inner {
     wheel: Wheel,
     due: Vec<(u64, Tick)>,
-    /// Until when the poller sleeps at most; the beginning of time while it does not.
+    /// The moment until which the poller sleeps at most; 0 while it does not sleep.
     asleep_until: Tick,
 }
 
@@ -29,13 +29,13 @@ impl Timers {
         Self { inner: Mutex::new(inner) }
     }
 
-    /// Sees to it that the fiber comes up when its deadline has passed. Returns whether the poller
-    /// would sleep too long.
+    /// Has the fiber come up when its deadline has passed. Returns whether the poller would sleep
+    /// too long and must be woken.
     #[inline]
     #[must_use]
     pub(super) fn schedule(&self, slot: &Slot, key: u64) -> bool {
         let deadline = slot.deadline();
-        // What is in the wheel already comes up before: the entry is put back then.
+        // An entry that comes up before the deadline is put back then.
         if deadline == NEVER || slot.scheduled() <= deadline {
             return false;
         }
@@ -48,11 +48,11 @@ impl Timers {
         false
     }
 
-    /// Tells all fibers whose deadline has passed, and adds those that rested to `ready`.
+    /// Notifies all fibers whose deadline has passed, and adds those that rested to `ready`.
     pub(super) fn expire(&self, table: &FiberTable, now: Tick, ready: &mut Vec<u32>) {
         let mut inner = lock(&self.inner);
         inner.asleep_until = Tick(0);
-        if inner.wheel.next_look().is_none_or(|look| look > now) {
+        if inner.wheel.next_check().is_none_or(|moment| moment > now) {
             return;
         }
         let mut due = std::mem::take(&mut inner.due);
@@ -61,14 +61,14 @@ impl Timers {
             let Some(slot) = inner.come_up(table, key, moment) else { continue };
             if slot.deadline() > now {
                 inner.put_back(slot, key);
-            } else if table.tell(key, News::EXPIRED) {
+            } else if table.notify(key, News::EXPIRED) {
                 ready.push(key as u32);
             }
         }
         inner.due = due;
     }
 
-    /// Takes the idle fiber that has rested longest, to have it end. The caller owns it then.
+    /// Evicts the fiber that has been idle longest. The caller owns it then and has to run it.
     pub(super) fn evict_least_recent(&self, table: &FiberTable) -> Option<u32> {
         let mut inner = lock(&self.inner);
         let mut due = std::mem::take(&mut inner.due);
@@ -95,10 +95,11 @@ impl Timers {
         evicted
     }
 
-    /// The poller will sleep until the moment returned, or `until` if that is earlier.
+    /// Records that the poller is about to sleep, at most until `until`. Returns the moment until
+    /// which it may, which is earlier if a deadline is.
     pub(super) fn sleep(&self, until: Option<Tick>) -> Option<Tick> {
         let mut inner = lock(&self.inner);
-        let until = [inner.wheel.next_look(), until].into_iter().flatten().min();
+        let until = [inner.wheel.next_check(), until].into_iter().flatten().min();
         inner.asleep_until = until.unwrap_or(NEVER);
         until
     }

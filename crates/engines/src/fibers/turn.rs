@@ -1,6 +1,5 @@
-//! What a fiber does in its turn: steps of the connection that it serves, or accepting. Steps run
-//! on the stack of the kernel thread, and what follows them (rest, block, end) on the fiber's: see
-//! [`os::fiber`].
+//! A turn of a fiber: steps of the connection that it serves, or accepting. Steps run on the stack
+//! of the kernel thread; resting, blocking and ending happen on the fiber's: see [`os::fiber`].
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +18,7 @@ use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{STEPS_PER_JOB, Step, Turn, after_sendfile, step};
 
 impl Routine {
-    /// The end, where it cannot go on.
+    /// Ends the routine, where it cannot go on.
     pub(super) fn leave(&mut self, thread: &mut KernelThread) {
         if let Self::Connection(fiber) = self {
             fiber.leave(thread);
@@ -56,12 +55,12 @@ impl Life for Routine {
 }
 
 impl ConnectionFiber {
-    /// Takes steps until something else is to follow.
+    /// Takes steps until the fiber is to rest, block or end.
     #[inline]
     fn serve(&mut self, thread: &mut KernelThread) -> Next<Rest> {
         if thread.news != News::NONE || self.is_new {
             let news = std::mem::replace(&mut thread.news, News::NONE);
-            if self.heed(news, thread) {
+            if self.apply(news, thread) {
                 return self.leave(thread);
             }
         }
@@ -69,19 +68,19 @@ impl ConnectionFiber {
         let mut turn = Turn::new(settings.file_chunk_bytes, settings.sendfile);
         match drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn) {
             Pause::Wait => self.rest(thread),
-            Pause::Yield => self.give_way(),
+            Pause::Yield => self.yield_turn(),
             Pause::Away => Next::Block,
             Pause::Closed => self.leave(thread),
         }
     }
 
-    /// Takes the news. Returns whether it is to end at once.
-    fn heed(&mut self, news: News, thread: &mut KernelThread) -> bool {
+    /// Applies news to the connection. Returns whether the connection is to end at once.
+    fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
         self.ready.is_drained &= !news.has(News::READABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
         if news.has(News::WRITABLE) && self.errand.found_no_room() {
-            // A blocking thread has filled the socket, and its room was told of before this fiber
-            // went on: it is told once. Rather one try too many than a wait for ever.
+            // A blocking thread has filled the socket, and the event for new room, which comes only
+            // once, came before this fiber went on. One try too many beats waiting for ever.
             self.errand = Errand::None;
         }
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
@@ -95,8 +94,8 @@ impl ConnectionFiber {
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))
     }
 
-    /// Has a connection that was chosen to make room do so, unless its client has asked for
-    /// something meanwhile: then it does not rest. Returns whether it makes room.
+    /// Has a connection that was chosen to make room do so, unless its client has sent a request
+    /// meanwhile: then it does not rest. Returns whether it makes room.
     fn makes_room(&mut self, thread: &mut KernelThread) -> bool {
         if os::socket::has_input(self.socket.as_fd()) {
             self.ready.is_drained = false;
@@ -106,7 +105,7 @@ impl ConnectionFiber {
         true
     }
 
-    /// Nothing until there is news: has the socket watched if that is not done yet.
+    /// Lets the fiber rest until there is news, and has the socket watched if it is not yet.
     #[inline]
     fn rest(&mut self, thread: &mut KernelThread) -> Next<Rest> {
         if !self.is_watched {
@@ -119,17 +118,22 @@ impl ConnectionFiber {
         }
         let is_idle = self.connection.phase() == Phase::Idle;
         if is_idle && thread.cluster.settings.parks_idle {
-            return Next::Leave; // the stack: the connection stays
+            return Next::Leave; // the fiber leaves its stack, and the connection stays
         }
         Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
     }
 
-    fn give_way(&self) -> Next<Rest> {
+    fn yield_turn(&self) -> Next<Rest> {
         Next::Rest(Rest::Yield { deadline: self.deadline() })
     }
 
-    /// Takes in what came of an errand.
-    fn unload(&mut self, errand: Errand, thread: &mut KernelThread, turn: &mut Turn) -> Step {
+    /// Takes in the outcome of an errand.
+    fn finish_errand(
+        &mut self,
+        errand: Errand,
+        thread: &mut KernelThread,
+        turn: &mut Turn,
+    ) -> Step {
         match errand {
             Errand::Done(id, done) => {
                 if answer(&mut self.connection, &mut thread.worker, id, done) {
@@ -173,7 +177,7 @@ impl Driven for Serving<'_> {
                 &mut fiber.ready,
                 turn,
             ),
-            back => fiber.unload(back, thread, turn),
+            back => fiber.finish_errand(back, thread, turn),
         }
     }
 

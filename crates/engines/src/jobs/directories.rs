@@ -1,4 +1,4 @@
-//! Directories that were looked at a moment ago: for several files in them, they are asked once.
+//! Directories that were examined a moment ago: each is examined once for several files in it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,31 +7,31 @@ use site::resource::Identity;
 
 use crate::lock::lock;
 
-/// Directories that are remembered at most.
+/// The number of directories that are remembered, at most.
 const COUNT_MAX: usize = 1024;
 
-/// What was seen of the directories below one root, and when.
+/// The identities of the directories below one root, and when they were read.
 #[derive(Default)]
-pub(super) struct Directories(Mutex<HashMap<Box<[u8]>, Seen>>);
+pub(super) struct Directories(Mutex<HashMap<Box<[u8]>, Examined>>);
 
-struct Seen {
+struct Examined {
     identity: Identity,
     at_us: u64,
 }
 
 impl Directories {
-    /// What a directory was less than a moment ago.
+    /// The identity of a directory, if it was read less than `moment_us` ago.
     pub(super) fn get(&self, path: &[u8], now_us: u64, moment_us: u64) -> Option<Identity> {
         let seen = lock(&self.0);
         let seen = seen.get(path).filter(|seen| seen.is_fresh(now_us, moment_us));
         seen.map(|seen| seen.identity)
     }
 
-    /// Notes what a directory is since `at_us`. The room that this takes is that for the
-    /// directories of one moment: what is older goes before there is more.
+    /// Records the identity of a directory at `at_us`. The map holds the directories of about one
+    /// moment: before it grows, older ones are removed.
     pub(super) fn note(&self, path: &[u8], identity: Identity, at_us: u64, moment_us: u64) {
         let mut seen = lock(&self.0);
-        let now = Seen { identity, at_us };
+        let now = Examined { identity, at_us };
         if let Some(before) = seen.get_mut(path) {
             *before = now;
             return;
@@ -45,7 +45,7 @@ impl Directories {
     }
 }
 
-impl Seen {
+impl Examined {
     fn is_fresh(&self, now_us: u64, moment_us: u64) -> bool {
         now_us.saturating_sub(self.at_us) < moment_us
     }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_holds_for_a_moment() {
+    fn an_identity_holds_for_a_moment() {
         let directories = Directories::default();
         directories.note(b"a", identity(1), 100, 10);
         assert_eq!(directories.get(b"a", 109, 10), Some(identity(1)));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_was_seen_in_a_moment() {
+    fn only_the_directories_of_a_moment_are_remembered() {
         let directories = Directories::default();
         let note = |number: usize, at_us| {
             directories.note(number.to_string().as_bytes(), identity(number as u64), at_us, 10);

@@ -1,10 +1,10 @@
 //! Hashes of files' contents: those that are known, and those under way.
 //!
-//! What is known is remembered, because an entry may leave the cache, or be made anew since
-//! something else in its directory has changed, and its file is not to be read again for that. It
-//! is in memory that forked processes share. Whoever wants a hash that is under way joins in: all
-//! who want it read the next piece in turn, and the file is read once. Forked processes do not see
-//! what is under way in others; they see the hash as soon as one of them has it.
+//! Known hashes are remembered, because an entry may leave the cache, or be made anew because
+//! something else in its directory has changed, and its file is not to be read again for that. They
+//! are in memory that forked processes share. A job that wants a hash that is under way joins in:
+//! all jobs that want it read the next piece in turn, and the file is read once. Forked processes
+//! do not see hashes under way in others; they see a hash as soon as one of them has it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,12 +19,13 @@ use site::resource::Identity;
 
 use crate::lock::lock;
 
-/// The number of hashes that are remembered: 192 KiB, of which only what is used takes memory.
+/// The number of hashes that are remembered: 192 KiB, of which only used pages take memory.
 const SLOTS: usize = 8192;
-/// The hash, and the two halves of the identity's fingerprint, each mixed with it.
+/// The cells of a slot: the hash, and the two halves of the identity's fingerprint, each mixed with
+/// the hash.
 const SLOT_CELLS: usize = 3;
 
-/// What hashing files has come to. May be asked by any thread.
+/// The hashes of files, known or under way. May be used by any thread.
 pub(super) struct Hashes {
     known: Known,
     under_way: Mutex<UnderWay>,
@@ -32,8 +33,9 @@ pub(super) struct Hashes {
 
 type UnderWay = Vec<(Identity, Weak<Mutex<Hashing>>)>;
 
-/// A table in which a hash takes the place of another that has the same. Nobody waits, and whoever
-/// is killed leaves it in order: cells of two that were written at once fit nobody's fingerprint.
+/// A table in which a hash overwrites another that has the same slot. No thread waits, and a
+/// process that is killed leaves the table consistent: a slot with cells of two writers matches no
+/// fingerprint.
 #[derive(Clone, Copy)]
 struct Known(&'static [AtomicU64]);
 
@@ -43,8 +45,7 @@ impl Hashes {
         Ok(Self { known: Known(map_cells(file.as_fd())?), under_way: Mutex::default() })
     }
 
-    /// The hashes as another process has them: the known ones in the same memory, and none under
-    /// way.
+    /// The hashes of another process: the known ones in the same memory, and none under way.
     #[cfg(test)]
     pub(super) fn duplicate(&self) -> Self {
         Self { known: self.known, under_way: Mutex::default() }
@@ -58,7 +59,7 @@ impl Hashes {
         self.known.put(identity.fingerprint(), hash);
     }
 
-    /// The hash of a file on its way: this one, unless there is one already.
+    /// Joins the hashing of a file: returns `hashing`, shared, unless one is under way already.
     pub(super) fn join(&self, hashing: Hashing) -> SharedHashing {
         let mut under_way = lock(&self.under_way);
         under_way.retain(|(_, shared)| shared.strong_count() > 0);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_that_of_the_same_file() {
+    fn a_known_hash_is_that_of_the_same_file() {
         let (hashes, count) = (Hashes::new().unwrap(), 10 * SLOTS as u64);
         let there = hashes.duplicate();
         assert_eq!(hashes.get(&numbered(0)), None);
@@ -120,7 +121,7 @@ mod tests {
 
     /// One writer was interrupted by another after each of its steps.
     #[test]
-    fn what_two_have_written_at_once_is_nobodys() {
+    fn a_slot_that_two_have_written_at_once_is_of_no_file() {
         let known = Hashes::new().unwrap().known;
         let (one, other) = ([1, 100], [1 + SLOTS as u64, 200]);
         for step in 1..SLOT_CELLS {

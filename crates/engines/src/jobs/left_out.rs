@@ -1,5 +1,5 @@
-//! The first precompressed sibling that was left out, noted for whoever tells people. It is in
-//! memory that forked processes share, because what they find somebody else has to tell.
+//! The first precompressed sibling that was left out, noted to be reported to operators. It is in
+//! memory that forked processes share, because another process reports what they find.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use os::shared_memory::{create_cells, map_cells};
 
-/// Bytes of a path that are noted: its end says more than its beginning.
+/// The number of bytes of a path that are noted, from its end, which tells more than the beginning.
 const PATH_BYTES_MAX: usize = 512;
 const HEAD_CELLS: usize = 2;
 const STATE: usize = 0;
 const LEN: usize = 1;
 
-/// What the state says, in this order.
+/// The states of the note, in this order.
 const NOTHING: u64 = 0;
 const IS_WRITTEN: u64 = 1;
 const NOTED: u64 = 2;
-const TOLD: u64 = 3;
+const TAKEN: u64 = 3;
 
-/// A note that is written and told once.
+/// A note that is written once and taken once.
 #[derive(Clone, Copy)]
 pub(super) struct LeftOut(&'static [AtomicU64]);
 
@@ -29,7 +29,7 @@ impl LeftOut {
         map_cells(file.as_fd()).map(Self)
     }
 
-    /// Notes the first one. Who is killed meanwhile leaves no note.
+    /// Notes a path, if it is the first. A process that is killed meanwhile leaves no note.
     pub(super) fn note(self, path: &[u8]) {
         if !self.step(NOTHING, IS_WRITTEN) {
             return;
@@ -44,9 +44,9 @@ impl LeftOut {
         self.0[STATE].store(NOTED, Ordering::Release);
     }
 
-    /// The path that was noted, for the first who asks.
+    /// Takes the path that was noted. Only the first call gets it.
     pub(super) fn take(self) -> Option<Vec<u8>> {
-        if !self.step(NOTED, TOLD) {
+        if !self.step(NOTED, TAKEN) {
             return None;
         }
         let cells = self.0[HEAD_CELLS..].iter().map(|cell| cell.load(Ordering::Relaxed));
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_once() {
+    fn the_first_path_is_taken_once() {
         let left_out = LeftOut::new().unwrap();
         assert_eq!(left_out.take(), None);
         left_out.note(b"a/first.js.br");

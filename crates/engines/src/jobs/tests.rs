@@ -1,4 +1,5 @@
-//! Entries that another process has found, and those that are looked at again.
+//! Tests of jobs: hashing, entries that another process has found, and entries that are validated
+//! again.
 
 use std::fs;
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ use super::*;
 const UNBOUNDED: Budget =
     Budget { bytes: usize::MAX, descriptors: usize::MAX, entries: usize::MAX };
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -22,14 +23,14 @@ impl Directory {
         Self(path)
     }
 
-    /// Puts a file there whose time was set, so that it is hashed, in so many pieces.
+    /// Writes a file whose time was set, so that it is hashed, in `pieces` pieces.
     fn hashed_file(&self, pieces: usize) {
         let file = self.0.join("f.txt");
         fs::write(&file, vec![b'x'; pieces * HASHED_BYTES]).unwrap();
         set_modified(&file, 1_600_000_000_000_000_000);
     }
 
-    /// One that reads nothing into memory.
+    /// A runner that keeps no bodies in memory.
     fn runner(&self) -> Runner {
         let site = Site::new(vec![HostSettings::new(self.0.clone())]).unwrap();
         Runner::new(Arc::new(site), 0).unwrap()
@@ -46,13 +47,13 @@ fn resolved(runner: &Runner, known: Known) -> Entry {
     in_pieces(runner, known).0
 }
 
-fn ask(runner: &Runner, known: Known) -> Done {
+fn run_job(runner: &Runner, known: Known) -> Done {
     runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known })
 }
 
-/// The entry, and how many pieces of its files were hashed for it.
+/// The entry, and the number of pieces of its files that were hashed for it.
 fn in_pieces(runner: &Runner, known: Known) -> (Entry, usize) {
-    let mut done = ask(runner, known);
+    let mut done = run_job(runner, known);
     let mut pieces = 0;
     loop {
         done = match done {
@@ -84,7 +85,7 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     let runner = Runner::new(Arc::clone(&site), 0).unwrap();
     let write = |byte| {
         fs::write(&file, vec![byte; LEN]).unwrap();
-        set_modified(&file, 499_162_500_123_456_789); // as in every npm package, nearly
+        set_modified(&file, 499_162_500_123_456_789); // near the time of all files in npm packages
     };
     write(b'a');
     let (one, pieces) = in_pieces(&runner, Known::Nothing);
@@ -94,7 +95,7 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     assert_eq!((tag(&same), pieces), (tag(&one), 0), "the same content, however it is read");
     write(b'b');
     let (other, pieces) = in_pieces(&runner, Known::Nothing);
-    assert_eq!(pieces, 4, "it is another file to all appearances of its change");
+    assert_eq!(pieces, 4, "its change time makes it another file");
     assert_ne!(tag(&other), tag(&one));
     while in_pieces(&runner, Known::Nothing).1 > 0 {
         std::thread::sleep(std::time::Duration::from_millis(50)); // until its times have settled
@@ -103,13 +104,13 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
 }
 
 #[test]
-fn those_who_want_the_hash_of_one_file_read_it_together() {
+fn jobs_that_want_the_hash_of_one_file_read_it_together() {
     const PIECES: usize = 4;
     const WAITING: usize = 5;
     let directory = Directory::new("together");
     directory.hashed_file(PIECES);
     let runner = directory.runner();
-    let mut waiting: Vec<Done> = (0..WAITING).map(|_| ask(&runner, Known::Nothing)).collect();
+    let mut waiting: Vec<Done> = (0..WAITING).map(|_| run_job(&runner, Known::Nothing)).collect();
     let (mut tags, mut steps) = (Vec::new(), 0);
     while !waiting.is_empty() {
         let take_turns = |done| match done {
@@ -125,18 +126,18 @@ fn those_who_want_the_hash_of_one_file_read_it_together() {
         };
         waiting = waiting.into_iter().filter_map(take_turns).collect();
     }
-    assert_eq!((tags.len(), steps), (WAITING, PIECES + WAITING - 1), "who comes later gets it");
+    assert_eq!((tags.len(), steps), (WAITING, PIECES + WAITING - 1), "later jobs get the hash");
     assert!(tags.iter().all(|tag| *tag == tags[0] && tag.starts_with('"')), "{tags:?}");
 }
 
-/// The hash may be known meanwhile because another process was faster.
+/// The hash may become known meanwhile because another process was faster.
 #[test]
 fn a_hash_that_is_known_meanwhile_is_taken() {
     let directory = Directory::new("meanwhile");
     directory.hashed_file(3);
     let runner = directory.runner();
     let other = runner.hashes.duplicate();
-    let Done::Unfinished(Job::Hash(job)) = ask(&runner, Known::Nothing) else {
+    let Done::Unfinished(Job::Hash(job)) = run_job(&runner, Known::Nothing) else {
         panic!("it is to be hashed")
     };
     let identity = *lock_hashing(&job.hashing).identity();
@@ -145,7 +146,7 @@ fn a_hash_that_is_known_meanwhile_is_taken() {
     assert_eq!(tag(&entry), "\"0000000000000abc\"");
 }
 
-/// A file is open between its pieces, for which nobody reckons but who has a turn.
+/// A file is open between its pieces. Only a job that has a turn is allowed descriptors for that.
 #[test]
 fn with_turns_a_file_is_hashed_in_one() {
     let directory = Directory::new("turns");
@@ -162,7 +163,7 @@ fn a_file_that_never_holds_still_gets_a_weak_tag() {
     let file = directory.0.join("f.txt");
     let runner = directory.runner();
     fs::write(&file, "0").unwrap();
-    let mut done = ask(&runner, Known::Nothing);
+    let mut done = run_job(&runner, Known::Nothing);
     for round in 1.. {
         let Done::Unfinished(job) = done else { break };
         assert!(round < 10, "for ever");
@@ -181,7 +182,7 @@ fn an_encoded_entry_is_taken_over_while_its_files_are_what_they_were() {
     let runner = directory.runner();
 
     let mut entry = resolved(&runner, Known::Nothing);
-    // As if the file had been there for a while: timestamps vouch for nothing younger.
+    // As if the file had been there for a while: timestamps do not prove a younger one unchanged.
     entry.resolved_ns += 10_000_000_000;
     let mut bytes = Vec::new();
     entry.encode(&mut bytes);
@@ -197,7 +198,7 @@ fn an_encoded_entry_is_taken_over_while_its_files_are_what_they_were() {
 
     fs::write(&file, "elsewhere").unwrap();
     let newer = resolved(&runner, encoded());
-    assert_ne!(newer.resolved_ns, entry.resolved_ns, "found out anew");
+    assert_ne!(newer.resolved_ns, entry.resolved_ns, "resolved anew");
     fs::remove_file(&file).unwrap();
     assert!(matches!(resolved(&runner, encoded()).resource, Resource::Missing));
     let nonsense = Known::Encoded((*b"nonsense").into());
@@ -205,7 +206,7 @@ fn an_encoded_entry_is_taken_over_while_its_files_are_what_they_were() {
 }
 
 #[test]
-fn an_entry_that_still_holds_is_vouched_for_at_once() {
+fn an_entry_that_is_still_valid_is_confirmed_at_once() {
     let directory = Directory::new("at-once");
     let file = directory.0.join("f.txt");
     fs::write(&file, "here").unwrap();
@@ -224,23 +225,23 @@ fn an_entry_that_still_holds_is_vouched_for_at_once() {
 
     let settled = found(10_000_000_000);
     assert!(holds(&settled));
-    assert!(!holds(&found(0)), "timestamps cannot vouch for it yet");
+    assert!(!holds(&found(0)), "timestamps cannot prove it unchanged yet");
     while os::clock::now() < ROOT_CHECK_US {
         std::thread::sleep(std::time::Duration::from_millis(10)); // the clock begins with the test
     }
     runner.roots[0].checked_us.store(0, Ordering::Relaxed);
-    assert!(!holds(&settled), "the root is to be looked at, which may wait for a disk");
+    assert!(!holds(&settled), "the root is to be checked, which may wait for a disk");
     runner.roots[0].current();
     assert!(holds(&settled));
     fs::write(&file, "elsewhere").unwrap();
     assert!(!holds(&settled), "it has changed");
 
     let nothing = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
-    assert!(runner.run_at_once(&nothing).is_none(), "only what is known can be vouched for");
+    assert!(runner.run_at_once(&nothing).is_none(), "only a known entry can be confirmed");
 }
 
 #[test]
-fn a_directory_is_looked_at_once_in_a_moment_and_each_file_always() {
+fn a_directory_is_examined_once_in_a_moment_and_each_file_always() {
     use std::os::unix::fs::symlink;
     let directory = Directory::new("moment");
     let (file, elsewhere) = (directory.0.join("f.txt"), directory.0.with_extension("elsewhere"));
@@ -252,7 +253,7 @@ fn a_directory_is_looked_at_once_in_a_moment_and_each_file_always() {
         cache.insert(0, b"/f.txt", entry, Cost { bytes: 0, descriptors: 0 }, 0)
     };
     let holds = |runner: &Runner, slot: &Arc<Slot<Entry>>| {
-        matches!(ask(runner, Known::Entry(Arc::clone(slot))), Done::Current(_))
+        matches!(run_job(runner, Known::Entry(Arc::clone(slot))), Done::Current(_))
     };
     for (moment_us, is_noticed) in [(0, true), (u64::MAX, false)] {
         let runner = directory.runner().with_moment_us(moment_us);
@@ -276,20 +277,21 @@ fn a_directory_is_looked_at_once_in_a_moment_and_each_file_always() {
 }
 
 #[test]
-fn what_is_refused_is_told() {
-    let root = Directory::new("told");
+fn a_refused_path_is_reported() {
+    let root = Directory::new("refused");
     std::os::unix::fs::symlink("/etc/passwd", root.0.join("out")).unwrap();
     std::os::unix::fs::symlink("circle", root.0.join("circle")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(root.0.join("socket")).unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let site = Site::new(vec![HostSettings::new(root.0.clone())]).unwrap();
-    let (there, place) = (Arc::clone(&told), root.0.clone());
-    let tell = move |trouble: &Trouble<'_>| {
-        assert_eq!(trouble.root, place);
+    let (reports, path) = (Arc::clone(&reported), root.0.clone());
+    let report = move |trouble: &Trouble<'_>| {
+        assert_eq!(trouble.root, path);
         let TroubleCause::Refused(why) = trouble.cause else { panic!("{trouble:?}") };
-        there.lock().unwrap().push((trouble.path.to_vec(), why));
+        reports.lock().unwrap().push((trouble.path.to_vec(), why));
     };
-    let runner = Runner::new(Arc::new(site), 0).unwrap().telling(Some(Arc::new(tell)));
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let runner = runner.with_trouble_report(Some(Arc::new(report)));
     for (path, why) in [
         ("/out", Some(Refusal::OutsideRoot)),
         ("/circle", Some(Refusal::SymbolicLink)),
@@ -301,6 +303,6 @@ fn what_is_refused_is_told() {
         assert!(matches!(runner.run(job), Done::Resolved(Ok(_))));
         let expected: Vec<_> =
             why.map(|why| (path.as_bytes()[1..].to_vec(), why)).into_iter().collect();
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), expected);
+        assert_eq!(std::mem::take(&mut *reported.lock().unwrap()), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What two or more engines are made of. Each part knows nothing of the engines that use it.
+//! Parts that two or more engines share. No part depends on the engines that use it.
 
 pub(crate) mod accept;
 pub(crate) mod disk;

@@ -1,6 +1,6 @@
-//! The board, which Apache calls scoreboard: shared memory in which a master, its processes and
-//! whoever started them see what each does and what each is told. Everything on it is a number that
-//! is always in order, so that a process may be killed at any moment.
+//! The board, which Apache calls scoreboard: shared memory in which a master, its processes and the
+//! process that started them read the states and the orders. Everything on it is a number that is
+//! always consistent, so that a process may be killed at any moment.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,24 +14,24 @@ use session::Tick;
 use super::note::Note;
 use crate::orders::{Order, Orders};
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The process waits for a connection, or will in a moment.
     Waiting = 0,
     /// The process serves a connection.
     Serving = 1,
-    /// The process has nothing more to do.
+    /// The process ends.
     Ending = 2,
 }
 
-/// What a master wants of one process.
+/// A request of the master to one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing = 0,
-    /// End if it still waits for a connection: there are too many of them.
+    /// End if you still wait for a connection: too many processes do.
     EndIfWaiting = 1,
-    /// Close its connection if that still rests: others need a process.
+    /// Close your connection if it still rests: others need a process.
     CloseIfResting = 2,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Wish {
 pub(super) struct Board {
     cells: &'static [AtomicU64],
     pub(super) orders: Orders<&'static AtomicU64>,
-    /// Wakes the master. It is the same in all processes.
+    /// Wakes the master. All processes share it.
     pub(super) wake: Arc<Wake>,
 }
 
@@ -50,16 +50,16 @@ pub(super) struct Row(&'static [AtomicU64]);
 
 // The cells of the board.
 const ORDERS: usize = 0;
-/// How often a process may have become free.
+/// The number of times at which a process may have become free.
 const CHANGES: usize = 1;
 /// The number of the error that the master ended with.
 const FAILURE: usize = 2;
-/// How many notes there have been.
+/// The number of notes so far.
 const NOTED: usize = 3;
 const NOTES: usize = 8;
 const ROWS: usize = NOTES + NOTES_MAX;
 
-/// Notes that are kept until they are read.
+/// The number of notes that are kept until they are read.
 const NOTES_MAX: usize = 64;
 
 // The cells of a row.
@@ -77,13 +77,13 @@ impl Board {
         Ok(Self { cells, orders: Orders(&cells[ORDERS]), wake: Arc::new(Wake::new()?) })
     }
 
-    /// Tells the master what to do; it tells its processes.
+    /// Issues an order to the master, which passes it on to its processes.
     pub(super) fn order(&self, order: Order) {
-        self.orders.give(order);
+        self.orders.issue(order);
         self.wake.notify();
     }
 
-    /// Tells the master that a process may be free for another connection.
+    /// Notifies the master that a process may be free for another connection.
     pub(super) fn change(&self) {
         self.cells[CHANGES].fetch_add(1, Ordering::AcqRel);
         self.wake.notify();
@@ -93,7 +93,7 @@ impl Board {
         self.cells[CHANGES].load(Ordering::Acquire)
     }
 
-    /// Says why the master ends.
+    /// Records why the master ends.
     pub(super) fn fail(&self, why: &io::Error) {
         self.cells[FAILURE].store(to_number(why), Ordering::Release);
     }
@@ -102,15 +102,15 @@ impl Board {
         from_number(self.cells[FAILURE].load(Ordering::Acquire))
     }
 
-    /// Adds a note to the board. Only the master does so.
+    /// Adds a note to the board. Only for the master.
     pub(super) fn note(&self, note: Note) {
         let noted = self.cells[NOTED].load(Ordering::Relaxed);
         self.cells[NOTES + noted as usize % NOTES_MAX].store(note.to_cell(), Ordering::Relaxed);
         self.cells[NOTED].store(noted + 1, Ordering::Release);
     }
 
-    /// What has been noted after the first `seen` notes, which grow by that. The oldest are lost
-    /// if nobody looks for long: how many is said.
+    /// The notes after the first `seen` ones; adds their number to `seen`. If they are not read for
+    /// long the oldest are lost: a last line gives their number.
     pub(super) fn notes_since(&self, seen: &mut u64) -> Vec<String> {
         let noted = self.cells[NOTED].load(Ordering::Acquire);
         let first = noted.saturating_sub(NOTES_MAX as u64).max(*seen);
@@ -122,7 +122,7 @@ impl Board {
         (first..noted).map(note).chain(lost).collect()
     }
 
-    /// How many processes there is room for.
+    /// The number of processes that the board has room for.
     pub(super) fn rows(&self) -> usize {
         (self.cells.len() - ROWS) / ROW_CELLS
     }
@@ -154,7 +154,7 @@ impl Row {
         }
     }
 
-    /// Since when its connection rests, or that it does not.
+    /// Records since when the process's connection rests; none if it does not.
     pub(super) fn rest(self, since: Option<Tick>) {
         self.0[RESTS_SINCE].store(since.map_or(0, |tick| tick.0.max(1)), Ordering::Release);
     }
@@ -176,12 +176,12 @@ impl Row {
         }
     }
 
-    /// Says why the process ends.
+    /// Records why the process ends.
     pub(super) fn fail(self, why: &io::Error) {
         self.0[ERROR].store(to_number(why), Ordering::Release);
     }
 
-    /// The number of the error it ended with; 0 if it did not.
+    /// The number of the error that the process ended with; 0 if there was none.
     pub(super) fn error(self) -> u64 {
         self.0[ERROR].load(Ordering::Acquire)
     }
@@ -193,7 +193,7 @@ mod tests {
     use os::fork::Ended;
 
     #[test]
-    fn notes_are_read_once_and_those_that_are_lost_are_counted() {
+    fn notes_are_read_once_and_lost_notes_are_counted() {
         let board = Board::new(2).unwrap();
         let mut seen = 0;
         assert_eq!(board.notes_since(&mut seen), [""; 0]);
@@ -225,11 +225,11 @@ mod tests {
         assert_eq!(shown(second), (State::Ending, None, Wish::Nothing, 0));
         first.begin(State::Waiting);
         assert_eq!(shown(first), (State::Waiting, None, Wish::Nothing, 0));
-        assert!(!board.orders.are_given() && board.failure().is_none());
+        assert!(!board.orders.is_any_issued() && board.failure().is_none());
         board.order(Order::Drain);
         board.fail(&io::Error::from_raw_os_error(12));
-        let is_given = |order| board.orders.is_given(order);
-        assert!(is_given(Order::Drain) && !is_given(Order::Abort));
+        let is_issued = |order| board.orders.is_issued(order);
+        assert!(is_issued(Order::Drain) && !is_issued(Order::Abort));
         assert_eq!(board.failure().unwrap().raw_os_error(), Some(12));
         assert_eq!(board.changes(), 0);
         board.change();

@@ -1,4 +1,4 @@
-//! A process that serves: one connection and then its end, or of a pool one after the other.
+//! A process that serves: one connection, and then it ends; or, in a pool, one after the other.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,38 +18,39 @@ use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
 use crate::parts::loops::clock::timeout_ms;
 
-/// The keys of what a process waits for, besides those of listeners.
+/// The keys of the signal and of the client's socket, besides those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX;
 const SOCKET_KEY: u64 = u64::MAX - 1;
 
-/// Listeners looked after at once; more come with the next wait.
+/// The number of listeners handled after one wait; more are handled after the next.
 const EVENTS_MAX: usize = 16;
 
-/// How often a process that has files open looks whether they are still asked for.
-const LOOK_MS: u64 = 1000;
+/// The interval, in milliseconds, at which a process with open files checks whether they are still
+/// requested.
+const CHECK_MS: u64 = 1000;
 
-/// What a process has from its master.
+/// The state that a process has from its master.
 pub(super) struct Child {
     pub(super) registry: Registry,
     pub(super) board: Board,
     pub(super) row: Row,
-    /// Its master's way to have it look at the board.
+    /// Signals of the master to check the board.
     pub(super) signals: SignalDescriptor,
     pub(super) listeners: Vec<OwnedFd>,
-    /// Connections that it serves one after the other, at most.
+    /// The number of connections that it serves one after the other, at most.
     pub(super) connections_max: u64,
-    /// Whether there may be something to do about its cache and its log.
+    /// Whether the cache and the log may need housekeeping.
     pub(super) is_untidy: bool,
-    /// What its cache has open.
+    /// The files that its cache has open.
     pub(super) open_files: OpenFiles,
 }
 
-/// What ends a wait for a client.
+/// The event that ends a wait for a client.
 enum Woken {
     ByMaster,
     /// The socket is ready, or the deadline has passed.
     ForConnection,
-    /// It is time to look after the cache and the log.
+    /// Housekeeping of the cache and the log is due.
     ForHousekeeping,
 }
 
@@ -61,19 +62,19 @@ impl Child {
         self.end(&outcome)
     }
 
-    /// Serves one connection after the other, until it is told to end.
+    /// Serves one connection after the other, until the process is to end.
     pub(super) fn serve_many(mut self) -> i32 {
         let outcome = self.serve_all();
         self.end(&outcome)
     }
 
-    /// The status to end with.
+    /// Ends the process's work. Returns the exit status.
     fn end(&self, outcome: &io::Result<()>) -> i32 {
         self.registry.do_housekeeping();
         self.row.rest(None);
         if let Err(why) = outcome {
             self.row.fail(why);
-            return 1; // in the state it was in, so that what is lost with it is known
+            return 1; // the state stays, so that the master knows what is lost with the process
         }
         self.row.set_state(State::Ending);
         0
@@ -94,42 +95,42 @@ impl Child {
                 self.is_untidy = false;
                 self.do_housekeeping();
             }
-            let mut is_told = false;
+            let mut is_called = false;
             for event in events.iter() {
                 match event.key {
-                    SIGNAL_KEY => is_told = true,
-                    // Whatever it is told: nobody else was woken for this arrival.
+                    SIGNAL_KEY => is_called = true,
+                    // In spite of any order: no other process was woken for this arrival.
                     listener => self.accept(listener as usize)?,
                 }
             }
-            if is_told {
+            if is_called {
                 self.clear_signals();
-                // Somebody may have been killed who was woken for an arrival.
+                // A process that was woken for an arrival may have been killed.
                 (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))?;
             }
         }
         Ok(())
     }
 
-    /// How soon there is something to do though nobody comes.
+    /// The time until housekeeping is due, in milliseconds, though no client comes.
     fn housekeeping_ms(&self) -> Option<u64> {
         if self.is_untidy {
             return Some(HOUSEKEEPING_MS);
         }
-        self.open_files.are_there().then_some(LOOK_MS)
+        self.open_files.has_open().then_some(CHECK_MS)
     }
 
-    /// Looks after its cache and its log.
+    /// Does the housekeeping of its cache and its log.
     fn do_housekeeping(&mut self) {
-        self.open_files.look_after();
+        self.open_files.close_due();
         self.registry.do_housekeeping();
     }
 
     fn is_done(&self) -> bool {
         self.connections_max == 0
-            || self.listeners.is_empty() // it was told to stop while it served
+            || self.listeners.is_empty() // accepting was stopped while it served
             || self.row.wished() == Wish::EndIfWaiting
-            || self.board.orders.is_given(Order::StopAccepting)
+            || self.board.orders.is_issued(Order::StopAccepting)
     }
 
     /// Accepts one connection, if there is one, and serves it.
@@ -138,12 +139,12 @@ impl Child {
         match os::socket::accept(socket.as_fd()) {
             Ok((socket, peer)) => {
                 self.row.set_state(State::Serving);
-                self.board.wake.notify(); // there may be too few left to wait
+                self.board.wake.notify(); // there may be too few spare processes left
                 self.connections_max = self.connections_max.saturating_sub(1);
                 self.is_untidy = true;
                 self.registry.count_accepted();
                 self.serve(socket, peer)?;
-                self.row.wish(Wish::Nothing); // it was meant for that connection
+                self.row.wish(Wish::Nothing); // any wish concerned that connection
                 self.row.set_state(State::Waiting);
                 self.row.rest(None);
                 self.board.change();
@@ -153,7 +154,7 @@ impl Child {
                 self.registry.do_housekeeping();
                 PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))
             }
-            // Another was faster, or the client has gone again.
+            // Another process was faster, or the client has gone already.
             Err(_) => Ok(()),
         }
     }
@@ -169,11 +170,11 @@ impl Child {
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
         let entry = &arrival.entry;
         let mut wait = Wait::new(&self.signals, entry)?;
-        wait.do_housekeeping_in(self.open_files.are_there().then_some(LOOK_MS));
+        wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
         let mut line = Line::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
         entry.rest(Tick(os::clock::now()));
-        self.heed(entry);
+        self.obey(entry);
         while !self.registry.is_aborting() {
             if line.is_idle() && self.row.rests_since().is_none() {
                 self.row.rest(Some(Tick(os::clock::now())));
@@ -181,16 +182,16 @@ impl Child {
             match wait.next(line.deadline())? {
                 Woken::ForHousekeeping => {
                     self.do_housekeeping();
-                    wait.do_housekeeping_in(self.open_files.are_there().then_some(LOOK_MS));
+                    wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
                 }
                 Woken::ForConnection => {
-                    self.open_files.look_after(); // a busy client leaves no other time for it
+                    self.open_files.close_due(); // a busy client leaves no other time for that
                     self.decline();
                     self.row.rest(None);
-                    if self.board.orders.is_given(Order::Drain) {
-                        // Its master has called, too, but the connection comes first: what it has
-                        // asked is answered with the word that it is the last.
-                        self.registry.shared.orders.give(Order::Drain);
+                    if self.board.orders.is_issued(Order::Drain) {
+                        // The master has called, too, but the connection comes first: the answer to
+                        // its request announces that it is the last.
+                        self.registry.shared.orders.issue(Order::Drain);
                     }
                     match line.drive(&self.registry, entry, &mut buffer) {
                         Some(wanted) => wait.begin(entry, wanted)?,
@@ -199,37 +200,37 @@ impl Child {
                 }
                 Woken::ByMaster => {}
             }
-            if wait.is_told {
+            if wait.is_called {
                 self.clear_signals();
-                self.heed(entry);
+                self.obey(entry);
             }
         }
-        let _ = line.drive(&self.registry, entry, &mut buffer); // to its end, at once
+        let _ = line.drive(&self.registry, entry, &mut buffer); // aborting, it ends at once
         Ok(())
     }
 
-    /// Does what the master has said meanwhile.
-    fn heed(&mut self, entry: &Entry) {
-        if self.board.orders.is_given(Order::StopAccepting) {
+    /// Carries out the orders and the wish of the master.
+    fn obey(&mut self, entry: &Entry) {
+        if self.board.orders.is_issued(Order::StopAccepting) {
             self.listeners.clear();
         }
-        if self.board.orders.is_given(Order::Drain) {
-            self.registry.shared.orders.give(Order::Drain);
+        if self.board.orders.is_issued(Order::Drain) {
+            self.registry.shared.orders.issue(Order::Drain);
             self.registry.wake_resting();
         }
-        if self.board.orders.is_given(Order::Abort) {
-            self.registry.shared.orders.give(Order::Abort);
+        if self.board.orders.is_issued(Order::Abort) {
+            self.registry.shared.orders.issue(Order::Abort);
         }
         if self.row.wished() == Wish::CloseIfResting {
-            let has_asked = os::socket::wait_ready(entry.socket(), Readiness::Readable, 0);
-            match !has_asked.unwrap_or(false) && self.registry.evict() {
+            let has_input = os::socket::wait_ready(entry.socket(), Readiness::Readable, 0);
+            match !has_input.unwrap_or(false) && self.registry.evict() {
                 true => self.row.wish(Wish::Nothing),
                 false => self.decline(),
             }
         }
     }
 
-    /// Does not do what the master has wished: it wishes for something else then.
+    /// Declines the wish of the master, which then turns to another process.
     fn decline(&self) {
         if self.row.wished() != Wish::Nothing {
             self.row.wish(Wish::Nothing);
@@ -242,14 +243,14 @@ impl Child {
     }
 }
 
-/// How a process waits for its client and for its master at once.
+/// Waits of a process for its client and for its master at once.
 struct Wait {
     set: PollSet,
     events: Vec<Event>,
     watched: Readiness,
-    /// Whether the master wanted something when the last wait ended.
-    is_told: bool,
-    /// When to look after the cache and the log.
+    /// Whether the master had called when the last wait ended.
+    is_called: bool,
+    /// When housekeeping of the cache and the log is due.
     housekeeping_due: Option<Tick>,
 }
 
@@ -264,12 +265,12 @@ impl Wait {
             set,
             events,
             watched: Readiness::Readable,
-            is_told: false,
+            is_called: false,
             housekeeping_due: None,
         })
     }
 
-    /// The connection has done what it could, and wants that.
+    /// Prepares the next wait, for the readiness that the connection needs.
     fn begin(&mut self, entry: &Entry, readiness: Readiness) -> io::Result<()> {
         self.do_housekeeping_in(Some(HOUSEKEEPING_MS));
         if readiness != self.watched {
@@ -283,7 +284,7 @@ impl Wait {
         Ok(())
     }
 
-    /// Ends a wait for housekeeping after so long.
+    /// Has waits end for housekeeping after `ms` milliseconds; none means never.
     fn do_housekeeping_in(&mut self, ms: Option<u64>) {
         self.housekeeping_due = ms.map(|ms| Tick(os::clock::now()).plus_ms(ms));
     }
@@ -293,12 +294,12 @@ impl Wait {
             let timeout = timeout_ms(Tick(os::clock::now()), [deadline, self.housekeeping_due]);
             self.set.wait(&mut self.events, 2, timeout)?;
             let is_there = |key| self.events.iter().any(|event| event.key == key);
-            self.is_told = is_there(SIGNAL_KEY);
-            // The connection comes first: what is done for the master depends on what it asks.
+            self.is_called = is_there(SIGNAL_KEY);
+            // The connection comes first: a wish is declined if the client has sent a request.
             if is_there(SOCKET_KEY) {
                 return Ok(Woken::ForConnection);
             }
-            if self.is_told {
+            if self.is_called {
                 return Ok(Woken::ByMaster);
             }
             let now = Tick(os::clock::now());

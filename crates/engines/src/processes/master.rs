@@ -1,5 +1,5 @@
-//! The master: decides how many processes there are, replaces who died, and lets nobody in for whom
-//! there is no process.
+//! The master: decides how many processes there are, replaces those that died, and accepts no
+//! connection without a process for it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accep
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse};
 use crate::parts::loops::clock::timeout_ms;
 
-/// How many processes there are.
+/// The limits on the number of processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// 0 means one for each connection.
+    /// 0 means a process for each connection.
     pub(super) preforked: usize,
     pub(super) spare_min: usize,
     pub(super) spare_max: usize,
@@ -33,14 +33,14 @@ pub(super) struct Limits {
     pub(super) connections_per_process: u64,
 }
 
-/// Processes forked in a row before anything else is looked after.
+/// The number of processes forked in a row before anything else is done.
 const FORKS_PER_TURN: usize = 32;
 
-/// One process that is too many is ended in so long: a pool that shrinks slowly need not grow again
-/// after a short lull.
+/// The interval, in milliseconds, at which one superfluous process is ended: a pool that shrinks
+/// slowly need not grow again after a short lull.
 const SHRINK_MS: u64 = 100;
 
-/// How long processes may take to end after they were told to close everything.
+/// How long processes may take to end after the order to abort, in milliseconds.
 const ABORT_PATIENCE_MS: u64 = 1000;
 
 /// The key of signals: above those of listeners.
@@ -50,7 +50,7 @@ const SIGNAL_KEY: u64 = u64::MAX - 1;
 pub(super) struct Master {
     limits: Limits,
     board: Board,
-    /// What the master itself counts: it answers nothing.
+    /// The master's own counters. The master answers no requests.
     counters: Arc<Counters>,
     pool: Pool,
     listeners: Listeners,
@@ -67,20 +67,21 @@ pub(super) struct Master {
     fork_at: Option<Tick>,
     has_complained: bool,
     shrink_at: Tick,
-    /// When all that is left is killed.
+    /// When all processes that are left are killed.
     kill_at: Option<Tick>,
 }
 
+/// The connections that are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
     /// Every connection that arrives.
     All,
-    /// What waits in the queues, each by a process forked for it.
+    /// The connections that wait in the queues, for each of which a process is forked.
     Last(LastRows),
-    Nobody,
+    None,
 }
 
-/// Runs the master of a partition until all is over, and returns the status to end with.
+/// Runs the master of a partition until everything has ended. Returns the exit status.
 pub(super) fn run(
     partition: PartitionStart,
     runner: Arc<Runner>,
@@ -101,7 +102,7 @@ impl Master {
         board: Board,
     ) -> io::Result<Self> {
         if !partition.cpus.is_empty() {
-            os::affinity::pin_thread(&partition.cpus)?; // its processes inherit this
+            os::affinity::pin_thread(&partition.cpus)?; // its processes inherit the CPUs
         }
         let first = partition.workers.into_iter().next().expect("each partition has one worker");
         let connections_max = match limits.connections_per_process {
@@ -126,7 +127,7 @@ impl Master {
             board,
             counters,
             pool,
-            // Others are woken besides the master: it waits only for what nobody else can take.
+            // Not exclusive: the master waits only for connections that no process can take.
             listeners: Listeners::new(first.listeners, false),
             epoll,
             accepting: Accepting::All,
@@ -150,7 +151,7 @@ impl Master {
             self.watch_if_needed()?;
             self.epoll.wait(&mut events, self.timeout_ms())?;
             self.now = Tick(os::clock::now());
-            self.look_around()?;
+            self.update()?;
             for event in events.iter() {
                 if !matches!(event.key, WAKE_KEY | SIGNAL_KEY) {
                     self.arrived((event.key - LISTENER_KEYS) as usize);
@@ -159,18 +160,18 @@ impl Master {
             self.obey()?;
             self.take_last();
             self.keep_spare();
-            if self.accepting == Accepting::Nobody && self.is_draining && self.pool.alive() == 0 {
+            if self.accepting == Accepting::None && self.is_draining && self.pool.alive() == 0 {
                 return Ok(());
             }
         }
     }
 
-    /// Notices who has ended and what has become free.
-    fn look_around(&mut self) -> io::Result<()> {
+    /// Reaps processes that have ended, and ends pauses that are over.
+    fn update(&mut self) -> io::Result<()> {
         self.board.wake.clear();
         let reaped = self.pool.reap()?;
         if reaped.has_failed {
-            self.fork_at = Some(self.now.plus_ms(PAUSE_MS)); // the next one may fail at once, too
+            self.fork_at = Some(self.now.plus_ms(PAUSE_MS)); // a replacement may fail at once, too
         }
         let changes = self.board.changes();
         let is_changed = std::mem::replace(&mut self.changes_seen, changes) != changes;
@@ -182,13 +183,13 @@ impl Master {
         Ok(())
     }
 
-    /// Arrivals are the master's own business if it forks for each; otherwise only while nobody
-    /// else could accept them.
+    /// Whether the master handles arrivals: if it forks for each, or else while no process could
+    /// accept them.
     fn is_needed(&self) -> bool {
-        let is_mine = || self.is_full() && self.pool.waiting() == 0;
+        let are_all_taken = || self.is_full() && self.pool.waiting() == 0;
         self.accepting == Accepting::All
             && self.paused_until.is_none()
-            && (self.limits.preforked == 0 || is_mine())
+            && (self.limits.preforked == 0 || are_all_taken())
     }
 
     fn watch_if_needed(&mut self) -> io::Result<()> {
@@ -206,7 +207,7 @@ impl Master {
     /// take it.
     fn arrived(&mut self, listener: usize) {
         if !self.is_needed() {
-            return; // meanwhile somebody else can take it
+            return; // meanwhile a process can take it
         }
         accept_row(self, listener, 1);
     }
@@ -229,7 +230,7 @@ impl Master {
         self.note_fork(&forked);
     }
 
-    /// The system may have no process to give for a while.
+    /// Records the outcome of a fork, which the system may refuse for a while.
     fn note_fork(&mut self, forked: &io::Result<()>) {
         let complained = std::mem::replace(&mut self.has_complained, forked.is_err());
         let Err(why) = forked else { return };
@@ -258,18 +259,18 @@ impl Master {
         }
     }
 
-    /// Does what the engine was told to do, and has the processes do so.
+    /// Carries out the orders of the engine, and has the processes do so.
     fn obey(&mut self) -> io::Result<()> {
-        if self.accepting == Accepting::All && self.board.orders.is_given(Order::StopAccepting) {
+        if self.accepting == Accepting::All && self.board.orders.is_issued(Order::StopAccepting) {
             self.accepting = Accepting::Last(LastRows::default());
-            self.watch_if_needed()?; // no more
+            self.watch_if_needed()?; // stops watching
             self.pool.call_all();
         }
-        if !self.is_draining && self.board.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.board.orders.is_issued(Order::Drain) {
             self.is_draining = true;
             self.pool.call_all();
         }
-        if self.kill_at.is_none() && self.board.orders.is_given(Order::Abort) {
+        if self.kill_at.is_none() && self.board.orders.is_issued(Order::Abort) {
             self.is_draining = true;
             self.close();
             self.pool.call_all();
@@ -282,7 +283,7 @@ impl Master {
         Ok(())
     }
 
-    /// Takes those that wait in the queues, and closes the listeners then.
+    /// Takes the connections that wait in the queues, and closes the listeners then.
     fn take_last(&mut self) {
         let Accepting::Last(mut last) = self.accepting else { return };
         if self.paused_until.is_some() {
@@ -296,12 +297,12 @@ impl Master {
     }
 
     fn close(&mut self) {
-        self.accepting = Accepting::Nobody;
+        self.accepting = Accepting::None;
         self.listeners.close(&self.epoll);
         self.is_watching = false;
     }
 
-    /// How long there is nothing to do unless somebody wants something.
+    /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let is_pooled = self.limits.preforked > 0 && self.accepting == Accepting::All;
         let waiting = if is_pooled { self.pool.waiting() } else { 0 };
@@ -314,7 +315,7 @@ impl Master {
 }
 
 impl Admission for Master {
-    /// Whether there can be no more processes, now.
+    /// Whether no more processes can be forked now.
     fn is_full(&self) -> bool {
         self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
     }
@@ -329,8 +330,9 @@ impl Admission for Master {
         true
     }
 
-    /// All processes serve: the one that has rested longest is told to make room. What comes next
-    /// waits for that, or a moment: another may end meanwhile.
+    /// Makes room when all processes serve: requests the one whose connection has rested longest to
+    /// close it. The next connection waits for that, or for a moment: another process may end
+    /// meanwhile.
     fn make_room(&mut self, shortage: Shortage) -> Room {
         if shortage != Shortage::Places {
             return Room::None; // the connections' descriptors are in other processes
@@ -341,8 +343,8 @@ impl Admission for Master {
         Room::Begun
     }
 
-    /// Asks nothing: no connections are open but those of the master's own processes.
-    fn ask_others(&mut self) {}
+    /// Does nothing: the only open connections are those of the master's own processes.
+    fn request_room_from_others(&mut self) {}
 
     fn pause(&mut self) {
         self.counters.accept_pauses.add(1);

@@ -1,26 +1,26 @@
 //! `processes`: a process for each connection, forked when it comes (the CERN httpd), or a pool of
-//! them forked before, with limits on how many are to spare (Apache's prefork model; Radhakrishnan
-//! 2019, §2.1.2; MP in Flash, USENIX 1999, §3.1).
+//! processes forked before, with limits on the number of spare ones (Apache's prefork model;
+//! Radhakrishnan 2019, §2.1.2; MP in Flash, USENIX 1999, §3.1).
 //!
-//! Its essential mechanism: a process serves one connection at a time, and what happens to it
-//! happens to nobody else. A master forks, counts who is idle, replaces who died, and, when
-//! all processes are taken and somebody waits, has the connection closed that has rested longest.
-//! It accepts, if processes are forked for connections; those of a pool accept themselves. No more
+//! Its essential mechanism: a process serves one connection at a time, and a fault in it affects no
+//! other connection. A master forks processes, counts idle ones, replaces dead ones, and, when all
+//! are taken and a client waits, has the connection closed that has rested longest. The master
+//! accepts if processes are forked for connections; those of a pool accept themselves. No more
 //! connections are accepted than there are processes.
 //!
-//! It differs from the event loops in processes (`event-loop-copies` and its neighbours) in that
-//! one process has one connection and waits with it, from `threads` in that nothing is shared but
-//! the scoreboard.
+//! It differs from the event loops in processes (`event-loop-copies`, for example) in that one
+//! process has one connection and waits with it, from `threads` in that only the scoreboard is
+//! shared.
 //!
 //! What it leaves out: sharing. A process that is forked for a connection begins with an empty
 //! cache; one of a pool keeps its own, and all of them keep the same files, each in its part of the
 //! memory that caches may take. It differs from Apache in two things. Sockets do not block, so that
-//! a process can be told to stop listening while a client is slow. In place of Apache's mutex
+//! a process can be made to stop listening while a client is slow. In place of Apache's mutex
 //! around accept(2) an arrival wakes one process (`EPOLLEXCLUSIVE`).
 //!
 //! Where to read: `master.rs` decides how many processes there are, `pool.rs` forks and ends them,
-//! `child.rs` is what they do, `board.rs` Apache's scoreboard: who is idle, and who is to end,
-//! `note.rs` what the master has to tell of them.
+//! `child.rs` is the code of one, `board.rs` is Apache's scoreboard, with the states of processes
+//! and the master's wishes, `note.rs` holds the master's reports on processes.
 
 mod board;
 mod child;
@@ -76,13 +76,13 @@ const KNOBS: &[Knob] = &[PREFORKED, SPARE_MIN, SPARE_MAX, PROCESSES_MAX, CONNECT
 
 fn plan(_: &KnobValues, _: usize) -> Plan {
     let master =
-        Processes { listeners_per_process: true, single_threaded: true, ..Processes::of(1) };
-    // Its processes wait exclusively.
+        Processes { listeners_per_process: true, single_threaded: true, ..Processes::new(1) };
+    // The master's processes wait exclusively.
     Plan { processes: Some(master), wakeups: Wakeups::One, ..Plan::ONE }
 }
 
-/// Forks a master for each partition. Whoever calls this goes on to look after the engine, and
-/// closes its own listeners.
+/// Forks a master for each partition. The calling process goes on to supervise the engine, and its
+/// own listeners are closed.
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     let knobs = &start.knobs;
     let most = start.connections_max.div_ceil(start.partitions.len().max(1));
@@ -104,7 +104,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     Ok(Box::new(masters))
 }
 
-/// The engine as its starter sees it.
+/// The engine in the hands of the process that started it.
 struct Masters {
     masters: Vec<Running>,
     failure: OnceLock<String>,
@@ -119,7 +119,7 @@ struct Running {
 }
 
 impl Running {
-    /// How it ended, if it has.
+    /// The status of the master, if it has ended.
     fn ended(&self) -> Option<Ended> {
         lock(&self.process).try_wait().ok().flatten()
     }
@@ -131,7 +131,7 @@ impl Running {
         notes
     }
 
-    /// Why it ended, if that was not to happen.
+    /// Why the master ended, if it should not have.
     fn failure(&self, is_ending: bool) -> Option<String> {
         let how = self.ended().filter(|how| !is_ending || *how != Ended::Exit(0))?;
         let why = self.board.failure().map_or_else(|| how.to_string(), |why| why.to_string());
@@ -140,19 +140,20 @@ impl Running {
 }
 
 impl Engine for Masters {
-    fn tell(&mut self, order: Order) {
+    fn issue(&mut self, order: Order) {
         self.is_ending |= order != Order::StopAccepting;
         self.masters.iter().for_each(|master| master.board.order(order));
     }
 
-    /// Each process has a cache of its own, and looks after it before it sleeps.
+    /// Does nothing: each process has a cache of its own, and does its housekeeping before it
+    /// sleeps.
     fn do_housekeeping(&self) {}
 
     fn failure(&self) -> Option<&str> {
         if self.failure.get().is_none()
             && let Some(why) = self.masters.iter().find_map(|one| one.failure(self.is_ending))
         {
-            let _ = self.failure.set(why); // the first is the one to tell
+            let _ = self.failure.set(why); // the first failure is the one that is reported
         }
         self.failure.get().map(String::as_str)
     }

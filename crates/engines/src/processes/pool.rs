@@ -1,5 +1,5 @@
-//! The processes of a master: forked, counted, told what to do, and taken leave of. How many there
-//! should be, the master decides.
+//! The processes of a master: how they are forked, counted, called and reaped. The master decides
+//! how many there should be.
 
 use std::io;
 use std::sync::Arc;
@@ -21,63 +21,64 @@ use crate::parts::kernel_threads::registry::Registry;
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::{LoopContext, Shared};
 
-/// What has it that a process looks at the board.
+/// The signal on which a process checks the board.
 const CALL: Signal = Signal::User1;
 
-/// How long a connection may rest though others wait for its process: its client has just been
-/// accepted or answered, and is about to ask. If all were closed for the next, nobody would be
-/// served.
+/// How long a connection may rest though others wait for its process, in milliseconds: its client
+/// has just been accepted or answered, and is about to send a request. If each connection were
+/// closed for the next one, no client would be served.
 const REST_MS: u64 = 100;
 
-/// What processes are made of.
+/// The parts that processes are made of.
 pub(super) struct Materials {
     pub(super) more: MakeWorker,
     pub(super) runner: Arc<Runner>,
     pub(super) board: Board,
-    /// Connections that a process serves, at most.
+    /// The number of connections that a process serves, at most.
     pub(super) connections_max: u64,
-    /// Processes at once, at most: so many share the memory that the cache may take.
+    /// The number of processes at once, at most: they share the memory that the cache may take.
     pub(super) processes_max: usize,
 }
 
 /// The processes of a master.
 pub(super) struct Pool {
     materials: Materials,
-    /// Each process works with a copy of it. The master never does: it is to have as little in
-    /// memory as it can, for what a process puts into the gaps makes the page its own.
+    /// Each process works with a copy of this worker. The master never uses it: the master should
+    /// have as little in memory as possible, because each page in which a process fills a gap
+    /// becomes the process's own.
     worker: Option<Box<Worker>>,
     slots: Vec<Slot>,
-    /// Tells that a process has ended.
+    /// Signals that a process has ended.
     pub(super) signals: SignalDescriptor,
     alive: usize,
     room: ThreadRoom,
-    /// Whether those that end now are meant to.
+    /// Whether the processes that end now were killed by the master.
     is_killing: bool,
 }
 
-/// A slot, in which a process is or can be.
+/// A slot for a process.
 struct Slot {
     row: Row,
     process: Option<Process>,
-    /// The account on which each process in the slot books.
+    /// The account that each process in the slot counts on.
     account: Account,
 }
 
-/// The processes that have ended since the last look.
+/// The processes that were reaped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reaped {
     pub(super) count: usize,
-    /// Whether one of them has failed by itself, as the next one may.
+    /// Whether one of them has failed by itself, as its replacement may.
     pub(super) has_failed: bool,
 }
 
 impl Pool {
-    /// Processes work with copies of `worker`.
+    /// A pool without processes, which will work with copies of `worker`.
     pub(super) fn new(materials: Materials, mut worker: Worker) -> io::Result<Self> {
         let budget = own_budget(worker.cache().budget(), materials.processes_max);
         worker.use_cache(Arc::new(worker.cache().emptied(budget)));
         let worker = Some(Box::new(worker));
-        // The call is blocked here so that it is in each process, from its beginning.
+        // The signal is blocked here so that it is blocked in each process from the beginning.
         let signals = SignalDescriptor::new(&[Signal::Child, CALL])?;
         let room = ThreadRoom::default();
         let slots = Vec::new();
@@ -88,7 +89,7 @@ impl Pool {
         self.alive
     }
 
-    /// How many wait for a connection, or will in a moment.
+    /// The number of processes that wait for a connection, or will in a moment.
     pub(super) fn waiting(&self) -> usize {
         self.living().filter(|slot| slot.row.state() == State::Waiting).count()
     }
@@ -119,7 +120,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes leave of processes that have ended.
+    /// Reaps the processes that have ended.
     pub(super) fn reap(&mut self) -> io::Result<Reaped> {
         while self.signals.read().is_some() {}
         let mut reaped = Reaped::default();
@@ -139,39 +140,39 @@ impl Pool {
             slot.row.rest(None);
             slot.account.forget_process();
             if how != Ended::Exit(0) {
-                // It may have been woken for an arrival, which nobody else was woken for.
+                // It may have been woken for an arrival for which no other process was woken.
                 self.call_all();
             }
         }
         Ok(reaped)
     }
 
-    /// Has the process whose connection has rested longest close it, if one has rested for a while
-    /// and was not told so already. Otherwise returns when one will have.
+    /// Has the process whose connection has rested longest close it, if one has rested for
+    /// [`REST_MS`] and was not called to do so already. Otherwise returns when one will have.
     pub(super) fn free_resting(&self, now: Tick) -> Option<Tick> {
-        let untold = self.living().filter(|slot| slot.row.wished() == Wish::Nothing);
-        let resting = untold.filter_map(|slot| Some((slot.row.rests_since()?, slot)));
+        let uncalled = self.living().filter(|slot| slot.row.wished() == Wish::Nothing);
+        let resting = uncalled.filter_map(|slot| Some((slot.row.rests_since()?, slot)));
         let (since, slot) = resting.min_by_key(|(since, _)| *since)?;
         let at = since.plus_ms(REST_MS);
         if at > now {
             return Some(at);
         }
-        slot.tell(Wish::CloseIfResting);
+        slot.request(Wish::CloseIfResting);
         None
     }
 
-    /// Has one that waits for a connection end, if none was told so already.
+    /// Has the first process that waits for a connection end, if that was not requested already.
     pub(super) fn end_one_waiting(&self) {
         let mut waiting = self.living().filter(|slot| slot.row.state() == State::Waiting);
-        let is_told = |slot: &Slot| slot.row.wished() == Wish::EndIfWaiting;
+        let is_requested = |slot: &Slot| slot.row.wished() == Wish::EndIfWaiting;
         if let Some(slot) = waiting.next()
-            && !is_told(slot)
+            && !is_requested(slot)
         {
-            slot.tell(Wish::EndIfWaiting);
+            slot.request(Wish::EndIfWaiting);
         }
     }
 
-    /// Has all of them look at the board.
+    /// Has all processes check the board.
     pub(super) fn call_all(&self) {
         self.living().for_each(Slot::call);
     }
@@ -193,7 +194,7 @@ impl Pool {
         index
     }
 
-    /// What a process has, made in the process.
+    /// Makes the state of a process; called in that process.
     fn child(&mut self, index: usize, listeners: &mut Listeners) -> io::Result<Child> {
         let Materials { more, runner, board, connections_max, .. } = &self.materials;
         let slot = &self.slots[index];
@@ -206,19 +207,19 @@ impl Pool {
             placement: CpuPlacement::default(),
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
-            knobs: KnobValues::defaults(&[]), // the master has asked for them
+            knobs: KnobValues::defaults(&[]), // the master has read them
             start_helper: crate::engine::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
         let registry = Registry::new(&loop_context, Vec::new(), Arc::clone(more), counters, 1);
-        registry.give_worker(worker);
+        registry.return_worker(worker);
         Ok(Child {
             registry,
             board: board.clone(),
             row: slot.row,
             signals: SignalDescriptor::new(&[CALL])?,
-            // They are the process's now: while it has one, its port is in use.
+            // The process owns them now: as long as it has one, the port is in use.
             listeners: listeners.take_sockets(),
             connections_max: *connections_max,
             is_untidy: false,
@@ -228,7 +229,7 @@ impl Pool {
 }
 
 impl Slot {
-    fn tell(&self, wish: Wish) {
+    fn request(&self, wish: Wish) {
         self.row.wish(wish);
         self.call();
     }
@@ -238,9 +239,9 @@ impl Slot {
     }
 }
 
-/// What each process may keep, of what all of them may: memory is divided. Entries are not, for
-/// they are the same in all, and what they take is counted in bytes; nor are descriptors, for each
-/// has a table of its own.
+/// The cache budget of each process, given that of all: memory is divided. Entries are not, because
+/// all processes have the same ones, and their memory is counted in bytes; nor are descriptors,
+/// because each process has a table of its own.
 fn own_budget(all: Budget, processes: usize) -> Budget {
     Budget { bytes: all.bytes / processes, ..all }
 }

@@ -1,5 +1,5 @@
-//! The listeners of one ring: which of them have an accept under way, and who was accepted and
-//! waits for room.
+//! The listeners of one ring: which of them have an accept under way, and which connections were
+//! accepted and wait for room.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,33 +11,33 @@ use session::Tick;
 
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS};
 
-/// With fewer places free than this, connections are accepted one at a time, so that hardly
-/// any is accepted for which there is no place.
+/// With fewer free places than this, connections are accepted one at a time, so that hardly any
+/// connection is accepted without a place.
 pub(super) const MARGIN: usize = 64;
 
 /// The listeners of one ring.
 pub(super) struct Accepting {
     pub(super) listeners: Listeners,
     doors: Vec<Door>,
-    /// Accepted when there was no place left.
+    /// Connections that were accepted when there was no place left.
     pub(super) waiting: VecDeque<Descriptor>,
     paused_until: Option<Tick>,
     /// A connection that was closed for its descriptor, which its operations may still hold.
     leaving: Weak<Descriptor>,
 }
 
-/// A listener as the ring knows it.
+/// A listener, as the ring uses it.
 struct Door {
     listener: Rc<Descriptor>,
     accepting: Option<(Operation, Many)>,
 }
 
-/// How many connections an accept is for.
+/// The number of connections that an accept is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Many {
     One,
     All,
-    /// No more: accepting was told to end.
+    /// No more: the accept was cancelled.
     NoMore,
 }
 
@@ -54,7 +54,7 @@ impl Accepting {
         })
     }
 
-    /// Sees to it that connections are accepted wherever they should be, in the right number.
+    /// Begins and cancels accepts, so that each listener accepts as many connections as it should.
     pub(super) fn arm(&mut self, ring: &mut Ring, many: bool) {
         let is_idle = self.paused_until.is_none() && self.waiting.is_empty();
         let is_ready = is_idle && self.leaving.strong_count() == 0;
@@ -79,19 +79,19 @@ impl Accepting {
         self.leaving.strong_count() > 0
     }
 
-    /// The accept on that listener has ended.
+    /// Records that the accept on that listener has ended.
     pub(super) fn ended(&mut self, index: usize) {
         if let Some(door) = self.doors.get_mut(index) {
             door.accepting = None;
         }
     }
 
-    /// Accepts nothing until this descriptor has been closed.
+    /// Pauses accepting until this descriptor has been closed.
     pub(super) fn await_descriptor(&mut self, socket: &Rc<Descriptor>) {
         self.leaving = Rc::downgrade(socket);
     }
 
-    /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.
+    /// Pauses accepting for [`PAUSE_MS`]. The kernel's queue holds connections that come meanwhile.
     pub(super) fn pause(&mut self, now: Tick) {
         self.paused_until = Some(now.plus_ms(PAUSE_MS));
     }
@@ -101,12 +101,12 @@ impl Accepting {
         self.paused_until.take_if(|until| *until <= now).is_some()
     }
 
-    /// When [`Accepting::resume`] is worth calling.
-    pub(super) fn next_look(&self) -> Option<Tick> {
+    /// The moment at which [`Accepting::resume`] is worth calling; none without a pause.
+    pub(super) fn next_check(&self) -> Option<Tick> {
         self.paused_until
     }
 
-    /// Has all accepts end. Returns whether they have.
+    /// Cancels all accepts. Returns whether all have ended.
     pub(super) fn disarm(&mut self, ring: &mut Ring) -> bool {
         for door in &mut self.doors {
             if let Some((operation, count)) = &mut door.accepting
@@ -119,7 +119,7 @@ impl Accepting {
         self.doors.iter().all(|door| door.accepting.is_none())
     }
 
-    /// Closes all listeners, and whoever was accepted without a place.
+    /// Closes all listeners, and the connections that were accepted without a place.
     pub(super) fn close(&mut self) {
         self.doors.clear();
         self.listeners = Listeners::new(Vec::new(), false);

@@ -1,4 +1,4 @@
-//! What can be set, and the sizes that this makes.
+//! The knobs of the engine, and the sizes that follow from them.
 
 use os::ring::Sizes;
 
@@ -19,19 +19,20 @@ pub(super) const BUFFER_BYTES: Knob =
     Knob::number("buffer_bytes", 64..=1 << 20, 4096).about("the size of each of these buffers");
 
 pub(super) const MULTISHOT: Knob = Knob::switch("multishot", 1)
-    .about("1: an accept or a receive is asked for once, for all that come; 0: each anew");
+    .about("1: an accept or a receive is submitted once, for all that come; 0: one for each");
 
 pub(super) const DIRECT: Knob = Knob::switch("direct", 0)
     .about("1: connections are in the ring's own table, and get a descriptor for what needs one");
 
 pub(super) const HELPERS: Knob = Knob::number("helpers", 0..=1024, 0)
-    .about("threads of each ring that look for files, or fetch them if asked; 0: the ring itself");
+    .about("threads of each ring that look files up, and fetch them if set; 0: the ring itself");
 
 pub(super) const KNOBS: &[Knob] =
     &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, DIRECT, HELPERS, FILE_CHUNK_KIB];
 
-/// The sizes that the knobs ask for, each within what the kernel takes. Who is accepted while all
-/// places are taken has to wait in the table as well: a whole queue may be accepted at once.
+/// The sizes that the knobs configure, each within the kernel's limits. Connections that are
+/// accepted while all places are taken wait in the table as well: a whole queue may be accepted at
+/// once.
 pub(super) fn sizes(knobs: &KnobValues, connections_max: usize) -> Sizes {
     let places = u32::try_from(connections_max + BACKLOG_MAX).unwrap_or(u32::MAX);
     Sizes {

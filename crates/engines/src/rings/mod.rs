@@ -1,24 +1,24 @@
 //! `rings`: completion instead of readiness (io_uring, Axboe 2019), one ring per core; the
 //! architecture that came after the papers.
 //!
-//! Its essential mechanism: a loop does not ask which sockets are ready to then call the kernel for
-//! each of them. It leaves standing orders (multishot operations: accept on this listener, receive
-//! on this socket for as long as bytes come, into any free one of the buffers provided), hands over
-//! what is to be sent by the dozen, and reads what has been done from memory: one system call for a
-//! whole turn. The loop is in `ring_loop.rs`. It differs from `event-loop-per-core` in that only:
-//! there is a ring on each CPU, with a listener of its own.
+//! Its essential mechanism: a loop does not query which sockets are ready and then call the kernel
+//! for each of them. It submits standing operations (multishot: accept on this listener, receive on
+//! this socket for as long as bytes come, into any free one of the buffers provided), submits sends
+//! by the dozen, and reads completions from memory: one system call for a whole turn. The loop is
+//! in `ring_loop.rs`. It differs from `event-loop-per-core` only in that: there is a ring on each
+//! CPU, with a listener of its own.
 //!
 //! What it leaves out: files, and responses of more than 4 KiB. There is no sendfile among the
-//! operations, and splice always goes to kernel threads. What an operation sends has to stay in
-//! place until it is over, so the ring copies it first, which large bodies are not worth. Both are
-//! sent by calls, from the loop, on the same non-blocking socket. The loop waits for the disk
-//! itself, unless it has `helpers`: these are threads that look for files in its place, and with
-//! `socket.sendfile = "probe"` fetch them as well, as in `event-loop-helpers`.
+//! operations, and splice always goes to kernel threads. The bytes that an operation sends have to
+//! stay in place until it is over, so the ring copies them first, which is too expensive for large
+//! bodies. Both are sent by calls, from the loop, on the same non-blocking socket. The loop waits
+//! for the disk itself, unless it has `helpers`: these are threads that look files up in its place,
+//! and with `socket.sendfile = "probe"` fetch them as well, as in `event-loop-helpers`.
 //!
-//! With `direct` connections are accepted into a table of the ring's own, and what the ring does is
-//! done there. Sendfile, larger bodies, a shutdown (as an operation it always goes to a kernel
-//! thread), the client's address for a log: all these are calls, for which a connection is given a
-//! descriptor of the process, once, when the first of them comes.
+//! With `direct` connections are accepted into a table of the ring's own, and the ring's operations
+//! use that table. Sendfile, larger bodies, a shutdown (as an operation it always goes to a kernel
+//! thread) and the client's address for a log need calls, for which a connection gets a descriptor
+//! of the process, once, when the first of them comes.
 
 mod accepting;
 mod knobs;
@@ -38,7 +38,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "rings",
     family: "completion",
     paper: "io_uring (Axboe 2019); not in the papers",
-    about: "one io_uring per CPU: what is done is read from memory, not asked for",
+    about: "one io_uring per CPU: completions are read from memory, not asked for",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe],
     obstacle,
@@ -64,7 +64,7 @@ fn obstacle() -> Option<String> {
     refused.map(|why| why.to_string())
 }
 
-/// What an operator is told where rings cannot run.
+/// The error for operators where rings cannot run.
 fn refusal(why: &io::Error) -> io::Error {
     let text = format!("{why}; event-loop-per-core serves instead: --engine event-loop-per-core");
     io::Error::new(why.kind(), text)

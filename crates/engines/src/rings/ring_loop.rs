@@ -1,6 +1,6 @@
-//! The loop of one ring: one thread, its connections, and what is under way for them.
+//! The loop of one ring: one thread, its connections, and the operations under way for them.
 //!
-//! Sends of what was prepared in memory and all receives are operations of the ring. Files, and
+//! Sends of small responses from memory and all receives are operations of the ring. Files, and
 //! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
 //! own sends as well; when it finds a socket full, the ring waits for room.
 
@@ -40,7 +40,7 @@ const HELPERS_KEY: u64 = u64::MAX - 1;
 
 /// The loop of one ring.
 pub(super) struct RingLoop {
-    // The ring goes first: it lets go of all sockets.
+    // Dropped first: the ring releases all sockets.
     ring: Ring,
     accepting: Accepting,
     connections: Connections<Slot<RingSocket>>,
@@ -52,13 +52,13 @@ pub(super) struct RingLoop {
     shared: Arc<Shared>,
     index: usize,
     placement: CpuPlacement,
-    /// What a response is gathered in.
+    /// The buffer in which responses are gathered.
     buffer: Box<[u8]>,
     is_multishot: bool,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
     is_accepting: bool,
-    /// The listeners were closed in this turn.
+    /// Whether the listeners were closed in this turn.
     has_just_closed: bool,
     obeyed: Obeyed,
 }
@@ -107,13 +107,13 @@ impl RingLoop {
         Ok(ring_loop)
     }
 
-    /// Turns until everything has ended. If it fails, what it had is closed: another ring may take
-    /// its place, and who waits at the listeners waits for that.
+    /// Runs until everything has ended. If the loop fails, it closes its connections: another ring
+    /// may take its place, and the connections in the listeners' queues wait for that.
     fn run(mut self) -> io::Result<()> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
         if !matches!(outcome, Ok(Ok(()))) {
             for key in self.connections.keys() {
-                // What failed may fail again, and the others are to be closed all the same.
+                // The connection that failed may fail again, and the others must still be closed.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.cut_off(key)));
             }
         }
@@ -123,7 +123,8 @@ impl RingLoop {
     /// Closes a connection whose operations may never end, if it is the ring that fails.
     fn cut_off(&mut self, key: u64) {
         if let Some(slot) = self.connections.get(key) {
-            // The peer has gone; or it is in the ring's table only, and is closed with that.
+            // It fails if the peer has gone, or if the socket is in the ring's table only: then it
+            // is closed with the ring.
             let socket = self.ring.ordinary(&slot.socket.descriptor);
             let _ = socket.and_then(os::socket::shutdown_both);
         }
@@ -140,7 +141,7 @@ impl RingLoop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
             read_clock(&mut self.worker);
-            self.placement.look(self.worker.now());
+            self.placement.update(self.worker.now());
             while let Some(event) = self.ring.next_event() {
                 self.handle(event);
             }
@@ -164,7 +165,7 @@ impl RingLoop {
             Event::Ready { key: WAKE_KEY } => {
                 self.shared.wakes[self.index].clear();
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
-                // Others may have evicted what this one has not asked for in a while.
+                // Other loops may have evicted entries that this worker still holds.
                 self.worker.do_housekeeping();
                 if self.shared.is_room_wanted(self.index) {
                     self.evict();
@@ -205,8 +206,8 @@ impl RingLoop {
         match result {
             Ok(None) => slot.socket.is_at_end = true,
             Ok(Some(received)) => return self.ingest(key, received),
-            // Buffers will be there again when the next receive is handed over: all that were lent
-            // are given back before. What was cancelled is asked for again when it is wanted.
+            // Without a free buffer, there will be some when the next receive is submitted: all
+            // buffers in use are returned before. A cancelled receive is begun again on demand.
             Err(error) if is_exhaustion(&error) || is_cancellation(&error) => {}
             Err(_) => return self.close(key),
         }
@@ -218,10 +219,10 @@ impl RingLoop {
         let Some(slot) = self.connections.get(key) else { return };
         let bytes = self.ring.bytes(&received);
         let (connection, worker, len) = (&mut slot.connection, &mut self.worker, bytes.len());
-        let is_asked_for = matches!(connection.next(), Op::Recv);
+        let is_wanted = matches!(connection.next(), Op::Recv);
         let ingested = catch_unwind(AssertUnwindSafe(|| connection.ingest(worker, bytes)));
         self.ring.give_back(received);
-        if !is_asked_for {
+        if !is_wanted {
             slot.socket.count_ahead(&mut self.ring, len);
         }
         match ingested {
@@ -255,14 +256,14 @@ impl RingLoop {
         }
     }
 
-    /// The socket is full: the ring tells when it is not any more.
+    /// Has the ring report when the socket, which is full, has room again.
     fn wait_for_room(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
         slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.descriptor));
         self.connections.schedule(key);
     }
 
-    /// The socket is closed with the last operation that is under way on it.
+    /// Closes a connection. Its socket is closed with the last operation under way on it.
     fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
             slot.connection.close(&mut self.worker);
@@ -280,7 +281,7 @@ impl RingLoop {
                     find_room(self, Shortage::Descriptors { listener: index });
                 }
             }
-            Err(_) => {} // the client has gone again, or the accept was cancelled
+            Err(_) => {} // the client has gone already, or the accept was cancelled
         }
     }
 
@@ -293,7 +294,7 @@ impl RingLoop {
     }
 
     fn welcome(&mut self, socket: Descriptor) {
-        let Ok(peer) = self.peer_of(&socket) else { return }; // it has gone again
+        let Ok(peer) = self.peer_address(&socket) else { return }; // the client has gone already
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.worker.counters.connections_accepted.add(1);
         self.worker.counters.connections_open.add(1);
@@ -302,22 +303,22 @@ impl RingLoop {
         self.drive(key);
     }
 
-    /// The client's address. A direct descriptor cannot be asked, and is given an ordinary one for
-    /// it only if the worker logs; otherwise the address is unspecified, with port 0.
-    fn peer_of(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
+    /// The client's address. The query needs an ordinary descriptor, which a direct one gets only
+    /// if the worker logs; otherwise the address is unspecified, with port 0.
+    fn peer_address(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
         if socket.is_direct() && !self.worker.is_logging() {
             return Ok((Ipv4Addr::UNSPECIFIED, 0).into());
         }
         self.ring.ordinary(socket).and_then(os::socket::peer_addr)
     }
 
-    /// Sees to it that connections are accepted, unless that is over or has to wait.
+    /// Makes sure that connections are accepted, unless accepting is over or paused.
     fn arm(&mut self) {
         if !self.is_accepting {
             return;
         }
         if self.accepting.resume(self.worker.now()) {
-            while self.accepting.next_look().is_none()
+            while self.accepting.next_check().is_none()
                 && let Some(socket) = self.accepting.waiting.pop_front()
             {
                 self.place(socket);
@@ -330,12 +331,12 @@ impl RingLoop {
 
     fn expire(&mut self) {
         let now = self.worker.now();
-        if self.connections.next_look().is_none_or(|look| look > now) {
+        if self.connections.next_check().is_none_or(|moment| moment > now) {
             return;
         }
         for key in self.connections.take_expired(now) {
             if let Some(slot) = self.connections.get(key) {
-                // A job for which there was no room in all this time: its client is told so.
+                // A job that found no room with the helpers in all this time is refused.
                 let was_queued = std::mem::take(&mut slot.is_queued);
                 let is_refused = was_queued && refuse(&mut slot.connection, &mut self.worker);
                 if !is_refused {
@@ -346,7 +347,7 @@ impl RingLoop {
         }
     }
 
-    /// Takes those that wait, accepted already or in a listener's queue.
+    /// Takes the connections that wait, accepted already or in a listener's queue.
     fn empty_queues(&mut self) {
         let waiting = std::mem::take(&mut self.accepting.waiting);
         waiting.into_iter().for_each(|socket| self.place(socket));
@@ -355,7 +356,7 @@ impl RingLoop {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.obeyed.is_draining || self.shared.orders.is_given(Order::Abort);
+        let is_ending = self.obeyed.is_draining || self.shared.orders.is_issued(Order::Abort);
         self.obeyed.is_closed && is_ending && self.connections.len() == 0
     }
 
@@ -364,13 +365,13 @@ impl RingLoop {
     fn timeout_us(&self) -> Option<u64> {
         let is_stopping = self.obeyed.is_closed && !self.obeyed.is_draining;
         if self.connections.has_yielded()
-            || (is_stopping && self.shared.orders.is_given(Order::Drain))
+            || (is_stopping && self.shared.orders.is_issued(Order::Drain))
         {
             return Some(0);
         }
-        let connections = self.connections.next_look();
-        let looks = [connections, self.accepting.next_look(), self.worker.next_look()];
-        let next = looks.into_iter().flatten().min()?;
+        let connections = self.connections.next_check();
+        let moments = [connections, self.accepting.next_check(), self.worker.next_look()];
+        let next = moments.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
     }
 }
@@ -382,12 +383,12 @@ struct Drive<'r> {
 }
 
 impl Driven for Drive<'_> {
-    /// What the ring does is begun; what it does not is one step, which calls the kernel at most
-    /// once, on an ordinary descriptor.
+    /// Begins the operation of the ring that is next. For work that is no operation, takes one
+    /// step, which calls the kernel at most once, on an ordinary descriptor.
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
         let RingLoop { connections, ring, worker, buffer, is_multishot, .. } = &mut *self.ring_loop;
-        // One that waits for its turn, or for a helper, goes on then.
+        // A connection that waits for its turn, or for a helper, goes on later.
         let slot = connections.get(self.key).filter(|slot| !slot.is_queued);
         let Some(slot) = slot else { return Step::Away };
         let (socket, connection) = (&mut slot.socket, &mut slot.connection);
@@ -403,7 +404,7 @@ impl Driven for Drive<'_> {
             Op::Send { .. } | Op::File { .. } if socket.is_sending() || slot.is_out => {
                 return Step::Away;
             }
-            // What more follows after is sent by calls: a file, or the next of many parts.
+            // A head that more follows is sent by calls: a file, or the next of many parts.
             Op::Send { head, body, more: false }
                 if head.len() + body.len() <= COALESCED_BYTES_MAX =>
             {
@@ -411,7 +412,7 @@ impl Driven for Drive<'_> {
                 socket.sending = Some(sending);
                 return Step::Away;
             }
-            // These are no calls, and a direct descriptor needs no other for them.
+            // These need no calls, and so no ordinary descriptor.
             Op::Job => return Step::Job,
             Op::Wait => return Step::Away,
             Op::Close { reset: false } => return Step::Closed,
@@ -440,10 +441,10 @@ impl Offload for RingLoop {
 
     fn evict(&mut self) -> bool {
         let ring = &mut self.ring;
-        let has_asked = |slot: &Slot<RingSocket>| {
+        let has_input = |slot: &Slot<RingSocket>| {
             ring.ordinary(&slot.socket.descriptor).is_ok_and(os::socket::has_input)
         };
-        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
+        let Some(first) = self.connections.take_least_recent(has_input) else { return false };
         self.worker.counters.connections_evicted.add(1);
         if let Some(slot) = self.connections.get(first) {
             self.accepting.await_descriptor(&slot.socket.descriptor);
@@ -464,7 +465,8 @@ impl Offload for RingLoop {
         }
     }
 
-    /// The ring still receives for it, and its timer is set at the end of the turn.
+    /// Does nothing: the ring still receives for the connection, and its timer is set at the end of
+    /// the turn.
     fn leave(&mut self, _: u64) {}
 }
 
@@ -477,7 +479,7 @@ impl Obey for RingLoop {
         &mut self.obeyed
     }
 
-    /// Accepts that are under way have to end first, which takes turns.
+    /// Stops accepting. Accepts that are under way have to end first, which takes turns.
     fn stop_accepting(&mut self) -> bool {
         self.is_accepting = false;
         self.has_just_closed = self.accepting.disarm(&mut self.ring);
@@ -488,8 +490,8 @@ impl Obey for RingLoop {
         self.has_just_closed
     }
 
-    /// A turn after the listeners were closed: what those who were in the queues have sent has been
-    /// received then.
+    /// Drains all connections, but not before the turn after the listeners were closed: by then the
+    /// requests of the connections from the queues have been received.
     fn drain(&mut self) -> bool {
         if !self.obeyed.is_closed || std::mem::take(&mut self.has_just_closed) {
             return false;
@@ -526,8 +528,8 @@ impl Admission for RingLoop {
         Room::if_closed(self.evict())
     }
 
-    fn ask_others(&mut self) {
-        self.shared.ask_for_room(self.index);
+    fn request_room_from_others(&mut self) {
+        self.shared.request_room(self.index);
     }
 
     fn pause(&mut self) {

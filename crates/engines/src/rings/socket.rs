@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use os::ring::{Descriptor, Operation, Ring};
 
-/// Bytes that may be received ahead while a connection is busy with something else. Then its
+/// The number of bytes that may be received ahead while a connection does not want any. Then its
 /// receive is cancelled, and the client's next bytes wait in the kernel, as in an event loop.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -14,11 +14,11 @@ pub(super) struct RingSocket {
     receiving: Option<Operation>,
     is_receive_cancelled: bool,
     pub(super) sending: Option<Operation>,
-    /// Waits for room in the socket's send buffer.
+    /// The operation that waits for room in the socket's send buffer.
     pub(super) polling: Option<Operation>,
-    /// The stream has ended, and the connection does not know yet.
+    /// Whether the stream has ended and the connection has not been told yet.
     pub(super) is_at_end: bool,
-    /// Bytes received while the connection did not ask for any.
+    /// The number of bytes received while the connection did not want any.
     ahead_bytes: usize,
 }
 
@@ -35,13 +35,13 @@ impl RingSocket {
         }
     }
 
-    /// Whether something is under way that must end before more is sent.
+    /// Whether an operation is under way that must end before more is sent.
     #[inline]
     pub(super) fn is_sending(&self) -> bool {
         self.sending.is_some() || self.polling.is_some()
     }
 
-    /// The connection asks for bytes: sees to it that they will come.
+    /// Makes sure that a receive is under way, for a connection that wants bytes.
     #[inline]
     pub(super) fn receive(&mut self, ring: &mut Ring, key: u64, many: bool) {
         self.ahead_bytes = 0;
@@ -50,14 +50,15 @@ impl RingSocket {
         }
     }
 
-    /// The receive has ended, for whatever reason.
+    /// Records that the receive has ended, for any reason.
     #[inline]
     pub(super) fn receive_ended(&mut self) {
         self.receiving = None;
         self.is_receive_cancelled = false;
     }
 
-    /// Bytes came that nobody has asked for yet. Too many are not to come.
+    /// Counts bytes that came while the connection did not want any, and cancels the receive if
+    /// there are too many.
     pub(super) fn count_ahead(&mut self, ring: &mut Ring, bytes: usize) {
         self.ahead_bytes += bytes;
         if self.ahead_bytes >= AHEAD_BYTES_MAX
@@ -69,7 +70,7 @@ impl RingSocket {
         }
     }
 
-    /// Ends what is under way, and with it the connection.
+    /// Cancels the operations under way, with the last of which the socket is closed.
     pub(super) fn hang_up(self, ring: &mut Ring) {
         for operation in [self.receiving, self.sending, self.polling].into_iter().flatten() {
             ring.cancel(operation);

@@ -1,8 +1,8 @@
-//! The first stage: accepting. It waits for its listeners only; what it accepts goes to the
+//! The first stage: accepting. It waits for its listeners only; accepted connections go to the
 //! read-poll stage in batches.
 //!
-//! It has no connections of its own, so it cannot make room: when there is none it asks the
-//! read-poll stage, where those that rest are, and waits for the answer.
+//! It has no connections of its own, so it cannot make room: when there is none it requests room
+//! from the read-poll stage, which has the idle connections, and waits for the answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, LoopContext, Shared};
 
-/// The key of the wake-up calls of the stages.
+/// The key of the wake-up call for answers of the read-poll stage.
 const ANSWER_KEY: u64 = u64::MAX - 1;
 
 /// The stage.
@@ -39,11 +39,11 @@ pub(super) struct Accept {
     pipeline: Arc<Pipeline>,
     accepts_per_wake: usize,
     accepted: Vec<BoxedClient>,
-    /// What the admission controller lets it have.
+    /// The connections that the admission controller allows.
     bucket: TokenBucket,
-    /// What it waits to hear from the read-poll stage.
-    asked: Option<Shortage>,
-    /// What is still to be accepted before the listeners are closed.
+    /// The shortage for which room was requested from the read-poll stage, until the answer comes.
+    requested: Option<Shortage>,
+    /// The queues still to be emptied before the listeners are closed.
     closing: Option<LastRows>,
 }
 
@@ -70,7 +70,7 @@ impl Accept {
             accepts_per_wake: loop_context.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             accepted: Vec::new(),
             bucket: TokenBucket::new(Tick(os::clock::now())),
-            asked: None,
+            requested: None,
             closing: None,
         };
         Ok(Box::new(move || stage.run()))
@@ -85,14 +85,14 @@ impl Accept {
             read_clock(&mut self.worker);
             for event in events.iter() {
                 match event.key {
-                    WAKE_KEY => self.listen(),
+                    WAKE_KEY => self.handle_wake(),
                     ANSWER_KEY => {}
                     key => self.accept((key - LISTENER_KEYS) as usize),
                 }
             }
-            self.hear()?;
+            self.resume()?;
             let is_over = self.obey();
-            pipeline.give_to_read_poll(&mut self.accepted);
+            pipeline.push_to_read_poll(&mut self.accepted);
             if is_over || pipeline.is_closed() || pipeline.is_broken() {
                 self.listeners.close(&self.epoll);
                 pipeline.end_accepting();
@@ -101,66 +101,68 @@ impl Accept {
         }
     }
 
-    /// Answers a wake-up call, of other loops or for orders, which are looked at anyway.
-    fn listen(&mut self) {
+    /// Handles a wake-up call of other loops, or for orders, which are checked in each turn.
+    fn handle_wake(&mut self) {
         self.worker.do_housekeeping();
         if self.shared.is_room_wanted(self.index) {
-            self.pipeline.ask_for_another();
+            self.pipeline.request_eviction();
         }
     }
 
     fn accept(&mut self, listener: usize) {
-        // One event of several: the answer to what was asked for the first may come.
-        if self.asked.is_none() {
+        // An earlier event of the same wait may have led to a request for room.
+        if self.requested.is_none() {
             accept_row(self, listener, self.accepts_per_wake);
         }
     }
 
-    /// Asks for room. Meanwhile the kernel's queue holds who comes.
-    fn ask(&mut self, shortage: Shortage) {
-        self.asked = Some(shortage);
+    /// Requests room from the read-poll stage. Meanwhile the kernel's queue holds new connections.
+    fn request_room(&mut self, shortage: Shortage) {
+        self.requested = Some(shortage);
         self.listeners.pause(&self.epoll, self.worker.now());
-        // Those just accepted may be among the ones that rest.
-        self.pipeline.give_to_read_poll(&mut self.accepted);
-        self.pipeline.ask_for_room();
+        // Connections accepted just now may be among the idle ones.
+        self.pipeline.push_to_read_poll(&mut self.accepted);
+        self.pipeline.request_room();
     }
 
-    /// Goes on when there is room, or when there was none for long enough.
-    fn hear(&mut self) -> io::Result<()> {
+    /// Resumes accepting when room was granted, or when a pause without room is over.
+    fn resume(&mut self) -> io::Result<()> {
         let now = self.worker.now();
-        if let Some(asked) = self.asked {
-            let Some(is_granted) = self.pipeline.room.answer() else { return Ok(()) };
-            self.asked = None;
+        if let Some(shortage) = self.requested {
+            let Some(is_granted) = self.pipeline.room.take_answer() else { return Ok(()) };
+            self.requested = None;
             if is_granted {
-                // Its end, whenever it was to be.
+                // Ends the pause, however long it was to be.
                 return self.listeners.resume(&self.epoll, Tick(u64::MAX));
             }
-            // Before the end nobody waits for room: it would come again and again.
-            self.closing.iter_mut().for_each(LastRows::give_up);
-            self.give_up(asked);
+            // The last rows do not wait for room: the request could be refused again and again.
+            self.closing.iter_mut().for_each(LastRows::abandon);
+            self.handle_no_room(shortage);
         }
         self.listeners.resume(&self.epoll, now)
     }
 
-    /// Does what the engine was told to do. Returns whether that is all.
+    /// Carries out the orders of the engine. Returns whether the stage is to end.
     fn obey(&mut self) -> bool {
-        if self.shared.orders.is_given(Order::Abort) {
+        if self.shared.orders.is_issued(Order::Abort) {
             return true;
         }
-        if self.closing.is_none() && self.shared.orders.is_given(Order::StopAccepting) {
+        if self.closing.is_none() && self.shared.orders.is_issued(Order::StopAccepting) {
             self.closing = Some(LastRows::default());
         }
-        let Some(mut last) = self.closing.filter(|_| self.asked.is_none()) else { return false };
+        let Some(mut last) = self.closing.filter(|_| self.requested.is_none()) else {
+            return false;
+        };
         let is_over = last.take(self, self.listeners.count());
         self.closing = Some(last);
         is_over
     }
 
     fn timeout_ms(&self) -> Option<u32> {
-        if self.asked.is_some() {
-            return None; // the answer comes with a call
+        if self.requested.is_some() {
+            return None; // the answer comes with a wake-up call
         }
-        timeout_ms(self.worker.now(), [self.listeners.next_look()])
+        timeout_ms(self.worker.now(), [self.listeners.next_check()])
     }
 }
 
@@ -173,14 +175,14 @@ impl Admission for Accept {
         &mut self.listeners
     }
 
-    /// Whether the admission controller lets one more in. If not, who comes waits in the kernel's
-    /// queue until it does; before the end nobody is kept waiting.
+    /// Whether the admission controller allows one more connection. If not, connections wait in the
+    /// kernel's queue until it does; the last rows before the end are not held back.
     fn may_accept(&mut self) -> bool {
         let Some(rate) = self.pipeline.rate() else { return true };
         if self.closing.is_some() {
             return true;
         }
-        match self.bucket.look(self.worker.now(), rate) {
+        match self.bucket.check(self.worker.now(), rate) {
             Ok(()) => true,
             Err(until) => {
                 self.pipeline.controller_counts.rests.fetch_add(1, Ordering::Relaxed);
@@ -198,14 +200,14 @@ impl Admission for Accept {
         true
     }
 
-    /// The idle connections are in another stage, which is asked.
+    /// Requests room from the stage that has the idle connections.
     fn make_room(&mut self, shortage: Shortage) -> Room {
-        self.ask(shortage);
+        self.request_room(shortage);
         Room::Begun
     }
 
-    fn ask_others(&mut self) {
-        self.shared.ask_for_room(self.index);
+    fn request_room_from_others(&mut self) {
+        self.shared.request_room(self.index);
     }
 
     fn pause(&mut self) {

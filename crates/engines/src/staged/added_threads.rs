@@ -1,5 +1,5 @@
-//! Threads that come and go: the thread controller starts them, and each ends by itself when there
-//! has been nothing to do for a while. Those that a stage has from the start are not among them.
+//! Temporary threads: the thread controller starts them, and each ends by itself when there has
+//! been no work for a while. The threads that a stage has from the start are not among them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use session::Worker;
 use crate::engine::MakeWorker;
 use crate::lock::lock;
 
-/// The threads of one partition, and what they leave.
+/// The temporary threads of one partition, and the workers of threads that have ended.
 pub(super) struct AddedThreads {
     more: MakeWorker,
-    /// Workers of threads that have ended. Each has counters for ever, so the next threads take
-    /// them.
+    /// Workers of threads that have ended. The counters of a worker are never freed, so the next
+    /// threads take these workers.
     workers: Mutex<Vec<Worker>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Threads that ended because there was nothing to do.
+    /// The number of threads that ended because there was no work.
     ended: AtomicU64,
 }
 
@@ -39,24 +39,24 @@ impl AddedThreads {
 
     pub(super) fn keep(&self, thread: JoinHandle<()>) {
         let mut threads = lock(&self.threads);
-        // What has ended is only memory.
+        // The handles of threads that have ended only occupy memory.
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread);
     }
 
-    /// A thread has ended because there was nothing to do.
+    /// Keeps the worker of a thread that ends because there was no work.
     pub(super) fn leave(&self, mut worker: Worker) {
         worker.do_housekeeping();
         lock(&self.workers).push(worker);
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many threads ended because there was nothing to do.
+    /// The number of threads that ended because there was no work.
     pub(super) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Has workers without a thread let go of what has left the cache.
+    /// Has workers without a thread release what has left the cache.
     pub(super) fn do_housekeeping(&self) {
         lock(&self.workers).iter_mut().for_each(Worker::do_housekeeping);
     }
@@ -68,7 +68,7 @@ impl AddedThreads {
     /// Waits for all threads to end.
     pub(super) fn join(&self) {
         for thread in lock(&self.threads).drain(..) {
-            let _ = thread.join(); // its panic was caught and told
+            let _ = thread.join(); // its panic was caught and reported
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Against false sharing: what many threads write, kept off the cache lines of what they only read.
-//! A store takes the whole line away from all other processors, and what lies beside it with it.
+//! Prevents false sharing: keeps data that many threads write off the cache lines of data that they
+//! only read. A store invalidates the whole line, with its neighbours, in all other processors.
 //!
-//! For the few values that all stages share. What there is one of for each connection is to be
-//! small.
+//! For the few values that all stages share. Data that exist for each connection must be small.
 
 use std::ops::Deref;
 

@@ -1,5 +1,5 @@
-//! What travels through the stages: a connection with all that belongs to it, in one box that
-//! changes owners. Whoever has the box may use the connection; nobody else can.
+//! The object that travels through the stages: a connection with all that belongs to it, in one box
+//! that changes owners. Only the owner of the box can use the connection.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use crate::parts::loops::step::Ready;
 /// A connection on its way.
 pub(super) struct Client {
     pub(super) connection: Connection,
-    /// Known to its registrations, so that it can be shut down wherever the connection is. Whoever
-    /// drops the box closes it.
+    /// Known to the connection's registrations, so that it can be shut down wherever the connection
+    /// is. Dropping the box closes it.
     pub(super) socket: Arc<OwnedFd>,
     /// Counts the connection as open, until it is closed, or lost with a stage that fails.
     pub(super) counted: Option<Counted>,
     pub(super) ready: Ready,
-    /// The keys of its registrations in the wait sets of the two stages that poll, once it has been
-    /// there.
+    /// The keys of the connection's registrations in the wait sets of the two stages that poll,
+    /// once it has been there.
     pub(super) registrations: [Option<u64>; 2],
-    /// Whether the read-poll stage hears of what arrives, wherever it is.
+    /// Whether the read-poll stage gets an event for new input, wherever the connection is.
     pub(super) is_watched: bool,
     /// When the request under way was found; for its response time.
     pub(super) since: Tick,
-    /// Whether the write stage has had it since.
+    /// Whether the write stage has had the connection since then.
     pub(super) is_answered: bool,
-    /// Whether it was told to finish and close.
+    /// Whether the connection is to finish and close.
     pub(super) is_draining: bool,
-    /// Whether there is nothing more to do than to close it.
+    /// Whether the connection only remains to be closed.
     pub(super) is_over: bool,
     /// Whether the socket is in blocking mode.
     pub(super) is_blocking: bool,
-    /// Whether its peer once took longer than a thread waits: no thread waits for it again.
+    /// Whether the peer once took longer than a thread waits: no thread waits for it again.
     pub(super) is_slow: bool,
 }
 
@@ -54,7 +54,7 @@ impl Drop for Counted {
     }
 }
 
-/// A client as it lies in queues: a pointer changes owners, not 300 bytes.
+/// A client in a queue: handing it over moves a pointer, not 300 bytes.
 pub(super) type BoxedClient = Box<Client>;
 
 /// The stages that a connection passes, after it was accepted.
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// The stage whose work is next: this is where the stages' boundaries are.
+    /// The stage whose work is next. The boundaries between stages are defined here.
     #[inline]
     pub(super) fn next_stage(&self) -> Stage {
         if self.is_over {
@@ -101,15 +101,15 @@ impl Client {
         }
     }
 
-    /// Whether the read-poll stage should take it in at once. Who only comes back to rest has time:
-    /// what arrives for it wakes that stage anyway.
+    /// Whether the read-poll stage should take the connection in at once. A connection that only
+    /// comes back to rest has time: new input for it wakes that stage anyway.
     #[inline]
     pub(super) fn is_urgent(&self) -> bool {
         let rests = matches!(self.connection.next(), Op::Recv);
         self.is_over || !self.is_watched || !rests
     }
 
-    /// Tells it, once, to finish what is under way and then to close.
+    /// Has the connection finish the response under way and then close, if that was not done yet.
     #[inline]
     pub(super) fn drain(&mut self) {
         if !std::mem::replace(&mut self.is_draining, true) {

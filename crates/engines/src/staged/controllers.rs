@@ -1,11 +1,11 @@
 //! SEDA's controllers as rules (Welsh, Culler, Brewer, SOSP 2001, §4, with the constants of their
-//! source of October 2002): what to change, given what was measured. They have no clock, no
-//! threads and no queues; whoever measures and acts on them is in `governor.rs`.
+//! source of October 2002): they decide what to change, given measurements. They have no clock, no
+//! threads and no queues; `governor.rs` measures, and acts on their decisions.
 
 use session::Tick;
 
-/// How many threads a stage has. A stage whose queue is longer than a threshold gets one more;
-/// threads that have nothing to do for a while end by themselves.
+/// The rule for the number of threads of a stage. A stage whose queue is longer than a threshold
+/// gets one more; threads that have no work for a while end by themselves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadController {
     pub(super) queue_len_min: usize,
@@ -13,32 +13,33 @@ pub(super) struct ThreadController {
 }
 
 impl ThreadController {
-    /// Whether a stage with so many threads is to have another.
+    /// Whether a stage with `threads` threads is to get another.
     pub(super) fn wants_another(self, queue_len: usize, threads: usize) -> bool {
         queue_len >= self.queue_len_min && threads < self.threads_max
     }
 }
 
-/// How many events a stage takes at once: as few as it can without losing throughput, since large
-/// batches make the first of them wait for the last.
+/// The rule for the number of events that a stage takes at once: as few as it can without losing
+/// throughput, since in a large batch the first event waits for the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchController {
     max: f64,
     target: f64,
-    /// The best throughput seen, smoothed like the others.
+    /// The best throughput so far, smoothed like the others.
     best: f64,
     smoothed: Option<f64>,
     is_growing: bool,
 }
 
-/// What the past counts for in smoothed values.
+/// The weight of the past in smoothed values.
 const PAST: f64 = 0.7;
 const BATCH_FACTOR: f64 = 1.2;
 /// Batches shrink while throughput is at least this part of the best.
 const THROUGHPUT_LOW: f64 = 0.90;
-/// Once they grow, they do so until throughput is this part of it again.
+/// Once batches grow, they do so until throughput is this part of the best again.
 const THROUGHPUT_HIGH: f64 = 0.98;
-/// Outside of these parts of it the load is another one: the search begins anew.
+/// Below the first and above the second part of the best throughput the load is another one: the
+/// search begins anew.
 const LOAD_FELL: f64 = 0.2;
 const LOAD_ROSE: f64 = 2.0;
 
@@ -48,7 +49,7 @@ impl BatchController {
         Self { max, target: max, best: 0.0, smoothed: None, is_growing: false }
     }
 
-    /// Takes the throughput of the last period and returns how large batches may be from now on.
+    /// Takes the throughput of the last period and returns the new bound on batches.
     pub(super) fn observe(&mut self, throughput: f64) -> usize {
         let throughput = smooth(&mut self.smoothed, throughput);
         let is_another_load = throughput < LOAD_FELL * self.best
@@ -71,8 +72,8 @@ impl BatchController {
     }
 }
 
-/// How many connections are accepted a second: as many as leave nine of ten requests a response
-/// within the target.
+/// The rule for the number of connections that are accepted a second: as many as leave nine of ten
+/// requests a response within the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionController {
     target_us: f64,
@@ -83,11 +84,11 @@ pub(super) struct AdmissionController {
 /// Bounds of the rate, in connections a second.
 const RATE_MIN: f64 = 0.05;
 pub(super) const RATE_MAX: f64 = 5000.0;
-/// Added while responses are well within the target.
+/// Added to the rate while responses are well within the target.
 const RATE_STEP: f64 = 0.5;
-/// The rate is divided by this when they are late.
+/// The rate is divided by this when responses are late.
 const RATE_DIVISOR: f64 = 2.0;
-/// Well within the target, and late.
+/// Responses below the first part of the target are well within it, and above the second late.
 const TARGET_LOW: f64 = 0.9;
 const TARGET_HIGH: f64 = 1.2;
 /// The number of response times that is enough to judge by.
@@ -98,8 +99,8 @@ impl AdmissionController {
         Self { target_us: target_ms as f64 * 1000.0, smoothed: None, per_second: RATE_MAX }
     }
 
-    /// Takes response times in microseconds, which it may put into another order, and returns how
-    /// many connections may be accepted a second from now on. Without any nothing changes.
+    /// Takes response times in microseconds, which it may reorder, and returns how many connections
+    /// may be accepted a second from now on. Without response times nothing changes.
     pub(super) fn observe(&mut self, times_us: &mut [u64]) -> f64 {
         if times_us.is_empty() {
             return self.per_second;
@@ -116,20 +117,20 @@ impl AdmissionController {
         self.per_second
     }
 
-    /// The smoothed 90th percentile that it last acted on.
+    /// The smoothed 90th percentile of the last call of [`Self::observe`], in microseconds.
     pub(super) fn percentile_us(&self) -> f64 {
         self.smoothed.unwrap_or(0.0)
     }
 }
 
-/// A bucket of tokens: who accepts takes one for each connection.
+/// A bucket of tokens: the accept stage takes one for each connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     tokens: f64,
     filled: Tick,
 }
 
-/// What saves up while nobody comes.
+/// The number of tokens that save up while no connections come, at most.
 const TOKENS_MAX: f64 = 10.0;
 
 impl TokenBucket {
@@ -137,8 +138,8 @@ impl TokenBucket {
         Self { tokens: TOKENS_MAX, filled: now }
     }
 
-    /// Says whether there is a token, or when there will be one.
-    pub(super) fn look(&mut self, now: Tick, per_second: f64) -> Result<(), Tick> {
+    /// Checks whether there is a token. The error is when there will be one.
+    pub(super) fn check(&mut self, now: Tick, per_second: f64) -> Result<(), Tick> {
         let earned = now.since(self.filled) as f64 / 1e6 * per_second;
         self.tokens = (self.tokens + earned).min(TOKENS_MAX);
         self.filled = self.filled.max(now);
@@ -217,7 +218,8 @@ mod tests {
         assert_eq!(controller.observe(&mut []), 5000.0, "without a sample nothing changes");
         assert_eq!(controller.observe(&mut [20_000; 100]), 2500.0);
         assert_eq!(controller.observe(&mut [20_000; 100]), 1250.0);
-        // Smoothed: 0.7 of the past, so two samples until 20 has become 11.9, which is neither.
+        // Smoothed with 0.7 of the past: after two samples 20 has become 11.9, neither early nor
+        // late.
         let fast = |controller: &mut AdmissionController| controller.observe(&mut [1000; 100]);
         assert_eq!([fast(&mut controller), fast(&mut controller)], [625.0, 625.0]);
         assert_eq!(fast(&mut controller), 625.5);
@@ -246,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_ten_at_once_and_then_at_its_rate() {
+    fn a_bucket_has_ten_tokens_at_once_and_then_its_rate() {
         let mut bucket = TokenBucket::new(Tick(0));
-        let mut take = |at: u64| bucket.look(Tick(at), 2.0).map(|()| bucket.spend());
+        let mut take = |at: u64| bucket.check(Tick(at), 2.0).map(|()| bucket.spend());
         assert!((0..10).all(|_| take(0).is_ok()));
         assert_eq!(take(0), Err(Tick(500_000)));
         assert_eq!(take(500_000), Ok(()));
         assert_eq!(take(500_000), Err(Tick(1_000_000)));
-        // However long nobody comes.
+        // No more are saved, however long no connection comes.
         assert!((0..10).all(|_| take(3_600_000_000).is_ok()));
         assert!(take(3_600_000_000).is_err());
     }

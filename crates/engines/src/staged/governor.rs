@@ -1,5 +1,5 @@
-//! SEDA's controllers at work: measures at intervals, asks the rules of `controllers.rs`, and acts.
-//! It runs in the read-poll stage, which every request leaves and comes back to.
+//! SEDA's controllers at work: measures at intervals, applies the rules of `controllers.rs`, and
+//! acts. It runs in the read-poll stage, which every request leaves and returns to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,11 +22,12 @@ pub(super) struct Governor {
     batches: Option<Periodic<Vec<BatchController>>>,
     admission: Option<Periodic<AdmissionController>>,
     response_times_us: Vec<u64>,
-    /// What each stage that works had taken at the last look, for its throughput.
+    /// The number of events that each working stage had taken at the last check, for its
+    /// throughput.
     taken: Vec<u64>,
 }
 
-/// A controller and when it is asked.
+/// A controller and its interval.
 struct Periodic<C> {
     rule: C,
     every_ms: u64,
@@ -38,8 +39,8 @@ impl<C> Periodic<C> {
         self.last.plus_ms(self.every_ms)
     }
 
-    /// The seconds since the last time, if it is time again.
-    fn is_due(&mut self, now: Tick) -> Option<f64> {
+    /// The seconds since the last time, if the controller is due.
+    fn take_due(&mut self, now: Tick) -> Option<f64> {
         (now >= self.due()).then(|| now.since(std::mem::replace(&mut self.last, now)) as f64 / 1e6)
     }
 }
@@ -52,7 +53,7 @@ impl Governor {
         now: Tick,
     ) -> Option<Self> {
         let knobs = &loop_context.knobs;
-        let On { threads, batches, admission } = On::of(knobs);
+        let On { threads, batches, admission } = On::from_knobs(knobs);
         if !(threads || batches || admission) {
             return None;
         }
@@ -90,7 +91,7 @@ impl Governor {
         })
     }
 
-    /// Takes note of how long a request took.
+    /// Records the response time of a request, in microseconds.
     #[inline]
     pub(super) fn note(&mut self, response_time_us: u64) {
         if self.admission.is_some() && self.response_times_us.len() < SAMPLES_MAX {
@@ -98,15 +99,15 @@ impl Governor {
         }
     }
 
-    /// Asks the controllers whose time it is.
-    pub(super) fn look(&mut self, now: Tick) {
+    /// Runs the controllers that are due.
+    pub(super) fn run_due(&mut self, now: Tick) {
         self.add_threads(now);
         self.size_batches(now);
         self.admit(now);
     }
 
-    /// When [`Governor::look`] is worth calling again.
-    pub(super) fn next_look(&self) -> Option<Tick> {
+    /// The moment at which [`Governor::run_due`] is worth calling again.
+    pub(super) fn next_check(&self) -> Option<Tick> {
         let threads = self.threads.as_ref().map(Periodic::due);
         let batches = self.batches.as_ref().map(Periodic::due);
         let admission = self.admission.as_ref().map(Periodic::due);
@@ -115,7 +116,7 @@ impl Governor {
 
     fn add_threads(&mut self, now: Tick) {
         let Some(periodic) = &mut self.threads else { return };
-        if periodic.is_due(now).is_none() {
+        if periodic.take_due(now).is_none() {
             return;
         }
         for &stage in self.pipeline.working_stages() {
@@ -124,7 +125,7 @@ impl Governor {
                 let counts = &self.pipeline.controller_counts;
                 match StageThread::add(&self.pipeline, &self.loop_context, stage) {
                     Ok(()) => count(&counts.threads_added),
-                    Err(_) => count(&counts.threads_refused), // until the next time
+                    Err(_) => count(&counts.threads_refused), // tried again when due next
                 }
             }
         }
@@ -132,7 +133,7 @@ impl Governor {
 
     fn size_batches(&mut self, now: Tick) {
         let Some(periodic) = &mut self.batches else { return };
-        let Some(seconds) = periodic.is_due(now) else { return };
+        let Some(seconds) = periodic.take_due(now) else { return };
         let stages = self.pipeline.working_stages().iter();
         for ((&stage, rule), before) in stages.zip(&mut periodic.rule).zip(&mut self.taken) {
             let pool = self.pipeline.pool(stage);
@@ -152,7 +153,7 @@ impl Governor {
         let Some(periodic) = &mut self.admission else { return };
         if self.response_times_us.len() >= SAMPLES_MAX {
             periodic.last = now;
-        } else if periodic.is_due(now).is_none() {
+        } else if periodic.take_due(now).is_none() {
             return;
         }
         let counts = &self.pipeline.controller_counts;

@@ -1,4 +1,4 @@
-//! What can be set, and how many threads that makes.
+//! The knobs of the engine, and the numbers of threads that follow from them.
 
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
@@ -17,16 +17,16 @@ pub(super) const BATCH: Knob = Knob::number("batch", 1..=4096, 64)
     .about("connections that a thread takes from its queue at once");
 
 pub(super) const PART_MIN: Knob = Knob::number("part_min", 1..=4096, 8)
-    .about("a batch of fewer is not divided among threads of its stage that have nothing to do");
+    .about("a smaller batch is not divided among idle threads of its stage");
 
 pub(super) const COHORTS: Knob = Knob::switch("cohorts", 1)
-    .about("1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts");
+    .about("1: a stage that is woken lets the running one fill its queue first; 0: it interrupts");
 
 pub(super) const THREAD_CONTROLLER: Knob = Knob::switch("thread_controller", 0)
     .about("1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off");
 
 pub(super) const THREAD_PERIOD_MS: Knob = Knob::number("thread_period_ms", 10..=3_600_000, 8000)
-    .about("how often the thread controller looks at the queues");
+    .about("how often the thread controller checks the queues");
 
 pub(super) const THREAD_QUEUE_LEN: Knob = Knob::number("thread_queue_len", 1..=1 << 20, 1000)
     .about("the queue length at which a stage gets one more thread");
@@ -35,16 +35,16 @@ pub(super) const THREADS_MAX: Knob = Knob::number("threads_max", 1..=1024, 20)
     .about("threads of a stage that the thread controller does not go beyond");
 
 pub(super) const THREAD_IDLE_MS: Knob = Knob::number("thread_idle_ms", 1..=3_600_000, 1000)
-    .about("a thread that the thread controller added ends after so long without work");
+    .about("a thread that the thread controller added ends after this time without work");
 
 pub(super) const BATCH_CONTROLLER: Knob = Knob::switch("batch_controller", 0)
     .about("1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off");
 
 pub(super) const BATCH_PERIOD_MS: Knob = Knob::number("batch_period_ms", 10..=3_600_000, 5000)
-    .about("how often the batching controller looks at throughput");
+    .about("how often the batching controller checks throughput");
 
 pub(super) const RESPONSE_TARGET_MS: Knob = Knob::number("response_target_ms", 0..=3_600_000, 0)
-    .about("SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off");
+    .about("SEDA's admission controller accepts so that 9 of 10 requests meet this; 0: off");
 
 pub(super) const ADMISSION_PERIOD_MS: Knob =
     Knob::number("admission_period_ms", 10..=3_600_000, 1000).about(
@@ -74,7 +74,7 @@ pub(super) const KNOBS: &[Knob] = &[
 /// The stages that have one thread each: accept, read-poll and write-poll.
 pub(super) const SINGLE_THREADS: usize = 3;
 
-/// Threads of the read stage and of the write stage, of so many workers that were planned.
+/// The numbers of threads of the read stage and of the write stage, of `workers` planned workers.
 pub(super) fn working_threads(knobs: &KnobValues, workers: usize) -> (usize, usize) {
     let both = workers - SINGLE_THREADS;
     match [READ_THREADS, WRITE_THREADS].map(|knob| knobs.get_usize(knob.name)) {

@@ -1,30 +1,30 @@
 //! `staged`: WatPipe (Radhakrishnan 2019, §3.9; Pariag et al., EuroSys 2007; Harji 2010), the
-//! pipeline of stages, which is SEDA (Welsh, Culler, Brewer, SOSP 2001) made short.
+//! pipeline of stages, a shortened SEDA (Welsh, Culler, Brewer, SOSP 2001).
 //!
 //! Its essential mechanism: five stages, and connections that are handed from one to the next in
 //! batches; each is in one stage at a time. Three stages wait in the kernel, with one thread each:
 //! accept for arrivals, read-poll for requests, write-poll for room in sockets that were full. Two
-//! do the work, each with a queue and as many threads as it is given: read receives, parses and
+//! do the work, each with a queue and a configured number of threads: read receives, parses and
 //! opens files; write sends. Both may wait for the disk, and write for a client if sends block. The
-//! length of a queue says which of the two is the bottleneck, and threads can be given to it alone.
-//! SEDA's controllers, if they are switched on, add threads where queues are long, make batches as
-//! small as throughput allows, and accept only as many connections as can be answered in time. On a
-//! CPU that stages share, one that is woken does not interrupt the one that wakes it
+//! length of a queue shows which of the two is the bottleneck, and threads can be added to it
+//! alone. SEDA's controllers, if they are switched on, add threads where queues are long, make
+//! batches as small as throughput allows, and accept only as many connections as can be answered in
+//! time. On a CPU that stages share, a stage that is woken does not interrupt the one that wakes it
 //! (`SCHED_BATCH`), so that batches become large by themselves (cohort scheduling: Larus and
 //! Parkes, USENIX 2002).
 //!
-//! It differs from `thread-pool`, whose threads take connections from one queue and do all that
-//! comes next, in that a thread does one kind of work for many connections in a row.
+//! It differs from `thread-pool`, whose threads take connections from one queue and do all the
+//! work on each, in that a thread does one kind of work for many connections in a row.
 //!
-//! What it leaves out: locality. The thread that notices a request does not answer it: each pays
-//! for three hand-overs (to read, to write, and back to read-poll, which is not woken for it), dear
-//! when there are few at a time and cheap when batches are large. A pipelined request pays for
-//! less: the write stage, which sees the end of the response before it, parses it.
+//! What it leaves out: locality. The thread that notices a request does not answer it: each request
+//! costs three hand-overs (to read, to write, and back to read-poll, which is not woken for it),
+//! expensive in small batches and cheap in large ones. A pipelined request costs fewer: the write
+//! stage, which sees the end of the response before it, parses it.
 //!
-//! Where to read: `client.rs` says which stage is next, `pipeline.rs` what the stages share, and
-//! `queue.rs` how they hand over. The stages are `accept.rs`, `read_poll.rs` and `write_poll.rs`
-//! (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and write. The controllers'
-//! rules are in `controllers.rs`; `governor.rs` measures and acts.
+//! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
+//! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
+//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and
+//! write. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
 
 mod accept;
 mod added_threads;
@@ -81,9 +81,9 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     for partition in &mut start.partitions {
         let pipeline = Arc::new(Pipeline::new(partition, &start.knobs)?);
         for (index, worker) in partition.workers.iter_mut().enumerate() {
-            worker.cpu = None; // a stage goes where there is room among the partition's CPUs
+            worker.cpu = None; // a stage runs on any CPU of the partition
             if index != pipeline::ACCEPT {
-                worker.listeners.clear(); // nobody else accepts
+                worker.listeners.clear(); // only the accept stage accepts
             }
             loop_contexts.push((Arc::clone(&pipeline), index));
         }
@@ -110,8 +110,8 @@ struct Staged {
 }
 
 impl Engine for Staged {
-    fn tell(&mut self, order: Order) {
-        self.loops.tell(order);
+    fn issue(&mut self, order: Order) {
+        self.loops.issue(order);
     }
 
     fn do_housekeeping(&self) {
@@ -136,13 +136,13 @@ impl Engine for Staged {
 
     fn join(self: Box<Self>) -> io::Result<()> {
         let joined = self.loops.join();
-        // Those that were added end with the queues they take from.
+        // Threads that were added end with the queues they take from.
         self.pipelines.iter().for_each(|pipeline| pipeline.added_threads.join());
         joined
     }
 }
 
-/// The thread with this number in its partition.
+/// Makes the loop of the thread with this index in its partition.
 fn make(
     start: WorkerStart,
     loop_context: &LoopContext,
@@ -154,7 +154,7 @@ fn make(
         pipeline::READ_POLL => ReadPoll::make(start, loop_context, pipeline),
         pipeline::WRITE_POLL => WritePoll::make(start, loop_context, pipeline),
         _ => {
-            let stage = pipeline.stage_of(index);
+            let stage = pipeline.working_stage(index);
             Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
         }
     }

@@ -1,9 +1,9 @@
-//! What the stages of one partition share: their queues, the way from one to the next, and how
-//! they end. It has no thread of its own.
+//! The shared state of the stages of one partition: their queues, the way from one to the next, and
+//! how they end. It has no thread of its own.
 //!
-//! The read-poll stage is where a connection begins, rests and ends; it ends last, and the others
-//! end with it. A stage that fails is replaced: the connections in its hands are lost, those in its
-//! queue are not.
+//! A connection begins, rests and ends in the read-poll stage; that stage ends last, and the others
+//! end with it. A stage that fails is replaced: the connections that it holds are lost, those in
+//! its queue are not.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -22,42 +22,42 @@ use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::parts::loops::Shared;
 
-/// The stages of one partition, as each of them sees the others. What they hand one another at each
-/// batch is apart from what they only look at.
+/// The stages of one partition, as each of them accesses the others. The parts that are written at
+/// each batch are on cache lines apart from those that are only read.
 pub(super) struct Pipeline {
     read_poll: CachePadded<PollStage>,
     write_poll: CachePadded<PollStage>,
-    /// The threads that read and those that write: the same, if they share one pool.
+    /// The threads that read and those that write: one pool, if they are shared.
     read: Arc<Pool>,
     write: Arc<Pool>,
     pub(super) room: Room,
     /// Requests begin with one worker and end with another, and their buffers travel back.
     spares: CachePadded<Mutex<Spares>>,
     cpus: Vec<usize>,
-    /// Threads that it has all the time and that read, of those that work.
+    /// The number of working threads from the start that read.
     readers: usize,
     /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
     rate: AtomicU64,
-    /// What controllers have done.
+    /// Counts of the controllers' actions.
     pub(super) controller_counts: ControllerCounts,
     /// Threads that controllers have started.
     pub(super) added_threads: AddedThreads,
     knobs: KnobValues,
-    /// Whether it has been told that threads cannot be scheduled as they should be.
-    has_told_refusal: AtomicBool,
+    /// Whether it has been reported that threads cannot be scheduled as they should be.
+    has_reported_refusal: AtomicBool,
     has_accepted_all: AtomicBool,
     is_closed: AtomicBool,
     is_broken: AtomicBool,
-    /// How often a stage has failed.
+    /// The number of failures of stages.
     failures: AtomicU64,
 }
 
-/// The numbers of the stages that have one thread each, among those of the partition.
+/// The indices of the stages that have one thread each, among the threads of the partition.
 pub(super) const ACCEPT: usize = 0;
 pub(super) const READ_POLL: usize = 1;
 pub(super) const WRITE_POLL: usize = 2;
 
-/// The bits that stand for no rate; they are not those of any rate.
+/// The bits that stand for no rate: no rate has them.
 const NO_RATE: u64 = u64::MAX;
 
 /// A stage that waits in the kernel.
@@ -70,20 +70,20 @@ struct PollStage {
 pub(super) struct Pool {
     pub(super) name: &'static str,
     pub(super) queue: CachePadded<Queue<BoxedClient>>,
-    /// How many connections a thread takes at once.
+    /// The number of connections that a thread takes at once.
     pub(super) batch: AtomicUsize,
-    /// Threads that it has all the time.
+    /// The number of threads from the start.
     fixed: AtomicUsize,
-    /// Threads that it has for a while.
+    /// The number of threads that were added for a while.
     pub(super) added: AtomicUsize,
 }
 
-/// Where the accept stage asks for room for one more connection, and is answered.
+/// Requests for room for one more connection, and the answers to the accept stage.
 pub(super) struct Room {
     /// Whether the accept stage waits for an answer.
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
     answer: AtomicU8,
-    /// Descriptors that jobs were in want of.
+    /// The number of connections to close for jobs that lacked a descriptor.
     wanted: AtomicUsize,
     /// Wakes the accept stage.
     pub(super) wake: Wake,
@@ -93,7 +93,7 @@ const UNANSWERED: u8 = 0;
 const GRANTED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// What a stage has for others when it has worked off a batch.
+/// The connections that a stage hands to others when it has worked off a batch.
 #[derive(Default)]
 pub(super) struct Outgoing {
     read_poll: Vec<BoxedClient>,
@@ -126,7 +126,7 @@ impl Pipeline {
             read,
             write,
             room: Room {
-                is_asked: AtomicBool::new(false),
+                is_requested: AtomicBool::new(false),
                 answer: AtomicU8::new(UNANSWERED),
                 wanted: AtomicUsize::new(0),
                 wake: Wake::new()?,
@@ -138,7 +138,7 @@ impl Pipeline {
             controller_counts: ControllerCounts::default(),
             added_threads: AddedThreads::new(Arc::clone(&partition.more)),
             knobs: knobs.clone(),
-            has_told_refusal: AtomicBool::new(false),
+            has_reported_refusal: AtomicBool::new(false),
             has_accepted_all: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -146,8 +146,8 @@ impl Pipeline {
         })
     }
 
-    /// What the thread of a stage does first, and what it tells if that is refused: see
-    /// [`super::knobs::COHORTS`].
+    /// Prepares the calling thread, which is that of a stage: binds it to the partition's CPUs and
+    /// sets its scheduling (see [`super::knobs::COHORTS`]), or reports that this was refused.
     pub(super) fn enter(&self, shared: &Shared) -> io::Result<()> {
         self.stay_on_cpus()?;
         let has_cohorts = self.knobs.get(super::knobs::COHORTS.name) == 1;
@@ -155,25 +155,25 @@ impl Pipeline {
         else {
             return Ok(());
         };
-        if !self.has_told_refusal.swap(true, Ordering::Relaxed) {
-            shared.tell(format!("stages interrupt each other (cohorts = 0): {why}"));
+        if !self.has_reported_refusal.swap(true, Ordering::Relaxed) {
+            shared.add_notice(format!("stages interrupt each other (cohorts = 0): {why}"));
         }
         Ok(())
     }
 
-    /// Keeps the calling thread on the partition's CPUs. Not on one of them: which stage has most
-    /// to do depends on what is asked for.
+    /// Keeps the calling thread on the partition's CPUs. Not on a single one: which stage has most
+    /// work depends on the requests.
     fn stay_on_cpus(&self) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());
         }
         let pinned = os::affinity::pin_thread(&self.cpus);
-        let told = |why| io::Error::other(format!("cannot stay on CPUs {:?}: {why}", self.cpus));
-        pinned.map_err(told)
+        let failed = |why| io::Error::other(format!("cannot stay on CPUs {:?}: {why}", self.cpus));
+        pinned.map_err(failed)
     }
 
-    pub(super) fn give_to_read_poll(&self, clients: &mut Vec<BoxedClient>) {
-        self.read_poll.give(clients);
+    pub(super) fn push_to_read_poll(&self, clients: &mut Vec<BoxedClient>) {
+        self.read_poll.push(clients);
     }
 
     /// The stages that work: one of them stands for both if they share their threads.
@@ -185,17 +185,17 @@ impl Pipeline {
         Arc::ptr_eq(&self.read, &self.write)
     }
 
-    /// The stage of a thread that works, by its number among those of the partition.
-    pub(super) fn stage_of(&self, index: usize) -> Stage {
+    /// The stage of a working thread, by its index among the threads of the partition.
+    pub(super) fn working_stage(&self, index: usize) -> Stage {
         if index < super::knobs::SINGLE_THREADS + self.readers { Stage::Read } else { Stage::Write }
     }
 
-    /// The threads of a stage that works.
+    /// The pool of threads of a working stage.
     pub(super) fn pool(&self, stage: Stage) -> &Arc<Pool> {
         if stage == Stage::Write { &self.write } else { &self.read }
     }
 
-    /// How many connections may be accepted a second; none if nobody has said.
+    /// The number of connections that may be accepted a second; none if no rate was set.
     pub(super) fn rate(&self) -> Option<f64> {
         let bits = self.rate.load(Ordering::Relaxed);
         (bits != NO_RATE).then_some(f64::from_bits(bits))
@@ -235,22 +235,22 @@ impl Pipeline {
         worker.share_spares(&mut spares, count);
     }
 
-    /// Has the threads that sleep look after their caches.
+    /// Has the threads that sleep do their housekeeping.
     pub(super) fn do_housekeeping(&self) {
         self.read.queue.nudge();
         self.write.queue.nudge();
         self.added_threads.do_housekeeping();
     }
 
-    /// Asks the read-poll stage to close a connection that rests; it answers at [`Room`].
-    pub(super) fn ask_for_room(&self) {
-        self.room.is_asked.store(true, Ordering::Release);
+    /// Requests the read-poll stage to close an idle connection; the answer comes in [`Room`].
+    pub(super) fn request_room(&self) {
+        self.room.is_requested.store(true, Ordering::Release);
         self.read_poll.wake.notify();
     }
 
-    /// Asks the read-poll stage to close one connection that rests, for a job that lacked a
-    /// descriptor or for another pipeline. No answer is waited for.
-    pub(super) fn ask_for_another(&self) {
+    /// Requests the read-poll stage to close one idle connection, for a job that lacked a
+    /// descriptor or for another pipeline. There is no answer.
+    pub(super) fn request_eviction(&self) {
         self.room.wanted.fetch_add(1, Ordering::Relaxed);
         self.read_poll.wake.notify();
     }
@@ -262,8 +262,8 @@ impl Pipeline {
         self.read_poll.wake.notify();
     }
 
-    /// The read-poll stage ends, and so do all. If it has failed for good connections are on their
-    /// way still, and have nowhere to go.
+    /// Ends all stages, when the read-poll stage ends. If that has failed for good, connections may
+    /// still be on their way to it: they are dropped.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         for queue in [&*self.read.queue, &*self.write.queue] {
@@ -276,14 +276,17 @@ impl Pipeline {
         self.room.wake.notify();
     }
 
-    /// A thread of a stage has failed, and what was in its hands is gone: the accept stage, one of
-    /// those that poll, or one that works. If no other goes on in its place everybody ends. `index`
-    /// is the thread's among those of the partition.
+    /// Handles the failure of a stage's thread, whose connections are lost: of the accept stage, a
+    /// stage that polls, or a working stage. If its stage has no thread left, all stages end.
+    /// `index` is the thread's among those of the partition.
     pub(super) fn fail(&self, index: usize, is_replaced: bool) {
         if !is_replaced {
             let is_last = match index {
                 ACCEPT | READ_POLL | WRITE_POLL => true,
-                _ => self.pool(self.stage_of(index)).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
+                _ => {
+                    let pool = self.pool(self.working_stage(index));
+                    pool.fixed.fetch_sub(1, Ordering::Relaxed) == 1
+                }
             };
             self.is_broken.fetch_or(is_last, Ordering::Release);
             match index {
@@ -303,8 +306,8 @@ impl Pipeline {
         self.write_poll.wake.notify();
     }
 
-    /// Whether nobody will be accepted any more. All who were are in the read-poll stage's inbox
-    /// by then.
+    /// Whether no connection will be accepted any more. All accepted connections are in the
+    /// read-poll stage's inbox by then.
     pub(super) fn has_accepted_all(&self) -> bool {
         self.has_accepted_all.load(Ordering::Acquire)
     }
@@ -313,18 +316,18 @@ impl Pipeline {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether a stage has nobody any more: then nobody can be served.
+    /// Whether a stage has no thread any more: then no connection can be served.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
-    /// How often a stage has failed.
+    /// The number of failures of stages.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
     }
 }
 
-/// How many of its threads can run at the same time.
+/// The number of a partition's threads that can run at the same time.
 fn width(partition: &PartitionStart) -> usize {
     match partition.cpus.len() {
         0 => os::affinity::allowed_cpus().len(),
@@ -337,7 +340,7 @@ impl PollStage {
         Ok(Self { inbox: Inbox::new(), wake: Wake::new()? })
     }
 
-    fn give(&self, clients: &mut Vec<BoxedClient>) {
+    fn push(&self, clients: &mut Vec<BoxedClient>) {
         let is_urgent = clients.iter().any(|client| client.is_urgent());
         if self.inbox.push(clients, is_urgent) {
             self.wake.notify();
@@ -358,15 +361,15 @@ impl Pool {
 }
 
 impl Room {
-    /// Whether room was granted; none until that is known. An answer is given once.
-    pub(super) fn answer(&self) -> Option<bool> {
+    /// Takes the answer whether room was granted; none until there is one.
+    pub(super) fn take_answer(&self) -> Option<bool> {
         match self.answer.swap(UNANSWERED, Ordering::AcqRel) {
             UNANSWERED => None,
             answer => Some(answer == GRANTED),
         }
     }
 
-    /// Has `evict` make the room that was asked for, and answers.
+    /// Has `evict` make the room that was requested, and answers the accept stage.
     pub(super) fn serve(&self, mut evict: impl FnMut() -> bool) {
         if self.wanted.load(Ordering::Relaxed) > 0 {
             for _ in 0..self.wanted.swap(0, Ordering::Relaxed) {
@@ -375,7 +378,9 @@ impl Room {
                 }
             }
         }
-        if self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::AcqRel) {
+        if self.is_requested.load(Ordering::Relaxed)
+            && self.is_requested.swap(false, Ordering::AcqRel)
+        {
             let answer = if evict() { GRANTED } else { REFUSED };
             self.answer.store(answer, Ordering::Release);
             self.wake.notify();
@@ -394,11 +399,11 @@ impl Outgoing {
         }
     }
 
-    /// Hands everything over: what is nearest to its end first.
+    /// Hands all connections over: those nearest to the end of their requests first.
     #[inline]
     pub(super) fn flush(&mut self, pipeline: &Pipeline) {
-        pipeline.read_poll.give(&mut self.read_poll);
-        pipeline.write_poll.give(&mut self.write_poll);
+        pipeline.read_poll.push(&mut self.read_poll);
+        pipeline.write_poll.push(&mut self.write_poll);
         pipeline.write.queue.push(&mut self.write);
         pipeline.read.queue.push(&mut self.read);
     }

@@ -1,5 +1,5 @@
-//! What the two stages that poll have in common: a set of connections that wait, and the queues in
-//! which connections come and go. What becomes of a connection is up to the stage.
+//! The common part of the two stages that poll: a set of connections that wait, and the queues in
+//! which connections come and go. The stage decides what to do with a connection.
 
 use std::io;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::reactor::EVENTS_PER_WAIT;
 use crate::parts::loops::{LoopContext, Shared};
 
-/// How long a connection may wait in the inbox that only comes back to rest: its deadline is not
-/// watched meanwhile.
+/// How long a connection that only comes back to rest may wait in the inbox, in milliseconds: its
+/// deadline is not watched meanwhile.
 const REST_LATE_MS: u64 = 250;
 
-/// A stage's half that is the same in both.
+/// The common part of a stage that polls.
 pub(super) struct Poller {
     pub(super) wait_set: WaitSet,
     /// The events of the last wait.
@@ -31,13 +31,13 @@ pub(super) struct Poller {
     pub(super) outgoing: Outgoing,
     stage: Stage,
     arrivals: Vec<BoxedClient>,
-    /// Failures of stages that this one has seen to.
+    /// The number of failures of stages that this one has dealt with.
     failures: u64,
 }
 
-/// Which wake-up call is that of [`Loops`](crate::parts::loops::Loops); the others are the
+/// The index of the wake-up call of [`Loops`](crate::parts::loops::Loops); the others are the
 /// pipeline's.
-pub(super) const TOLD: usize = 0;
+pub(super) const LOOPS_WAKE: usize = 0;
 
 impl Poller {
     /// The poller of `stage`.
@@ -62,44 +62,44 @@ impl Poller {
         })
     }
 
-    /// What a stage's thread does first.
+    /// Prepares the calling thread, which is the stage's.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.pipeline.enter(&self.shared)?;
         read_clock(&mut self.worker);
         Ok(())
     }
 
-    /// Waits for events until somebody arrives who is to be taken in, a deadline has come, or the
-    /// stage has something to look at.
-    pub(super) fn wait(&mut self, next_look: Option<Tick>, sleep: Sleep) -> io::Result<()> {
-        // A stage that took the place of one that failed does not watch those who are away.
+    /// Waits for events until a connection arrives that is to be taken in, a deadline has come, or
+    /// `next_check` has.
+    pub(super) fn wait(&mut self, next_check: Option<Tick>, sleep: Sleep) -> io::Result<()> {
+        // A stage that replaces a failed one does not watch connections that are with other stages.
         let lets_wait = self.failures == 0 && self.wait_set.lets_wait();
         let sleep = if lets_wait { sleep } else { Sleep::ForAll };
         let may_sleep = self.pipeline.inbox(self.stage).may_sleep(sleep);
-        let timeout_ms = if may_sleep { self.timeout_ms(next_look, sleep) } else { Some(0) };
+        let timeout_ms = if may_sleep { self.timeout_ms(next_check, sleep) } else { Some(0) };
         self.wait_set.wait(&mut self.events, timeout_ms)?;
         read_clock(&mut self.worker);
         Ok(())
     }
 
     /// How long to wait for events.
-    fn timeout_ms(&self, next_look: Option<Tick>, sleep: Sleep) -> Option<u32> {
+    fn timeout_ms(&self, next_check: Option<Tick>, sleep: Sleep) -> Option<u32> {
         let now = self.worker.now();
         let misses_some = sleep == Sleep::ForUrgent && self.wait_set.has_some_away();
         let late = misses_some.then(|| now.plus_ms(REST_LATE_MS));
-        timeout_ms(now, [self.wait_set.next_look(), self.worker.next_look(), late, next_look])
+        timeout_ms(now, [self.wait_set.next_check(), self.worker.next_look(), late, next_check])
     }
 
-    /// Takes the connections that have arrived, in a list that [`Poller::give_back`] wants back
-    /// when it is empty.
+    /// Takes the connections that have arrived, in a list to be returned empty to
+    /// [`Poller::reuse_list`].
     pub(super) fn take_arrivals(&mut self) -> Vec<BoxedClient> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         self.pipeline.inbox(self.stage).take(&mut arrivals);
         arrivals
     }
 
-    /// Keeps the room of a list for those who arrive next.
-    pub(super) fn give_back(&mut self, list: Vec<BoxedClient>) {
+    /// Keeps the memory of an empty list for the next arrivals.
+    pub(super) fn reuse_list(&mut self, list: Vec<BoxedClient>) {
         self.arrivals = list;
     }
 
@@ -109,7 +109,7 @@ impl Poller {
         std::mem::replace(&mut self.failures, failures) != failures
     }
 
-    /// Sends those on who are to leave.
+    /// Hands over the connections that leave the stage.
     pub(super) fn flush(&mut self) {
         self.outgoing.flush(&self.pipeline);
     }

@@ -1,9 +1,9 @@
-//! The queues between stages. Stages whose threads do the work take from a [`Queue`], which they
-//! sleep at; stages that wait in the kernel have an [`Inbox`], which they look into between waits.
+//! The queues between stages. The threads of working stages take from a [`Queue`], at which they
+//! sleep; stages that wait in the kernel have an [`Inbox`], which they check between waits.
 //!
-//! Both take and give whole batches, and wake somebody only if nobody is awake who will look: a
-//! hand-over under load is a lock and no system call. Neither is bounded: what travels is
-//! connections, and of those there are only so many.
+//! Both pass whole batches, and wake a thread only if none is awake that will check the queue: a
+//! hand-over under load is a lock and no system call. Neither is bounded: the items are
+//! connections, whose number is limited.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -18,22 +18,22 @@ pub(super) struct Queue<T> {
     helpers: Helpers,
 }
 
-/// How work in a queue is divided: the thread that takes leaves parts to threads that sleep, as far
-/// as there are CPUs for them and it is worth a call.
+/// How work in a queue is divided: the thread that takes leaves parts to sleeping threads, as far
+/// as there are CPUs for them and a part is worth a wake-up call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Helpers {
-    /// Threads that can run beside the one that takes.
+    /// The number of threads that can run beside the one that takes.
     pub(super) max: usize,
-    /// What is fewer than this is not divided.
+    /// The smallest part: fewer items than this are not divided.
     pub(super) part_min: usize,
 }
 
 struct State<T> {
     items: VecDeque<T>,
-    /// Threads that sleep, or have been called and are not up yet: called <= asleep.
+    /// The number of threads that sleep, or were called and are not awake yet: called <= asleep.
     asleep: usize,
-    /// Threads that were called and are not up yet. Each will look at the queue before it sleeps
-    /// again.
+    /// The number of threads that were called and are not awake yet. Each will check the queue
+    /// before it sleeps again.
     called: usize,
     /// How often sleepers were woken without work.
     nudges: u32,
@@ -41,29 +41,29 @@ struct State<T> {
     figures: Figures,
 }
 
-/// What a queue has seen.
+/// The statistics of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// How many wait in it.
+    /// The number of items in the queue.
     pub(super) len: usize,
-    /// The most that ever did.
+    /// The largest number of items that were ever in it.
     pub(super) longest: usize,
-    /// Batches taken.
+    /// The number of batches taken.
     pub(super) batches: u64,
-    /// What was in them, together.
+    /// The number of items in all batches together.
     pub(super) taken: u64,
 }
 
-/// How waiting for work ended.
+/// The outcome of waiting for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The wait ended with a batch of work.
     Batch,
-    /// The wait ended without work: sleepers are to look around.
+    /// The wait ended without work: sleepers are to do their housekeeping.
     Nudged,
     /// The time to wait passed without work.
     TimedOut,
-    /// There will be no more.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -80,7 +80,7 @@ impl<T> Queue<T> {
         Self { state: Mutex::new(state), filled: Condvar::new(), helpers }
     }
 
-    /// Adds all of `items`. What is put into a closed queue is dropped.
+    /// Adds all of `items`. If the queue is closed they are dropped.
     pub(super) fn push(&self, items: &mut Vec<T>) {
         if items.is_empty() {
             return;
@@ -95,8 +95,8 @@ impl<T> Queue<T> {
         self.call_if_needed(state);
     }
 
-    /// Adds up to `count` items to `batch`, and waits for the first if there is none. What others
-    /// that sleep can do at the same time is left to them.
+    /// Moves up to `count` items to `batch`, and waits for the first if there is none. Parts that
+    /// sleeping threads can work on at the same time are left to them.
     pub(super) fn take(
         &self,
         count: usize,
@@ -124,12 +124,12 @@ impl<T> Queue<T> {
         batch.extend(state.items.drain(..count));
         state.figures.batches += 1;
         state.figures.taken += count as u64;
-        // What is left is for another thread.
+        // The remaining items are for another thread.
         self.call_if_needed(state);
         Taken::Batch
     }
 
-    /// Has threads that sleep look around: there is no work, but something to let go of.
+    /// Wakes the sleeping threads without work, for their housekeeping.
     pub(super) fn nudge(&self) {
         let mut state = self.lock();
         state.nudges = state.nudges.wrapping_add(1);
@@ -137,16 +137,17 @@ impl<T> Queue<T> {
         self.filled.notify_all();
     }
 
-    /// Ends it: what is in it can still be taken, then threads are sent home.
+    /// Closes the queue: the items in it can still be taken, then `take` returns
+    /// [`Taken::Closed`].
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();
     }
 
-    /// Drops all that is in it.
+    /// Drops all items.
     pub(super) fn clear(&self) {
         let items = std::mem::take(&mut self.lock().items);
-        drop(items); // what that costs is not paid under the lock
+        drop(items); // not under the lock: it may take long
     }
 
     pub(super) fn figures(&self) -> Figures {
@@ -154,14 +155,14 @@ impl<T> Queue<T> {
         Figures { len: state.items.len(), ..state.figures }
     }
 
-    /// How many threads sleep.
+    /// The number of threads that sleep.
     #[cfg(test)]
     pub(super) fn sleepers(&self) -> usize {
         self.lock().asleep
     }
 
-    /// Calls one more sleeper if there is work that nobody is on the way to. A call too many costs
-    /// a look; one too few would leave work lying while a thread sleeps.
+    /// Calls one more sleeper if there is work and not all sleepers are called. One call too many
+    /// costs a check; one too few would leave work lying while a thread sleeps.
     fn call_if_needed(&self, mut state: MutexGuard<'_, State<T>>) {
         let is_needed = !state.items.is_empty() && state.called < state.asleep;
         state.called += usize::from(is_needed);
@@ -171,7 +172,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Returns whether patience lasted.
+    /// Sleeps until the thread is woken or `patience` is over. Returns false if it is over.
     fn sleep<'q>(
         &self,
         mut state: MutexGuard<'q, State<T>>,
@@ -187,18 +188,18 @@ impl<T> Queue<T> {
             }
         };
         state.asleep -= 1;
-        // Whoever wakes takes the place of one that was called, even if it was not called itself.
+        // A thread that wakes counts as one that was called, even if it was not.
         state.called = state.called.saturating_sub(1);
         (state, is_patient)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing that can panic happens in the middle of a change.
+        // Poisoning is ignored: no code that can panic runs in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one thread is handed that waits for the kernel most of the time.
+/// The items handed to one thread that waits in the kernel most of the time.
 pub(super) struct Inbox<T> {
     state: Mutex<InboxState<T>>,
 }
@@ -210,14 +211,14 @@ struct InboxState<T> {
     figures: Figures,
 }
 
-/// What an inbox's owner is woken for.
+/// The items that an inbox's owner is woken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
-    /// The owner is woken for nothing: it will look before it sleeps.
+    /// The owner is not woken: it is awake, and will check the inbox before it sleeps.
     Awake,
-    /// The owner is woken for whatever is put in.
+    /// The owner is woken for any item.
     ForAll,
-    /// The owner is woken for what is urgent. It looks at the rest when something else wakes it.
+    /// The owner is woken for urgent items. It takes the others when something else wakes it.
     ForUrgent,
 }
 
@@ -228,8 +229,8 @@ impl<T> Inbox<T> {
         Self { state: Mutex::new(InboxState { items: Vec::new(), sleep, is_closed, figures }) }
     }
 
-    /// Adds all of `items`, of which some are urgent or none. Returns whether the owner must be
-    /// woken to see them. What is put into a closed inbox is dropped.
+    /// Adds all of `items`; `is_urgent` tells whether some are urgent. Returns whether the owner
+    /// must be woken to take them. If the inbox is closed the items are dropped.
     #[must_use]
     pub(super) fn push(&self, items: &mut Vec<T>, is_urgent: bool) -> bool {
         if items.is_empty() {
@@ -254,7 +255,7 @@ impl<T> Inbox<T> {
         wakes
     }
 
-    /// Takes all there is into `batch`, which is empty.
+    /// Moves all items into `batch`, which must be empty.
     pub(super) fn take(&self, batch: &mut Vec<T>) {
         let mut state = self.lock();
         state.sleep = Sleep::Awake;
@@ -265,7 +266,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Ends it, and drops all that is in it: its owner has ended.
+    /// Closes the inbox, whose owner has ended, and drops all items.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -274,8 +275,8 @@ impl<T> Inbox<T> {
         drop(items);
     }
 
-    /// Asks whether the owner may sleep: only if there is nothing. From then on whoever adds
-    /// something wakes it, if it is to be woken for that.
+    /// Whether the owner may sleep: only if the inbox is empty. From then on a thread that adds an
+    /// item wakes the owner, if it is to be woken for that.
     #[must_use]
     pub(super) fn may_sleep(&self, how: Sleep) -> bool {
         let mut state = self.lock();

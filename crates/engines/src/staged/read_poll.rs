@@ -1,5 +1,5 @@
-//! The second stage: where connections begin, rest and end. It waits for the sockets of those that
-//! rest, sees to their deadlines, closes who must make room, and closes everybody in the end.
+//! The second stage, in which connections begin, rest and end. It waits for the sockets of idle
+//! connections, enforces their deadlines, closes idle ones to make room, and closes all in the end.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,9 +10,9 @@ use session::{Op, Tick};
 use super::client::{BoxedClient, Stage};
 use super::governor::Governor;
 use super::pipeline::Pipeline;
-use super::poller::{Poller, TOLD};
+use super::poller::{LOOPS_WAKE, Poller};
 use super::queue::Sleep;
-use super::wait_set::{Direction, Parked, Told};
+use super::wait_set::{Direction, Dispatched, Parked};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
 use crate::parts::loops::{Loop, LoopContext};
@@ -52,13 +52,13 @@ impl ReadPoll {
         self.poller.begin()?;
         while !self.is_over() {
             self.wait()?;
-            self.hear_events();
+            self.handle_events();
             self.receive();
             self.expire();
             self.obey();
             self.make_room();
             if let Some(governor) = &mut self.governor {
-                governor.look(self.poller.worker.now());
+                governor.run_due(self.poller.worker.now());
             }
             self.poller.flush();
         }
@@ -67,46 +67,46 @@ impl ReadPoll {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        // Controllers measure when a connection is back, and at the end nobody is to be late.
+        // Controllers measure when a connection is back, and at the end each is needed at once.
         let has_time = self.governor.is_none() && !self.is_draining && !self.is_aborting;
         let sleep = if has_time { Sleep::ForUrgent } else { Sleep::ForAll };
-        self.poller.wait(self.governor.as_ref().and_then(Governor::next_look), sleep)
+        self.poller.wait(self.governor.as_ref().and_then(Governor::next_check), sleep)
     }
 
-    fn hear_events(&mut self) {
+    fn handle_events(&mut self) {
         for index in 0..self.poller.events.len() {
             let Some(event) = self.poller.events.get(index) else { return };
-            match self.poller.wait_set.tell(event) {
-                Told::Ready(client) => self.send_on(client, Stage::Read),
-                Told::Wake(TOLD) => {
+            match self.poller.wait_set.dispatch(event) {
+                Dispatched::Ready(client) => self.send_on(client, Stage::Read),
+                Dispatched::Wake(LOOPS_WAKE) => {
                     self.poller.worker.do_housekeeping();
                     self.poller.pipeline.do_housekeeping();
                 }
-                Told::Wake(_) | Told::Nothing => {}
+                Dispatched::Wake(_) | Dispatched::Nothing => {}
             }
         }
     }
 
-    /// Takes in who was accepted, and who comes back.
+    /// Takes in the connections that were accepted, and those that come back.
     fn receive(&mut self) {
         let mut arrivals = self.poller.take_arrivals();
         for client in arrivals.drain(..) {
             self.receive_one(client);
         }
-        self.poller.give_back(arrivals);
+        self.poller.reuse_list(arrivals);
     }
 
     #[inline]
     fn receive_one(&mut self, mut client: BoxedClient) {
         let is_new = client.registrations[Direction::Reading as usize].is_none();
-        // Those that are not new are registered, unless that was lost with a stage that failed.
+        // A connection that is not new is registered, unless a stage that failed has lost that.
         if self.poller.wait_set.register(&mut client) {
             self.poller.worker.counters.connections_open.add(1);
         }
         if self.is_draining {
             client.drain();
         }
-        // Whoever was just accepted has probably sent a request: no need to ask first.
+        // The client of a new connection has probably sent a request: no need to wait first.
         if is_new && client.next_stage() == Stage::Read && !self.is_aborting {
             return self.send_on(client, Stage::Read);
         }
@@ -125,7 +125,7 @@ impl ReadPoll {
             return self.close(client);
         }
         match client.connection.next() {
-            // Whatever else is known of its socket: who sent it here found nothing there.
+            // `ready` is ignored: the stage that sent the connection here found no input.
             Op::Recv => match self.poller.wait_set.park(client) {
                 Parked::Waiting => {}
                 Parked::Ready(client) => self.send_on(client, Stage::Read),
@@ -154,7 +154,7 @@ impl ReadPoll {
         client.counted = None;
         if client.registrations[Direction::Writing as usize].is_some() {
             client.is_over = true;
-            self.poller.outgoing.add(client, Stage::WritePoll); // it is registered there, too
+            self.poller.outgoing.add(client, Stage::WritePoll); // to end its registration there
         }
     }
 
@@ -165,9 +165,9 @@ impl ReadPoll {
         }
     }
 
-    /// Does what the engine was told to do.
+    /// Carries out the orders of the engine.
     fn obey(&mut self) {
-        if !self.is_draining && self.poller.shared.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.poller.shared.orders.is_issued(Order::Drain) {
             self.is_draining = true;
             for mut client in self.poller.wait_set.take_all() {
                 client.drain();
@@ -178,25 +178,27 @@ impl ReadPoll {
             self.count_lost();
         }
         let is_to_abort =
-            self.poller.shared.orders.is_given(Order::Abort) || self.poller.pipeline.is_broken();
+            self.poller.shared.orders.is_issued(Order::Abort) || self.poller.pipeline.is_broken();
         if !self.is_aborting && is_to_abort {
             self.is_aborting = true;
-            // Who waits for a client in a system call goes on.
+            // A thread that waits for a client in a system call goes on.
             self.poller.wait_set.shut_down_all();
             self.poller.wait_set.take_all().into_iter().for_each(|client| self.close(client));
         }
     }
 
-    /// Counts connections off that were lost with a stage that failed.
+    /// Counts off the connections that were lost with a stage that failed.
     fn count_lost(&mut self) {
         let lost = self.poller.wait_set.clear_lost();
         self.poller.worker.counters.connections_open.subtract(lost as u64);
         if lost > 0 {
-            self.poller.shared.tell(format!("{lost} connections ended with a stage that failed"));
+            self.poller
+                .shared
+                .add_notice(format!("{lost} connections ended with a stage that failed"));
         }
     }
 
-    /// Closes the connection that has rested longest, if somebody asked for room.
+    /// Closes the connection that has rested longest, if room was requested.
     fn make_room(&mut self) {
         let pipeline = Arc::clone(&self.poller.pipeline);
         pipeline.room.serve(|| {
@@ -214,19 +216,22 @@ impl ReadPoll {
         }
         let is_empty = self.poller.wait_set.len() == 0
             && self.poller.pipeline.inbox(Stage::ReadPoll).figures().len == 0;
-        // What waits for a stage that has failed is not waited for.
+        // Connections that wait for a stage that has failed will not come back.
         is_empty || (self.is_aborting && self.poller.pipeline.is_broken())
     }
 }
 
 impl Drop for ReadPoll {
-    /// Connections are left only if it fails, or ends with one that has. Who is parked ends with
-    /// it; who is with another stage comes back to the next.
+    /// Counts off and reports the connections that are left, which are some only if this stage
+    /// fails, or ends because another has. Parked connections end with it; those that are with
+    /// other stages come back to its replacement.
     fn drop(&mut self) {
         self.poller.worker.counters.connections_open.subtract(self.poller.wait_set.len() as u64);
         let lost = self.poller.wait_set.take_all().len();
         if lost > 0 {
-            self.poller.shared.tell(format!("{lost} connections ended with the read-poll stage"));
+            self.poller
+                .shared
+                .add_notice(format!("{lost} connections ended with the read-poll stage"));
         }
     }
 }

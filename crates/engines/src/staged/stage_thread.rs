@@ -1,10 +1,9 @@
 //! A thread of the read stage or of the write stage, or of the pool that serves both: it takes a
-//! batch of connections from its queue, does with each what its stage does, and hands them on.
+//! batch of connections from its queue, does its stage's work on each, and hands them on.
 //!
 //! The read stage receives, parses and runs jobs, so it may wait for the disk when a file is
 //! opened. The write stage sends, so it may wait for the disk when a file is not in memory; with
-//! blocking sockets it waits for the client too, but
-//! not longer than [`SEND_WAIT_MS`].
+//! blocking sockets it waits for the client too, but not longer than [`SEND_WAIT_MS`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -29,23 +28,23 @@ use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
 use crate::parts::loops::{Loop, LoopContext, Shared, describe_panic};
 
-/// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
+/// The number of spare buffers that a reading thread keeps: as many as one batch needs by default.
 const SPARES: usize = 64;
 
-/// How long a blocking send waits for a client before write-poll does.
+/// How long a blocking send waits for a client before write-poll does, in milliseconds.
 const SEND_WAIT_MS: u64 = 50;
 
 /// The thread.
 pub(super) struct StageThread {
     worker: Worker,
-    /// Where its work comes from.
+    /// The pool whose queue it takes work from.
     pool: Arc<Pool>,
     pipeline: Arc<Pipeline>,
     shared: Arc<Shared>,
     runner: Arc<Runner>,
     buffer: Box<[u8]>,
     outgoing: Outgoing,
-    /// Spare buffers it keeps: none if its requests only end with it.
+    /// The number of spare buffers that it keeps: none if requests only end in its stage.
     spares: usize,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
@@ -75,13 +74,13 @@ impl StageThread {
         }
     }
 
-    /// To be run in its thread.
+    /// Converts it into a loop, to be run in its thread.
     pub(super) fn into_loop(self) -> Loop {
         Box::new(move || self.run())
     }
 
-    /// Starts one more thread for a stage, which ends by itself when there has been nothing to do
-    /// for a while.
+    /// Starts one more thread for a stage, which ends by itself when there has been no work for a
+    /// while.
     pub(super) fn add(
         pipeline: &Arc<Pipeline>,
         loop_context: &LoopContext,
@@ -99,7 +98,7 @@ impl StageThread {
                 let name = task_pool.name;
                 loop_context
                     .shared
-                    .tell(format!("a thread that was added to {name} failed: {why}"));
+                    .add_notice(format!("a thread that was added to {name} failed: {why}"));
             }
         };
         match Builder::new().name("staged-added".into()).spawn(task) {
@@ -112,7 +111,7 @@ impl StageThread {
         Ok(())
     }
 
-    /// The whole life of a thread that was added.
+    /// Runs a thread that was added, for its whole life.
     fn run_added(
         pipeline: &Arc<Pipeline>,
         loop_context: &LoopContext,
@@ -135,17 +134,17 @@ impl StageThread {
         self.work_until(None)
     }
 
-    /// Works until there has been nothing to do for so long. Returns the worker, for the next one.
+    /// Works until there has been no work for `idle_ms`. Returns the worker, for the next thread.
     fn run_for_a_while(mut self, idle_ms: u64) -> io::Result<Worker> {
         self.work_until(Some(idle_ms))?;
         Ok(self.worker)
     }
 
-    /// Works until there will be no more, or there has been nothing to do for so long.
+    /// Works until the queue is closed, or there has been no work for `idle_ms`.
     fn work_until(&mut self, idle_ms: Option<u64>) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
         pipeline.enter(&self.shared)?;
-        // The log wants to be looked after even when there is nothing to do.
+        // A log needs housekeeping even when there is no work.
         let housekeeping_ms = self.worker.is_logging().then_some(HOUSEKEEPING_MS);
         let patience = [idle_ms, housekeeping_ms].into_iter().flatten().min();
         let patience = patience.map(Duration::from_millis);
@@ -173,7 +172,7 @@ impl StageThread {
 
     fn work(&mut self, batch: &mut Vec<BoxedClient>) {
         self.pipeline.share_spares(&mut self.worker, self.spares);
-        let is_draining = self.shared.orders.is_given(Order::Drain);
+        let is_draining = self.shared.orders.is_issued(Order::Drain);
         for mut client in batch.drain(..) {
             if is_draining {
                 client.drain();
@@ -184,8 +183,8 @@ impl StageThread {
         self.outgoing.flush(&self.pipeline);
     }
 
-    /// Takes steps with one connection for as long as they belong to its stage. Returns where it
-    /// is to go then.
+    /// Takes steps with one connection for as long as they belong to its stage. Returns its next
+    /// stage.
     #[inline]
     fn drive(&mut self, client: &mut Client) -> Stage {
         let stage = client.next_stage();
@@ -196,7 +195,7 @@ impl StageThread {
         let next = match pause {
             Pause::Wait if stage == Stage::Write => Stage::WritePoll,
             Pause::Wait | Pause::Closed => Stage::ReadPoll,
-            Pause::Away if self.shared.orders.is_given(Order::Abort) => Stage::ReadPoll,
+            Pause::Away if self.shared.orders.is_issued(Order::Abort) => Stage::ReadPoll,
             Pause::Away | Pause::Yield => client.next_stage(),
         };
         let next = self.expire(client, next);
@@ -206,9 +205,9 @@ impl StageThread {
         if client.is_over { Stage::ReadPoll } else { next }
     }
 
-    /// Acts on a deadline that has passed before the connection is sent to where it would wait. The
-    /// stages that poll expire those that they hold, and would never hold one whose client sends
-    /// another byte whenever the last has been read. Returns where it is to go.
+    /// Acts on a deadline that has passed before the connection is sent to a stage in which it
+    /// would wait. The stages that poll expire the connections that they hold, and would never hold
+    /// one whose client sends another byte whenever the last has been read. Returns the next stage.
     #[inline]
     fn expire(&mut self, client: &mut Client, next: Stage) -> Stage {
         let is_to_wait = matches!(next, Stage::ReadPoll | Stage::WritePoll) && !client.is_over;
@@ -238,7 +237,7 @@ impl StageThread {
         )
     }
 
-    /// Sends from a file and waits until all of it is with the kernel. Whoever takes long is not
+    /// Sends from a file and waits until the kernel has all of it. A client that takes long is not
     /// waited for a second time.
     fn step_blocking(&mut self, client: &mut Client, turn: &mut Turn) -> Step {
         if !client.is_blocking {
@@ -255,8 +254,8 @@ impl StageThread {
         taken
     }
 
-    /// Changes the mode of a socket. If the kernel refuses, the connection goes on as one that
-    /// nobody waits for.
+    /// Changes the mode of a socket. If the kernel refuses, the connection goes on as one that no
+    /// thread waits for.
     fn set_blocking(&self, client: &mut Client, is_blocking: bool) {
         let socket = client.socket.as_fd();
         let limited = match is_blocking {
@@ -277,21 +276,21 @@ struct Visit<'a> {
 }
 
 impl Driven for Visit<'_> {
-    /// What belongs to another stage is left to that.
+    /// Takes one step, or none if the next step belongs to another stage.
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
-        let is_aborting = self.thread.shared.orders.is_given(Order::Abort);
+        let is_aborting = self.thread.shared.orders.is_issued(Order::Abort);
         if is_aborting || self.client.next_stage() != self.stage {
             return Step::Away;
         }
         self.thread.step(self.client, turn)
     }
 
-    /// Runs the job on the spot: the stage may wait for the disk, and so it may when it sends.
+    /// Runs the job on the spot: its stage may wait for the disk, as a stage that sends may.
     fn job(&mut self) -> bool {
         let StageThread { worker, runner, pipeline, .. } = &mut *self.thread;
         if run_on_the_spot(&mut self.client.connection, worker, runner) {
-            pipeline.ask_for_another();
+            pipeline.request_eviction();
         }
         true
     }

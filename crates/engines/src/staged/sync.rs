@@ -1,3 +1,3 @@
-//! What the queues are made of; for their model `tests/model.rs` has loom's in their place.
+//! The primitives that the queues are built on; the model in `tests/model.rs` uses loom's instead.
 
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

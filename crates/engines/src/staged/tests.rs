@@ -1,5 +1,5 @@
-//! The queues alone; in all orders of threads they are tried in `tests/model.rs`. Stages that fail
-//! are in `tests/failures.rs`.
+//! Tests of the queues alone; `tests/model.rs` runs them in all orders of threads. Failures of
+//! stages are tested in `tests/failures.rs`.
 
 mod failures;
 mod model;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::queue::{Figures, Helpers, Inbox, Queue, Sleep, Taken};
 
-/// No helpers: no thread runs beside the one that takes.
+/// Settings without helpers: no thread runs beside the one that takes.
 const ALONE: Helpers = Helpers { max: 0, part_min: 1 };
 
 #[test]
-fn batches_are_as_large_as_asked_and_in_order() {
+fn batches_are_as_large_as_requested_and_in_order() {
     let queue = Queue::new(ALONE);
     queue.push(&mut vec![1, 2, 3]);
     queue.push(&mut vec![]);
@@ -31,8 +31,9 @@ fn batches_are_as_large_as_asked_and_in_order() {
     assert_eq!(queue.take(4, &mut batch, None), Taken::Closed);
 }
 
-/// How many of six each of so many threads gets that sleep, the fewest first.
-fn parts_of_six(threads: usize, helpers: Helpers) -> Vec<usize> {
+/// Has `threads` sleeping threads take six items. Returns the number that each gets, in ascending
+/// order.
+fn divide_six(threads: usize, helpers: Helpers) -> Vec<usize> {
     let queue = Queue::new(helpers);
     std::thread::scope(|scope| {
         let take = || {
@@ -55,19 +56,19 @@ fn parts_of_six(threads: usize, helpers: Helpers) -> Vec<usize> {
     })
 }
 
-/// A thread that took all would have each wait for the one before it, while others have nothing to
-/// do. Where they cannot run at the same time, dividing only costs.
+/// If one thread took all items, each would wait for the one before it while other threads have no
+/// work. Where threads cannot run at the same time, dividing has only costs.
 #[test]
-fn work_is_divided_among_those_that_sleep_and_can_run() {
-    assert_eq!(parts_of_six(3, Helpers { max: 7, part_min: 1 }), [2, 2, 2]);
-    assert_eq!(parts_of_six(3, Helpers { max: 1, part_min: 1 }), [1, 2, 3]);
-    assert_eq!(parts_of_six(3, Helpers { max: 7, part_min: 4 }), [0, 2, 4]);
-    assert_eq!(parts_of_six(3, ALONE), [0, 0, 6]);
-    assert_eq!(parts_of_six(1, Helpers { max: 7, part_min: 1 }), [6]);
+fn work_is_divided_among_sleeping_threads_that_can_run() {
+    assert_eq!(divide_six(3, Helpers { max: 7, part_min: 1 }), [2, 2, 2]);
+    assert_eq!(divide_six(3, Helpers { max: 1, part_min: 1 }), [1, 2, 3]);
+    assert_eq!(divide_six(3, Helpers { max: 7, part_min: 4 }), [0, 2, 4]);
+    assert_eq!(divide_six(3, ALONE), [0, 0, 6]);
+    assert_eq!(divide_six(1, Helpers { max: 7, part_min: 1 }), [6]);
 }
 
 #[test]
-fn a_thread_that_waits_in_vain_is_told() {
+fn waiting_for_work_can_time_out() {
     let queue = Queue::<u32>::new(ALONE);
     let patience = Some(Duration::from_millis(1));
     assert_eq!(queue.take(1, &mut Vec::new(), patience), Taken::TimedOut);
@@ -87,7 +88,7 @@ fn sleepers_can_be_nudged() {
 }
 
 #[test]
-fn an_inbox_rings_only_for_those_who_sleep() {
+fn an_inbox_wakes_only_an_owner_that_sleeps() {
     let inbox = Inbox::new();
     assert!(!inbox.push(&mut vec![1], true), "its owner has not gone to sleep yet");
     assert!(!inbox.may_sleep(Sleep::ForAll), "it is not empty");
@@ -103,24 +104,24 @@ fn an_inbox_rings_only_for_those_who_sleep() {
 }
 
 #[test]
-fn an_inbox_lets_sleep_who_is_only_woken_for_what_is_urgent() {
+fn an_inbox_does_not_wake_its_owner_for_items_that_are_not_urgent() {
     let inbox = Inbox::new();
     assert!(inbox.may_sleep(Sleep::ForUrgent));
     assert!(!inbox.push(&mut vec![1], false));
     assert!(!inbox.push(&mut vec![2], false), "it sleeps on");
     assert!(inbox.push(&mut vec![3], true));
-    assert!(!inbox.may_sleep(Sleep::ForUrgent), "what is not urgent is not forgotten");
+    assert!(!inbox.may_sleep(Sleep::ForUrgent), "items that are not urgent are kept");
     let mut batch = Vec::new();
     inbox.take(&mut batch);
     assert_eq!(batch, [1, 2, 3]);
 }
 
 #[test]
-fn what_is_in_a_closed_inbox_is_dropped() {
+fn items_in_a_closed_inbox_are_dropped() {
     let (inbox, item) = (Inbox::new(), Rc::new(()));
     let _ = inbox.push(&mut vec![Rc::clone(&item)], true);
     inbox.close();
-    assert!(!inbox.push(&mut vec![Rc::clone(&item)], true), "nobody is woken");
+    assert!(!inbox.push(&mut vec![Rc::clone(&item)], true), "no owner is woken");
     assert_eq!(Rc::strong_count(&item), 1);
     let queue = Queue::new(ALONE);
     queue.push(&mut vec![Rc::clone(&item)]);

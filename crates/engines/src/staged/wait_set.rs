@@ -2,8 +2,8 @@
 //!
 //! A socket is registered once, edge-triggered, and stays so until its connection ends. The
 //! connection itself is parked here only while it waits; an event that comes while it is with
-//! another stage is remembered and meets it when it is parked again. So a request costs no call to
-//! change what is watched.
+//! another stage is remembered until it is parked again. So a request costs no call to change the
+//! registration.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::parts::loops::connections::{Connections, Timed};
 /// Keys of wake-up calls: above those of all registrations.
 const WAKE_KEYS: u64 = (u32::MAX as u64) << 32;
 
-/// What a registration is for: which of [`Client::registrations`], and which events.
+/// The purpose of a registration: its index in [`Client::registrations`], and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Reading,
@@ -35,14 +35,14 @@ impl Direction {
     }
 }
 
-/// What a stage waits for.
+/// The connections and wake-up calls that a stage waits for.
 pub(super) struct WaitSet {
     direction: Direction,
     epoll: Epoll,
     registrations: Connections<Registration>,
-    /// Registrations whose connection is here.
+    /// The number of registrations whose connection is parked here.
     parked: usize,
-    /// Registrations with an event that their connection has not met.
+    /// The number of registrations with an event that is remembered for their connection.
     unmet: usize,
 }
 
@@ -52,8 +52,9 @@ struct Registration {
     /// None while the connection is with another stage.
     client: Option<BoxedClient>,
     is_watched: bool,
-    /// What events said while the connection was away.
+    /// Whether an event came while the connection was away.
     has_event: bool,
+    /// Whether an event reported a hang-up while the connection was away.
     is_hung_up: bool,
 }
 
@@ -67,7 +68,7 @@ impl Timed for Registration {
     }
 }
 
-/// What came of an attempt to park a connection.
+/// The outcome of an attempt to park a connection.
 pub(super) enum Parked {
     /// The connection waits.
     Waiting,
@@ -77,8 +78,8 @@ pub(super) enum Parked {
     Refused(BoxedClient),
 }
 
-/// What an event came to.
-pub(super) enum Told {
+/// The outcome of dispatching an event.
+pub(super) enum Dispatched {
     /// A connection whose socket is ready.
     Ready(BoxedClient),
     /// A wake-up call, by its index.
@@ -88,8 +89,8 @@ pub(super) enum Told {
 }
 
 impl WaitSet {
-    /// No connections yet, and wake-up calls that end a wait. They are watched edge-triggered too,
-    /// so that nobody has to clear them.
+    /// A set without connections, with wake-up calls that end a wait. They are watched
+    /// edge-triggered too, so that they need not be cleared.
     pub(super) fn new(direction: Direction, wakes: &[&Wake], now: Tick) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         for (index, wake) in wakes.iter().enumerate() {
@@ -100,13 +101,13 @@ impl WaitSet {
         Ok(Self { direction, epoll, registrations, parked: 0, unmet: 0 })
     }
 
-    /// How many connections are registered, be they parked or with another stage.
+    /// The number of registered connections, whether parked or with another stage.
     pub(super) fn len(&self) -> usize {
         self.registrations.len()
     }
 
-    /// Whether a connection that is with another stage may wait in the inbox when it comes back,
-    /// until something else happens: yes, unless something has happened to it meanwhile.
+    /// Whether connections that come back from other stages may wait in the inbox until another
+    /// event: yes, unless an event has come for one of them meanwhile.
     pub(super) fn lets_wait(&self) -> bool {
         self.unmet == 0
     }
@@ -120,31 +121,33 @@ impl WaitSet {
         self.epoll.wait(events, timeout_ms).map(drop)
     }
 
-    /// Takes an event to the connection that it is about.
+    /// Takes the connection that an event concerns, or remembers the event if it is away.
     #[inline]
-    pub(super) fn tell(&mut self, event: Event) -> Told {
+    pub(super) fn dispatch(&mut self, event: Event) -> Dispatched {
         if event.key >= WAKE_KEYS {
-            return Told::Wake((event.key - WAKE_KEYS) as usize);
+            return Dispatched::Wake((event.key - WAKE_KEYS) as usize);
         }
-        // An event of a connection that has gone meanwhile finds nothing.
-        let Some(registration) = self.registrations.get(event.key) else { return Told::Nothing };
+        // An event of a connection that has gone meanwhile finds no registration.
+        let Some(registration) = self.registrations.get(event.key) else {
+            return Dispatched::Nothing;
+        };
         let is_hung_up = event.hangup || event.error;
         match registration.client.take() {
             Some(mut client) => {
                 self.parked -= 1;
                 client.ready.is_drained &= self.direction != Direction::Reading;
                 client.ready.is_hung_up |= is_hung_up;
-                Told::Ready(client)
+                Dispatched::Ready(client)
             }
             None => {
                 self.unmet += usize::from(!std::mem::replace(&mut registration.has_event, true));
                 registration.is_hung_up |= is_hung_up;
-                Told::Nothing
+                Dispatched::Nothing
             }
         }
     }
 
-    /// Registers a connection, without parking it. Returns whether it was not registered.
+    /// Registers a connection, without parking it. Returns false if it was registered already.
     #[inline]
     pub(super) fn register(&mut self, client: &mut Client) -> bool {
         if self.find(client).is_some() {
@@ -162,7 +165,7 @@ impl WaitSet {
     }
 
     /// The key of a connection's registration. A key from a stage that has failed may by now be
-    /// another's.
+    /// that of another connection.
     #[inline]
     fn find(&mut self, client: &Client) -> Option<u64> {
         let key = client.registrations[self.direction as usize]?;
@@ -186,7 +189,7 @@ impl WaitSet {
             return Parked::Ready(client);
         }
         if !std::mem::replace(&mut registration.is_watched, true) {
-            // What is there already is told as the first event.
+            // If the socket is ready already, epoll reports that as the first event.
             let interest = self.direction.interest();
             if self.epoll.add(client.socket.as_fd(), interest, key).is_err() {
                 return Parked::Refused(client);
@@ -213,8 +216,8 @@ impl WaitSet {
         self.unmet -= usize::from(removed.is_some_and(|registration| registration.has_event));
     }
 
-    /// Ends the registrations of connections that are gone without having been closed. Returns how
-    /// many they were.
+    /// Ends the registrations of connections that are gone without having been closed. Returns
+    /// their number.
     pub(super) fn clear_lost(&mut self) -> usize {
         let keys = self.registrations.keys();
         let is_lost = |registration: &mut Registration| registration.socket.strong_count() == 0;
@@ -226,42 +229,42 @@ impl WaitSet {
         lost.len()
     }
 
-    /// All connections that are parked.
+    /// Takes all parked connections.
     pub(super) fn take_all(&mut self) -> Vec<BoxedClient> {
         let keys = self.registrations.keys();
         self.take(keys)
     }
 
-    /// All whose deadline has passed.
+    /// Takes all parked connections whose deadline has passed.
     pub(super) fn take_expired(&mut self, now: Tick) -> Vec<BoxedClient> {
-        if self.registrations.next_look().is_none_or(|look| look > now) {
+        if self.registrations.next_check().is_none_or(|moment| moment > now) {
             return Vec::new();
         }
         let keys = self.registrations.take_expired(now);
         self.take(keys)
     }
 
-    /// The idle connection that has rested longest.
+    /// Takes the connection that has been idle longest.
     pub(super) fn take_least_recent(&mut self) -> Option<BoxedClient> {
-        let asked = |client: &BoxedClient| os::socket::has_input(client.socket.as_fd());
-        let has_asked =
-            |registration: &Registration| registration.client.as_ref().is_some_and(asked);
-        let first = self.registrations.take_least_recent(has_asked)?;
+        let is_readable = |client: &BoxedClient| os::socket::has_input(client.socket.as_fd());
+        let has_input =
+            |registration: &Registration| registration.client.as_ref().is_some_and(is_readable);
+        let first = self.registrations.take_least_recent(has_input)?;
         self.take(vec![first]).pop()
     }
 
-    /// When [`WaitSet::take_expired`] is worth calling again.
-    pub(super) fn next_look(&self) -> Option<Tick> {
-        self.registrations.next_look()
+    /// The moment at which [`WaitSet::take_expired`] is worth calling again.
+    pub(super) fn next_check(&self) -> Option<Tick> {
+        self.registrations.next_check()
     }
 
-    /// Shuts all sockets down, wherever their connections are: whoever waits for one goes on.
+    /// Shuts all sockets down, wherever their connections are: a thread that waits for one goes on.
     pub(super) fn shut_down_all(&mut self) {
         for key in self.registrations.keys() {
             if let Some(socket) =
                 self.registrations.get(key).and_then(|registration| registration.socket.upgrade())
             {
-                let _ = os::socket::shutdown_write(socket.as_fd()); // its peer may be gone
+                let _ = os::socket::shutdown_write(socket.as_fd()); // fails if the peer has gone
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The fourth stage: where connections wait whose client takes no more for the moment. It waits
-//! for space in their sockets and sees to their deadlines.
+//! The fourth stage, in which connections wait whose clients take no more bytes for the moment. It
+//! waits for space in their sockets and enforces their deadlines.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::client::{BoxedClient, Stage};
 use super::pipeline::Pipeline;
 use super::poller::Poller;
 use super::queue::Sleep;
-use super::wait_set::{Direction, Parked, Told};
+use super::wait_set::{Direction, Dispatched, Parked};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
 use crate::parts::loops::{Loop, LoopContext};
@@ -43,10 +43,10 @@ impl WritePoll {
             self.poller.wait(None, Sleep::ForAll)?;
             for index in 0..self.poller.events.len() {
                 let Some(event) = self.poller.events.get(index) else { break };
-                match self.poller.wait_set.tell(event) {
-                    Told::Ready(client) => self.poller.outgoing.add(client, Stage::Write),
-                    Told::Wake(_) => self.poller.worker.do_housekeeping(),
-                    Told::Nothing => {}
+                match self.poller.wait_set.dispatch(event) {
+                    Dispatched::Ready(client) => self.poller.outgoing.add(client, Stage::Write),
+                    Dispatched::Wake(_) => self.poller.worker.do_housekeeping(),
+                    Dispatched::Nothing => {}
                 }
             }
             self.receive();
@@ -61,12 +61,12 @@ impl WritePoll {
         let mut arrivals = self.poller.take_arrivals();
         for mut client in arrivals.drain(..) {
             if client.is_over {
-                self.poller.wait_set.release(&mut client); // its last stop
+                self.poller.wait_set.release(&mut client); // this is its last stage
             } else {
                 self.park(client);
             }
         }
-        self.poller.give_back(arrivals);
+        self.poller.reuse_list(arrivals);
     }
 
     fn park(&mut self, mut client: BoxedClient) {
@@ -81,7 +81,8 @@ impl WritePoll {
         }
     }
 
-    /// A client that took too long is closed, by the stage that closes.
+    /// Expires the connections whose deadlines have passed, and hands them to the stages that go on
+    /// with them: read-poll closes those that are over.
     fn expire(&mut self) {
         for mut client in self.poller.wait_set.take_expired(self.poller.worker.now()) {
             client.connection.expire(&mut self.poller.worker);
@@ -90,14 +91,14 @@ impl WritePoll {
         }
     }
 
-    /// Obeys the orders. On the last one all connections go to where connections end. Until then
-    /// responses under way are finished: the stages that they meet next tell them that they are the
-    /// last.
+    /// Carries out the orders of the engine. On [`Order::Abort`] all connections go to the
+    /// read-poll stage, which closes them. Until then responses under way are finished: the next
+    /// stage of each connection drains it.
     fn obey(&mut self) {
         if self.poller.has_new_failures() {
             self.poller.wait_set.clear_lost();
         }
-        if self.poller.shared.orders.is_given(Order::Abort) || self.poller.pipeline.is_broken() {
+        if self.poller.shared.orders.is_issued(Order::Abort) || self.poller.pipeline.is_broken() {
             for client in self.poller.wait_set.take_all() {
                 self.poller.outgoing.add(client, Stage::ReadPoll);
             }

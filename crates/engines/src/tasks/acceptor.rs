@@ -20,12 +20,12 @@ use super::runtime_state::RuntimeState;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Row, Shortage, accept_row};
 use crate::parts::accept::listeners::Listeners;
 
-/// How long to wait for room before looking again.
+/// How long to wait for room before trying again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until the engine is told to stop.
+/// Accepts until the engine is to stop accepting.
 pub(super) async fn run(state: Arc<RuntimeState>, listener: OwnedFd) {
-    // Left on a panic, too.
+    // Dropping it counts the acceptor off, on a panic, too.
     let mut acceptor = Acceptor { state, failure: None };
     let failure = acceptor.accept(listener).await;
     acceptor.failure = failure.err();
@@ -43,7 +43,7 @@ impl Drop for Acceptor {
     }
 }
 
-/// A listener, watched by the runtime, which tells of an arrival only once.
+/// A listener, watched by the runtime, which reports an arrival only once.
 struct Queue {
     state: Arc<RuntimeState>,
     arrivals: AsyncFd<OwnedFd>,
@@ -74,14 +74,14 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Waits for somebody to come, or for the end.
+    /// Waits for a connection to come, or for the end.
     async fn arrival(&self, queue: &Queue) -> io::Result<()> {
         poll_fn(|context| {
             if !self.state.is_accepting() {
                 return Poll::Ready(Ok(()));
             }
             let mut guard = ready!(queue.arrivals.poll_read_ready(context))?;
-            guard.clear_ready(); // before the look: who comes after it is told again
+            guard.clear_ready(); // before accepting: a later arrival is reported again
             Poll::Ready(Ok(()))
         })
         .await
@@ -117,14 +117,14 @@ impl Admission for Queue {
         true
     }
 
-    /// A task that is told to leave does so in its turn.
+    /// Requests the connection that has rested longest to leave, which its task does in its turn.
     fn make_room(&mut self, _: Shortage) -> Room {
         self.state.is_room_wanted.store(true, Ordering::Release);
         if self.state.evict() { Room::Begun } else { Room::None }
     }
 
-    fn ask_others(&mut self) {
-        self.state.ask_for_room();
+    fn request_room_from_others(&mut self) {
+        self.state.request_room();
     }
 
     /// Counts the pause and does nothing else: the task naps when its row of accepts has ended.
@@ -133,7 +133,7 @@ impl Admission for Queue {
     }
 }
 
-/// Waits for a while, or until woken: there may be room then.
+/// Waits for [`PAUSE`], or until woken: there may be room then.
 async fn nap() {
     let mut end = pin!(tokio::time::sleep(PAUSE));
     let mut has_slept = false;

@@ -1,4 +1,4 @@
-//! The task of one connection: take a turn, await what is missing, again until the end.
+//! The task of one connection: it takes a turn, awaits what is missing, and repeats until the end.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -42,14 +42,14 @@ enum Socket {
     Watched(AsyncFd<OwnedFd>),
 }
 
-/// What a wait has ended with.
+/// The event that has ended a wait.
 enum Woken {
     Ready,
     Alarm,
-    Told,
+    Ordered,
 }
 
-/// A timer that is set again only when the deadline has come closer: one that comes up too early
+/// A timer that is set again only when the deadline has come closer: a timer that fires too early
 /// costs less than moving it with every request.
 struct Alarm<'s> {
     sleep: Pin<&'s mut Sleep>,
@@ -75,7 +75,7 @@ pub(super) async fn serve(mut client: Client) {
                 Outcome::Fetched => is_fetched = true,
                 Outcome::Done(id, done) => {
                     let mut thread = client.state.this_thread();
-                    read_clock(&mut thread.worker); // it may have waited for a disk
+                    read_clock(&mut thread.worker); // the job may have waited for a disk
                     client.connection.done(&mut thread.worker, id, done);
                 }
             }),
@@ -93,7 +93,7 @@ impl Client {
         Self { state, connection, socket, ready, control, slot: None }
     }
 
-    /// From now on the task can be told things.
+    /// Enters the registry: from now on the task can be sent orders.
     async fn enter(&mut self) {
         poll_fn(|context| {
             self.slot = Some(self.state.enter(&self.control, context.waker()));
@@ -102,7 +102,8 @@ impl Client {
         .await;
     }
 
-    /// Takes steps until the connection pauses. What may block is to be done then.
+    /// Takes steps until the connection pauses. Returns the work that may block and is to be done
+    /// then, if any.
     fn turn(&mut self, is_fetched: bool) -> (Pause, Option<Work>) {
         let Some(socket) = &self.socket else { return (Pause::Closed, None) };
         let mut turn = Turn::new(self.state.file_chunk_bytes, self.state.sendfile);
@@ -124,7 +125,7 @@ impl Client {
         (pause, work)
     }
 
-    /// Does what may block, where that delays nobody if there are threads for it.
+    /// Does work that may block, on a blocking thread if there are some.
     async fn block(&self, work: Work) -> io::Result<Outcome> {
         if self.state.has_blocking_threads {
             work.count(&self.state.this_thread().worker.counters);
@@ -141,7 +142,7 @@ impl Client {
             true => self.unless_aborted(spawn_blocking(run)).await?.map_err(io::Error::other)?,
             false => {
                 let outcome = run();
-                yield_now().await; // everybody has waited for that
+                yield_now().await; // all other tasks of this thread have waited meanwhile
                 outcome
             }
         };
@@ -153,8 +154,8 @@ impl Client {
         Ok(outcome)
     }
 
-    /// Awaits something that may take for ever. What is done for a connection that is gone is
-    /// thrown away; it does not touch the socket.
+    /// Awaits a future that may take for ever, or the order to abort. The outcome of work for a
+    /// connection that is gone is dropped; such work does not touch the socket.
     async fn unless_aborted<F: Future>(&self, future: F) -> io::Result<F::Output> {
         let mut future = pin!(future);
         poll_fn(|context| match self.control.orders.load(Ordering::Acquire) & ABORT {
@@ -164,7 +165,7 @@ impl Client {
         .await
     }
 
-    /// Waits for the socket, for the deadline, or to be told something.
+    /// Waits for the socket, the deadline, or an order.
     async fn wait(&mut self, alarm: &mut Alarm<'_>) -> io::Result<Woken> {
         let mut is_set = alarm.set(self.connection.deadline());
         let is_writing = self.connection.phase() == Phase::Writing;
@@ -172,12 +173,12 @@ impl Client {
         let (control, ready) = (&*self.control, &mut self.ready);
         poll_fn(|context| {
             if control.orders.load(Ordering::Acquire) != 0 {
-                return Poll::Ready(Ok(Woken::Told));
+                return Poll::Ready(Ok(Woken::Ordered));
             }
             if poll_ready(socket, is_writing, ready, context)?.is_ready() {
                 return Poll::Ready(Ok(Woken::Ready));
             }
-            // A timer that is set wakes the task; it is polled once for that.
+            // A timer that was set anew is polled once, so that it wakes the task.
             let is_over = match std::mem::take(&mut is_set) {
                 true => alarm.sleep.as_mut().poll(context).is_ready(),
                 false => alarm.sleep.is_elapsed(),
@@ -196,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Does what the task was told to do. Returns whether that is to end.
+    /// Carries out the task's orders. Returns whether the task is to end.
     fn obey(&mut self) -> bool {
         if self.control.orders.load(Ordering::Relaxed) == 0 {
             return false;
@@ -206,20 +207,20 @@ impl Client {
             self.connection.drain();
         }
         if orders & LEAVE != 0 {
-            let has_asked = |socket: &Socket| os::socket::has_input(socket.as_fd());
+            let has_input = |socket: &Socket| os::socket::has_input(socket.as_fd());
             let rests = self.connection.phase() == Phase::Idle;
-            if rests && !self.socket.as_ref().is_some_and(has_asked) {
+            if rests && !self.socket.as_ref().is_some_and(has_input) {
                 self.state.this_thread().worker.counters.connections_evicted.add(1);
                 return true;
             }
-            self.state.say_there_is_room(); // there is not: another is to be asked
+            self.state.call_for_room(); // still without room: acceptors choose another connection
         }
         orders & ABORT != 0
     }
 }
 
 impl Drop for Client {
-    /// However the task ends: by itself, by a panic, or with the runtime.
+    /// Closes the connection, however the task ends: by itself, by a panic, or with the runtime.
     fn drop(&mut self) {
         {
             let mut thread = self.state.this_thread();
@@ -255,8 +256,8 @@ fn watch(place: &mut Option<Socket>) -> io::Result<&AsyncFd<OwnedFd>> {
     }
 }
 
-/// Whether something has come of the socket. Its readiness is taken back before it is made use of:
-/// what happens after that is told again.
+/// Polls the readiness of the socket. It is cleared before it is used, so that later events are
+/// reported again.
 fn poll_ready(
     socket: &AsyncFd<OwnedFd>,
     is_writing: bool,
@@ -277,7 +278,7 @@ fn poll_ready(
 }
 
 impl Alarm<'_> {
-    /// Sees to it that the alarm comes no later than the deadline. Returns whether it was set anew.
+    /// Makes sure that the alarm comes no later than the deadline. Returns whether it was set anew.
     fn set(&mut self, deadline: Option<Tick>) -> bool {
         if self.sleep.is_elapsed() {
             self.set_for = Tick(u64::MAX);
@@ -299,7 +300,7 @@ struct Turning<'a> {
     ready: &'a mut Ready,
     thread: &'a mut ThreadContext,
     runner: &'a Runner,
-    /// What may block, and ends the turn.
+    /// The work that may block and has ended the turn.
     work: Option<Work>,
 }
 

@@ -5,20 +5,20 @@
 //! Its essential mechanism: every connection is a task that is written as if it were a thread
 //! (`client.rs`: take a turn, await what is missing), and a runtime resumes those whose sockets are
 //! ready. Either each CPU has a runtime and a listener of its own, between which no task moves, or,
-//! with `stealing`, a partition has one runtime whose threads take tasks from each other. What may
-//! block is given to the runtime's blocking threads and awaited like anything else.
+//! with `stealing`, a partition has one runtime whose threads take tasks from each other. Work that
+//! may block runs on the runtime's blocking threads and is awaited like anything else.
 //!
-//! It differs from `fibers` in that the scheduler is Tokio's, where theirs is their own, and in
-//! that what is suspended is a value and not a stack.
+//! It differs from `fibers` in that it uses Tokio's scheduler, not its own, and suspends a value,
+//! not a stack.
 //!
 //! What it leaves out: straight-line code, as `fibers` does. A task drives the state machine that
-//! other engines drive, and has readiness, timers and threads of Tokio's, but not its streams.
-//! Preemption: a task gives way by itself. And exclusive wake-ups: where several runtimes wait at
-//! one listener an arrival wakes them all, and one finds the connection, for Tokio's epoll set does
-//! not know exclusive watches.
+//! other engines drive, and uses readiness, timers and threads of Tokio, but not its streams.
+//! Preemption: a task yields by itself. And exclusive wake-ups: where several runtimes wait at one
+//! listener an arrival wakes them all, and one finds the connection, because Tokio's epoll set has
+//! no exclusive watches.
 //!
 //! Where to read: `client.rs` is the task of a connection, `acceptor.rs` that of a listener,
-//! `runtime_state.rs` what the tasks of a runtime share.
+//! `runtime_state.rs` the state that the tasks of a runtime share.
 
 mod acceptor;
 mod client;
@@ -77,7 +77,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
         let make = |start: WorkerStart, loop_context| {
             let parts_of_runtime =
                 RuntimeParts { workers: vec![start.worker], listeners: start.listeners };
-            // Made now: what is missing is said before anything runs.
+            // Made now, so that a missing resource is reported before anything runs.
             let runtime = build(Builder::new_current_thread(), &loop_context)?;
             Ok(Box::new(move || serve(runtime, parts_of_runtime, loop_context)) as Loop)
         };
@@ -86,23 +86,23 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     start_stealing(start)
 }
 
-/// What runs the tasks of one runtime: a worker for each of its threads.
+/// The parts of one runtime: a worker for each of its threads, and the listeners.
 struct RuntimeParts {
     workers: Vec<Worker>,
     listeners: Vec<OwnedFd>,
 }
 
-/// What the runtime of a partition has besides its first worker.
+/// The parts of a partition's runtime besides its first worker.
 struct Others {
-    /// Where its threads may run; none means anywhere.
+    /// The CPUs on which its threads may run; none means any.
     cpus: Vec<usize>,
     count: usize,
-    /// The workers that the runtime begins with. For a runtime in its place they are made anew.
+    /// The workers of the first runtime. For a runtime that replaces it, new ones are made.
     workers: Mutex<Vec<Worker>>,
     more: MakeWorker,
 }
 
-/// One thread for each partition, which starts the threads of its runtime and looks after them.
+/// Starts one thread for each partition, which starts and oversees the threads of its runtime.
 fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let mut others = Vec::new();
     for partition in &mut start.partitions {
@@ -134,7 +134,7 @@ fn serve_stealing(
     loop_context: LoopContext,
 ) -> io::Result<()> {
     if !cpus.is_empty() {
-        os::affinity::pin_thread(cpus)?; // the threads that it starts inherit that
+        os::affinity::pin_thread(cpus)?; // the threads that it starts inherit the CPUs
     }
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(parts_of_runtime.workers.len());
@@ -153,9 +153,9 @@ fn build(mut builder: Builder, loop_context: &LoopContext) -> io::Result<Runtime
         .build()
 }
 
-/// Serves until everything has ended, or something has failed. The runtime waits for its threads
-/// then and drops all tasks, each of which closes its connection and counts it off: another runtime
-/// may take its place.
+/// Serves until everything has ended, or a part has failed. Then the runtime waits for its threads
+/// and drops all tasks, each of which closes its connection and counts it off: another runtime may
+/// take its place.
 fn serve(
     runtime: Runtime,
     parts_of_runtime: RuntimeParts,
@@ -178,20 +178,20 @@ fn serve(
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Passes on what the engine is told, until there is nobody left to tell.
+/// Passes on the orders of the engine to the tasks, until none is left.
 async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
     let bell = watch(bell, Interest::READABLE)?;
     let flags = Arc::clone(&bell.get_ref().shared);
-    let mut told = 0;
+    let mut sent = 0;
     loop {
-        if flags.orders.is_given(Order::StopAccepting) {
+        if flags.orders.is_issued(Order::StopAccepting) {
             state.call_acceptors();
         }
-        let drain = if flags.orders.is_given(Order::Drain) { DRAIN } else { 0 };
-        let abort = if flags.orders.is_given(Order::Abort) { ABORT } else { 0 };
-        if told != drain | abort {
-            told = drain | abort;
-            state.tell_all(told);
+        let drain = if flags.orders.is_issued(Order::Drain) { DRAIN } else { 0 };
+        let abort = if flags.orders.is_issued(Order::Abort) { ABORT } else { 0 };
+        if sent != drain | abort {
+            sent = drain | abort;
+            state.notify_all(sent);
         }
         if let Some(error) = state.failure() {
             return Err(error);
@@ -201,17 +201,17 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
         }
         let housekeeping = Duration::from_millis(HOUSEKEEPING_MS);
         match state.is_logging() {
-            true => drop(tokio::time::timeout(housekeeping, ring(&bell)).await),
-            false => ring(&bell).await?,
+            true => drop(tokio::time::timeout(housekeeping, wait_for_bell(&bell)).await),
+            false => wait_for_bell(&bell).await?,
         }
         bell.get_ref().as_wake().clear();
-        state.keep();
+        state.do_housekeeping();
         state.make_room_for_others();
     }
 }
 
 /// Waits for the wake-up call.
-async fn ring(bell: &AsyncFd<Bell>) -> io::Result<()> {
+async fn wait_for_bell(bell: &AsyncFd<Bell>) -> io::Result<()> {
     bell.readable().await?.clear_ready();
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! What the tasks of one runtime share: a context for each of its threads, and the registry of
-//! connections, by which their tasks are told things and the one that has rested longest is found.
+//! The state that the tasks of one runtime share: a context for each of its threads, and the
+//! registry of connections, through which tasks get orders and the connection that has rested
+//! longest is found.
 //!
-//! Nothing is locked across an await. The lock of a context is its thread's own: it is contended
-//! only while the workers of a runtime that sleeps are looked after.
+//! No lock is held across an await. The lock of a context belongs to its thread: it is contended
+//! only during the housekeeping for the workers of a runtime that sleeps.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -23,40 +24,41 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::reactor;
 use crate::parts::loops::step::RECEIVE_BYTES;
 
-/// Make room: close, if you rest.
+/// The order to a task to make room: to close its connection if that rests.
 pub(super) const LEAVE: u8 = 1;
-/// Finish what is under way and then close.
+/// The order to a task to finish the response under way and then close.
 pub(super) const DRAIN: u8 = 2;
-/// Close now.
+/// The order to a task to close now.
 pub(super) const ABORT: u8 = 4;
 
-/// Turns of tasks for which one look at the clock is good enough, unless the thread slept.
-const TURNS_PER_LOOK: u32 = 16;
+/// The number of tasks' turns for which one reading of the clock is exact enough, unless the thread
+/// slept.
+const TURNS_PER_CLOCK_READ: u32 = 16;
 
 thread_local! {
-    /// Which context is this thread's. A thread belongs to one runtime all its life.
+    /// The index of this thread's context. A thread belongs to one runtime all its life.
     static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Turns for which the time is still good enough.
+    /// The number of turns for which the time is still exact enough.
     static TURNS_LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The thread slept: what its worker takes for the time may be long ago.
+/// Has the clock read before the next turn, after the thread slept: its worker's time is outdated.
 pub(super) fn forget_time() {
     TURNS_LEFT.set(0);
 }
 
-/// What a thread takes the turns of its tasks with.
+/// The worker and buffer with which a thread takes the turns of its tasks.
 pub(super) struct ThreadContext {
     pub(super) worker: Worker,
     pub(super) buffer: Box<[u8]>,
 }
 
-/// What is known about one connection outside its task.
+/// The state of one connection that is accessible outside its task.
 #[derive(Default)]
 pub(super) struct Control {
-    /// What the task was told and has not done yet.
+    /// Orders that the task has not carried out yet.
     pub(super) orders: AtomicU8,
-    /// Since when the connection rests, in the worker's time; 0 while it does not.
+    /// The moment since which the connection rests, in the worker's time; 0 while it does not.
     pub(super) rests_since: AtomicU64,
 }
 
@@ -65,10 +67,11 @@ pub(super) struct Control {
 struct Registry {
     tasks: Vec<Option<TaskHandle>>,
     free: Vec<usize>,
-    /// What newcomers are told.
+    /// The orders for new tasks.
     orders: u8,
-    /// Connections by the time since when they rest, as it was once; the first is asked to leave
-    /// first. Who has been busy since is passed over, and nobody who is not in it rests longer.
+    /// Connections by the time since which they rest, as read at the last search; the first is
+    /// evicted first. A connection that has been busy since then is passed over, and one that is
+    /// not listed rests for a shorter time.
     resting: VecDeque<(u64, usize)>,
     acceptors: Vec<Waker>,
     failure: Option<io::Error>,
@@ -80,7 +83,7 @@ struct TaskHandle {
 }
 
 impl TaskHandle {
-    fn tell(&self, orders: u8) {
+    fn notify(&self, orders: u8) {
         self.control.orders.fetch_or(orders, Ordering::Release);
         self.waker.wake_by_ref();
     }
@@ -97,10 +100,10 @@ pub(super) struct RuntimeState {
     threads: Vec<Mutex<ThreadContext>>,
     threads_seen: AtomicUsize,
     registry: Mutex<Registry>,
-    /// Connections of this runtime, those included whose task has not begun.
+    /// The number of connections of this runtime, including those whose task has not begun.
     open: AtomicUsize,
     acceptors_left: AtomicUsize,
-    /// Whether an acceptor waits for somebody to leave.
+    /// Whether an acceptor waits for a connection to leave.
     pub(super) is_room_wanted: AtomicBool,
 }
 
@@ -113,7 +116,7 @@ impl RuntimeState {
         };
         let has_blocking_threads = loop_context.knobs.get(BLOCKING_THREADS.name) > 0;
         Self {
-            // Without somebody to fetch there is no use in asking what has to be fetched.
+            // Without threads to fetch bytes there is no use in probing what has to be fetched.
             sendfile: if has_blocking_threads {
                 loop_context.sendfile
             } else {
@@ -132,11 +135,11 @@ impl RuntimeState {
         }
     }
 
-    /// This thread's context, at a time that is good enough for a turn.
+    /// Locks this thread's context, and reads the clock if its time is not exact enough for a turn.
     pub(super) fn this_thread(&self) -> MutexGuard<'_, ThreadContext> {
         let index = THREAD.get().unwrap_or_else(|| {
             let taken = self.threads_seen.fetch_add(1, Ordering::Relaxed);
-            // A thread too many would only have to share: the lock is a real one.
+            // If there were more threads than contexts, some would share one: the lock allows that.
             let index = taken % self.threads.len();
             THREAD.set(Some(index));
             index
@@ -145,15 +148,15 @@ impl RuntimeState {
         match TURNS_LEFT.get() {
             0 => {
                 read_clock(&mut thread.worker);
-                TURNS_LEFT.set(TURNS_PER_LOOK);
+                TURNS_LEFT.set(TURNS_PER_CLOCK_READ);
             }
             turns => TURNS_LEFT.set(turns - 1),
         }
         thread
     }
 
-    /// Looks after workers, of whom some may sleep for long.
-    pub(super) fn keep(&self) {
+    /// Does the housekeeping of all workers, whose threads may sleep for long.
+    pub(super) fn do_housekeeping(&self) {
         for thread in &self.threads {
             let mut thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
             read_clock(&mut thread.worker);
@@ -161,7 +164,7 @@ impl RuntimeState {
         }
     }
 
-    /// Whether [`RuntimeState::keep`] is to be called now and then.
+    /// Whether [`RuntimeState::do_housekeeping`] is to be called at intervals.
     pub(super) fn is_logging(&self) -> bool {
         let is_logging = |thread: &Mutex<ThreadContext>| {
             thread.lock().unwrap_or_else(PoisonError::into_inner).worker.is_logging()
@@ -192,8 +195,8 @@ impl RuntimeState {
         }
     }
 
-    /// Takes a connection out of the count, and its task out of the registry if it is there. Its
-    /// socket is closed already.
+    /// Counts off a connection, and takes its task out of the registry if it is there. The socket
+    /// must be closed already.
     pub(super) fn leave(&self, slot: Option<usize>) {
         if let Some(slot) = slot {
             let mut registry = lock(&self.registry);
@@ -204,34 +207,34 @@ impl RuntimeState {
         }
         self.loop_context.shared.open.fetch_sub(1, Ordering::Relaxed);
         let was = self.open.fetch_sub(1, Ordering::AcqRel);
-        self.say_there_is_room();
+        self.call_for_room();
         if was == 1 && self.is_ending() {
             self.ring();
         }
     }
 
-    /// Tells all tasks, and those that are to come.
-    pub(super) fn tell_all(&self, orders: u8) {
+    /// Sends orders to all tasks, and to those that are to come.
+    pub(super) fn notify_all(&self, orders: u8) {
         let mut registry = lock(&self.registry);
         registry.orders |= orders;
-        registry.tasks.iter().flatten().for_each(|task| task.tell(orders));
+        registry.tasks.iter().flatten().for_each(|task| task.notify(orders));
     }
 
-    /// Asks the connection that has rested longest to leave. Returns whether there is one: when it
-    /// has left, or is found to be busy again, acceptors are told.
+    /// Orders the connection that has rested longest to leave. Returns whether there is one: when
+    /// it has left, or is found to be busy again, acceptors are woken.
     pub(super) fn evict(&self) -> bool {
         let mut registry = lock(&self.registry);
         for is_fresh in [false, true] {
             if is_fresh {
-                registry.look_who_rests();
+                registry.find_resting();
             }
             while let Some((since, slot)) = registry.resting.pop_front() {
                 if let Some(task) = &registry.tasks[slot]
                     && task.control.rests_since.load(Ordering::Relaxed) == since
                 {
-                    // Who is asked once does not count as resting any more.
+                    // A connection that was ordered to leave does not count as resting any more.
                     task.control.rests_since.store(0, Ordering::Relaxed);
-                    task.tell(LEAVE);
+                    task.notify(LEAVE);
                     return true;
                 }
             }
@@ -243,12 +246,12 @@ impl RuntimeState {
         self.loop_context.shared.is_full()
     }
 
-    /// Asks other runtimes for room: nobody rests in this one.
-    pub(super) fn ask_for_room(&self) {
-        self.loop_context.shared.ask_for_room(self.loop_context.index);
+    /// Requests room from other runtimes, when no connection of this one is idle.
+    pub(super) fn request_room(&self) {
+        self.loop_context.shared.request_room(self.loop_context.index);
     }
 
-    /// Asks somebody who rests to leave, if another runtime wants room.
+    /// Orders an idle connection to leave, if another runtime wants room.
     pub(super) fn make_room_for_others(&self) {
         if self.loop_context.shared.is_room_wanted(self.loop_context.index) {
             self.evict();
@@ -256,26 +259,28 @@ impl RuntimeState {
     }
 
     pub(super) fn is_accepting(&self) -> bool {
-        !self.loop_context.shared.orders.is_given(Order::StopAccepting)
+        !self.loop_context.shared.orders.is_issued(Order::StopAccepting)
     }
 
-    /// Has acceptors look again at what they wait for.
+    /// Wakes the acceptors, so that they check again what they wait for.
     pub(super) fn call_acceptors(&self) {
         lock(&self.registry).acceptors.iter().for_each(Waker::wake_by_ref);
     }
 
-    pub(super) fn say_there_is_room(&self) {
+    /// Wakes the acceptors if one waits for room: there may be room, or another connection must be
+    /// chosen.
+    pub(super) fn call_for_room(&self) {
         if self.is_room_wanted.load(Ordering::Acquire) {
             self.call_acceptors();
         }
     }
 
-    /// An acceptor begins.
+    /// Registers an acceptor that begins.
     pub(super) fn enter_acceptor(&self, waker: &Waker) {
         lock(&self.registry).acceptors.push(waker.clone());
     }
 
-    /// An acceptor has ended, and why unless it was told to.
+    /// Counts off an acceptor that has ended, with the reason unless it was ordered to.
     pub(super) fn leave_acceptor(&self, failure: Option<io::Error>) {
         let mut registry = lock(&self.registry);
         registry.failure = registry.failure.take().or(failure);
@@ -284,12 +289,12 @@ impl RuntimeState {
         self.ring();
     }
 
-    /// What ended an acceptor against its will.
+    /// Takes the first failure of an acceptor.
     pub(super) fn failure(&self) -> Option<io::Error> {
         lock(&self.registry).failure.take()
     }
 
-    /// Whether nobody is left and nobody will come.
+    /// Whether no connection is left and none will come.
     pub(super) fn is_over(&self) -> bool {
         self.is_ending()
             && self.acceptors_left.load(Ordering::Acquire) == 0
@@ -300,14 +305,14 @@ impl RuntimeState {
         self.loop_context.shared.orders.is_ending()
     }
 
-    /// Wakes who looks after the runtime.
+    /// Wakes the task that oversees the runtime.
     fn ring(&self) {
         self.loop_context.shared.wakes[self.loop_context.index].notify();
     }
 }
 
 impl Registry {
-    fn look_who_rests(&mut self) {
+    fn find_resting(&mut self) {
         let since = |(slot, task): (usize, &Option<TaskHandle>)| {
             let since = task.as_ref()?.control.rests_since.load(Ordering::Relaxed);
             (since != 0).then_some((since, slot))

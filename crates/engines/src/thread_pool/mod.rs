@@ -6,15 +6,15 @@
 //! Its essential mechanism: threads take connections from a queue. Without parking (`park_idle =
 //! 0`) a connection keeps its thread from its first byte to its close, so no more are accepted than
 //! there are threads and places in the queue; while one waits there, a connection that has been
-//! idle for `yield_ms` is closed. With parking, the default, one thread, which accepts too, watches
-//! all connections that wait for their clients, and hands over those that are ready: a thread is
-//! needed for a request, not for a client.
+//! idle for `yield_ms` is closed. With parking, the default, the accepting thread also watches all
+//! connections that wait for their clients, and hands over those that are ready: a thread is needed
+//! for a request, not for a client.
 //!
-//! What it leaves out: a thread for everybody, which `threads` has, and threads for each kind of
-//! work, which `staged` has: here any of them receives, looks up and sends. A slow reader of a file
-//! keeps one until it has the file (if sends do not block, only until its socket is full: then it
-//! is parked, too), and a cold disk keeps one as well; when there are as many of these as threads,
-//! everybody waits.
+//! What it leaves out: a thread for every connection, which `threads` has, and threads for each
+//! kind of work, which `staged` has: here any thread receives, looks up and sends. A slow reader of
+//! a file keeps a thread until it has the file (if sends do not block, only until its socket is
+//! full: then it is parked, too), and a cold disk keeps one as well; when such connections keep all
+//! threads, all others wait.
 
 mod parking;
 
@@ -56,7 +56,7 @@ const YIELD_MS: Knob = Knob::number("yield_ms", 0..=3_600_000, 1000).about(
 
 const KNOBS: &[Knob] = &[THREADS, PARK_IDLE, QUEUE, YIELD_MS, STACK_KIB, ACCEPTS_PER_WAKE];
 
-/// The one worker is the acceptor; threads share others.
+/// One worker, which is the acceptor's; threads share others.
 fn plan(_: &KnobValues, _: usize) -> Plan {
     Plan::ONE
 }
@@ -67,7 +67,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let stack_bytes = knobs.get_usize(STACK_KIB.name) * 1024;
     let is_parking = knobs.get(PARK_IDLE.name) == 1;
     let partitions = start.partitions.len();
-    let parts = PartitionParts::of_each(&mut start);
+    let parts = PartitionParts::from_partitions(&mut start);
     let loops = Loops::start_replaceable(SPEC.name, start, move |worker, loop_context| {
         let parts = parts[loop_context.index].clone(); // each partition has one worker
         if is_parking {

@@ -1,9 +1,9 @@
-//! Connections that are parked while they wait for their clients, and the threads that take on
-//! those that are ready.
+//! Connections that are parked while they wait for their clients, and the threads that drive those
+//! that are ready.
 //!
-//! A socket is watched for one event at a time (`EPOLLONESHOT`): that takes its connection into the
-//! queue, and the thread that parks it again has it watched again. Nothing else decides whose turn
-//! it is.
+//! A socket is watched for one event at a time (`EPOLLONESHOT`): that event puts its connection
+//! into the queue, and the thread that parks the connection again has the socket watched again.
+//! Nothing else decides which connection is next.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,18 +20,18 @@ use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Registry};
 use crate::parts::loops::connections::{Connections, Timed};
 
-/// What the threads of a pool are like, and its queue.
+/// The names, numbers and sizes of a pool's threads, and the length of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParkingPlan {
-    /// What the threads are called.
+    /// The first part of the names of the threads.
     pub(super) name: &'static str,
     pub(super) threads: usize,
-    /// Connections that may wait for a thread before no more are accepted.
+    /// The number of connections that may wait for a thread before no more are accepted.
     pub(super) queue: usize,
     pub(super) stack_bytes: usize,
 }
 
-/// The pool of one partition, as its acceptor has it.
+/// The pool of one partition, in the hands of its acceptor.
 pub(super) struct ParkingPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -42,7 +42,7 @@ struct Shared {
     epoll: Arc<Epoll>,
     plan: ParkingPlan,
     state: Mutex<State>,
-    /// Tells threads that a connection is ready, or that all is over.
+    /// Notifies threads that a connection is ready, or that the pool ends.
     called: Condvar,
 }
 
@@ -51,9 +51,9 @@ struct State {
     places: Connections<Place>,
     /// Ready connections, with the keys of their places.
     queue: VecDeque<(u64, Parked)>,
-    /// Threads that wait.
+    /// The number of threads that wait.
     waiting: usize,
-    /// Whether the acceptor sleeps without looking at the wheel.
+    /// Whether the acceptor sleeps without a timeout for the wheel, which was empty.
     is_wheel_unwatched: bool,
     is_over: bool,
 }
@@ -68,7 +68,8 @@ struct Parked {
 }
 
 impl Timed for Place {
-    /// What is with a thread is parked by that with its next deadline.
+    /// The deadline of a parked connection. A connection that a thread has gets its next deadline
+    /// when the thread parks it.
     fn deadline(&self) -> Option<Tick> {
         self.0.as_ref()?.line.deadline()
     }
@@ -106,8 +107,8 @@ impl Pool for ParkingPool {
         Ok(())
     }
 
-    /// A new connection waits for its first bytes, as any other for its next ones. Mostly they have
-    /// come with it: then it never rests, and nobody may close it to make room.
+    /// Parks a new connection, which waits for its first bytes as any other for its next ones.
+    /// Mostly they have come with it: then it never rests, and may not be closed to make room.
     fn dispatch(&mut self, arrival: Arrival) -> bool {
         let shared = &self.shared;
         let line = Line::new(&shared.registry, &arrival, true);
@@ -136,19 +137,19 @@ impl Pool for ParkingPool {
         self.shared.call(&mut lock(&self.shared.state), key);
     }
 
-    fn look_after(&mut self, now: Tick) {
+    fn maintain(&mut self, now: Tick) {
         let mut state = lock(&self.shared.state);
-        if state.places.next_look().is_some_and(|look| look <= now) {
+        if state.places.next_check().is_some_and(|moment| moment <= now) {
             let expired = state.places.take_expired(now);
             expired.into_iter().for_each(|key| self.shared.call(&mut state, key));
         }
     }
 
-    fn next_look(&self, _: Tick) -> Option<Tick> {
+    fn next_check(&self, _: Tick) -> Option<Tick> {
         let mut state = lock(&self.shared.state);
-        let look = state.places.next_look();
-        state.is_wheel_unwatched = look.is_none();
-        look
+        let next = state.places.next_check();
+        state.is_wheel_unwatched = next.is_none();
+        next
     }
 
     fn is_idle(&self) -> bool {
@@ -159,7 +160,7 @@ impl Pool for ParkingPool {
         {
             let mut state = lock(&self.shared.state);
             state.is_over = true;
-            // Who is parked was cut off, and its thread is to find that out.
+            // Parked connections were cut off. A thread takes each of them to find that out.
             state.places.keys().into_iter().for_each(|key| self.shared.call(&mut state, key));
         }
         self.shared.called.notify_all();
@@ -172,7 +173,7 @@ impl Pool for ParkingPool {
 }
 
 impl Shared {
-    /// What a thread does until all is over.
+    /// Drives ready connections until the pool ends, for the whole life of a thread.
     fn work(&self) {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Some((key, mut parked)) = self.next() {
@@ -183,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// The next connection that is ready; none if all is over.
+    /// Waits for the next connection that is ready; none if the pool ends.
     fn next(&self) -> Option<(u64, Parked)> {
         let mut state = lock(&self.state);
         loop {
@@ -199,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Puts a connection back and has its socket watched. From then on it may be somebody else's.
+    /// Parks a connection and has its socket watched. From then on another thread may take it.
     fn park(&self, key: u64, parked: Parked, readiness: Readiness) {
         let interest = match readiness {
             Readiness::Readable => Interest::READ,
@@ -208,11 +209,11 @@ impl Shared {
         let mut state = lock(&self.state);
         if state.is_over {
             drop(state);
-            return self.end(key, parked); // nobody would look after it
+            return self.end(key, parked); // no thread would drive it any more
         }
         let socket = parked.arrival.entry.socket();
         let watched = self.epoll.modify(socket, interest.with(Interest::ONCE), key);
-        debug_assert!(watched.is_ok(), "what is watched can be watched for something else");
+        debug_assert!(watched.is_ok(), "the watch of a watched socket can be changed");
         self.put(&mut state, key, parked);
     }
 
@@ -236,8 +237,8 @@ impl Shared {
         }
     }
 
-    /// Hands a parked connection to a thread. It rests no longer: whether it was closed before
-    /// that, its thread will find out.
+    /// Hands a parked connection to a thread. It rests no longer: if it was closed before, its
+    /// thread will find that out.
     fn call(&self, state: &mut State, key: u64) {
         let Some(parked) = state.places.get(key).and_then(|place| place.0.take()) else { return };
         let _ = parked.arrival.entry.resume();

@@ -1,6 +1,6 @@
-//! One connection from its first byte to its close, in a straight line: where it is in the protocol
-//! is where this code is. What a request is answered with is not here but in `session`, what the
-//! bytes of a head mean in `http1`.
+//! One connection from its first byte to its close, in straight-line code: the state of the
+//! protocol is the position in this code. The answers to requests are made in `session`, and heads
+//! are parsed in `http1`.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +29,7 @@ pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     conversation.hold(&mut Input::new(buffer));
 }
 
-/// A client, and what is needed to talk to it.
+/// A client's connection, and the state needed to serve it.
 struct Conversation<'a> {
     registry: &'a Registry,
     entry: &'a Entry,
@@ -38,21 +38,22 @@ struct Conversation<'a> {
     waits: Waits,
     limits: Arc<Limits>,
     requests: u32,
-    /// Closed from outside, in the moment in which a request was received: that is the last one.
+    /// Whether the connection was closed from outside at the moment in which a request was
+    /// received, which is then the last one.
     is_taken: bool,
 }
 
-/// How a conversation ends.
+/// The way a conversation ends.
 enum End {
     /// In order.
     Close,
     /// In order, but the client may still be sending.
     Linger,
-    /// With a reset: the client must not believe that it has got everything.
+    /// With a reset: the client must not take the response for complete.
     Reset,
 }
 
-/// How long a client may take to accept a response: the deadline moves with its progress.
+/// The time that a client may take to accept a response: the deadline moves with its progress.
 struct Pace {
     deadline: Tick,
     progress: u64,
@@ -65,11 +66,12 @@ impl Conversation<'_> {
             end = self.linger(input);
         }
         if let End::Reset = end {
-            let _ = os::socket::set_linger_zero(self.entry.socket()); // then the close is in order
+            // If it fails the close is orderly.
+            let _ = os::socket::set_linger_zero(self.entry.socket());
         }
     }
 
-    /// Request after request.
+    /// Reads and answers request after request.
     fn talk(&mut self, input: &mut Input<'_>) -> Result<Infallible, End> {
         self.waits.begin(self.entry).or(Err(End::Close))?;
         while !self.registry.is_aborting() {
@@ -86,7 +88,7 @@ impl Conversation<'_> {
         Err(End::Close)
     }
 
-    /// Reads one head, however it is cut, and begins the response to it.
+    /// Reads one head, in however many pieces it arrives, and begins the response to it.
     #[inline]
     fn read_request(
         &mut self,
@@ -107,11 +109,11 @@ impl Conversation<'_> {
                 Err(error) => {
                     let (status, reason) = (error.status(), error.reason());
                     let begun = self.refuse(status, reason, input.bytes());
-                    input.consume(input.len()); // nobody knows what they mean
+                    input.consume(input.len()); // bytes after an invalid head have no meaning
                     return Ok(begun);
                 }
             }
-            // The more of it has arrived, the more time it gets.
+            // The more of the head has arrived, the more time it gets.
             let earned_ms = input.len() as u64 * 1000 / self.limits.head_bytes_per_s_min.max(1);
             let ms = self.limits.head_ms + earned_ms.min(2 * self.limits.head_ms);
             if !self.receive(input, began.plus_ms(ms), false)? {
@@ -122,7 +124,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Waits for the first bytes of a request, and says when its head began.
+    /// Waits for the first bytes of a request. Returns when its head began.
     #[inline]
     fn rest(&mut self, input: &mut Input<'_>) -> Result<Tick, End> {
         let now = self.worker().now();
@@ -134,7 +136,8 @@ impl Conversation<'_> {
         Ok(if is_first { now } else { self.worker().now() })
     }
 
-    /// Begins the response to a request, and says what is to be done about its body after it.
+    /// Begins the response to a request. Returns it, and the skipper of the request's body, if the
+    /// body is to be read after the response.
     #[inline]
     fn answer(
         &mut self,
@@ -150,7 +153,7 @@ impl Conversation<'_> {
         (reply, prepared, body)
     }
 
-    /// Begins the response to what is no request, or will never be a whole one.
+    /// Begins the response to bytes that are no request, or will never be a whole one.
     fn refuse(
         &mut self,
         status: u16,
@@ -162,7 +165,7 @@ impl Conversation<'_> {
         (reply, prepared, None)
     }
 
-    /// Sends a response and records it, whatever becomes of it.
+    /// Sends a response and records it, whether or not sending succeeds.
     #[inline]
     fn write(
         &mut self,
@@ -175,8 +178,9 @@ impl Conversation<'_> {
         outcome.map(|()| after)
     }
 
-    /// Whether it is all over though the client was promised more: everything is to end, and it has
-    /// asked for nothing meanwhile. If it has, that is answered with the word that it is the last.
+    /// Whether the connection is to end although the last response kept it alive: the engine
+    /// drains, and the client has sent nothing meanwhile. A request that it has sent is answered,
+    /// and the answer announces the close.
     fn ends_here(&self, input: &Input<'_>) -> bool {
         self.registry.is_draining()
             && input.len() == 0
@@ -212,7 +216,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Sends a piece of what is prepared. Returns whether there was one.
+    /// Sends a piece of the prepared response. Returns whether there was one.
     #[inline]
     fn send(&mut self, reply: &mut Reply, pace: &mut Pace, room: &mut [u8]) -> Result<bool, End> {
         let socket = self.entry.socket();
@@ -239,8 +243,8 @@ impl Conversation<'_> {
                 }
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                self.lease.let_go();
-                self.waits.for_room(self.entry, remaining_ms).or(Err(End::Close))?;
+                self.lease.release();
+                self.waits.wait_for_room(self.entry, remaining_ms).or(Err(End::Close))?;
                 if pace.deadline <= self.worker().now() {
                     return Err(self.expired(End::Reset));
                 }
@@ -250,7 +254,7 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// Reads the body of a request that was answered without it.
+    /// Reads and drops the body of a request that was answered without it.
     fn skip(&mut self, mut body: BodySkipper, input: &mut Input<'_>) -> Result<(), End> {
         let deadline = self.worker().now().plus_ms(self.limits.head_ms);
         let mut skipped = 0;
@@ -258,7 +262,8 @@ impl Conversation<'_> {
             let taken = body.skip(input.bytes()).or(Err(End::Linger))?;
             input.consume(taken);
             skipped += taken as u64;
-            // The limit comes first: whether a body is too long must not depend on how it was cut.
+            // The limit comes first: whether a body is too long must not depend on the pieces in
+            // which it arrives.
             if skipped > self.limits.unread_body_bytes_max {
                 return Err(End::Linger);
             }
@@ -271,7 +276,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Tells the client that this was all, and waits for its close.
+    /// Shuts down the server's side of the connection, and waits for the client's close.
     fn linger(&mut self, input: &mut Input<'_>) -> End {
         let _ = os::socket::shutdown_write(self.entry.socket()); // fails only if the peer has gone
         let deadline = self.worker().now().plus_ms(self.limits.linger_ms);
@@ -287,8 +292,8 @@ impl Conversation<'_> {
         End::Reset
     }
 
-    /// Waits for bytes until then. Returns whether some have come. Who `rests` may be closed from
-    /// outside meanwhile.
+    /// Waits for bytes until the deadline. Returns whether some have come. A connection that
+    /// `rests` may be closed from outside meanwhile.
     #[inline]
     fn receive(&mut self, input: &mut Input<'_>, deadline: Tick, rests: bool) -> Result<bool, End> {
         loop {
@@ -296,7 +301,7 @@ impl Conversation<'_> {
             if deadline <= now {
                 return Ok(false);
             }
-            self.lease.let_go();
+            self.lease.release();
             self.registry.yielding.yield_if_behind(now);
             if rests {
                 self.registry.rest(self.entry, now);

@@ -1,7 +1,7 @@
-//! Received bytes that are not understood yet, in the thread's buffer; in one of their own while a
-//! head is longer than that.
+//! Received bytes that are not parsed yet: in the thread's buffer, or in a buffer of their own
+//! while a head is longer than that.
 
-/// What was received. Its bytes are those of `start..end` of the buffer, 0 <= start <= end.
+/// Received bytes: those in `start..end` of the buffer, 0 <= start <= end.
 pub(super) struct Input<'b> {
     lent: &'b mut [u8],
     /// The buffer in use in place of the lent one, unless it is empty.
@@ -26,7 +26,7 @@ impl<'b> Input<'b> {
         self.end - self.start
     }
 
-    /// Marks the first `count` bytes as understood.
+    /// Removes the first `count` bytes.
     #[inline]
     pub(super) fn consume(&mut self, count: usize) {
         self.start += count;
@@ -38,8 +38,8 @@ impl<'b> Input<'b> {
         }
     }
 
-    /// Where more bytes may be received, at least one. What is there is not part of the input until
-    /// [`Input::add`] says so.
+    /// The part of the buffer into which more bytes may be received, at least one. They become part
+    /// of the input with [`Input::add`].
     #[inline]
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.end == self.buffer().len() {
@@ -59,8 +59,8 @@ impl<'b> Input<'b> {
         if self.long.is_empty() { self.lent } else { &mut self.long }
     }
 
-    /// Moves the bytes to the front; into a longer buffer if they fill this one. How long it grows
-    /// is for the limits on heads.
+    /// Moves the bytes to the front, or into a longer buffer if they fill this one. The limits on
+    /// heads bound how long it grows.
     fn make_room(&mut self) {
         let (start, end) = (self.start, self.end);
         let buffer = self.buffer();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_received_is_there_in_order_however_long() {
+    fn received_bytes_are_there_in_order_however_long() {
         let mut lent = [0; 4];
         let mut input = Input::new(&mut lent);
         receive(&mut input, b"abc");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_buffer_is_given_back_when_its_bytes_are_understood() {
+    fn a_longer_buffer_is_freed_when_its_bytes_are_consumed() {
         let mut lent = [0; 4];
         let mut input = Input::new(&mut lent);
         receive(&mut input, b"abcdefgh");

@@ -1,14 +1,14 @@
-//! `threads-direct`: a kernel thread for each connection, and in it the server as one would write
-//! it for that: read, parse, answer, write, one after the other. It is the control for `threads`.
+//! `threads-direct`: a kernel thread for each connection that runs the server as straight-line
+//! code: read, parse, answer, write, one after the other. It is the control for `threads`.
 //!
 //! Its essential mechanism is that of `threads`, from the acceptor to the calls that block, with
-//! the same parser, cache and responses. It differs from that in one thing: it drives no
-//! `session::Connection`. How far a connection has come in the protocol is where its thread is in
-//! the code (`conversation.rs`), and its deadlines and counts are local variables. So the
-//! difference between the two is what the state machine that the other engines share costs a
-//! thread, and what each way of writing a server asks of its programmer.
+//! that engine's parser, cache and responses. The one difference: it drives no
+//! `session::Connection`. The state of a connection in the protocol is the position of its thread
+//! in the code (`conversation.rs`), and its deadlines and counts are local variables. So comparing
+//! the two shows what the state machine that the other engines share costs a thread, and what each
+//! style of writing a server demands of its programmer.
 //!
-//! What it leaves out: everything but kernel threads. What is written here once for calls that
+//! What it leaves out: everything but kernel threads. Code that is written here for calls that
 //! block would have to be written again for every other architecture.
 
 mod conversation;

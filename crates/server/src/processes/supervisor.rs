@@ -99,8 +99,8 @@ impl Supervisor {
 }
 
 impl Engine for Supervisor {
-    fn tell(&mut self, order: Order) {
-        self.shared.orders.give(order);
+    fn issue(&mut self, order: Order) {
+        self.shared.orders.issue(order);
         self.shared.wake.notify();
     }
 
@@ -276,18 +276,18 @@ impl Keeper {
 
     /// Passes on new orders.
     fn obey(&mut self) {
-        if !self.is_stopping && self.shared.orders.is_given(Order::StopAccepting) {
+        if !self.is_stopping && self.shared.orders.is_issued(Order::StopAccepting) {
             self.is_stopping = true;
             // When the last descriptor of a listener closes, the kernel resets the connections that
             // wait at it: the processes accept those first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
             self.send_to_all(Order::StopAccepting);
         }
-        if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
+        if !self.is_draining && self.shared.orders.is_issued(Order::Drain) {
             self.is_draining = true;
             self.send_to_all(Order::Drain);
         }
-        if self.abort_until.is_none() && self.shared.orders.is_given(Order::Abort) {
+        if self.abort_until.is_none() && self.shared.orders.is_issued(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
             self.send_to_all(Order::Abort);
         }

@@ -157,8 +157,8 @@ impl Attendant {
         while !(self.is_ending && self.local.engine.is_finished()) {
             // A failed thread, or one that sleeps on a file it should release, is noticed after
             // this time.
-            let look_ms = self.local.engine.look_ms();
-            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { look_ms };
+            let check_interval_ms = self.local.engine.check_interval_ms();
+            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { check_interval_ms };
             self.epoll
                 .wait(&mut events, Some(timeout_ms))
                 .map_err(|why| format!("cannot wait for orders: {why}"))?;
@@ -185,7 +185,7 @@ impl Attendant {
     }
 
     fn carry_out(&mut self, order: Order) {
-        self.local.engine.tell(order);
+        self.local.engine.issue(order);
         self.is_ending |= order != Order::StopAccepting;
     }
 
@@ -195,15 +195,15 @@ impl Attendant {
         let _ = self.epoll.remove(self.control.as_fd()); // a closed socket is reported for ever
         if self.abort_at.is_none() {
             self.abort_at = Some(os::clock::now() + self.drain_us);
-            self.local.engine.tell(Order::StopAccepting);
-            self.local.engine.tell(Order::Drain);
+            self.local.engine.issue(Order::StopAccepting);
+            self.local.engine.issue(Order::Drain);
             self.is_ending = true;
         }
     }
 
     fn do_periodic_work(&mut self) {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
-            self.local.engine.tell(Order::Abort);
+            self.local.engine.issue(Order::Abort);
         }
         self.report_notices();
         if !self.is_ending && self.local.engine.failure().is_some() {

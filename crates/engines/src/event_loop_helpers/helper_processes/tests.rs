@@ -1,4 +1,4 @@
-//! Helper processes by themselves: what they are asked for comes back, whoever is killed.
+//! Tests of helper processes alone: each piece of work comes back, whichever process is killed.
 
 use std::env;
 use std::fs::File;
@@ -17,17 +17,17 @@ use crate::parts::loops::cpu_placement::CpuPlacement;
 /// The descriptor of the socket, in the environment of a helper process of these tests.
 const SOCKET: &str = "ENGINES_TEST_HELPER";
 
-/// A path at which a helper process of these tests ends as only a bug ends it.
+/// A path at which a helper process of these tests aborts, as a bug would have it.
 const DEADLY: &str = "/deadly";
 
 /// A directory that is served: this crate's.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn runner() -> Runner {
-    Runner::new(crate::idle::site_of(ROOT), 0).unwrap()
+    Runner::new(crate::idle::directory_site(ROOT), 0).unwrap()
 }
 
-/// What runs in the helper processes of the tests; without the variable it has no work.
+/// The program of the tests' helper processes; without the variable it does nothing.
 #[test]
 fn helper_program() {
     let Ok(number) = env::var(SOCKET) else { return };
@@ -37,10 +37,10 @@ fn helper_program() {
         Job::Resolve { path, .. } if **path == *DEADLY.as_bytes() => std::process::abort(),
         _ => {}
     }));
-    help_by_process(socket, || Ok(runner)).unwrap();
+    run_helper_process(socket, || Ok(runner)).unwrap();
 }
 
-/// Starts this program so that only the above runs in it. Notes the processes.
+/// Starts this program so that only [`helper_program`] runs in it. Adds the process's id to `pids`.
 pub(in super::super) fn start_helper(pids: &Arc<Mutex<Vec<u32>>>) -> StartHelper {
     let pids = Arc::clone(pids);
     Arc::new(move |socket| {
@@ -60,7 +60,7 @@ pub(in super::super) fn signal(name: &str, pid: u32) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// Stops all threads of a process, as a disk does that does not answer.
+/// Stops all threads of a process, as a disk that does not answer would.
 pub(in super::super) fn stop(pid: u32) {
     signal("STOP", pid);
     let has_stopped = |task: std::fs::DirEntry| {
@@ -104,12 +104,12 @@ impl HelperProcesses {
         self.places[place].as_ref().unwrap().child.id()
     }
 
-    /// Waits until something has happened, and says what has come back.
+    /// Waits for an event. Returns the keys and outcomes of the work that has come back.
     fn take(&mut self) -> Vec<(u64, String)> {
         let epoll = Epoll::new().unwrap();
         epoll.add(self.as_fd(), Interest::READ, 0).unwrap();
         epoll.wait(&mut EventBuffer::with_capacity(1), None).unwrap();
-        let said = |outcome| match outcome {
+        let describe = |outcome| match outcome {
             Outcome::Fetched => "fetched".to_string(),
             Outcome::Done(_, Done::Resolved(Ok((path, _)))) => {
                 String::from_utf8(path.into()).unwrap()
@@ -118,10 +118,10 @@ impl HelperProcesses {
             Outcome::Done(_, Done::Listed(Ok((bytes, _)))) => String::from_utf8(bytes).unwrap(),
             other => panic!("{other:?}"),
         };
-        self.take_back().into_iter().map(|back| (back.key, said(back.outcome))).collect()
+        self.take_back().into_iter().map(|back| (back.key, describe(back.outcome))).collect()
     }
 
-    /// The next things that come back, so many.
+    /// Waits for the next `count` pieces of work to come back.
     fn take_all(&mut self, count: usize) -> Vec<(u64, String)> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -130,7 +130,7 @@ impl HelperProcesses {
         taken
     }
 
-    /// The only thing that is to come back.
+    /// Waits for the only piece of work that is to come back.
     fn take_one(&mut self) -> (u64, String) {
         self.take_all(1).pop().unwrap()
     }
@@ -142,7 +142,7 @@ fn resolve(path: &str) -> Work {
 }
 
 #[test]
-fn what_is_asked_for_comes_back() {
+fn work_that_is_handed_out_comes_back() {
     let mut helpers = helpers(2, 8);
     helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
     assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
@@ -157,7 +157,7 @@ fn what_is_asked_for_comes_back() {
     helpers.hand_out(3, Work::Job(JobId(0), list)).unwrap();
     let (key, listing) = helpers.take_one();
     assert!(key == 3 && listing.contains("knobs.rs"), "{listing}");
-    // Many at once, in whatever order.
+    // Many at once, in any order.
     (0..10).for_each(|key| helpers.hand_out(key, resolve("/Cargo.toml")).unwrap());
     assert!(helpers.hand_out(10, resolve("/Cargo.toml")).is_err() && !helpers.has_room());
     let mut keys: Vec<u64> = helpers.take_all(10).into_iter().map(|(key, _)| key).collect();
@@ -166,7 +166,7 @@ fn what_is_asked_for_comes_back() {
 }
 
 #[test]
-fn what_a_killed_helper_was_asked_for_another_does() {
+fn the_work_of_a_killed_helper_is_done_by_another() {
     let mut helpers = helpers(1, 8);
     let killed = helpers.pid(0);
     stop(killed);
@@ -177,13 +177,13 @@ fn what_a_killed_helper_was_asked_for_another_does() {
     let expected = [(1, "/Cargo.toml".into()), (2, "/src/lib.rs".into())];
     assert_eq!(helpers.take_all(2), expected);
     assert_ne!(helpers.pid(0), killed);
-    let told = helpers.shared.take_notices();
+    let notices = helpers.shared.take_notices();
     let line = format!("helper process 0 of loop 0 (pid {killed}) ended by signal 9");
-    assert_eq!(told, [line]);
+    assert_eq!(notices, [line]);
 }
 
 #[test]
-fn who_is_killed_while_it_does_nothing_is_replaced() {
+fn an_idle_helper_that_is_killed_is_replaced() {
     let mut helpers = helpers(2, 8);
     let (killed, other) = (helpers.pid(1), helpers.pid(0));
     signal("KILL", killed);
@@ -194,7 +194,7 @@ fn who_is_killed_while_it_does_nothing_is_replaced() {
 }
 
 #[test]
-fn what_kills_its_helpers_fails_alone() {
+fn work_that_kills_its_helpers_fails_alone() {
     let mut helpers = helpers(1, 8);
     helpers.hand_out(1, resolve(DEADLY)).unwrap();
     helpers.hand_out(2, resolve("/Cargo.toml")).unwrap();
@@ -205,7 +205,7 @@ fn what_kills_its_helpers_fails_alone() {
 
 /// Without helpers the loop waits for the disk itself, and no request is lost.
 #[test]
-fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
+fn without_helpers_the_loop_does_the_work() {
     let can_start = Arc::new(AtomicBool::new(true));
     let (start_one, is_allowed) = (start_helper(&Arc::default()), Arc::clone(&can_start));
     let start_helper: StartHelper =
@@ -219,13 +219,13 @@ fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
     assert_eq!(helpers.take(), []);
     helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
     assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
-    let told = helpers.shared.take_notices();
-    assert!(told.len() > 1 && told.len() <= Failures::MAX, "{told:?}");
-    assert_eq!(told[1], "helper process 0 of loop 0 cannot be started: not now");
+    let notices = helpers.shared.take_notices();
+    assert!(notices.len() > 1 && notices.len() <= Failures::MAX, "{notices:?}");
+    assert_eq!(notices[1], "helper process 0 of loop 0 cannot be started: not now");
 }
 
 #[test]
-fn helpers_that_cannot_help_are_told_of_at_the_start() {
+fn helpers_that_cannot_help_are_reported_at_the_start() {
     let check = |start_helper: StartHelper, expected: &str| {
         let why = start(2, 8, start_helper).err().unwrap();
         assert_eq!(why.to_string(), expected);
@@ -248,10 +248,10 @@ fn helpers_that_cannot_help_are_told_of_at_the_start() {
 }
 
 #[test]
-fn a_helper_without_a_runner_says_why() {
+fn a_helper_without_a_runner_reports_why() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    help_by_process(theirs.into(), || Err("there is no root".into())).unwrap();
-    let mut said = Vec::new();
-    ours.read_to_end(&mut said).unwrap();
-    assert_eq!(said, b"!there is no root");
+    run_helper_process(theirs.into(), || Err("there is no root".into())).unwrap();
+    let mut output = Vec::new();
+    ours.read_to_end(&mut output).unwrap();
+    assert_eq!(output, b"!there is no root");
 }

@@ -2,8 +2,9 @@
 //! and what happens when there is no room for it.
 //!
 //! An idle connection is closed to make room for one that waits, and for no other reason. Where
-//! none is idle, one that there is no place for waits in the queue while others are asked for a
-//! place, and one that there is no descriptor for is turned away: it would wait for ever.
+//! none is idle, a connection that lacks a place waits in the queue while the other loops are
+//! requested to make room, and a connection that lacks a descriptor is turned away: it would wait
+//! for ever.
 
 use std::net::SocketAddr;
 use std::ops::DerefMut;
@@ -13,34 +14,34 @@ use super::listeners::{Accepted, BACKLOG_MAX, Listeners};
 use crate::knobs::Knob;
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob::number("accepts_per_wake", 1..=4096, 64)
-    .about("connections accepted in a row before anything else is looked after");
+    .about("connections accepted in a row before anything else is done");
 
-/// What is missing for the next connection.
+/// The resource that is missing for the next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// As many connections are open as may be.
     Places,
-    /// There is no descriptor or no memory for the first in the queue of this listener.
+    /// There is no descriptor or no memory for the first connection in the queue of this listener.
     Descriptors {
-        /// Which it is.
+        /// The index of the listener.
         listener: usize,
     },
 }
 
-/// What an attempt to make room came to.
+/// The outcome of an attempt to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// An idle connection has been closed.
     Made,
-    /// One was told to close. Accepting rests until it has, or for a moment.
+    /// An idle connection is about to close. Accepting pauses until it has, or for a moment.
     Begun,
     /// None is idle.
     None,
 }
 
 impl Room {
-    /// The answer of an engine that closes idle connections at once; `is_closed` says whether there
-    /// was one.
+    /// The outcome for an engine that closes idle connections at once; `is_closed` says whether
+    /// there was one.
     pub(crate) fn if_closed(is_closed: bool) -> Self {
         if is_closed { Self::Made } else { Self::None }
     }
@@ -59,7 +60,7 @@ pub(crate) enum Row {
     NoRoom,
 }
 
-/// An engine's side of the rule. All of it is asked for connections, nothing for requests.
+/// An engine's side of the rule. Its methods are called for connections, never for requests.
 pub(crate) trait Admission {
     /// Whether as many connections are open as may be.
     fn is_full(&self) -> bool;
@@ -67,13 +68,14 @@ pub(crate) trait Admission {
     /// The engine's listeners.
     fn listeners(&mut self) -> impl DerefMut<Target = Listeners>;
 
-    /// Whether a connection waits at a listener. An event that says so may be stale: others accept
-    /// there, too.
+    /// Whether a connection waits at a listener. An event that reports one may be stale: other
+    /// loops accept there, too.
     fn has_arrival(&mut self, listener: usize) -> bool {
         self.listeners().has_arrival(listener)
     }
 
-    /// Whether the engine has a reason of its own to leave the next one in the queue.
+    /// Whether the engine may take the next connection: false if it has a reason of its own to
+    /// leave it in the queue.
     fn may_accept(&mut self) -> bool {
         true
     }
@@ -83,28 +85,29 @@ pub(crate) trait Admission {
         self.listeners().accept(listener)
     }
 
-    /// Has a connection served. False if the next one has to wait: accepting rests already.
+    /// Has a connection served. Returns false if the next one has to wait: accepting is then
+    /// paused already.
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool;
 
     /// Closes the connection that has been idle for longest, if there is one.
     fn make_room(&mut self, shortage: Shortage) -> Room;
 
-    /// Asks others to close an idle connection.
-    fn ask_others(&mut self);
+    /// Requests the other loops to close an idle connection.
+    fn request_room_from_others(&mut self);
 
-    /// Tells the client at the head of a queue that it is not served.
+    /// Answers the client at the head of a queue that it is not served.
     fn turn_one_away(&mut self, listener: usize) {
         self.listeners().turn_one_away(listener);
     }
 
-    /// Lets accepting rest for a moment.
+    /// Pauses accepting for a moment.
     fn pause(&mut self);
 
-    /// None is idle: asks others for a place, or turns one client away, and lets accepting rest for
-    /// a moment.
-    fn give_up(&mut self, shortage: Shortage) {
+    /// Handles a shortage while no connection is idle: requests room from other loops, or turns one
+    /// client away, and pauses accepting for a moment.
+    fn handle_no_room(&mut self, shortage: Shortage) {
         match shortage {
-            Shortage::Places => self.ask_others(),
+            Shortage::Places => self.request_room_from_others(),
             Shortage::Descriptors { listener } => self.turn_one_away(listener),
         }
         self.pause();
@@ -116,7 +119,7 @@ pub(crate) trait Admission {
 pub(crate) fn accept_row<A: Admission>(engine: &mut A, listener: usize, count: usize) -> Row {
     for attempt in 0..count {
         if engine.is_full() {
-            // An event says that one waits. Whether more do, the next event says.
+            // The event announces one connection. The next event announces further ones.
             if attempt > 0 {
                 return Row::Enough;
             }
@@ -150,29 +153,30 @@ pub(crate) fn accept_row<A: Admission>(engine: &mut A, listener: usize, count: u
     Row::Enough
 }
 
-/// Makes room for a connection that waits, or gives up.
+/// Makes room for a connection that waits, or handles that there is none.
 pub(crate) fn find_room<A: Admission>(engine: &mut A, shortage: Shortage) -> Room {
     match engine.make_room(shortage) {
         // Others may have taken the place.
         Room::Made if shortage != Shortage::Places || !engine.is_full() => Room::Made,
         Room::Begun => Room::Begun,
         Room::Made | Room::None => {
-            engine.give_up(shortage);
+            engine.handle_no_room(shortage);
             Room::None
         }
     }
 }
 
-/// Empties the queues of listeners that are about to be closed, which would reset those that wait
-/// there. A queue holds [`BACKLOG_MAX`]; those that have come since are not waited for.
+/// Empties the queues of listeners that are about to be closed: closing would reset the connections
+/// in them. A queue holds [`BACKLOG_MAX`] connections; later ones are not waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastRows {
-    /// The first whose queue may not be empty.
+    /// The index of the first listener whose queue may not be empty.
     listener: usize,
 }
 
 impl LastRows {
-    /// Accepts what waits at `listeners` listeners. False if it has to go on when there is room.
+    /// Accepts the connections that wait at `listeners` listeners. Returns false if it is to be
+    /// called again when there is room.
     pub(crate) fn take<A: Admission>(&mut self, engine: &mut A, listeners: usize) -> bool {
         while self.listener < listeners {
             for _ in 0..BACKLOG_MAX {
@@ -188,8 +192,8 @@ impl LastRows {
         true
     }
 
-    /// Leaves those that still wait: no room can be made.
-    pub(crate) fn give_up(&mut self) {
+    /// Abandons the connections that still wait: no room can be made.
+    pub(crate) fn abandon(&mut self) {
         self.listener = usize::MAX;
     }
 }

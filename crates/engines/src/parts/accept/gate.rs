@@ -1,19 +1,20 @@
-//! Courtesy among loops that share a listener: whoever is nearly full, or has accepted many times,
-//! lets others go first. It keeps no number of what the others have: they share nothing.
+//! Courtesy among loops that share a listener: a loop that is nearly full, or has accepted many
+//! times, lets others go first. No loop knows how many connections the others have: they share
+//! nothing.
 
 use crate::knobs::{Knob, KnobValues};
 
 pub(crate) const ACCEPT_GATE_EIGHTHS: Knob = Knob::number("accept_gate_eighths", 1..=8, 7)
-    .about("a process so full, in eighths of its connections, rests after accepting; 8: never");
+    .about("a process this full, in eighths of its connections, rests after accepting; 8: never");
 
 pub(crate) const REQUEUE_EVERY: Knob = Knob::number("requeue_every", 0..=1 << 20, 16)
-    .about("after so many accepts a process goes to the end of the queue of those woken; 0: never");
+    .about("after this many accepts a process goes to the end of the queue of waiters; 0: never");
 
-/// How long a loop that is nearly full rests after it has accepted what it may at once. Long enough
-/// for another to be woken, short enough to cost nothing where all are full.
+/// How long a loop that is nearly full rests after a row of accepts, in milliseconds. Long enough
+/// for another loop to be woken, short enough to cost nothing where all are full.
 pub(crate) const REST_MS: u64 = 1;
 
-/// What a loop notes about its own accepting.
+/// The record that a loop keeps of its own accepting.
 pub(crate) struct Gate {
     eighths: usize,
     requeue_every: u64,
@@ -29,14 +30,14 @@ impl Gate {
         }
     }
 
-    /// Whether a loop with so many connections is to rest.
+    /// Whether a loop with `open` connections of at most `connections_max` is to rest.
     pub(crate) fn closes(&self, open: usize, connections_max: usize) -> bool {
         self.eighths < 8 && open * 8 > connections_max * self.eighths
     }
 
-    /// Notes that so many were accepted. Returns whether it is another's turn: the kernel wakes the
-    /// first in the queue of those that wait, and after a wake-up it stays the first (nginx has
-    /// found so too, `ngx_reorder_accept_events`).
+    /// Counts `accepted` connections. Returns whether it is another loop's turn: the kernel wakes
+    /// the first waiter in its queue, which stays the first after a wake-up (nginx has found so
+    /// too, `ngx_reorder_accept_events`).
     pub(crate) fn is_turn_over(&mut self, accepted: u64) -> bool {
         self.accepted += accepted;
         let is_over = self.requeue_every > 0 && self.accepted >= self.requeue_every;

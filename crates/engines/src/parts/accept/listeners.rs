@@ -1,5 +1,5 @@
-//! The listeners of one loop, or of a thread that accepts for others: watched, accepted from,
-//! paused, and what happens when descriptors run out.
+//! The listeners of one loop, or of a thread that accepts for others: how they are watched,
+//! accepted from and paused, and what happens when descriptors run out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,14 +15,15 @@ use session::Tick;
 /// Keys of listeners: above those of all connections.
 pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
 
-/// The key of the wake-up call of who accepts: above those of all listeners.
+/// The key of the acceptor's wake-up call: above those of all listeners.
 pub(crate) const WAKE_KEY: u64 = u64::MAX;
 
-/// Connections taken from a listener's queue before it is closed: all that wait, for the kernel
-/// lets one more in than the backlog says.
+/// Connections taken from a listener's queue before it is closed: one more than the backlog, as
+/// the kernel admits one more.
 pub(crate) const BACKLOG_MAX: usize = crate::engine::BACKLOG_MAX as usize + 1;
 
-/// How long accepting rests after the kernel had no descriptor or no memory for a connection.
+/// How long accepting pauses after the kernel had no descriptor or no memory for a connection, in
+/// milliseconds.
 pub(crate) const PAUSE_MS: u64 = 100;
 
 /// A set of descriptors that listeners are watched in.
@@ -30,7 +31,7 @@ pub(crate) trait WatchListeners {
     /// Starts to watch a descriptor; its events carry the key.
     fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()>;
 
-    /// Watches it no more, if it is watched.
+    /// Stops watching a descriptor, if it is watched.
     fn end(&self, socket: BorrowedFd<'_>);
 }
 
@@ -57,24 +58,25 @@ impl<T: WatchListeners> WatchListeners for Arc<T> {
 /// The listeners of one loop.
 pub(crate) struct Listeners {
     sockets: Vec<OwnedFd>,
-    /// What is watched: with other workers at the same sockets, one is woken and not all.
+    /// The events watched for: where other workers wait at the same sockets, an arrival wakes one
+    /// waiter and not all.
     interest: Interest,
-    /// A descriptor that is given up for a moment when descriptors run out, so that a connection
-    /// can be turned away instead of waiting for ever.
+    /// A descriptor that is closed for a moment when descriptors run out, so that a connection can
+    /// be turned away instead of waiting for ever.
     reserve: Option<Wake>,
     /// The moment until which no connection is accepted.
     paused_until: Option<Tick>,
 }
 
-/// What came of an attempt to accept.
+/// The outcome of an attempt to accept.
 pub(crate) enum Accepted {
     /// A connection.
     Connection(OwnedFd, SocketAddr),
-    /// None waits.
+    /// No connection waits.
     Nothing,
-    /// The client has gone again: try the next.
+    /// The client has gone already: try the next.
     Gone,
-    /// No descriptors or memory.
+    /// There is no descriptor or no memory.
     Exhausted,
 }
 
@@ -91,8 +93,8 @@ impl Listeners {
         self.sockets.len()
     }
 
-    /// Whether a connection waits at one of them. The socket itself is asked: another event set
-    /// may hear of an arrival a moment later.
+    /// Whether a connection waits at one of the listeners. The socket itself is queried: another
+    /// event set may report an arrival a moment later.
     pub(crate) fn has_arrival(&self, index: usize) -> bool {
         let is_ready = |socket: &OwnedFd| {
             os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(true)
@@ -100,7 +102,7 @@ impl Listeners {
         self.sockets.get(index).is_some_and(is_ready)
     }
 
-    /// All listeners, under descriptors of their own.
+    /// Duplicates the descriptors of all listeners.
     pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         self.sockets.iter().map(OwnedFd::try_clone).collect()
     }
@@ -113,12 +115,12 @@ impl Listeners {
         Ok(())
     }
 
-    /// Watches none. An exclusive watch cannot be modified, only removed.
+    /// Stops watching the listeners. An exclusive watch cannot be modified, only removed.
     pub(crate) fn unwatch(&self, set: &impl WatchListeners) {
         self.sockets.iter().for_each(|socket| set.end(socket.as_fd()));
     }
 
-    /// Gives the sockets away.
+    /// Takes the sockets out.
     pub(crate) fn take_sockets(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.sockets)
     }
@@ -135,13 +137,13 @@ impl Listeners {
         }
     }
 
-    /// Accepts nothing for a moment, for want of descriptors or memory.
+    /// Pauses accepting for [`PAUSE_MS`], for lack of descriptors or memory.
     pub(crate) fn pause(&mut self, set: &impl WatchListeners, now: Tick) {
         self.rest(set, now.plus_ms(PAUSE_MS));
     }
 
-    /// Accepts nothing until then, or later if that is said already. The kernel's queue holds who
-    /// comes meanwhile.
+    /// Pauses accepting until then, or until the end of an earlier pause if that is later. The
+    /// kernel's queue holds the connections that come meanwhile.
     pub(crate) fn rest(&mut self, set: &impl WatchListeners, until: Tick) {
         if self.paused_until.is_none() {
             self.unwatch(set);
@@ -149,10 +151,10 @@ impl Listeners {
         self.paused_until = self.paused_until.max(Some(until));
     }
 
-    /// Goes to the end of the queue of those that wait at the listeners.
+    /// Moves to the end of the kernel's queue of waiters at the listeners.
     pub(crate) fn requeue(&mut self, set: &impl WatchListeners) -> io::Result<()> {
         if self.paused_until.is_some() {
-            return Ok(()); // it is in no queue
+            return Ok(()); // paused, it waits in no queue
         }
         self.unwatch(set);
         self.watch(set)
@@ -175,8 +177,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// When [`Listeners::resume`] is worth calling.
-    pub(crate) fn next_look(&self) -> Option<Tick> {
+    /// The moment at which [`Listeners::resume`] is worth calling; none if accepting is not paused.
+    pub(crate) fn next_check(&self) -> Option<Tick> {
         self.paused_until
     }
 
@@ -188,8 +190,8 @@ impl Listeners {
         self.paused_until = None;
     }
 
-    /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns
-    /// at once that it is not served, and takes the reserve back.
+    /// Gives the reserve descriptor to the client at the head of the queue, so that the client
+    /// learns at once that it is not served, and then takes the reserve back.
     pub(crate) fn turn_one_away(&mut self, index: usize) {
         let Some(listener) = self.sockets.get(index) else { return };
         self.reserve = None;
@@ -200,7 +202,7 @@ impl Listeners {
     }
 }
 
-/// Tells a client that it is not served. A courtesy: it may fail.
+/// Sends a client the answer that it is not served. A courtesy, so it may fail.
 pub(crate) fn refuse(socket: BorrowedFd<'_>) {
     const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
                           Content-Length: 0\r\nConnection: close\r\n\r\n";

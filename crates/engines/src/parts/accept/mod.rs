@@ -1,4 +1,4 @@
-//! How connections come in: listeners, the rule of admission, and courtesy among those that accept.
+//! How connections come in: listeners, the rule of admission, and courtesy among acceptors.
 
 pub(crate) mod admission;
 pub(crate) mod gate;

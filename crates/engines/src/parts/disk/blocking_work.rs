@@ -1,7 +1,7 @@
-//! What a loop has done that may block: by helpers, or on the spot while everybody waits. Helpers
-//! are handed the work, the loop goes on with others, and with the connection when the work is
-//! back. How long it may take, and what else may happen to the connection meanwhile, is the loop's
-//! business.
+//! Work of a loop that may block: done by helpers, or on the spot while all connections of the loop
+//! wait. The loop hands the work to helpers, goes on with other connections, and with this one when
+//! the work is back. How long that may take, and what else may happen to the connection meanwhile,
+//! is the loop's business.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ use crate::parts::loops::connections::{Connections, Slot};
 pub(crate) struct BlockingWork {
     runner: Arc<Runner>,
     helpers: Option<Box<dyn Help>>,
-    /// Connections with work for helpers that have no room for it now: not more than there are.
+    /// Connections with work that the helpers have no room for now: each connection at most once.
     line: VecDeque<u64>,
     /// Bytes of a file that are fetched at once.
     fetched_bytes_max: u64,
@@ -37,13 +37,13 @@ impl BlockingWork {
         self.helpers.is_some()
     }
 
-    /// What is readable when work is back.
+    /// The descriptor that is readable when work is back.
     pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {
         self.helpers.as_ref().map(|helpers| helpers.as_fd())
     }
 
-    /// Gives what a connection wants to the helpers: its job, or the next bytes of its file. If all
-    /// are busy the connection is in line.
+    /// Hands the work that a connection wants to the helpers: its job, or the fetch of the next
+    /// bytes of its file. If the helpers have no room the connection waits in line.
     fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) {
         let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.has_room()) else {
             if !std::mem::replace(&mut slot.is_queued, true) {
@@ -58,7 +58,7 @@ impl BlockingWork {
         slot.is_out = true;
     }
 
-    /// The first in line, if there is room for its work.
+    /// Takes the first connection in line, if there is room for its work.
     fn next_in_line(&mut self) -> Option<u64> {
         let has_room = self.helpers.as_ref().is_some_and(|helpers| helpers.has_room());
         if has_room { self.line.pop_front() } else { None }
@@ -69,19 +69,20 @@ impl BlockingWork {
 pub(crate) trait Offload {
     type Socket;
 
-    /// The work, those that it is done for, and who answers them.
+    /// The work, the connections that it is done for, and the worker that answers them.
     fn parts(&mut self) -> (&mut BlockingWork, &mut Connections<Slot<Self::Socket>>, &mut Worker);
 
     /// Closes the idle connection that has rested longest. Returns whether there was one.
     fn evict(&mut self) -> bool;
 
-    /// Goes on with a connection. The next bytes of its file may have been fetched.
+    /// Goes on with a connection. `is_fetched` tells whether the next bytes of its file were
+    /// fetched.
     fn go_on(&mut self, key: u64, is_fetched: bool);
 
-    /// Lets a connection be until its work is back.
+    /// Leaves a connection alone until its work is back.
     fn leave(&mut self, key: u64);
 
-    /// Has the job done that a connection wants. Returns whether it is.
+    /// Begins the job that a connection wants. Returns whether it is done already.
     fn begin_job(&mut self, key: u64) -> bool {
         let (work, connections, worker) = self.parts();
         let Some(slot) = connections.get(key) else { return false };
@@ -99,7 +100,7 @@ pub(crate) trait Offload {
         is_answered
     }
 
-    /// Has the next bytes of a file fetched. Returns whether somebody does.
+    /// Begins to fetch the next bytes of a file. Returns false if there are no helpers to do so.
     fn begin_fetch(&mut self, key: u64) -> bool {
         let (work, connections, worker) = self.parts();
         let has_helpers = work.has_helpers();
@@ -115,7 +116,7 @@ pub(crate) trait Offload {
         let helpers = self.parts().0.helpers.as_mut();
         for returned in helpers.map(|helpers| helpers.take_back()).unwrap_or_default() {
             let (_, connections, worker) = self.parts();
-            // Of a connection that was cut off meanwhile there is nothing left.
+            // A connection that was cut off meanwhile has no slot any more.
             let Some(slot) = connections.get(returned.key) else { continue };
             slot.is_out = false;
             let mut is_fetched = false;

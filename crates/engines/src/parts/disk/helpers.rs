@@ -1,9 +1,9 @@
-//! Helpers: who does what may block, for a loop that must not wait for it; here they are threads.
+//! Helpers do work that may block, for a loop that must not wait for it; here they are threads.
 //!
-//! A loop hands out work under a key, goes on, and is told through a descriptor that something has
-//! come back. What to do while work is out is the loop's business, and so is who waits when all
-//! places are taken. Each loop has helpers of its own, so that loops need not agree on anything; a
-//! ring is a loop in this sense.
+//! A loop hands out work under a key, goes on, and learns through a descriptor that work has come
+//! back. What to do while work is out is the loop's business, and so is which connection waits when
+//! all places are taken. Each loop has helpers of its own, so that loops share no state; a ring is
+//! a loop in this sense.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,23 +24,23 @@ use crate::parts::loops::clock::read_clock;
 /// Bytes of a file that are fetched with one call.
 pub(crate) const FETCH_BYTES: usize = 128 * 1024;
 
-/// Work that may wait for helpers, for each of them.
+/// The number of pieces of work that may wait, for each helper.
 pub(crate) const QUEUE_PER_HELPER: usize = 64;
 
-/// How jobs are run: [`crate::jobs::Runner::run`], or what a test puts in its place.
+/// Runs a job: [`crate::jobs::Runner::run`], or a test's substitute.
 pub(crate) type RunJob = Arc<dyn Fn(Job) -> Done + Send + Sync>;
 
-/// What a helper is asked for.
+/// A piece of work for a helper.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// A connection's job, as it gave it out.
+    /// A connection's job, as taken from it.
     Job(JobId, Job),
-    /// Have `len` bytes of a file from `offset` on in memory.
+    /// Reads `len` bytes of a file from `offset` on into memory.
     Fetch { file: FileRef, offset: u64, len: u64 },
 }
 
 impl Work {
-    /// Counts it, where it is handed out.
+    /// Counts the work; to be called where it is handed out.
     pub(crate) fn count(&self, counters: &Counters) {
         match self {
             Self::Job(..) => counters.jobs_handed_out.add(1),
@@ -49,8 +49,8 @@ impl Work {
     }
 }
 
-/// What a connection wants done that may block: its job, or that bytes of its file be fetched, at
-/// most so many.
+/// Takes the work that a connection wants done and that may block: its job, or the fetch of the
+/// next bytes of its file, at most `fetched_bytes_max`.
 pub(crate) fn next_work(connection: &mut Connection, fetched_bytes_max: u64) -> Work {
     if let Op::File { file, offset, len } = connection.next() {
         let len = len.min(fetched_bytes_max);
@@ -60,8 +60,9 @@ pub(crate) fn next_work(connection: &mut Connection, fetched_bytes_max: u64) -> 
     Work::Job(id, job)
 }
 
-/// Has the job run that a connection wants, while everybody in this thread waits. Returns whether
-/// it lacked a descriptor: whoever can closes a connection that rests, so that the next finds one.
+/// Runs the job that a connection wants, while all connections of this thread wait. Returns whether
+/// the job lacked a descriptor: the caller then closes an idle connection, if it can, so that the
+/// next job finds one.
 pub(crate) fn run_on_the_spot(
     connection: &mut Connection,
     worker: &mut Worker,
@@ -73,7 +74,8 @@ pub(crate) fn run_on_the_spot(
     answer(connection, worker, id, done)
 }
 
-/// Gives a connection the answer to its job. Returns as [`run_on_the_spot`] does.
+/// Hands a connection the answer to its job. Returns whether the job lacked a descriptor, as
+/// [`run_on_the_spot`] does.
 pub(crate) fn answer(
     connection: &mut Connection,
     worker: &mut Worker,
@@ -85,8 +87,8 @@ pub(crate) fn answer(
     lacks_descriptor
 }
 
-/// Whether a job found no descriptor or no memory. Its request is told to try again; whoever asks
-/// closes a connection that rests, so that the next ones find one.
+/// Whether a job found no descriptor or no memory. Its client is told to try again; the caller
+/// closes an idle connection, so that the next jobs find one.
 pub(crate) fn lacks_descriptor(done: &Done) -> bool {
     match done {
         Done::Resolved(Err(error)) | Done::Listed(Err(error)) => is_exhaustion(error),
@@ -94,16 +96,16 @@ pub(crate) fn lacks_descriptor(done: &Done) -> bool {
     }
 }
 
-/// What came of it.
+/// The outcome of a piece of work.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The answer to a job, for [`session::Connection::done`].
     Done(JobId, Done),
-    /// Sending these bytes does not wait any more. An error of the file is for who sends to find.
+    /// Sending these bytes does not wait any more. An error of the file shows when they are sent.
     Fetched,
 }
 
-/// Something that came back.
+/// A piece of work that came back.
 #[derive(Debug)]
 pub(crate) struct Returned {
     /// The key under which it was handed out.
@@ -111,34 +113,35 @@ pub(crate) struct Returned {
     pub(crate) outcome: Outcome,
 }
 
-/// Helpers, of whatever kind, that do what may block for one loop. Watch the descriptor for
-/// reading; when it is readable, [`Help::take_back`].
+/// Helpers, of whatever kind, that do work that may block for one loop. Watch the descriptor for
+/// reading; when it is readable, call [`Help::take_back`].
 pub(crate) trait Help: AsFd + Send {
-    /// Whether [`Help::hand_out`] will accept something. It stays true until then.
+    /// Whether [`Help::hand_out`] will accept work. It stays true until the next call of that.
     fn has_room(&self) -> bool;
 
-    /// Hands out work, which comes back under this key. Ask for [`Help::has_room`] before a job is
+    /// Hands out work, which comes back under this key. Check [`Help::has_room`] before a job is
     /// taken from its connection: a job cannot be put back.
     ///
     /// # Errors
     /// The work itself: too much is out.
     fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work>;
 
-    /// Takes back what is done, in the order in which it was, and makes the descriptor unreadable.
+    /// Takes back the work that is done, in the order in which it was done, and makes the
+    /// descriptor unreadable.
     fn take_back(&mut self) -> Vec<Returned>;
 }
 
-/// Helper threads and the work that is out. Dropped, it waits for what is being done and forgets
-/// the rest.
+/// Helper threads and the work that is out. Dropping it waits for the work that is being done and
+/// discards the work that waits.
 pub(crate) struct Helpers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Work that may be out at a time, 0 < `places_max`.
+    /// The number of pieces of work that may be out at a time, 0 < `places_max`.
     places_max: usize,
     out: usize,
 }
 
-/// What a loop and its helpers share.
+/// The state that a loop and its helpers share.
 struct Shared {
     queue: Mutex<Queue>,
     has_work: Condvar,
@@ -154,11 +157,11 @@ struct Queue {
 }
 
 impl Helpers {
-    /// Starts `count` threads, for whom `queue_max` pieces of work may wait besides those that are
+    /// Starts `count` threads, for which `queue_max` pieces of work may wait besides those that are
     /// being done.
     ///
     /// # Errors
-    /// No descriptor or no thread; those that run already are ended.
+    /// No descriptor or no thread; threads that run already are ended.
     pub(crate) fn start(
         name: &str,
         count: usize,
@@ -182,7 +185,7 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// How much work is out: waiting, being done, or done and not taken back.
+    /// The number of pieces of work that are out: waiting, being done, or done and not taken back.
     #[cfg(test)]
     pub(crate) fn out(&self) -> usize {
         self.out
@@ -205,7 +208,7 @@ impl Help for Helpers {
     }
 
     fn take_back(&mut self) -> Vec<Returned> {
-        self.shared.wake.clear(); // before the look: what comes after it is told again
+        self.shared.wake.clear(); // before the take: work that is done later notifies again
         let returned = std::mem::take(&mut *lock(&self.shared.returned));
         self.out -= returned.len();
         returned
@@ -225,15 +228,15 @@ impl Drop for Helpers {
             queue.is_closed = true;
             std::mem::take(&mut queue.waiting)
         };
-        drop(forgotten); // it may close files: not under the lock
+        drop(forgotten); // not under the lock: it may close files
         self.shared.has_work.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic of a job was caught, and another has been printed
+            let _ = thread.join(); // panics of jobs were caught, and others have been printed
         }
     }
 }
 
-/// A helper's life.
+/// Does work until there is no more, for the whole life of a helper.
 fn help(shared: &Shared) {
     let mut buffer = vec![0; FETCH_BYTES];
     while let Some((key, work)) = shared.next() {
@@ -244,7 +247,7 @@ fn help(shared: &Shared) {
 }
 
 impl Shared {
-    /// Waits for work. None is the end.
+    /// Waits for work. Returns none when the helper is to end.
     fn next(&self) -> Option<(u64, Work)> {
         let mut queue = lock(&self.queue);
         while queue.waiting.is_empty() && !queue.is_closed {
@@ -254,8 +257,8 @@ impl Shared {
     }
 }
 
-/// Answers the job that a connection wants if nobody has to wait for that. Returns whether it did;
-/// if not, the job is still to be handed out.
+/// Answers the job that a connection wants if that needs no waiting. Returns whether it did; if
+/// not, the job is still to be handed out.
 pub(crate) fn answer_at_once(connection: &mut Connection, w: &mut Worker, runner: &Runner) -> bool {
     let Some(done) = connection.job().and_then(|job| runner.run_at_once(job)) else { return false };
     let (id, _) = connection.take_job();
@@ -263,11 +266,12 @@ pub(crate) fn answer_at_once(connection: &mut Connection, w: &mut Worker, runner
     true
 }
 
-/// Does one piece of work. A panic is that job's failure, which its client is told as such.
+/// Does one piece of work. A panic is the failure of its job, which the job's client gets as an
+/// answer.
 pub(crate) fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut [u8]) -> Outcome {
     match work {
         Work::Job(id, job) => {
-            let failed = failed(&job, "the job panicked"); // what it says has been printed
+            let failed = failed(&job, "the job panicked"); // the panic has been printed
             let done = catch_unwind(AssertUnwindSafe(|| run_job(job)));
             Outcome::Done(id, done.unwrap_or(failed))
         }
@@ -287,8 +291,8 @@ pub(crate) fn failed(job: &Job, why: &'static str) -> Done {
     }
 }
 
-/// Answers the job that a connection wants, and that nobody has had time for: its client is told to
-/// try again. Returns whether there was one.
+/// Answers a job that a connection wants and that no helper has had time for: its client is told to
+/// try again. Returns whether there was such a job.
 pub(crate) fn refuse(connection: &mut Connection, w: &mut Worker) -> bool {
     if connection.job().is_none() {
         return false;
@@ -298,8 +302,8 @@ pub(crate) fn refuse(connection: &mut Connection, w: &mut Worker) -> bool {
     true
 }
 
-/// Reads the bytes: the one way to have them in memory for certain when it returns. Advice to the
-/// kernel would be cheaper, but only begins to fetch.
+/// Fetches bytes of a file by reading them: the only way to be certain that they are in memory on
+/// return. Advice to the kernel would be cheaper, but only begins to fetch.
 pub(crate) fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {
     let (mut at, end) = (offset, offset.saturating_add(len));
     while at < end {

@@ -1,18 +1,18 @@
-//! How much of a file can be sent without waiting for the disk: asked before each send by engines
-//! in which somebody else waits for it.
+//! How much of a file can be sent without waiting for the disk: determined before each send by
+//! engines in which other connections would wait for it.
 //!
-//! Sendfile itself cannot be told not to wait. To read without waiting (`RWF_NOWAIT`) is the one
-//! honest test there is: mincore and cachestat answer only to who owns the file or may write it
-//! (anybody else is told that all is there, or nothing), and cachestat counts pages that are still
-//! under way. But reading costs a copy. So all bytes are read, into nowhere and in one call, when
-//! nobody has done so in the last quarter of a second, no more than [`BLOCK_BYTES`] of them: that
-//! much, or the part that is there, is sent, and then the next is asked for. Otherwise the first
-//! and the last byte are: two calls without a copy, for all that is known and may be sent in a row;
-//! and these only if nobody has done so in the last hundredth of a second. A file that is always
-//! asked for costs nothing.
+//! Sendfile has no mode that does not wait. Reading without waiting (`RWF_NOWAIT`) is the only
+//! reliable test: mincore and cachestat give a true answer only to a caller that owns the file or
+//! may write it (for any other caller all pages are reported as present, or none), and cachestat
+//! counts pages that are still under way. But reading costs a copy. So all bytes, at most
+//! [`BLOCK_BYTES`] of them, are read in one call whose data are dropped, if no thread has done so
+//! in the last quarter of a second: that block, or the part that is in memory, is sent, and then
+//! the next one is read. Otherwise only the first and the last byte of all that is known and may
+//! be sent in a row are read: two calls without a copy; and these only if no thread has done so in
+//! the last hundredth of a second. A file that is requested all the time costs nothing.
 //!
-//! What remains: pages in the middle that are evicted in that quarter of a second, and all of a
-//! file in that hundredth. The kernel evicts last what was used last.
+//! The test misses pages in the middle that are evicted in that quarter of a second, and all of a
+//! file in that hundredth. The kernel evicts last the pages that were used last.
 
 use std::os::fd::AsFd;
 
@@ -20,11 +20,11 @@ use os::files::NowaitRead;
 use session::Tick;
 use site::resource::{BLOCK_BYTES, OpenFile};
 
-/// What [`sendable`] came to.
+/// The outcome of [`sendable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sendable {
-    /// The number of bytes, more than 0, that are in memory; errors of the file are for sendfile to
-    /// find.
+    /// The number of bytes, more than 0, that are in memory. Also after an error of the file:
+    /// sendfile will report it.
     Now(u64),
     /// Not even the first byte is in memory.
     Cold,
@@ -32,8 +32,8 @@ pub(crate) enum Sendable {
     Unknown,
 }
 
-/// How many of the `len` bytes from `offset` on can be sent at once. `buffer` is lent, a page of it
-/// is enough.
+/// How many of the `len` bytes from `offset` on can be sent at once. `buffer` is scratch space, for
+/// which one page is enough.
 pub(crate) fn sendable(
     file: &OpenFile,
     offset: u64,
@@ -91,7 +91,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         file.sync_all().unwrap();
         os::files::advise_dont_need(file.as_fd()).unwrap();
-        // No more than is asked for is read.
+        // The kernel reads only the pages that are requested.
         os::files::advise_random(file.as_fd()).unwrap();
         file.read_exact(&mut vec![0; MIDDLE as usize]).unwrap();
         file.seek(SeekFrom::Start(LEN - 10)).unwrap();
@@ -106,8 +106,8 @@ mod tests {
         }
     }
 
-    /// A question about a page that is not there has the kernel begin to read it: the hole begins a
-    /// page later each time.
+    /// Whether the bytes in memory end in the middle. A query about a page that is not in memory
+    /// has the kernel begin to read it: the hole begins a page later each time.
     fn ends_in_the_middle(found: Sendable) -> bool {
         matches!(found, Sendable::Now(len) if (MIDDLE..BLOCK_BYTES).contains(&len))
     }
@@ -116,28 +116,28 @@ mod tests {
     fn a_hole_in_the_middle_is_found_though_both_ends_are_there() {
         let Some(file) = partly_resident("hole") else { return };
         let mut buffer = [0; 16 << 10];
-        let mut ask = |offset, len| sendable(&file, offset, len, Tick(1_000_000), &mut buffer);
-        assert!(ends_in_the_middle(ask(0, LEN)), "what is there is sent");
-        assert!(ends_in_the_middle(ask(0, LEN)), "and so when it is known");
-        assert_eq!(ask(MIDDLE - 10, 10), Sendable::Now(10));
-        assert_eq!(ask(LEN - 10, 10), Sendable::Now(10));
-        assert_eq!(ask(LEN, 10), Sendable::Now(10), "the end is for sendfile to find");
+        let mut query = |offset, len| sendable(&file, offset, len, Tick(1_000_000), &mut buffer);
+        assert!(ends_in_the_middle(query(0, LEN)), "the part in memory is sent");
+        assert!(ends_in_the_middle(query(0, LEN)), "also once it is known");
+        assert_eq!(query(MIDDLE - 10, 10), Sendable::Now(10));
+        assert_eq!(query(LEN - 10, 10), Sendable::Now(10));
+        assert_eq!(query(LEN, 10), Sendable::Now(10), "the end is for sendfile to find");
     }
 
     #[test]
-    fn what_is_not_there_is_cold_and_what_was_seen_is_asked_for_by_its_ends() {
+    fn absent_bytes_are_cold_and_known_ones_are_tested_by_their_ends() {
         let Some(file) = partly_resident("cold") else { return };
         let mut buffer = [0; 4096];
         let mut now = Tick(1_000_000);
-        let mut ask = |offset, len, now| sendable(&file, offset, len, now, &mut buffer);
-        assert_eq!(ask(BLOCK_BYTES, 100, now), Sendable::Cold);
-        // Two blocks that were seen are sent in a row, if their ends are still there.
+        let mut query = |offset, len, now| sendable(&file, offset, len, now, &mut buffer);
+        assert_eq!(query(BLOCK_BYTES, 100, now), Sendable::Cold);
+        // Blocks that are known to be in memory are sent in a row, if their ends are still there.
         file.residency().record(0, BLOCK_BYTES, now.0);
         file.residency().record(BLOCK_BYTES, BLOCK_BYTES, now.0);
         file.residency().record(2 * BLOCK_BYTES, LEN - 2 * BLOCK_BYTES, now.0);
-        assert_eq!(ask(0, LEN, now), Sendable::Now(LEN));
-        assert_eq!(ask(0, LEN - 100_000, now), Sendable::Now(LEN - 100_000), "nobody asks again");
+        assert_eq!(query(0, LEN, now), Sendable::Now(LEN));
+        assert_eq!(query(0, LEN - 100_000, now), Sendable::Now(LEN - 100_000), "no call repeats");
         now.0 += 10_000;
-        assert!(ends_in_the_middle(ask(0, LEN - 100_000, now)), "but a little later");
+        assert!(ends_in_the_middle(query(0, LEN - 100_000, now)), "but a little later");
     }
 }

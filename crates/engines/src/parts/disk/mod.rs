@@ -1,4 +1,4 @@
-//! What waits for the disk, and who does so.
+//! Work that waits for the disk, and the threads that do it.
 
 pub(crate) mod blocking_work;
 pub(crate) mod helpers;

@@ -1,8 +1,8 @@
-//! The thread that accepts for threads: it waits for arrivals and for wake-up calls, hands
-//! connections to a pool, makes room when as many are open as may be, and sees everything end.
+//! The acceptor of a thread pool: it waits for arrivals and for wake-up calls, hands connections to
+//! the pool, makes room when as many connections are open as may be, and ends the pool.
 //!
-//! If it fails its pool ends with it: connections are closed and counted off, and threads have
-//! ended when another acceptor, with another pool, takes its place.
+//! If the acceptor fails, its pool ends with it: its connections have been closed and counted off,
+//! and its threads have ended, when another acceptor, with another pool, takes its place.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,29 +31,31 @@ pub(crate) trait Pool: Send {
     /// Called once, in the acceptor's thread, before anything is accepted.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// Has a connection served. False if it must wait until another ends, and so must the next.
+    /// Has a connection served. Returns false if this connection and the next ones must wait until
+    /// another ends.
     fn dispatch(&mut self, arrival: Arrival) -> bool;
 
-    /// A socket that the pool watches is ready. Its keys are below those of all listeners.
+    /// Handles the event that a socket that the pool watches is ready. The pool's keys are below
+    /// those of all listeners.
     fn ready(&mut self, _key: u64) {}
 
-    /// Looks after those that have ended, and after what has become due.
-    fn look_after(&mut self, now: Tick);
+    /// Joins threads that have ended, and handles what has become due.
+    fn maintain(&mut self, now: Tick);
 
-    /// When that is worth doing though nothing has happened.
-    fn next_look(&self, _now: Tick) -> Option<Tick> {
+    /// The moment at which [`Pool::maintain`] is worth calling without an event.
+    fn next_check(&self, _now: Tick) -> Option<Tick> {
         None
     }
 
-    /// Whether no connection is served or waits to be.
+    /// Whether no connection is served or waits for a thread.
     fn is_idle(&self) -> bool;
 
-    /// Ends all threads and waits for them. If there are connections still, they have been cut off:
-    /// the threads find that out, and none is left.
+    /// Ends all threads and waits for them. Connections that remain have been cut off: the threads
+    /// find that out and close them.
     fn finish(&mut self);
 }
 
-/// What an engine's acceptors get from its partitions, besides the worker's start.
+/// The parts of a partition that its acceptor gets, besides the worker's start.
 #[derive(Clone)]
 pub(crate) struct PartitionParts {
     pub(crate) cpus: Vec<usize>,
@@ -61,14 +63,15 @@ pub(crate) struct PartitionParts {
 }
 
 impl PartitionParts {
-    /// The parts of the acceptors of all partitions, each of which has one, by the number of its
-    /// loop. An acceptor may use all CPUs of its partition, and so may the threads it starts.
-    pub(crate) fn of_each(start: &mut Start) -> Vec<Self> {
-        let of = |partition: &mut PartitionStart| {
+    /// The parts of all partitions, each of which has one acceptor, by the index of the acceptor's
+    /// loop. Unpins the acceptors in `start`: an acceptor may use all CPUs of its partition, and so
+    /// may the threads it starts.
+    pub(crate) fn from_partitions(start: &mut Start) -> Vec<Self> {
+        let parts = |partition: &mut PartitionStart| {
             partition.workers.iter_mut().for_each(|worker| worker.cpu = None);
             Self { cpus: partition.cpus.clone(), more: Arc::clone(&partition.more) }
         };
-        start.partitions.iter_mut().map(of).collect()
+        start.partitions.iter_mut().map(parts).collect()
     }
 }
 
@@ -90,8 +93,8 @@ pub(crate) struct Acceptor<C> {
 const EVENTS_PER_WAIT: usize = 64;
 
 impl<C: Pool + 'static> Acceptor<C> {
-    /// An acceptor, to be run in its thread. It may have `connections_max` connections served at
-    /// once, each by one thread of the pool.
+    /// An acceptor, to be run in its thread. Its pool serves at most `connections_max` connections
+    /// at once, each by one thread.
     pub(crate) fn make(
         start: WorkerStart,
         loop_context: &LoopContext,
@@ -103,7 +106,7 @@ impl<C: Pool + 'static> Acceptor<C> {
         let counters = Arc::clone(&start.worker.counters);
         let epoll = Arc::new(Epoll::new()?);
         let mut registry = Registry::new(loop_context, cpus, more, counters, connections_max);
-        registry.yielding = Yielding::to_acceptor_at(&epoll);
+        registry.yielding = Yielding::for_acceptor(&epoll);
         let registry = Arc::new(registry);
         epoll.add(
             loop_context.shared.wakes[loop_context.index].as_fd(),
@@ -128,7 +131,7 @@ impl<C: Pool + 'static> Acceptor<C> {
 
     fn run(mut self) -> io::Result<()> {
         if !self.registry.cpus.is_empty() {
-            // The threads it starts inherit this.
+            // The threads that the acceptor starts inherit the CPUs.
             os::affinity::pin_thread(&self.registry.cpus)?;
         }
         let turn = || self.pool.begin().and_then(|()| self.turn_until_over());
@@ -137,7 +140,7 @@ impl<C: Pool + 'static> Acceptor<C> {
             self.registry.cut_off();
         }
         self.pool.finish();
-        self.registry.count_out_all(); // a panic may have lost some on their way to the pool
+        self.registry.count_out_all(); // a panic may have lost connections on the way to the pool
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -154,7 +157,7 @@ impl<C: Pool + 'static> Acceptor<C> {
             if self.worker.is_logging() {
                 self.registry.do_housekeeping();
             }
-            self.pool.look_after(self.worker.now());
+            self.pool.maintain(self.worker.now());
             obey(self);
             if self.is_over() {
                 return Ok(());
@@ -162,7 +165,7 @@ impl<C: Pool + 'static> Acceptor<C> {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for events.
     fn wait(&mut self) -> io::Result<()> {
         let timeout = self.timeout_ms();
         self.registry.yielding.acceptor_steps(self.worker.now());
@@ -184,10 +187,10 @@ impl<C: Pool + 'static> Acceptor<C> {
         }
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.do_housekeeping();
-        if self.registry.shared.was_asked_for_room(self.wake_index) && self.registry.is_full() {
+        if self.registry.shared.take_room_request(self.wake_index) && self.registry.is_full() {
             self.registry.evict();
         }
-        // Somebody may have left.
+        // A connection may have ended.
         self.listeners.resume_now(&self.epoll)
     }
 
@@ -197,9 +200,9 @@ impl<C: Pool + 'static> Acceptor<C> {
 
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
-        let pool = self.pool.next_look(self.worker.now());
-        let looks = [self.listeners.next_look(), self.worker.next_look(), pool];
-        timeout_ms(self.worker.now(), looks)
+        let pool = self.pool.next_check(self.worker.now());
+        let moments = [self.listeners.next_check(), self.worker.next_look(), pool];
+        timeout_ms(self.worker.now(), moments)
     }
 }
 
@@ -248,7 +251,8 @@ impl<C: Pool + 'static> Admission for Acceptor<C> {
         is_dispatched
     }
 
-    /// A connection that is told to close is counted off at once; its thread closes the descriptor.
+    /// Closes the connection that has rested longest. It is counted off at once; its thread closes
+    /// the descriptor later.
     fn make_room(&mut self, shortage: Shortage) -> Room {
         match (self.registry.evict(), shortage) {
             (false, _) => Room::None,
@@ -260,11 +264,11 @@ impl<C: Pool + 'static> Admission for Acceptor<C> {
         }
     }
 
-    fn ask_others(&mut self) {
-        self.registry.shared.ask_for_room(self.wake_index);
+    fn request_room_from_others(&mut self) {
+        self.registry.shared.request_room(self.wake_index);
     }
 
-    /// Accepts nothing until a connection ends, or for a moment.
+    /// Pauses accepting until a connection ends, or for a moment.
     fn pause(&mut self) {
         self.worker.counters.accept_pauses.add(1);
         self.listeners.pause(&self.epoll, self.worker.now());

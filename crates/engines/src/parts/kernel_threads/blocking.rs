@@ -1,10 +1,10 @@
-//! One connection, driven by one thread with calls that wait: to its end, or until it waits for its
-//! client if somebody else can wait for many at once.
+//! One connection, driven by one thread with calls that wait: to its end, or, in an engine that has
+//! a waiter for many connections at once, until the connection waits for its client.
 //!
 //! The socket blocks, with timeouts, so that a keep-alive request costs one receive and one send
-//! and nothing to find out when. Where files are to be sent without blocking, the socket does not
-//! block and poll(2) waits instead, at the cost of one more call. While a thread waits for a client
-//! it holds no worker. What is sent how is decided by `step.rs`, as in every engine.
+//! and no call to learn of readiness. Where files are to be sent without blocking, the socket does
+//! not block and poll(2) waits instead, at the cost of one more call. While a thread waits for a
+//! client it holds no worker. `step.rs` decides how to send, as in every engine.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +18,8 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
 
-/// Bytes received at once: a head of usual size several times over. It is touched for as long as
-/// the thread lives, so it is small.
+/// Bytes received at once: a head of usual size several times over. The buffer occupies memory for
+/// as long as the thread lives, so it is small.
 pub(crate) const RECEIVE_BYTES: usize = 4096;
 
 /// Serves a connection to its end.
@@ -32,35 +32,35 @@ pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
 pub(crate) struct Line {
     connection: Connection,
     waits: Waits,
-    is_told_to_drain: bool,
-    /// Whether somebody else waits for its socket.
+    has_begun_drain: bool,
+    /// Whether the line returns while another part of the engine waits for its socket.
     parks: bool,
 }
 
 impl Line {
-    /// A line that waits by itself, or one that `parks` while somebody else waits for its socket
-    /// and its deadline.
+    /// A line that waits by itself, or one that `parks`: it returns while another part of the
+    /// engine waits for its socket and its deadline.
     pub(crate) fn new(registry: &Registry, arrival: &Arrival, parks: bool) -> Self {
         Self {
             connection: Connection::new(WorkerLease::new(registry).worker(), arrival.peer),
             waits: Waits::new(registry.sendfile, parks),
-            is_told_to_drain: false,
+            has_begun_drain: false,
             parks,
         }
     }
 
-    /// Whether it rests between two requests.
+    /// Whether the connection rests between two requests.
     pub(crate) fn is_idle(&self) -> bool {
         self.connection.phase() == Phase::Idle
     }
 
-    /// When [`Line::drive`] is to be called though its socket is not ready.
+    /// The moment at which [`Line::drive`] is to be called though the socket is not ready.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         self.connection.deadline()
     }
 
-    /// Takes the connection on until it ends, or until it parks: what it waits for is returned
-    /// then. A line that parks is first called when its socket is ready.
+    /// Drives the connection until it ends, or until it parks: then the readiness that it waits for
+    /// is returned. A line that parks is first called when its socket is ready.
     pub(crate) fn drive(
         &mut self,
         registry: &Registry,
@@ -89,9 +89,9 @@ impl Line {
         self.connection.expire_if_due(worker);
     }
 
-    /// Expires a connection whose deadline had passed at `began`, when its last receive began: a
-    /// client that always has another byte for the next receive never has one wait in vain. What
-    /// had arrived by the deadline has been taken.
+    /// Expires a connection whose deadline had passed at `began`, when its last receive began: with
+    /// a client that always has another byte for the next receive, no receive ever times out. The
+    /// bytes that had arrived by the deadline have been taken.
     #[inline]
     fn expire_if_was_due(&mut self, worker: &mut Worker, began: Tick) {
         let was_due = self.connection.deadline().is_some_and(|deadline| deadline <= began);
@@ -101,7 +101,8 @@ impl Line {
     }
 }
 
-/// How long a call may wait until then; at least a millisecond, for a timeout of 0 would be none.
+/// How long a call may wait until the deadline, in milliseconds; at least 1, as a timeout of 0
+/// would be none.
 #[inline]
 pub(crate) fn remaining_ms(deadline: Tick, now: Tick) -> u64 {
     deadline.since(now).div_ceil(1000).max(1)
@@ -125,16 +126,16 @@ impl<'h> WorkerLease<'h> {
     }
 
     #[inline]
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.registry.give_worker(worker);
+            self.registry.return_worker(worker);
         }
     }
 }
 
 impl Drop for WorkerLease<'_> {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 
@@ -145,7 +146,7 @@ struct Drive<'a, 'r> {
     entry: &'a Entry,
     lease: &'a mut WorkerLease<'r>,
     buffer: &'a mut [u8],
-    /// Whether its socket is ready, or its deadline has passed.
+    /// Whether the line was called because its socket is ready or its deadline has passed.
     is_called: bool,
 }
 
@@ -175,7 +176,7 @@ impl Drive<'_, '_> {
         let is_called = std::mem::take(&mut self.is_called);
         let is_idle = self.line.connection.phase() == Phase::Idle;
         if !is_called {
-            self.lease.let_go();
+            self.lease.release();
             if !self.line.parks {
                 self.registry.yielding.yield_if_behind(now);
             }
@@ -192,10 +193,10 @@ impl Drive<'_, '_> {
         let worker = self.lease.worker();
         match received {
             Ok(n) => {
-                // Closed from outside just when it asked, or received while all are to end: a last
-                // answer, which says so.
+                // A request that came just when its connection was closed from outside, or while
+                // all connections are to end, gets a last answer, which announces the close.
                 if n > 0 && (is_taken || self.registry.is_draining()) {
-                    self.line.is_told_to_drain = true;
+                    self.line.has_begun_drain = true;
                     self.line.connection.drain_after_next();
                 }
                 self.line.connection.ingest(worker, &self.buffer[..n]);
@@ -205,7 +206,7 @@ impl Drive<'_, '_> {
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
             Err(_) => return Step::Closed,
         }
-        self.heed_drain();
+        self.drain_if_ordered();
         Step::More
     }
 
@@ -226,8 +227,8 @@ impl Drive<'_, '_> {
                 return Step::Wait;
             }
             Step::Wait => {
-                self.lease.let_go();
-                if self.line.waits.for_room(self.entry, remaining_ms).is_err() {
+                self.lease.release();
+                if self.line.waits.wait_for_room(self.entry, remaining_ms).is_err() {
                     return Step::Closed;
                 }
                 self.line.expire_if_due(self.lease.worker());
@@ -235,17 +236,18 @@ impl Drive<'_, '_> {
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
         }
-        self.heed_drain();
+        self.drain_if_ordered();
         Step::More
     }
 
-    /// A connection that rests is not told: it reads what has arrived first.
+    /// Drains the connection if that was ordered. A connection that rests is left out: it reads
+    /// first what has arrived.
     #[inline]
-    fn heed_drain(&mut self) {
+    fn drain_if_ordered(&mut self) {
         let line = &mut *self.line;
         let is_idle = line.connection.phase() == Phase::Idle;
-        if self.registry.is_draining() && !line.is_told_to_drain && !is_idle {
-            line.is_told_to_drain = true;
+        if self.registry.is_draining() && !line.has_begun_drain && !is_idle {
+            line.has_begun_drain = true;
             line.connection.drain();
         }
     }
@@ -267,7 +269,7 @@ impl Driven for Drive<'_, '_> {
     fn job(&mut self) -> bool {
         let (id, job) = self.line.connection.take_job();
         let done = self.registry.run(job);
-        self.heed_drain(); // before the answer is prepared, which is to say that it is the last
+        self.drain_if_ordered(); // before the answer is prepared: it announces the close
         let worker = self.lease.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);
@@ -277,17 +279,17 @@ impl Driven for Drive<'_, '_> {
 
 /// How a connection waits for its socket.
 pub(crate) enum Waits {
-    /// In the calls themselves, so long at most. The kernel is told anew only when it must be: an
+    /// In the calls themselves, with these timeouts. A timeout is set anew only when it must be: an
     /// idle connection wakes once or twice before its deadline, and a busy one costs no calls.
     InCalls { blocks: bool, receive_ms: u64, send_ms: u64 },
     /// In poll(2).
     InPoll,
-    /// Not at all: others wait.
+    /// Not at all: another part of the engine waits for it.
     Elsewhere,
 }
 
 impl Waits {
-    /// The way to wait that fits how files are sent; a connection that `parks` waits elsewhere
+    /// The way to wait that fits the way files are sent; a connection that `parks` waits elsewhere
     /// unless its calls block.
     pub(crate) fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
@@ -297,7 +299,7 @@ impl Waits {
         }
     }
 
-    /// Called first, in the thread that is going to wait.
+    /// Prepares the socket; to be called first, in the thread that is going to wait.
     #[inline]
     pub(crate) fn begin(&mut self, entry: &Entry) -> io::Result<()> {
         if let Self::InCalls { blocks, .. } = self
@@ -308,7 +310,7 @@ impl Waits {
         Ok(())
     }
 
-    /// Receives, or waits in vain for about so long.
+    /// Receives, waiting for about `ms` milliseconds at most; then the error is `WouldBlock`.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -325,7 +327,7 @@ impl Waits {
                 }
                 let received = os::send::recv(socket, buffer);
                 if received.is_err() && ms > *receive_ms {
-                    // It was set for a shorter deadline: the next wait is for what remains.
+                    // The timeout was set for a shorter deadline: the next wait sets it anew.
                     *receive_ms = 0;
                 }
                 received
@@ -338,11 +340,11 @@ impl Waits {
         }
     }
 
-    /// Sees to it that a send does not wait longer than so long.
+    /// Makes sure that a send waits for at most `ms` milliseconds.
     #[inline]
     pub(crate) fn before_send(&mut self, entry: &Entry, ms: u64) -> io::Result<()> {
         if let Self::InCalls { send_ms, .. } = self {
-            // Half of the time that there is lasts for many sends before it is too long.
+            // Half of the remaining time stays a valid bound for many sends.
             if *send_ms == 0 || ms < *send_ms {
                 *send_ms = ms.div_ceil(2);
                 os::socket::set_send_timeout(entry.socket(), *send_ms)?;
@@ -351,8 +353,8 @@ impl Waits {
         Ok(())
     }
 
-    /// Waits for room in the send buffer, unless the send has done so.
-    pub(crate) fn for_room(&self, entry: &Entry, ms: u64) -> io::Result<()> {
+    /// Waits for room in the send buffer, unless the send itself has done so.
+    pub(crate) fn wait_for_room(&self, entry: &Entry, ms: u64) -> io::Result<()> {
         match self {
             Self::InCalls { .. } | Self::Elsewhere => Ok(()),
             Self::InPoll => {

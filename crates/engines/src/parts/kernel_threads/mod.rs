@@ -1,4 +1,4 @@
-//! One kernel thread accepts, and others have a connection each.
+//! One kernel thread accepts, and others serve a connection each.
 
 pub(crate) mod acceptor;
 pub(crate) mod blocking;

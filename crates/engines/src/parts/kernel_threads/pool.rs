@@ -1,5 +1,5 @@
-//! Kernel threads that each serve one connection at a time: started when they are needed, or before
-//! and kept. How a connection is served is the engine's.
+//! Kernel threads that each serve one connection at a time: started on demand, or before, and kept.
+//! The engine decides how a connection is served.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,21 +18,22 @@ use crate::lock::lock;
 pub(crate) const STACK_KIB: Knob = Knob::number("stack_kib", 64..=65_536, 128)
     .about("KiB of address space for a thread's stack; memory is used as far as it is touched");
 
-/// Serves one connection to its end. The buffer is the thread's.
+/// Serves one connection to its end. The buffer belongs to the thread.
 pub(crate) type Serve = fn(&Registry, &Arrival, &mut [u8]);
 
-/// How often those that could yield are looked for while somebody waits.
-const LOOK_MS: u64 = 50;
+/// The interval, in milliseconds, at which an idle connection that could yield its thread is looked
+/// for while another waits for one.
+const YIELD_CHECK_MS: u64 = 50;
 
 /// The names, numbers and sizes of the threads of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolPlan {
-    /// What its threads are called.
+    /// The first part of the names of the threads.
     pub(crate) name: &'static str,
-    /// Threads that are started before there are connections, and as many are kept waiting for
-    /// more.
+    /// The number of threads that are started before there are connections; as many idle ones are
+    /// kept.
     pub(crate) spare: usize,
-    /// Threads there may be at once.
+    /// The number of threads at once, at most.
     pub(crate) threads_max: usize,
     /// How long an idle connection keeps its thread while another waits for one; none: until it
     /// ends, or is closed to make room for another.
@@ -50,12 +51,12 @@ pub(crate) struct ThreadPool {
     room: ThreadRoom,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Team {
     registry: Arc<Registry>,
     plan: PoolPlan,
     state: Mutex<State>,
-    /// Tells threads that wait that there is a connection, or that all is over.
+    /// Notifies waiting threads that there is a connection, or that the pool ends.
     called: Condvar,
 }
 
@@ -63,10 +64,10 @@ struct Team {
 struct State {
     /// Connections that no thread has taken yet.
     queue: VecDeque<Arrival>,
-    /// Threads that wait for one.
+    /// The number of threads that wait for a connection.
     waiting: usize,
     alive: usize,
-    /// Threads that need only be joined.
+    /// Threads that have ended and are to be joined.
     ended: Vec<u64>,
     is_over: bool,
 }
@@ -118,14 +119,15 @@ impl Pool for ThreadPool {
             self.team.called.notify_one();
             return true;
         }
-        // Who was closed to make room has its thread for a moment longer: it takes this one.
+        // A connection that was closed to make room has its thread for a moment longer: that thread
+        // takes this one next.
         let may_spawn = state.alive < self.team.plan.threads_max;
         drop(state);
         if !may_spawn || self.spawn().is_ok() {
             return true;
         }
-        // The system has no thread to give. Whoever rests gives up its own; the next thread that is
-        // free takes the connection.
+        // The system has no thread left. An idle connection is closed to free its thread; the next
+        // thread that is free takes the connection.
         self.team.registry.evict();
         let mut state = lock(&self.team.state);
         if state.alive == 0
@@ -137,7 +139,7 @@ impl Pool for ThreadPool {
         false
     }
 
-    fn look_after(&mut self, now: Tick) {
+    fn maintain(&mut self, now: Tick) {
         let (ended, is_crowded) = {
             let mut state = lock(&self.team.state);
             (std::mem::take(&mut state.ended), state.queue.len() > state.waiting)
@@ -150,10 +152,11 @@ impl Pool for ThreadPool {
         }
     }
 
-    fn next_look(&self, now: Tick) -> Option<Tick> {
+    fn next_check(&self, now: Tick) -> Option<Tick> {
         let state = lock(&self.team.state);
         let is_crowded = state.queue.len() > state.waiting;
-        (is_crowded && self.team.plan.yields_after_ms.is_some()).then(|| now.plus_ms(LOOK_MS))
+        let may_yield = self.team.plan.yields_after_ms.is_some();
+        (is_crowded && may_yield).then(|| now.plus_ms(YIELD_CHECK_MS))
     }
 
     fn is_idle(&self) -> bool {
@@ -167,19 +170,19 @@ impl Pool for ThreadPool {
         for (_, thread) in self.threads.drain() {
             let _ = thread.join(); // panics are caught within
         }
-        // Nobody, if there was a thread: threads take all that wait before they end.
+        // None is left if there was a thread: threads take all queued connections before they end.
         let unserved = std::mem::take(&mut lock(&self.team.state).queue);
         unserved.into_iter().for_each(|arrival| self.team.registry.leave(arrival));
     }
 }
 
 impl Team {
-    /// What a thread does until it is not needed any more.
+    /// Serves connections until the thread is not needed any more.
     fn work(&self, id: u64) {
         let mut buffer = vec![0; self.plan.buffer_bytes];
         while let Some(arrival) = self.next(id) {
             let serve = || (self.plan.serve)(&self.registry, &arrival, &mut buffer);
-            // What is broken is this connection; the panic has been printed.
+            // A panic concerns this connection only; it has been printed.
             let _ = catch_unwind(AssertUnwindSafe(serve));
             self.registry.leave(arrival);
         }
@@ -195,18 +198,19 @@ impl Team {
             if state.is_over || state.waiting >= self.plan.spare {
                 state.alive -= 1;
                 state.ended.push(id);
-                self.tell_the_end(&state);
+                self.notify_if_ending(&state);
                 return None;
             }
             state.waiting += 1;
-            self.tell_the_end(&state);
+            self.notify_if_ending(&state);
             state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
     }
 
-    /// When the engine ends, the acceptor waits for the last connection.
-    fn tell_the_end(&self, state: &State) {
+    /// Wakes the acceptor after the last connection if the engine is ending: the acceptor waits for
+    /// that.
+    fn notify_if_ending(&self, state: &State) {
         let is_ending = self.registry.is_draining() || self.registry.is_aborting();
         if is_ending && state.alive == state.waiting {
             self.registry.wake();

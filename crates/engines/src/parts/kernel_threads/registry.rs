@@ -1,8 +1,8 @@
-//! What the threads of a partition share when each of them serves one connection at a time: a pool
-//! of workers, lent to whoever is busy, and the registry of the connections that are open, so that
-//! one can be closed from outside while its thread waits for bytes.
+//! The state that the threads of a partition share when each of them serves one connection at a
+//! time: a pool of workers, lent to busy threads, and the registry of the connections that are
+//! open, so that one can be closed from outside while its thread waits for bytes.
 //!
-//! It starts no threads and serves nobody: see `pool.rs` and `blocking.rs`.
+//! This module starts no threads and serves no connections: see `pool.rs` and `blocking.rs`.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,36 +32,36 @@ pub(crate) struct Registry {
     connections_max: usize,
     /// The index of the loop that is woken when connections have ended or there is room.
     index: usize,
-    /// Workers that nobody holds, the last used last. A thread that waits for a client holds none,
-    /// so there are as many as threads were busy at once, and their first levels stay warm.
+    /// Workers that no thread holds, the last used last. A thread that waits for a client holds
+    /// none, so there are as many as threads were busy at once, and their first levels stay warm.
     workers: Mutex<Workers>,
     more: MakeWorker,
     entries: Mutex<Entries>,
-    /// Whether somebody waits for room.
+    /// Whether the acceptor waits for room.
     is_starving: AtomicBool,
 }
 
-/// Boxed, because they are lent and given back: a pointer, not 500 bytes.
+/// Boxed, because workers are lent and returned: that moves a pointer, not 500 bytes.
 type Workers = Vec<Box<Worker>>;
 
 /// The connections that are open.
 struct Entries {
-    /// Written only under the lock that this is in.
+    /// Written only while the entries are locked.
     counters: Arc<Counters>,
     slots: Vec<Option<Arc<Entry>>>,
     free: Vec<usize>,
-    /// The slots that had rested longest when they were last looked for, the first to go last.
+    /// The slots that had rested longest at the last search, the first to be closed last.
     candidates: Vec<(u64, usize)>,
 }
 
-/// The number of connections that are remembered as those that have rested longest: looking for
-/// them looks at all.
+/// The number of connections that are remembered as those that have rested longest: a search for
+/// them goes through all connections.
 const CANDIDATES_MAX: usize = 64;
 
-/// One connection as others see it.
+/// One connection, as other threads access it.
 pub(crate) struct Entry {
     socket: OwnedFd,
-    /// Since when it rests, in ticks; or one of the two below.
+    /// The moment since which the connection rests, in ticks, or [`BUSY`] or [`TAKEN`].
     rests_since: AtomicU64,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct Arrival {
 }
 
 impl Registry {
-    /// The registry for the acceptor of this loop. At most `connections_max` connections are open
-    /// in the engine, which also has its own limit.
+    /// A registry for the acceptor of this loop. At most `connections_max` connections are open in
+    /// the engine, which also has its own limit.
     pub(crate) fn new(
         loop_context: &LoopContext,
         cpus: Vec<usize>,
@@ -93,7 +93,7 @@ impl Registry {
             runner: Arc::clone(&loop_context.runner),
             shared: Arc::clone(&loop_context.shared),
             sendfile: loop_context.sendfile,
-            yielding: Yielding::to_none(),
+            yielding: Yielding::without_acceptor(),
             cpus,
             connections_max: connections_max.min(loop_context.shared.connections_max),
             index: loop_context.index,
@@ -115,21 +115,21 @@ impl Registry {
     /// Whether connections are to end after the response under way.
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
-        self.shared.orders.is_given(Order::Drain)
+        self.shared.orders.is_issued(Order::Drain)
     }
 
     /// Whether connections are to end now.
     #[inline]
     pub(crate) fn is_aborting(&self) -> bool {
-        self.shared.orders.is_given(Order::Abort)
+        self.shared.orders.is_issued(Order::Abort)
     }
 
-    /// Counts a connection that was accepted by whoever serves it.
+    /// Counts a connection that was accepted by the thread that serves it.
     pub(crate) fn count_accepted(&self) {
         lock(&self.entries).counters.connections_accepted.add(1);
     }
 
-    /// A connection begins.
+    /// Registers a connection that begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
         let entry = Arc::new(Entry { socket, rests_since: AtomicU64::new(BUSY) });
         self.shared.open.fetch_add(1, Ordering::Relaxed);
@@ -143,17 +143,17 @@ impl Registry {
         Arrival { entry, peer, slot }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn leave(&self, arrival: Arrival) {
         let mut entries = lock(&self.entries);
         entries.slots[arrival.slot] = None;
         entries.free.push(arrival.slot);
-        // Who was taken does not count any more.
+        // A connection that was closed from outside has been counted off already.
         if arrival.entry.rests_since.load(Ordering::Relaxed) != TAKEN {
             self.count_out(&entries);
         }
         drop(entries);
-        drop(arrival); // the descriptor, before somebody is told that there is one
+        drop(arrival); // closes the descriptor before the acceptor learns that there is one
         if self.is_starving.swap(false, Ordering::AcqRel) {
             self.wake();
         }
@@ -165,7 +165,8 @@ impl Registry {
         self.evict_rested_since(u64::MAX)
     }
 
-    /// Closes it if it has rested for so long.
+    /// Closes the connection that has rested longest if it has rested for at least `ms`
+    /// milliseconds. Returns whether it did.
     pub(crate) fn evict_if_rested(&self, now: Tick, ms: u64) -> bool {
         self.evict_rested_since(now.0.saturating_sub(ms * 1000))
     }
@@ -190,18 +191,18 @@ impl Registry {
         false
     }
 
-    /// Asks for a wake-up call when the next connection ends.
+    /// Requests a wake-up call when the next connection ends.
     pub(crate) fn starve(&self) {
         self.is_starving.store(true, Ordering::Release);
     }
 
-    /// Wakes who accepts.
+    /// Wakes the acceptor.
     pub(crate) fn wake(&self) {
         self.shared.wakes[self.index].notify();
     }
 
-    /// Has those that rest see that the engine drains: they wait for no more bytes. Those that are
-    /// busy see it themselves.
+    /// Wakes the connections that rest when the engine drains: they wait for no more bytes. The
+    /// threads of busy connections notice the order themselves.
     pub(crate) fn wake_resting(&self) {
         // Either this finds an entry resting, or its thread finds the engine draining: both
         // sides write before they read (see `Entry::rest`).
@@ -220,7 +221,7 @@ impl Registry {
         }
     }
 
-    /// Counts off whoever is here still, when nobody serves them any more.
+    /// Counts off the connections that are still registered, when no thread serves them any more.
     pub(crate) fn count_out_all(&self) {
         let mut entries = lock(&self.entries);
         for entry in std::mem::take(&mut entries.slots).into_iter().flatten() {
@@ -239,17 +240,17 @@ impl Registry {
         done
     }
 
-    /// A connection waits for its client: from here on others may close it.
+    /// Marks a connection that waits for its client: from now on other threads may close it.
     #[inline]
     pub(crate) fn rest(&self, entry: &Entry, now: Tick) {
         entry.rest(now);
         if self.is_draining() {
-            // What has arrived is still read, and then the end.
+            // The thread still reads the bytes that have arrived, and then the end of input.
             let _ = os::socket::shutdown_read(entry.socket()); // fails only if the peer has gone
         }
     }
 
-    /// A worker, with the time set.
+    /// Takes a worker out of the pool, or makes one, and sets its clock.
     pub(crate) fn take_worker(&self) -> Box<Worker> {
         let worker = lock(&self.workers).pop();
         let mut worker = worker.unwrap_or_else(|| Box::new((self.more)()));
@@ -257,16 +258,17 @@ impl Registry {
         worker
     }
 
-    pub(crate) fn give_worker(&self, worker: Box<Worker>) {
+    /// Puts a worker back into the pool.
+    pub(crate) fn return_worker(&self, worker: Box<Worker>) {
         lock(&self.workers).push(worker);
     }
 
-    /// Has the workers that nobody holds let go of what has left the cache, and hand over their log
-    /// records.
+    /// Has the workers that no thread holds release what has left the cache, and hand over their
+    /// log records.
     pub(crate) fn do_housekeeping(&self) {
         let count = lock(&self.workers).len();
         for index in 0..count {
-            // One at a time, so that a thread that needs one finds one.
+            // One at a time, so that a thread that needs a worker finds one.
             let worker = {
                 let mut workers = lock(&self.workers);
                 if index < workers.len() { Some(workers.remove(index)) } else { None }
@@ -279,7 +281,7 @@ impl Registry {
         }
     }
 
-    /// How many workers there are that nobody holds.
+    /// The number of workers that no thread holds.
     #[cfg(test)]
     pub(crate) fn workers_spare(&self) -> usize {
         lock(&self.workers).len()
@@ -292,8 +294,8 @@ impl Registry {
 }
 
 impl Entries {
-    /// Closes the connection at that slot if it has rested since then and rests still. Who has
-    /// asked for something does not, though its thread has not come to receive it.
+    /// Closes the connection in that slot if it has rested since then and still rests. A connection
+    /// whose client has sent a request does not rest, though its thread has not received it yet.
     fn take(&mut self, since: u64, slot: usize) -> bool {
         let Some(entry) = &self.slots[slot] else { return false };
         let word = &entry.rests_since;
@@ -302,14 +304,14 @@ impl Entries {
         if !rests || word.compare_exchange(since, TAKEN, taken, relaxed).is_err() {
             return false;
         }
-        // For reading only: its thread may have received a request just now, and then answers it.
+        // For reading only: the thread may have received a request just now, and then answers it.
         let _ = os::socket::shutdown_read(entry.socket()); // fails if the peer has gone
         self.counters.connections_evicted.add(1);
         true
     }
 
-    /// Looks for those that have rested longest. What has rested since then has rested longer than
-    /// what is not chosen now.
+    /// Searches for the connections that have rested longest. As long as one of them rests on, it
+    /// has rested longer than those that are not chosen now.
     fn choose_candidates(&mut self) {
         let resting = (0..self.slots.len()).filter_map(|at| Some((self.rests_since(at)?, at)));
         let mut resting: Vec<(u64, usize)> = resting.collect();
@@ -339,9 +341,9 @@ impl Entry {
         fence(Ordering::SeqCst); // before the flags are read: see `Registry::wake_resting`
     }
 
-    /// Marks the connection as busy again. Returns whether it still may be: not if it was closed
-    /// from outside. A thread that has received something in that very moment may still answer it,
-    /// and nothing after it.
+    /// Marks the connection as busy again. Returns whether it may go on: not if it was closed from
+    /// outside. A thread that received a request in that very moment may still answer it, and none
+    /// after it.
     #[inline]
     pub(crate) fn resume(&self) -> bool {
         self.rests_since.swap(BUSY, Ordering::AcqRel) != TAKEN || {

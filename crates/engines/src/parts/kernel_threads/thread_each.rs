@@ -1,5 +1,5 @@
-//! A kernel thread for each connection: what engines of that kind are started with. They differ in
-//! how a thread serves its connection, which is theirs to say.
+//! A kernel thread for each connection: how engines of that kind are planned and started. They
+//! differ only in how a thread serves its connection.
 
 use std::io;
 
@@ -16,18 +16,18 @@ const SPAWN: Knob = Knob::number("spawn", 0..=100_000, 32)
 
 pub(crate) const KNOBS: &[Knob] = &[SPAWN, STACK_KIB, ACCEPTS_PER_WAKE];
 
-/// The one worker is the acceptor; threads share others.
+/// One worker, which is the acceptor's; threads share others.
 pub(crate) fn plan(_: &KnobValues, _: usize) -> Plan {
     Plan::ONE
 }
 
-/// Starts an engine of that name, whose threads serve connections in this way.
+/// Starts an engine of that name, whose threads serve connections by `serve`.
 pub(crate) fn start(
     name: &'static str,
     mut start: Start,
     serve: Serve,
 ) -> io::Result<Box<dyn Engine>> {
-    let parts = PartitionParts::of_each(&mut start);
+    let parts = PartitionParts::from_partitions(&mut start);
     let loops = Loops::start_replaceable(name, start, move |worker, loop_context| {
         let parts = parts[loop_context.index].clone(); // each partition has one worker
         Acceptor::make(worker, &loop_context, parts, usize::MAX, |registry, _| {

@@ -1,11 +1,11 @@
-//! The time that a worker goes by: read when something may have happened, not at each look.
+//! The time that a worker goes by: read when something may have happened, not each time it is used.
 
 use session::{Tick, Worker};
 
 /// How long to wait for the earliest of these moments, in milliseconds; none is for ever.
 #[inline]
-pub(crate) fn timeout_ms<const N: usize>(now: Tick, looks: [Option<Tick>; N]) -> Option<u32> {
-    let next = looks.into_iter().flatten().min()?;
+pub(crate) fn timeout_ms<const N: usize>(now: Tick, moments: [Option<Tick>; N]) -> Option<u32> {
+    let next = moments.into_iter().flatten().min()?;
     Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
 }
 

@@ -1,5 +1,5 @@
 //! The connections of one loop: a slab of slots whose keys tell a connection from an earlier
-//! one in the same slot, and the timer entries of each. What a slot holds is the loop's to say.
+//! one in the same slot, and the timer entries of each. The loop decides what a slot holds.
 
 use std::os::fd::OwnedFd;
 
@@ -9,25 +9,25 @@ use session::{Connection, Phase, Tick};
 use super::step::Ready;
 use super::wheel::Wheel;
 
-/// A connection and its socket, with whatever else its loop knows of that.
+/// A connection and its socket, with the state that its loop keeps for them.
 pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) connection: Connection,
     pub(crate) socket: Socket,
     pub(crate) ready: Ready,
-    /// What the socket is watched for.
+    /// The events that the socket is watched for.
     pub(crate) watched: Interest,
-    /// Whether work of the connection is with helpers: until it is back nothing is sent.
+    /// Whether helpers have work of the connection: until it is back nothing is sent.
     pub(crate) is_out: bool,
     /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,
 }
 
-/// What timers need to know of what is in a slot.
+/// The content of a slot, as timers use it.
 pub(crate) trait Timed {
-    /// When it is to come up; none if nothing is to happen to it by itself.
+    /// The moment at which the connection is to come up; none if it has no deadline.
     fn deadline(&self) -> Option<Tick>;
 
-    /// Whether it may be closed to make room.
+    /// Whether the connection may be closed to make room.
     fn is_idle(&self) -> bool;
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Connections<S = Slot> {
     yielded: Vec<u64>,
 }
 
-/// The place of a slot, which is there or has been.
+/// The place of a slot, which may be empty.
 struct Place<S> {
     generation: u32,
     /// When the slot's entry in the wheel comes up.
@@ -72,7 +72,7 @@ impl<Socket> Connections<Slot<Socket>> {
         })
     }
 
-    /// A connection can go on when others have had their turn.
+    /// Queues a connection that can go on when others have had their turn.
     pub(crate) fn queue(&mut self, key: u64) {
         let Some(slot) = self.get(key) else { return };
         if !std::mem::replace(&mut slot.is_queued, true) {
@@ -88,7 +88,7 @@ impl<Socket> Connections<Slot<Socket>> {
         keys
     }
 
-    /// Whether there are some.
+    /// Whether connections wait for their turn.
     pub(crate) fn has_yielded(&self) -> bool {
         !self.yielded.is_empty()
     }
@@ -109,7 +109,8 @@ impl<S: Timed> Connections<S> {
         self.slots.len() - self.free.len()
     }
 
-    /// Fills a slot. Its key is unique among all that this loop has had, up to 2^32 in a slot.
+    /// Fills a slot and returns its key, which is unique among all that this loop has had, up to
+    /// 2^32 in a slot.
     pub(crate) fn insert(&mut self, slot: S) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Place { generation: 0, scheduled: Tick(u64::MAX), slot: None });
@@ -122,7 +123,7 @@ impl<S: Timed> Connections<S> {
         u64::from(place.generation) << 32 | u64::from(index)
     }
 
-    /// What is in the slot with that key, unless it has gone.
+    /// The content of the slot with that key, unless it has been removed.
     #[inline]
     pub(crate) fn get(&mut self, key: u64) -> Option<&mut S> {
         let place = self.slots.get_mut(key as u32 as usize)?;
@@ -132,7 +133,7 @@ impl<S: Timed> Connections<S> {
         place.slot.as_mut()
     }
 
-    /// Empties a slot; its key will never mean another.
+    /// Empties a slot and returns its content. The key will never mean another connection.
     pub(crate) fn remove(&mut self, key: u64) -> Option<S> {
         let index = key as u32;
         let place = self.slots.get_mut(index as usize)?;
@@ -152,7 +153,7 @@ impl<S: Timed> Connections<S> {
         used.map(|(index, place)| u64::from(place.generation) << 32 | index as u64).collect()
     }
 
-    /// Sees to it that the connection comes up when its deadline has passed.
+    /// Has the connection come up when its deadline has passed.
     #[inline]
     pub(crate) fn schedule(&mut self, key: u64) {
         let place = &mut self.slots[key as u32 as usize];
@@ -163,7 +164,7 @@ impl<S: Timed> Connections<S> {
         }
     }
 
-    /// The keys of all connections whose deadline has passed.
+    /// Takes the keys of all connections whose deadline has passed.
     pub(crate) fn take_expired(&mut self, now: Tick) -> Vec<u64> {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.take_due(now, &mut due);
@@ -172,12 +173,13 @@ impl<S: Timed> Connections<S> {
         expired
     }
 
-    /// The key of the idle connection that has rested longest. Those that rested about as long
-    /// stay, to be next. Who has asked for something does not rest, though nobody has received it
-    /// yet: those that `has_asked` are passed over.
+    /// Takes the key of the connection that has been idle longest. Those that have been idle about
+    /// as long stay, to be next. A connection whose client has sent a request is not idle, though
+    /// the loop has not received the request yet: those that have input (`has_input`) are passed
+    /// over.
     pub(crate) fn take_least_recent(
         &mut self,
-        mut has_asked: impl FnMut(&S) -> bool,
+        mut has_input: impl FnMut(&S) -> bool,
     ) -> Option<u64> {
         let mut due = std::mem::take(&mut self.due);
         let mut found = None;
@@ -192,7 +194,7 @@ impl<S: Timed> Connections<S> {
                 slot.is_idle() && is_its_time
             });
             rested.sort_by_key(|&key| self.get(key).and_then(|slot| slot.deadline()));
-            let mut rests = |key: u64| self.get(key).is_some_and(|slot| !has_asked(slot));
+            let mut rests = |key: u64| self.get(key).is_some_and(|slot| !has_input(slot));
             found = rested.iter().copied().find(|&key| rests(key));
             rested.into_iter().filter(|&key| Some(key) != found).for_each(|key| self.schedule(key));
             skip = ahead + 1;
@@ -201,12 +203,13 @@ impl<S: Timed> Connections<S> {
         found
     }
 
-    /// When [`Connections::take_expired`] is worth calling again.
-    pub(crate) fn next_look(&self) -> Option<Tick> {
-        self.wheel.next_look()
+    /// The moment at which [`Connections::take_expired`] is worth calling again.
+    pub(crate) fn next_check(&self) -> Option<Tick> {
+        self.wheel.next_check()
     }
 
-    /// Splits entries that came up into those that are wanted, returned, and the rest, put back.
+    /// Returns the keys of the entries in `due` that are `wanted`, and puts the others back into
+    /// the wheel.
     fn sift(&mut self, due: &mut Vec<(u64, Tick)>, wanted: impl Fn(&S) -> bool) -> Vec<u64> {
         let mut keys = Vec::new();
         for (key, moment) in due.drain(..) {

@@ -1,8 +1,8 @@
-//! The CPU that a loop is bound to, and when it leaves that to others.
+//! The CPU that a loop is bound to, and when the loop leaves it to other programs.
 //!
 //! A loop that stays on its CPU finds the caches there as it left them. But where a machine is not
-//! the server's alone, who is bound waits for whoever else runs there while another CPU idles. So
-//! a loop that works looks ten times a second how long it was ready and had no CPU
+//! the server's alone, a bound loop waits for any other program that runs on its CPU while another
+//! CPU idles. So a loop that works checks ten times a second how long it was ready and had no CPU
 //! (`/proc/thread-self/schedstat`: the kernel's Documentation/scheduler/sched-stats.rst). If that
 //! was more than a tenth of the time, it may run on all CPUs of its partition: for ten seconds, and
 //! twice as long each time that it has to leave again soon after it came back.
@@ -13,26 +13,26 @@ use std::sync::Arc;
 
 use session::Tick;
 
-const LOOK_US: u64 = 100_000;
-/// More than this part of the time is too long to wait.
+const SAMPLE_US: u64 = 100_000;
+/// The part of the time beyond which a loop waits too long for its CPU.
 const WAITED_MAX: f64 = 0.1;
 const LEAVE_US: u64 = 10_000_000;
 const LEAVE_MAX_US: u64 = 640_000_000;
 
-/// Where a loop runs: bound to a CPU, or for a while on any of its partition. The context of the
-/// loop has it as it was made; the loop itself updates a copy.
+/// Where a loop runs: bound to a CPU, or for a while on any of its partition. The loop's context
+/// keeps the initial placement; the loop itself updates a copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuPlacement {
     cpu: Option<usize>,
     /// The CPUs on which it runs while it is not bound; none if it always is.
     unpinned_cpus: Arc<[usize]>,
-    last: Option<Look>,
+    last: Option<Sample>,
     leave: Leave,
 }
 
-/// What was seen at one moment.
+/// The time that a loop has waited for a CPU, read at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Sample {
     at_us: u64,
     waited_ns: u64,
 }
@@ -45,7 +45,7 @@ struct Leave {
     length_us: u64,
 }
 
-/// What a loop is to do now.
+/// A change of placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Away,
@@ -53,48 +53,48 @@ enum Move {
 }
 
 impl CpuPlacement {
-    /// Bound to `cpu`, if there is one, by a loop that may leave it for all of `unpinned_cpus`.
+    /// A placement on `cpu`, if there is one, that the loop may leave for all of `unpinned_cpus`.
     pub(crate) fn new(cpu: Option<usize>, unpinned_cpus: &Arc<[usize]>) -> Self {
         let is_elsewhere = cpu.is_some() && unpinned_cpus.iter().any(|other| Some(*other) != cpu);
         let unpinned_cpus = if is_elsewhere { Arc::clone(unpinned_cpus) } else { Arc::default() };
         Self { cpu, unpinned_cpus, last: None, leave: Leave::default() }
     }
 
-    /// The CPU, if it is one.
+    /// The CPU that the loop is bound to, if any.
     pub(crate) fn cpu(&self) -> Option<usize> {
         self.cpu
     }
 
-    /// Where the loop may go.
+    /// The CPUs on which the loop runs while it is not bound; none if it always is.
     pub(crate) fn unpinned_cpus(&self) -> Arc<[usize]> {
         Arc::clone(&self.unpinned_cpus)
     }
 
-    /// Binds the calling thread, which is to be the loop's.
+    /// Binds the calling thread, which must be the loop's, to the CPU.
     ///
     /// # Errors
-    /// In a line: the CPU is not there, or not for this process.
+    /// One line: the CPU does not exist, or this process may not use it.
     pub(crate) fn take(&self) -> Result<(), String> {
         let Some(cpu) = self.cpu else { return Ok(()) };
         os::affinity::pin_thread(&[cpu]).map_err(|why| format!("cannot stay on CPU {cpu}: {why}"))
     }
 
-    /// To be called by the loop in each of its turns.
+    /// Moves the loop if that is due; to be called by the loop in each of its turns.
     #[inline]
-    pub(crate) fn look(&mut self, now: Tick) {
-        let is_due = self.last.is_none_or(|last| now.0.wrapping_sub(last.at_us) >= LOOK_US);
+    pub(crate) fn update(&mut self, now: Tick) {
+        let is_due = self.last.is_none_or(|last| now.0.wrapping_sub(last.at_us) >= SAMPLE_US);
         if is_due && !self.unpinned_cpus.is_empty() {
-            self.look_now(now.0);
+            self.update_now(now.0);
         }
     }
 
     #[cold]
-    fn look_now(&mut self, at_us: u64) {
+    fn update_now(&mut self, at_us: u64) {
         let Some(waited_ns) = waited_ns() else {
-            self.unpinned_cpus = Arc::default(); // the kernel does not tell: it stays
+            self.unpinned_cpus = Arc::default(); // without the kernel's figure the loop stays
             return;
         };
-        let now = Look { at_us, waited_ns };
+        let now = Sample { at_us, waited_ns };
         let Some(last) = self.last.replace(now) else { return };
         let outcome = match self.leave.next(at_us, share(last, now)) {
             Some(Move::Away) => os::affinity::pin_thread(&self.unpinned_cpus),
@@ -102,7 +102,7 @@ impl CpuPlacement {
             None => return,
         };
         if outcome.is_err() {
-            // Somebody else has changed what this process may use.
+            // The CPUs that this process may use were changed from outside.
             self.unpinned_cpus = Arc::default();
         }
     }
@@ -130,8 +130,8 @@ impl Leave {
     }
 }
 
-/// The part of the time between two looks for which it waited.
-fn share(first: Look, last: Look) -> f64 {
+/// The part of the time between two samples for which the loop waited.
+fn share(first: Sample, last: Sample) -> f64 {
     let waited_ns = last.waited_ns.saturating_sub(first.waited_ns);
     waited_ns as f64 / (last.at_us.saturating_sub(first.at_us).max(1) * 1000) as f64
 }
@@ -151,7 +151,7 @@ mod tests {
     const S: u64 = 1_000_000;
 
     #[test]
-    fn who_waits_leaves_for_longer_each_time() {
+    fn a_loop_that_waits_leaves_for_longer_each_time() {
         let mut leave = Leave::default();
         let mut check = |at_s: u64, waited, expected| {
             assert_eq!(leave.next(at_s * S, waited), expected, "at {at_s} s");
@@ -161,10 +161,10 @@ mod tests {
         check(110, 0.9, None);
         check(111, 0.9, Some(Move::Back));
         check(112, 0.0, None);
-        check(113, 0.5, Some(Move::Away)); // two seconds after it came: twenty
+        check(113, 0.5, Some(Move::Away)); // two seconds after it came back: for twenty
         check(132, 0.5, None);
         check(133, 0.0, Some(Move::Back));
-        check(154, 0.5, Some(Move::Away)); // long after it came: ten again
+        check(154, 0.5, Some(Move::Away)); // long after it came back: for ten again
         check(163, 0.5, None);
         check(164, 0.0, Some(Move::Back));
     }
@@ -182,25 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_time_between_looks() {
-        let look = |at_us, waited_ns| Look { at_us, waited_ns };
-        assert_eq!(share(look(10, 5000), look(110, 30_000)), 0.25);
-        assert_eq!(share(look(10, 5000), look(10, 5000)), 0.0);
+    fn shares_are_of_the_time_between_samples() {
+        let sample = |at_us, waited_ns| Sample { at_us, waited_ns };
+        assert_eq!(share(sample(10, 5000), sample(110, 30_000)), 0.25);
+        assert_eq!(share(sample(10, 5000), sample(10, 5000)), 0.0);
     }
 
-    /// The CPUs that the calling thread may use, as the kernel shows them.
+    /// The CPUs that the calling thread may use, in the kernel's notation.
     fn allowed() -> String {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         line.unwrap().trim().to_owned()
     }
 
-    /// Works until the loop has left its CPU, or for two seconds. Returns where it might run then.
-    fn work_at(mut placement: CpuPlacement) -> String {
+    /// Works until the loop has left its CPU, or for two seconds. Returns the CPUs that it may run
+    /// on then.
+    fn work_until_moved(mut placement: CpuPlacement) -> String {
         placement.take().unwrap();
         let (at_home, end) = (allowed(), os::clock::now() + 2 * S);
         while allowed() == at_home && os::clock::now() < end {
-            placement.look(Tick(os::clock::now()));
+            placement.update(Tick(os::clock::now()));
         }
         allowed()
     }
@@ -221,10 +222,10 @@ mod tests {
             });
             let work = |unpinned_cpus: Vec<usize>| {
                 let placement = CpuPlacement::new(Some(cpu), &unpinned_cpus.into());
-                scope.spawn(|| work_at(placement)).join()
+                scope.spawn(|| work_until_moved(placement)).join()
             };
             let (away, stayed) = (work(vec![cpu, other]), work(vec![cpu]));
-            is_over.store(true, Ordering::Relaxed); // before anything panics: the other would go on
+            is_over.store(true, Ordering::Relaxed); // before a panic: the other thread would go on
             assert_ne!(away.unwrap(), cpu.to_string());
             assert_eq!(stayed.unwrap(), cpu.to_string());
         });

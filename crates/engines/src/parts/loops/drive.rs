@@ -1,5 +1,5 @@
-//! Takes steps with one connection until it pauses: the loop around [`super::step`], once for all
-//! engines.
+//! Takes steps with one connection until it pauses: the loop around [`super::step`] that all
+//! engines share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use super::step::{STEPS_PER_JOB, Step, Turn};
 /// Why a connection pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// The connection's socket has nothing to receive, or no room.
+    /// The connection's socket has nothing to receive, or no room to send.
     Wait,
     /// The connection's turn is over; it can go on at once.
     Yield,
@@ -24,11 +24,13 @@ pub(crate) trait Driven {
     /// Takes one step.
     fn step(&mut self, turn: &mut Turn) -> Step;
 
-    /// Has the job run that the connection wants. True if that is done: it goes on.
+    /// Has the job run that the connection wants. Returns whether it is done and the connection
+    /// goes on.
     fn job(&mut self) -> bool;
 
-    /// Has the next bytes of the file fetched where that delays nobody. False where nobody does so:
-    /// they are sent all the same, and everybody waits for the disk.
+    /// Has the next bytes of the file fetched where that delays no other connection. Returns false
+    /// if the engine cannot do so: the bytes are sent without, and all connections of the loop wait
+    /// for the disk.
     fn fetch(&mut self, _turn: &Turn) -> bool {
         false
     }
@@ -65,13 +67,13 @@ mod tests {
     use super::*;
     use crate::engine::SendfileMode;
 
-    /// A connection whose steps are known.
+    /// A connection that takes the steps of a script.
     struct Script<'s> {
         steps: &'s [Step],
         taken: usize,
         is_done_at_once: bool,
         has_helpers: bool,
-        /// For each step whether what it sends had been fetched.
+        /// For each step, whether the bytes it sends had been fetched.
         fetched: Vec<bool>,
     }
 
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_memory_is_fetched_or_sent_all_the_same() {
+    fn bytes_that_are_not_in_memory_are_fetched_or_sent_without() {
         let cold = [Step::Cold, Step::More, Step::Wait];
         let fetched = check(&cold, (true, false), Pause::Wait, 3);
         assert_eq!(fetched, [false, true, false]);

@@ -1,8 +1,9 @@
-//! Threads with a loop each: started together, told together, ended together. What a loop does is
-//! the engine's: an event loop is in `reactor.rs`.
+//! Threads with a loop each: they are started together, take orders together and end together. The
+//! engine decides what a loop does: an event loop is in `reactor.rs`.
 //!
 //! A loop may be replaceable: if it fails, its thread makes another that goes on at the same
-//! listeners. Of those a copy is kept for it, so that nobody in their queues is reset.
+//! listeners. A copy of the listeners is kept for it, so that no connection in their queues is
+//! reset.
 
 pub(crate) mod clock;
 pub(crate) mod connections;
@@ -38,7 +39,7 @@ pub(crate) struct Loops {
     shared: Arc<Shared>,
 }
 
-/// What the loops of one engine share.
+/// The state that the loops of one engine share.
 pub(crate) struct Shared {
     /// Connections open in all loops.
     pub(crate) open: AtomicUsize,
@@ -46,22 +47,22 @@ pub(crate) struct Shared {
     pub(crate) orders: Orders,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
-    /// For each loop, whether another has asked it to close a connection that rests.
+    /// For each loop, whether another has asked it to close an idle connection.
     room_wanted: Vec<AtomicBool>,
-    /// Which loop ended against its will first, and why.
+    /// The loop that failed first, and why, in one line.
     failure: OnceLock<String>,
-    /// What went wrong and was mended.
+    /// Reports of failures that were mended.
     notices: Mutex<Vec<String>>,
-    /// Copies of the listeners of each loop, until no more is accepted; none if it is not replaced.
+    /// Copies of the listeners of each loop, until accepting stops; none if it is not replaced.
     listeners: Mutex<Vec<Vec<OwnedFd>>>,
 }
 
-/// What one loop is made with, besides its worker.
+/// The parts that one loop is made with, besides its worker.
 #[derive(Clone)]
 pub(crate) struct LoopContext {
     pub(crate) runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
-    /// Which of all loops it is, from 0: its wake-up call in [`Shared::wakes`].
+    /// The index of the loop among all loops, from 0, and of its wake-up call in [`Shared::wakes`].
     pub(crate) index: usize,
     /// The CPU that the loop runs on.
     pub(crate) placement: CpuPlacement,
@@ -71,28 +72,28 @@ pub(crate) struct LoopContext {
     pub(crate) start_helper: StartHelper,
 }
 
-/// A loop, to be run in its thread until all it was told to do is done.
+/// A loop, to be run in its thread until it has carried out all its orders.
 pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Makes a loop.
 type MakeLoop = Arc<dyn Fn(WorkerStart, LoopContext) -> io::Result<Loop> + Send + Sync>;
 
-/// Learns that a loop has failed, when all that it had is gone: which of all loops it was, and
+/// Called after a loop has failed and everything it had is gone, with the index of the loop and
 /// whether another goes on in its place.
 type Failed = Arc<dyn Fn(usize, bool) + Send + Sync>;
 
-/// What a thread does.
+/// The body of a thread.
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What one thread knows of the loop it runs.
+/// One thread's view of the loop it runs.
 struct LoopThread {
     name: String,
     loop_context: LoopContext,
-    /// How the loop is replaced if it fails; none if it is not.
+    /// The means to replace the loop if it fails; none if it is not replaceable.
     replace: Option<Replace>,
 }
 
-/// What makes another loop in the place of one that has failed.
+/// The means to make another loop in the place of one that has failed.
 struct Replace {
     make: MakeLoop,
     more: MakeWorker,
@@ -100,8 +101,8 @@ struct Replace {
 }
 
 impl Loops {
-    /// Starts a thread for each worker. `make` is called for all of them before any thread runs. A
-    /// loop that fails is the engine's failure.
+    /// Starts a thread for each worker. `make` is called for all of them before any thread runs.
+    /// The failure of a loop is the engine's failure.
     pub(crate) fn start(
         name: &'static str,
         start: Start,
@@ -111,8 +112,8 @@ impl Loops {
     }
 
     /// Starts a thread for each worker, for loops that do not depend on each other: a loop that
-    /// fails is replaced. When it returns or panics, it has closed its connections and counted them
-    /// off.
+    /// fails is replaced. When a loop returns or panics, it must have closed its connections and
+    /// counted them off.
     pub(crate) fn start_replaceable(
         name: &'static str,
         start: Start,
@@ -121,8 +122,9 @@ impl Loops {
         Self::start_related(name, start, make, |_, _| {})
     }
 
-    /// Starts a thread for each worker, for loops that depend on each other: `failed` learns which
-    /// of them has failed, when all that it had is gone, and whether another goes on in its place.
+    /// Starts a thread for each worker, for loops that depend on each other: `failed` is called
+    /// after a loop has failed and everything it had is gone, with the loop's index and whether
+    /// another goes on in its place.
     pub(crate) fn start_related(
         name: &'static str,
         start: Start,
@@ -134,8 +136,8 @@ impl Loops {
         Self::start_with(name, start, &*make, Some((&make, &failed)), spawn)
     }
 
-    /// Starts a thread for each worker by `spawn`. A loop that fails is replaced as `again` says;
-    /// with none it is the engine's failure.
+    /// Starts a thread for each worker by `spawn`. A loop that fails is replaced by means of
+    /// `again`; without it, the failure is the engine's.
     fn start_with(
         name: &'static str,
         start: Start,
@@ -152,7 +154,7 @@ impl Loops {
             })
             .collect();
         let shared = Arc::new(Shared::new(workers.len(), start.connections_max)?);
-        // Made before any thread is: what is missing is said now, and nothing runs then.
+        // All loops are made before any thread starts: if something is missing, nothing runs yet.
         let make = |(index, (worker, more)): (usize, (WorkerStart, MakeWorker))| {
             let loop_context = LoopContext {
                 runner: Arc::clone(&start.runner),
@@ -182,10 +184,10 @@ impl Loops {
             match spawn(thread.name.clone(), Box::new(move || thread.keep_running(run))) {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
-                    // Those that run already must not go on without anybody to stop them.
-                    loops.tell(Order::StopAccepting);
-                    loops.tell(Order::Abort);
-                    let _ = Box::new(loops).join(); // what was missing first is the reason
+                    // The loops that run already must stop: no caller could stop them later.
+                    loops.issue(Order::StopAccepting);
+                    loops.issue(Order::Abort);
+                    let _ = Box::new(loops).join(); // the first error is the one that is returned
                     return Err(why);
                 }
             }
@@ -199,16 +201,16 @@ impl Loops {
 }
 
 impl Engine for Loops {
-    fn tell(&mut self, order: Order) {
-        self.shared.orders.give(order);
+    fn issue(&mut self, order: Order) {
+        self.shared.orders.issue(order);
         if order == Order::StopAccepting {
-            // The loops empty the queues and close the listeners: then nothing may hold them open.
+            // The loops empty the queues and close the listeners; a copy would hold them open.
             self.shared.listeners().iter_mut().for_each(Vec::clear);
         }
         self.wake();
     }
 
-    /// A loop that is woken lets go of what it need not hold.
+    /// Wakes each loop: a loop that is woken releases the entries that it need not hold.
     fn do_housekeeping(&self) {
         self.wake();
     }
@@ -227,7 +229,7 @@ impl Engine for Loops {
 
     fn join(self: Box<Self>) -> io::Result<()> {
         for thread in self.threads {
-            // Panics are caught within: only the end of a panic could panic again.
+            // Panics are caught within the thread: only dropping a panic's payload could panic.
             thread.join().map_err(|_| io::Error::other("a thread ended in disorder"))?;
         }
         self.shared.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
@@ -248,24 +250,26 @@ impl Shared {
         })
     }
 
-    /// Asks all loops but this one to close somebody who rests: as many connections are open as may
-    /// be, somebody waits at this one's listeners, and nobody rests in it.
-    pub(crate) fn ask_for_room(&self, asker: usize) {
+    /// Requests all loops but `requester` to close an idle connection: as many connections are open
+    /// as may be, a client waits at the requester's listeners, and the requester has no idle
+    /// connection.
+    pub(crate) fn request_room(&self, requester: usize) {
         for (index, (is_wanted, wake)) in self.room_wanted.iter().zip(&self.wakes).enumerate() {
-            if index != asker {
+            if index != requester {
                 is_wanted.store(true, Ordering::Release);
                 wake.notify();
             }
         }
     }
 
-    /// Whether a loop was asked for that, which it is told once, and there is still no room.
+    /// Takes the request for room from a loop. Returns whether there was one and there is still no
+    /// room.
     pub(crate) fn is_room_wanted(&self, index: usize) -> bool {
-        self.was_asked_for_room(index) && self.is_full()
+        self.take_room_request(index) && self.is_full()
     }
 
-    /// Whether a loop was asked for that, which it is told once.
-    pub(crate) fn was_asked_for_room(&self, index: usize) -> bool {
+    /// Takes the request for room from a loop. Returns whether there was one.
+    pub(crate) fn take_room_request(&self, index: usize) -> bool {
         self.room_wanted[index].swap(false, Ordering::AcqRel)
     }
 
@@ -273,13 +277,13 @@ impl Shared {
         self.open.load(Ordering::Relaxed) >= self.connections_max
     }
 
-    /// What has gone wrong and was mended since the last call.
+    /// Takes the reports of failures that were mended since the last call.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.notices))
     }
 
-    /// Tells what went wrong and was mended.
-    pub(crate) fn tell(&self, notice: String) {
+    /// Adds a report of a failure that was mended.
+    pub(crate) fn add_notice(&self, notice: String) {
         lock(&self.notices).push(notice);
     }
 
@@ -289,26 +293,26 @@ impl Shared {
 }
 
 impl LoopThread {
-    /// A thread's whole life: a loop, and another if that fails.
+    /// Runs a loop, and another each time that one fails, for the whole life of the thread.
     fn keep_running(self, mut run: Loop) {
         let mut failures = Failures::default();
         while let Err(why) = self.run(run) {
             match self.replace(&mut failures) {
                 Ok(Some(another)) => {
                     let notice = format!("{} failed and was replaced: {why}", self.name);
-                    self.loop_context.shared.tell(notice);
-                    self.say_failed(true);
+                    self.loop_context.shared.add_notice(notice);
+                    self.notify_failed(true);
                     run = another;
                 }
-                Ok(None) => return self.give_up(&why),
-                Err(other) => return self.give_up(&format!("{why}; not replaced: {other}")),
+                Ok(None) => return self.record_failure(&why),
+                Err(other) => return self.record_failure(&format!("{why}; not replaced: {other}")),
             }
         }
-        // It may have ended without being told to. Then nobody accepts any more.
+        // The loop may have ended without an order to. No loop accepts at its listeners any more.
         self.loop_context.shared.listeners()[self.loop_context.index].clear();
     }
 
-    /// Runs a loop to its end, which comes when all it had is closed.
+    /// Runs a loop to its end, by which it has closed everything it had.
     fn run(&self, run: Loop) -> Result<(), String> {
         let outcome = || {
             self.loop_context.placement.take()?;
@@ -318,8 +322,8 @@ impl LoopThread {
         outcome.unwrap_or_else(|panic| Err(describe_panic(&*panic)))
     }
 
-    /// Makes another loop at the listeners of one that has failed; none if too many have failed or
-    /// all are about to end.
+    /// Makes another loop at the listeners of one that has failed; none if there were too many
+    /// failures or all loops are about to end.
     fn replace(&self, failures: &mut Failures) -> io::Result<Option<Loop>> {
         let Some(Replace { make, more, .. }) = &self.replace else { return Ok(None) };
         let now = os::clock::now();
@@ -330,8 +334,8 @@ impl LoopThread {
         let shared = &self.loop_context.shared;
         let listeners = {
             let copies_kept = shared.listeners();
-            // Under the lock: these copies must not outlive those that are let go of.
-            if shared.orders.is_given(Order::StopAccepting) {
+            // Under the lock: these copies must not be made after the kept ones were dropped.
+            if shared.orders.is_issued(Order::StopAccepting) {
                 return Ok(None);
             }
             copies(&copies_kept[self.loop_context.index])?
@@ -341,19 +345,19 @@ impl LoopThread {
         let worker = WorkerStart { worker: more(), cpu, unpinned_cpus, listeners };
         let again = catch_unwind(AssertUnwindSafe(|| make(worker, self.loop_context.clone())));
         let again = again.map_err(|panic| io::Error::other(describe_panic(&*panic)))??;
-        // What the engine was told last may have been heard by the loop that failed.
+        // The wake-up call of the last order may have been cleared by the loop that failed.
         shared.wakes[self.loop_context.index].notify();
         Ok(Some(again))
     }
 
-    fn give_up(&self, why: &str) {
+    fn record_failure(&self, why: &str) {
         self.loop_context.shared.listeners()[self.loop_context.index].clear();
-        // The first failure is the one that is told.
+        // The first failure is the one that is reported.
         let _ = self.loop_context.shared.failure.set(format!("{}: {why}", self.name));
-        self.say_failed(false);
+        self.notify_failed(false);
     }
 
-    fn say_failed(&self, is_replaced: bool) {
+    fn notify_failed(&self, is_replaced: bool) {
         if let Some(replace) = &self.replace {
             (replace.failed)(self.loop_context.index, is_replaced);
         }
@@ -368,7 +372,7 @@ fn copies(listeners: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
     listeners.iter().map(OwnedFd::try_clone).collect()
 }
 
-/// What a panic said; the place has been printed.
+/// The message of a panic, whose place in the code has been printed.
 pub(crate) fn describe_panic(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

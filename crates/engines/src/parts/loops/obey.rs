@@ -1,8 +1,8 @@
-//! How a loop does what the engine was told to do.
+//! How a loop carries out the orders that were issued to the engine.
 
 use crate::orders::{Order, Orders};
 
-/// How far one loop has come.
+/// The orders that one loop has carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Obeyed {
     /// Whether the loop accepts no more.
@@ -11,40 +11,41 @@ pub(crate) struct Obeyed {
     pub(crate) is_draining: bool,
 }
 
-/// A loop that obeys.
+/// A loop that carries out orders.
 pub(crate) trait Obey {
     fn orders(&self) -> &Orders;
 
     fn obeyed(&mut self) -> &mut Obeyed;
 
-    /// Empties the queues of its listeners and closes them. False if it has to go on in the next
-    /// turn.
+    /// Empties the queues of the loop's listeners and closes the listeners. Returns false if it has
+    /// to go on in the next turn.
     fn stop_accepting(&mut self) -> bool;
 
-    /// Has every connection end after the response under way. False if it is not time yet.
+    /// Has every connection end after the response under way. Returns false if it is too early.
     fn drain(&mut self) -> bool;
 
-    /// Ends every connection. Called in each turn: some may have come since.
+    /// Ends every connection. Called in each turn: connections may have come since.
     fn abort(&mut self);
 }
 
-/// Does what was ordered and is not done yet; to be called in each turn of a loop.
+/// Carries out the orders that were issued and are not carried out yet; to be called in each turn
+/// of a loop.
 #[inline]
 pub(crate) fn obey<L: Obey>(this: &mut L) {
-    if this.orders().are_given() {
-        obey_given(this);
+    if this.orders().is_any_issued() {
+        obey_issued(this);
     }
 }
 
 #[cold]
-fn obey_given<L: Obey>(this: &mut L) {
-    if this.orders().is_given(Order::StopAccepting) && !this.obeyed().is_closed {
+fn obey_issued<L: Obey>(this: &mut L) {
+    if this.orders().is_issued(Order::StopAccepting) && !this.obeyed().is_closed {
         this.obeyed().is_closed = this.stop_accepting();
     }
-    if this.orders().is_given(Order::Drain) && !this.obeyed().is_draining {
+    if this.orders().is_issued(Order::Drain) && !this.obeyed().is_draining {
         this.obeyed().is_draining = this.drain();
     }
-    if this.orders().is_given(Order::Abort) {
+    if this.orders().is_issued(Order::Abort) {
         this.abort();
     }
 }

@@ -1,11 +1,11 @@
 //! The event loop itself: one thread, one set of watched sockets. Used by the engines of the event
-//! family; each says how many there are, and whether they have helpers. Threads and what loops
-//! share are in `loops.rs`, the event mechanisms in `watch.rs`.
+//! family; each decides how many loops there are, and whether they have helpers. Threads and what
+//! loops share are in `mod.rs`, the event mechanisms in `watch.rs`.
 //!
-//! To a connection whose work is with helpers nothing happens. If its time runs out meanwhile, its
-//! socket is shut down and nothing more: it is closed when the work is back, so that what is out is
-//! bounded by who is connected, and no descriptor gets a new meaning while somebody works for the
-//! old.
+//! Nothing happens to a connection while helpers have work of it. If its time runs out meanwhile,
+//! its socket is shut down and nothing more: it is closed when the work is back, so that the work
+//! that is out is bounded by the number of connections, and no descriptor gets a new meaning while
+//! a helper works for the old one.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
 
@@ -75,15 +75,15 @@ impl Reactor {
     }
 
     /// An event loop, to be run in its thread, for an engine with the knobs of the [`Gate`]: at
-    /// listeners that other processes share it lets them go first when it is nearly full or has
-    /// accepted many times.
+    /// listeners shared with other processes the loop lets those go first when it is nearly full or
+    /// has accepted many times.
     pub(crate) fn make_gated(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
         let gate = Some(Gate::new(&loop_context.knobs));
         let reactor = Self { gate, ..Self::new(start, loop_context, None)? };
         Ok(Box::new(move || reactor.run()))
     }
 
-    /// An event loop, to be run in its thread, that hands what may block to `helpers`.
+    /// An event loop, to be run in its thread, that hands work that may block to `helpers`.
     pub(crate) fn make_with_helpers(
         start: WorkerStart,
         loop_context: LoopContext,
@@ -137,13 +137,13 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Turns until everything has ended. If it fails, what it had is closed: another loop may take
-    /// its place.
+    /// Runs until everything has ended. If the loop fails, it closes its connections: another loop
+    /// may take its place.
     fn run(mut self) -> io::Result<()> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
         if !matches!(outcome, Ok(Ok(()))) {
             for key in self.connections.keys() {
-                // What failed may fail again, and the others are to be closed all the same.
+                // The connection that failed may fail again, and the others must still be closed.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.close(key)));
             }
         }
@@ -155,7 +155,7 @@ impl Reactor {
             let timeout = self.timeout_ms();
             self.watch.wait(timeout)?;
             read_clock(&mut self.worker);
-            self.placement.look(self.worker.now());
+            self.placement.update(self.worker.now());
             let mut index = 0;
             while let Some(event) = self.watch.event(index) {
                 self.handle(event)?;
@@ -176,11 +176,12 @@ impl Reactor {
     #[inline]
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
-            // An event of a connection that has gone meanwhile finds nothing.
+            // An event of a connection that has gone meanwhile finds no slot.
             if let Some(slot) = self.connections.get(event.key) {
                 slot.ready.is_drained &= !event.readable;
                 slot.ready.is_hung_up |= event.hangup || event.error;
-                // Those that wait for their turn get it, and those whose work is out go on then.
+                // A connection that is queued goes on in its turn, and one whose work is out when
+                // that is back.
                 if !slot.is_queued && !slot.is_out {
                     self.drive(event.key);
                 }
@@ -188,7 +189,7 @@ impl Reactor {
             Ok(())
         } else if event.key == WAKE_KEY {
             self.shared.wakes[self.index].clear();
-            // Others may have evicted what this one has not asked for in a while.
+            // Other loops may have evicted entries that this worker still holds.
             self.worker.do_housekeeping();
             if self.shared.is_room_wanted(self.index) {
                 self.evict();
@@ -210,7 +211,7 @@ impl Reactor {
         self.go_on(key, false);
     }
 
-    /// Leaves a connection to its socket: watches that, and sets the timer.
+    /// Has a connection wait for its socket: watches the socket and sets the timer.
     #[inline]
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
@@ -229,7 +230,8 @@ impl Reactor {
         }
     }
 
-    /// What courtesy asks for after an accept, where others share the listeners.
+    /// Rests or requeues after an accept if the gate requires it, where other processes share the
+    /// listeners.
     fn let_others_accept(&mut self, accepted_before: u64) -> io::Result<()> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let accepted = self.worker.counters.connections_accepted.get() - accepted_before;
@@ -251,8 +253,9 @@ impl Reactor {
         self.drive(key);
     }
 
-    /// A socket whose number is too high for the event mechanism gets a lower one if there is one,
-    /// or if somebody who rests gives up theirs; else its client is turned away.
+    /// Returns a socket that the event mechanism can watch. If the number of `socket` is too high,
+    /// it gets a lower one if one is free, or becomes free when an idle connection is closed;
+    /// otherwise its client is turned away and the result is none.
     fn make_watchable(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
         if self.watch.can_watch(socket.as_fd()) {
             return Some(socket);
@@ -272,7 +275,7 @@ impl Reactor {
 
     fn expire(&mut self) {
         let now = self.worker.now();
-        if self.connections.next_look().is_none_or(|look| look > now) {
+        if self.connections.next_check().is_none_or(|moment| moment > now) {
             return;
         }
         for key in self.connections.take_expired(now) {
@@ -285,7 +288,8 @@ impl Reactor {
         }
     }
 
-    /// What a deadline means to a connection that waits for helpers; false if it does not.
+    /// Handles a passed deadline of a connection that waits for helpers. Returns false if the
+    /// connection does not wait for helpers, and the caller is to handle the deadline.
     fn expire_with_helpers(&mut self, key: u64) -> bool {
         if !self.work.has_helpers() {
             return false;
@@ -296,7 +300,7 @@ impl Reactor {
             let _ = os::socket::shutdown_write(slot.socket.as_fd()); // fails if the peer has gone
             return true;
         }
-        // A job for which there was no room in all this time: its client is told to try again.
+        // The job found no room with the helpers in all this time: its client is to try again.
         let is_refused = slot.is_queued && helpers::refuse(&mut slot.connection, &mut self.worker);
         if is_refused {
             slot.is_queued = false;
@@ -315,9 +319,9 @@ impl Reactor {
         if self.connections.has_yielded() {
             return Some(0);
         }
-        let connections = self.connections.next_look();
-        let looks = [connections, self.listeners.next_look(), self.worker.next_look()];
-        timeout_ms(self.worker.now(), looks)
+        let connections = self.connections.next_check();
+        let moments = [connections, self.listeners.next_check(), self.worker.next_look()];
+        timeout_ms(self.worker.now(), moments)
     }
 }
 
@@ -353,8 +357,8 @@ impl Offload for Reactor {
     }
 
     fn evict(&mut self) -> bool {
-        let has_asked = |slot: &Slot| os::socket::has_input(slot.socket.as_fd());
-        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
+        let has_input = |slot: &Slot| os::socket::has_input(slot.socket.as_fd());
+        let Some(first) = self.connections.take_least_recent(has_input) else { return false };
         self.worker.counters.connections_evicted.add(1);
         self.close(first);
         true
@@ -372,8 +376,8 @@ impl Offload for Reactor {
         }
     }
 
-    /// Stops watching a connection whose work is with helpers: nothing happens to it until that is
-    /// back.
+    /// Stops watching a connection whose work is with helpers: nothing happens to it until the work
+    /// is back.
     fn leave(&mut self, key: u64) {
         if let Some(slot) = self.connections.get(key) {
             self.watch.rest(slot);
@@ -437,8 +441,8 @@ impl Admission for Reactor {
         Room::if_closed(self.evict())
     }
 
-    fn ask_others(&mut self) {
-        self.shared.ask_for_room(self.index);
+    fn request_room_from_others(&mut self) {
+        self.shared.request_room(self.index);
     }
 
     fn pause(&mut self) {

@@ -1,6 +1,6 @@
 //! One step of one connection: at most one network system call. All policy of input and output is
-//! here, once for all engines. Whether a send of a file would wait for the disk is asked in
-//! [`in_memory`], which says how and why so.
+//! here, once for all engines. [`in_memory`] finds out whether a send of a file would wait for the
+//! disk, and explains how and why so.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,45 +14,46 @@ use crate::parts::disk::in_memory::{self, Sendable};
 /// that serve one connection each have less ([`crate::parts::kernel_threads::blocking`]).
 pub(crate) const RECEIVE_BYTES: usize = 16 * 1024;
 
-/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
-/// them, and always enough for one.
+/// Steps that one connection may take before others get a turn: some hundred requests if it
+/// pipelines them, and always enough for one.
 pub(crate) const STEPS_PER_TURN: u32 = 256;
 
-/// What a job counts for in steps: it may have waited for a disk.
+/// The number of steps that a job counts for: it may have waited for a disk.
 pub(crate) const STEPS_PER_JOB: u32 = 64;
 
 /// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
 /// costs less than a second vector element does in the kernel.
 pub(crate) const COALESCED_BYTES_MAX: usize = 4096;
 
-/// What is known about a socket's readiness, and about that of the file it is sent. Events of the
-/// socket make it ready, steps find out that it is not any more.
+/// The known readiness of a socket and of the file that is sent on it. Events of the socket make it
+/// ready; steps find out that it is not any more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ready {
-    /// The receive queue was empty after the last receive, and no event has come since: another
-    /// receive would only say so again.
+    /// Whether the receive queue was empty after the last receive and no event has come since:
+    /// another receive would find nothing.
     pub(crate) is_drained: bool,
-    /// The peer has shut its side down: receive until the end shows, even from an empty queue.
+    /// Whether the peer has shut its side down: the step receives until the end of input, even from
+    /// an empty queue.
     pub(crate) is_hung_up: bool,
-    /// Up to where the file under way was fetched. Where file systems cannot answer a question, so
-    /// far it is sent: each chunk is fetched once and not once for each call that sends a part of
-    /// it.
+    /// The offset up to which the file under way was fetched. Where a file system cannot tell what
+    /// is in memory, the file is sent up to here without a question: each chunk is fetched once and
+    /// not once for each call that sends a part of it.
     fetched_until: u64,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Progress: take another step.
     More,
     /// Progress in a long file: let others have a turn, then take another step.
     Yield,
-    /// The next bytes of the file are not in memory: [`Connection::next`] says which they are. Only
-    /// if the turn asks for probes; once they have been fetched, `Turn::is_fetched` says so.
+    /// The next bytes of the file, which [`Connection::next`] gives, are not in memory. Only in a
+    /// turn that probes; once the bytes have been fetched, `Turn::is_fetched` is set.
     Cold,
-    /// Nothing until the socket is ready.
+    /// The socket is not ready: wait for it.
     Wait,
-    /// A job wants to be taken.
+    /// A job of the connection is to be taken.
     Job,
     /// Something is under way elsewhere.
     Away,
@@ -60,16 +61,16 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// What a connection may do before others get a turn.
+/// The limits of what a connection may do before others get a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// How much of files may still be sent.
+    /// The bytes of files that may still be sent.
     pub(crate) file_bytes: u64,
-    /// Whether to ask the kernel before a file is sent whether its bytes are in memory.
+    /// Whether to ask the kernel, before bytes of a file are sent, whether they are in memory.
     pub(crate) is_probing: bool,
     /// Whether the next bytes were just fetched: they are sent without another question.
     pub(crate) is_fetched: bool,
-    /// How many steps may still be taken.
+    /// The number of steps that may still be taken.
     pub(crate) steps: u32,
 }
 
@@ -80,7 +81,7 @@ impl Turn {
         Self { file_bytes, is_probing, is_fetched: false, steps: STEPS_PER_TURN }
     }
 
-    /// One without end, for a thread that serves a single connection.
+    /// A turn without end, for a thread that serves a single connection.
     pub(crate) fn endless() -> Self {
         Self { steps: u32::MAX, ..Self::new(u64::MAX, SendfileMode::NonBlocking) }
     }
@@ -108,8 +109,8 @@ pub(crate) fn step(
         Op::File { file, offset, len } => {
             let mut chunk = len.min(turn.file_bytes);
             if std::mem::take(&mut turn.is_fetched) {
-                // Sent without a question: if all that is fetched were evicted at once, asking
-                // would have no end.
+                // Sent without a question: if the kernel evicted each chunk right after it was
+                // fetched, a question before each send would fetch for ever.
                 ready.fetched_until = offset + chunk;
             } else if turn.is_probing {
                 match in_memory::sendable(file, offset, chunk, w.now(), buffer) {
@@ -129,13 +130,13 @@ pub(crate) fn step(
         Op::Shutdown => {
             let _ = os::socket::shutdown_write(socket); // fails only if the peer has gone
             connection.sent(w, 0);
-            // What is in the receive queue is to be dropped: look even if it was seen empty.
+            // Input in the receive queue is to be dropped: receive even if the queue was empty.
             ready.is_drained = false;
             Step::More
         }
         Op::Close { reset } => {
             if reset {
-                let _ = os::socket::set_linger_zero(socket); // then the close is an orderly one
+                let _ = os::socket::set_linger_zero(socket); // if it fails the close is orderly
             }
             Step::Closed
         }
@@ -164,7 +165,7 @@ fn receive(
     }
 }
 
-/// Sends a head and a body with one call, by way of the buffer if they are small.
+/// Sends a head and a body with one call, through the buffer if they are small.
 #[inline]
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
@@ -198,7 +199,7 @@ fn after_send(
     match outcome {
         Ok(n) => {
             connection.sent(w, n);
-            // A short send has filled the socket's buffer, and the kernel will tell of space in it.
+            // A short send has filled the socket's buffer; the kernel reports when it has space.
             if n < len { Step::Wait } else { Step::More }
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
@@ -206,8 +207,9 @@ fn after_send(
     }
 }
 
-/// Goes on until the turn is used up or the socket says `WouldBlock`: only that makes an event come
-/// when there is space again. A short count alone may have other reasons.
+/// The step after a sendfile call. Sending goes on until the turn is used up or the socket returns
+/// `WouldBlock`: only then an event comes when there is space again. A short count alone may have
+/// other reasons.
 pub(crate) fn after_sendfile(
     connection: &mut Connection,
     w: &mut Worker,

@@ -1,4 +1,5 @@
-//! Loops that fail: at their start, in the middle, again and again, and for want of a thread.
+//! Tests of loops that fail: at their start, in the middle, again and again, or for lack of a
+//! thread.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -13,10 +14,10 @@ use crate::engine::{MakeWorker, PartitionStart, SendfileMode};
 use crate::idle;
 use crate::orders::Order;
 
-/// No machine has a CPU of that number that this process may use.
+/// The number of a CPU that no machine lets this process use.
 const NO_CPU: usize = 1023;
 
-/// A log whose first flush fails as only a bug does, if this says so.
+/// A log whose next flush panics, as a bug would, if the flag is set.
 struct Faulty(Arc<AtomicBool>);
 
 impl AccessLog for Faulty {
@@ -27,16 +28,16 @@ impl AccessLog for Faulty {
     }
 }
 
-/// What a test sees of one worker.
-struct Seen {
+/// One worker, as a test observes it.
+struct Observed {
     address: SocketAddr,
     counters: Arc<Counters>,
-    /// Makes the loop fail the next time that it keeps house.
+    /// Makes the loop fail the next time that it does its housekeeping.
     fault: Arc<AtomicBool>,
 }
 
-impl Seen {
-    /// Makes the loop fail, which must be at work: a new one would fail before it has a thread.
+impl Observed {
+    /// Makes the loop fail once it is at work: a new loop would fail before it has a thread.
     fn fail(&self, loops: &Loops) {
         connect(self);
         self.fault.store(true, Ordering::Relaxed);
@@ -49,10 +50,10 @@ impl Seen {
     }
 }
 
-/// Workers for these CPUs, each with a listener of its own. Those that are made later have the log
-/// and the counters of the first.
-fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>) {
-    let site = idle::site_of("/");
+/// Workers for these CPUs, each with a listener of its own. Workers that are made later have the
+/// log and the counters of the first.
+fn start_on(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Observed>) {
+    let site = idle::directory_site("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let make = idle::maker(site, Limits::default());
     let make = move |fault: &Arc<AtomicBool>, counters: &Arc<Counters>| {
@@ -64,7 +65,7 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         listener.set_nonblocking(true).unwrap();
         let (fault, counters) = (Arc::default(), Arc::default());
         let worker = make(&fault, &counters);
-        seen.push(Seen { address: listener.local_addr().unwrap(), counters, fault });
+        seen.push(Observed { address: listener.local_addr().unwrap(), counters, fault });
         starts.push(WorkerStart {
             worker,
             cpu,
@@ -88,9 +89,10 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
     (start, seen)
 }
 
-/// The second of three workers fails with this; the others serve until they are told to stop.
+/// Checks that the second of three workers fails with the expected message, and that the others
+/// serve until they are stopped.
 fn check_failure(cpu: Option<usize>, expected: &str) {
-    let (start, seen) = start_of([None, cpu, None]);
+    let (start, seen) = start_on([None, cpu, None]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     if cpu.is_none() {
         seen[1].fail(&loops);
@@ -103,25 +105,25 @@ fn check_failure(cpu: Option<usize>, expected: &str) {
     for other in [&seen[0], &seen[2]] {
         TcpStream::connect(other.address).unwrap();
     }
-    loops.tell(Order::StopAccepting);
-    loops.tell(Order::Drain);
+    loops.issue(Order::StopAccepting);
+    loops.issue(Order::Drain);
     assert_eq!(loops.join().unwrap_err().to_string(), failure);
-    assert!(seen.iter().all(Seen::is_gone));
+    assert!(seen.iter().all(Observed::is_gone));
 }
 
 #[test]
-fn an_error_of_one_loop_is_told_while_the_others_serve() {
+fn an_error_of_one_loop_is_reported_while_the_others_serve() {
     check_failure(Some(NO_CPU), "test-1: cannot stay on CPU 1023: ");
 }
 
-/// What panics here is the loop itself: a panic over one connection ends only that.
+/// The loop itself panics here: a panic over one connection ends only that connection.
 #[test]
-fn so_is_a_panic_of_one_loop() {
+fn a_panic_of_one_loop_is_reported_while_the_others_serve() {
     check_failure(None, "test-1: panicked: the log is faulty");
 }
 
 /// A connection that a loop has accepted, open until the loop closes it.
-fn connect(seen: &Seen) -> TcpStream {
+fn connect(seen: &Observed) -> TcpStream {
     let open = seen.counters.connections_open.get();
     let client = TcpStream::connect(seen.address).unwrap();
     wait_until(|| seen.counters.connections_open.get() > open);
@@ -134,32 +136,33 @@ fn is_closed(mut client: &TcpStream) -> bool {
 
 #[test]
 fn a_loop_that_fails_is_replaced_at_its_listener() {
-    let (start, seen) = start_of([None, None]);
+    let (start, seen) = start_on([None, None]);
     let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
     let (lost, kept) = (connect(&seen[0]), connect(&seen[1]));
     seen[0].fail(&loops);
     assert!(is_closed(&lost));
-    let told = RefCell::new(Vec::new());
+    let notices = RefCell::new(Vec::new());
     wait_until(|| {
-        told.borrow_mut().append(&mut loops.take_notices());
-        !told.borrow().is_empty()
+        notices.borrow_mut().append(&mut loops.take_notices());
+        !notices.borrow().is_empty()
     });
-    assert_eq!(*told.borrow(), ["test-0 failed and was replaced: panicked: the log is faulty"]);
+    assert_eq!(*notices.borrow(), ["test-0 failed and was replaced: panicked: the log is faulty"]);
     assert_eq!(loops.failure(), None);
-    // Its connections are counted off, those of the other loop are not, and it accepts again.
+    // The connections of the failed loop are counted off, those of the other loop are not, and the
+    // replacement accepts.
     assert_eq!(seen[0].counters.connections_open.get(), 0);
     assert_eq!(loops.shared.open.load(Ordering::Relaxed), 1);
     let another = connect(&seen[0]);
-    loops.tell(Order::StopAccepting);
-    loops.tell(Order::Drain);
+    loops.issue(Order::StopAccepting);
+    loops.issue(Order::Drain);
     assert!(is_closed(&another) && is_closed(&kept));
     loops.join().unwrap();
-    assert!(seen.iter().all(Seen::is_gone));
+    assert!(seen.iter().all(Observed::is_gone));
 }
 
 #[test]
-fn who_comes_while_a_loop_is_replaced_waits_for_the_next() {
-    let (start, seen) = start_of([None]);
+fn a_client_that_comes_while_a_loop_is_replaced_waits_for_the_next() {
+    let (start, seen) = start_on([None]);
     let (address, made) = (seen[0].address, AtomicUsize::new(0));
     let late = Arc::new(OnceLock::new());
     let came = Arc::clone(&late);
@@ -173,30 +176,30 @@ fn who_comes_while_a_loop_is_replaced_waits_for_the_next() {
     seen[0].fail(&loops);
     wait_until(|| !loops.take_notices().is_empty());
     wait_until(|| seen[0].counters.connections_open.get() == 1);
-    loops.tell(Order::StopAccepting);
-    loops.tell(Order::Drain);
+    loops.issue(Order::StopAccepting);
+    loops.issue(Order::Drain);
     assert!(is_closed(late.get().unwrap()));
     loops.join().unwrap();
 }
 
 #[test]
 fn a_loop_that_fails_again_and_again_is_given_up() {
-    let (start, seen) = start_of([Some(NO_CPU), None]);
+    let (start, seen) = start_on([Some(NO_CPU), None]);
     let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
     wait_until(|| loops.failure().is_some());
     assert!(loops.failure().unwrap().starts_with("test-0: cannot stay on CPU 1023: "));
     assert_eq!(loops.take_notices().len(), Failures::MAX - 1);
     assert!(TcpStream::connect(seen[0].address).is_err(), "its listener is open");
     TcpStream::connect(seen[1].address).unwrap();
-    loops.tell(Order::StopAccepting);
-    loops.tell(Order::Drain);
+    loops.issue(Order::StopAccepting);
+    loops.issue(Order::Drain);
     loops.join().unwrap_err();
-    assert!(seen.iter().all(Seen::is_gone));
+    assert!(seen.iter().all(Observed::is_gone));
 }
 
 #[test]
 fn without_a_thread_for_the_last_the_first_do_not_run_on() {
-    let (start, seen) = start_of([None; 3]);
+    let (start, seen) = start_on([None; 3]);
     let mut threads_left = 2;
     let outcome = Loops::start_with("test", start, Reactor::make, None, |name, task| {
         if threads_left == 0 {
@@ -206,18 +209,18 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
         Builder::new().name(name).spawn(task)
     });
     assert_eq!(outcome.err().unwrap().kind(), io::ErrorKind::WouldBlock);
-    assert!(seen.iter().all(Seen::is_gone));
+    assert!(seen.iter().all(Observed::is_gone));
 }
 
 #[test]
 fn loops_that_are_stopped_have_not_failed() {
-    let (start, seen) = start_of([None; 2]);
+    let (start, seen) = start_on([None; 2]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     loops.do_housekeeping();
-    loops.tell(Order::StopAccepting);
-    loops.tell(Order::Drain);
+    loops.issue(Order::StopAccepting);
+    loops.issue(Order::Drain);
     wait_until(|| loops.is_finished());
     assert_eq!(loops.failure(), None);
     loops.join().unwrap();
-    assert!(seen.iter().all(Seen::is_gone));
+    assert!(seen.iter().all(Observed::is_gone));
 }

@@ -1,8 +1,9 @@
-//! How a loop learns which sockets are ready: the one place that knows the event mechanisms apart.
+//! How a loop learns which sockets are ready: the one place that distinguishes the event
+//! mechanisms.
 //!
-//! Edge-triggered, a socket is watched for everything, once. Level-triggered, it is watched for
-//! what its connection waits for, and not at all while that waits for something else: it would be
-//! reported for ever.
+//! With edge triggering, a socket is registered once, for all events. With level triggering, it is
+//! watched for the event that its connection waits for, and not at all while the connection waits
+//! for something else: its socket would be reported for ever.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,19 +25,19 @@ pub(crate) const EVENTS: Knob = Knob::choice("events", &["epoll", "epoll-level",
          watch descriptors from 1024 on",
     );
 
-/// Which waiters an arrival wakes with these knobs: only epoll can be told to wake one.
+/// Which waiters an arrival wakes with these knobs: only epoll can be set to wake one.
 pub(crate) fn wakeups(knobs: &KnobValues) -> Wakeups {
     match knobs.get(EVENTS.name) {
-        0 | 1 => Wakeups::AsAsked,
+        0 | 1 => Wakeups::AsConfigured,
         _ => Wakeups::All,
     }
 }
 
-/// Everything about a socket, told when it changes.
+/// All events of a socket, reported when they occur.
 const ALL: Interest =
     Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
 
-/// What a loop watches, and the events of its last wait.
+/// The set of sockets that a loop watches, and the events of its last wait.
 pub(crate) struct Watch {
     set: Set,
     buffer: EventBuffer,
@@ -53,7 +54,7 @@ enum Set {
 }
 
 impl Watch {
-    /// Nothing, to be watched by the mechanism of this number in [`EVENTS`].
+    /// An empty set, watched by the mechanism with this number in [`EVENTS`].
     pub(crate) fn new(mechanism: u64, events_max: usize) -> io::Result<Self> {
         let set = match mechanism {
             0 => Set::Edge(Epoll::new()?),
@@ -64,7 +65,7 @@ impl Watch {
         Ok(Self { set, buffer: EventBuffer::with_capacity(events_max), events: Vec::new() })
     }
 
-    /// Waits until something happens or the time has passed; none means for ever.
+    /// Waits until there is an event or the time has passed; none means for ever.
     #[inline]
     pub(crate) fn wait(&mut self, timeout_ms: Option<u32>) -> io::Result<()> {
         let (events, events_max) = (&mut self.events, self.buffer.capacity());
@@ -86,7 +87,8 @@ impl Watch {
         }
     }
 
-    /// Watches a socket for what its connection waits for. It costs nothing if that is done.
+    /// Watches a socket for what its connection waits for. Costs no system call if it is watched
+    /// so already.
     ///
     /// # Errors
     /// No memory for it, or a descriptor that the mechanism cannot watch.
@@ -108,8 +110,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Lets a socket be while its connection waits for something else. Changes are still told where
-    /// only changes are.
+    /// Stops watching a socket while its connection waits for something else. An edge-triggered
+    /// socket stays registered: only changes are reported there.
     pub(crate) fn rest(&self, slot: &mut Slot) {
         if slot.watched != Interest::NONE && !matches!(self.set, Set::Edge(_)) {
             self.end(slot.socket.as_fd());
@@ -117,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// Lets go of a socket that is about to be closed. Epoll notices by itself.
+    /// Forgets a socket that is about to be closed. Epoll does so by itself.
     #[inline]
     pub(crate) fn leave(&self, slot: &mut Slot) {
         if matches!(self.set, Set::Poll(_) | Set::Select(_)) {
@@ -141,7 +143,8 @@ impl Watch {
 }
 
 impl WatchListeners for Watch {
-    /// Only epoll knows exclusive wake-ups: with the others all who wait at a listener are woken.
+    /// Starts to watch a descriptor. Only epoll knows exclusive wake-ups: with the other mechanisms
+    /// an arrival wakes all threads that wait at a listener.
     fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
         match &self.set {
             Set::Edge(epoll) | Set::Level(epoll) => epoll.add(socket, interest, key),
@@ -167,7 +170,8 @@ fn plain(interest: Interest) -> Interest {
     }
 }
 
-/// What a connection that cannot go on waits for. Errors and resets are told in any case.
+/// The event that a connection that cannot go on waits for. Errors and resets are reported in any
+/// case.
 fn interest(connection: &Connection) -> Interest {
     match connection.next() {
         Op::Recv => Interest::READ,

@@ -1,8 +1,8 @@
 //! A timer wheel with lazy entries: moving a deadline further away costs nothing, because an entry
 //! that comes up too early is put back where it belongs.
 //!
-//! It holds keys, not connections; whether a key that comes up still means something is the
-//! caller's to say. It has no clock.
+//! It holds keys, not connections: the caller decides whether a key that comes up is still valid.
+//! It has no clock.
 
 use session::Tick;
 
@@ -12,7 +12,7 @@ const BUCKET_BITS: u32 = 17;
 /// Buckets in the wheel. Later deadlines wait in the last bucket and are put back from there.
 const BUCKETS: u64 = 512;
 
-/// Keys by the time at which they come up.
+/// Keys, by the time at which they come up.
 pub(crate) struct Wheel {
     buckets: Vec<Vec<Entry>>,
     /// The bucket number that comes up next; earlier ones are empty.
@@ -28,11 +28,11 @@ struct Entry {
 impl Wheel {
     pub(crate) fn new(now: Tick) -> Self {
         let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        Self { buckets, cursor: bucket_of(now), len: 0 }
+        Self { buckets, cursor: bucket_number(now), len: 0 }
     }
 
-    /// Adds a key. Returns the moment at which it will come up, which identifies the entry: of
-    /// several entries of one key only the one last added counts.
+    /// Adds a key. Returns the moment at which it will come up, which identifies the entry: only
+    /// the last entry of a key is valid.
     pub(crate) fn add(&mut self, key: u64, deadline: Tick) -> Tick {
         let number = self.number(deadline);
         self.buckets[(number % BUCKETS) as usize].push(Entry { key });
@@ -40,7 +40,7 @@ impl Wheel {
         Tick(number << BUCKET_BITS)
     }
 
-    /// When a key with that deadline would come up.
+    /// The moment at which a key with that deadline would come up.
     pub(crate) fn moment(&self, deadline: Tick) -> Tick {
         Tick(self.number(deadline) << BUCKET_BITS)
     }
@@ -50,9 +50,9 @@ impl Wheel {
         ahead == BUCKETS - 1
     }
 
-    /// Takes the keys out that have come up by `now`, with the moment of their entry.
+    /// Takes the keys that have come up by `now`, each with the moment of its entry.
     pub(crate) fn take_due(&mut self, now: Tick, due: &mut Vec<(u64, Tick)>) {
-        let end = bucket_of(now) + 1;
+        let end = bucket_number(now) + 1;
         // After a long sleep every bucket is due once, not once for each turn slept through.
         let stop = end.min(self.cursor + BUCKETS);
         while self.cursor < stop {
@@ -63,7 +63,7 @@ impl Wheel {
     }
 
     /// Takes the keys of the earliest bucket that has any, ahead of its time, beginning with the
-    /// `skip`th. Returns which one that was.
+    /// `skip`th. Returns the number of that bucket, counted from the next one to come up.
     pub(crate) fn take_ahead(&mut self, skip: u64, due: &mut Vec<(u64, Tick)>) -> Option<u64> {
         for ahead in skip..BUCKETS {
             self.take_bucket(self.cursor + ahead, due);
@@ -74,14 +74,16 @@ impl Wheel {
         None
     }
 
-    /// When the wheel wants to be looked at again; none while it is empty.
-    pub(crate) fn next_look(&self) -> Option<Tick> {
+    /// The moment at which [`Wheel::take_due`] is to be called again; none while the wheel is
+    /// empty.
+    pub(crate) fn next_check(&self) -> Option<Tick> {
         (self.len > 0).then_some(Tick(self.cursor << BUCKET_BITS))
     }
 
-    /// A deadline comes up when its bucket is over, so never early.
+    /// The number of the bucket for a deadline: it comes up when its bucket is over, so never
+    /// early.
     fn number(&self, deadline: Tick) -> u64 {
-        (bucket_of(deadline) + 1).clamp(self.cursor, self.cursor + BUCKETS - 1)
+        (bucket_number(deadline) + 1).clamp(self.cursor, self.cursor + BUCKETS - 1)
     }
 
     fn take_bucket(&mut self, number: u64, due: &mut Vec<(u64, Tick)>) {
@@ -94,7 +96,7 @@ impl Wheel {
     }
 }
 
-fn bucket_of(tick: Tick) -> u64 {
+fn bucket_number(tick: Tick) -> u64 {
     tick.0 >> BUCKET_BITS
 }
 
@@ -118,7 +120,7 @@ mod tests {
         assert!(due(&mut wheel, 6 * SECOND - 1).is_empty());
         assert_eq!(due(&mut wheel, 6 * SECOND + SECOND / 4), [1]);
         assert_eq!(due(&mut wheel, 8 * SECOND + SECOND / 4), [2]);
-        assert_eq!(wheel.next_look(), None);
+        assert_eq!(wheel.next_check(), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Stages that fail: what is lost with each, who goes on in its place, and what becomes of all when
-//! nobody does.
+//! Failures of stages: what is lost with each, how it is replaced, and how all stages end when it
+//! is not.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,26 +20,26 @@ use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::staged::SPEC;
 
-/// Threads of the five stages, each with one.
+/// The indices of the threads of the five stages, with one thread each.
 const READ_POLL: usize = 1;
 const WRITE_POLL: usize = 2;
 const WRITE: usize = 4;
 const STAGES: usize = 5;
 
-/// More than sockets hold, and nothing on the disk.
+/// The size of a sparse file, which is more than sockets hold.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// What a stage says that fails as this one does.
+/// The reason of a failure by the faulty log.
 const WHY: &str = "panicked: the log is faulty";
 
-/// A log that fails as only a bug does, as many times as this says.
+/// A log whose flush panics, as a bug would, as many times as the counter says.
 struct Faulty(Arc<AtomicUsize>);
 
 impl AccessLog for Faulty {
     fn record(&mut self, _: &Record<'_>) {}
 
     fn flush(&mut self) {
-        // A worker flushes once more when it is dropped, and that may be because it has failed.
+        // A worker flushes once more when it is dropped, which may happen during a panic.
         let one_less = |faults: usize| faults.checked_sub(1);
         if !std::thread::panicking() {
             let fault = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
@@ -68,7 +68,7 @@ impl Bench {
         std::fs::write(directory.join("small"), "small").unwrap();
         File::create(directory.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
 
-        let site = idle::site_of(&directory);
+        let site = idle::directory_site(&directory);
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let (faults, counters) = (Arc::default(), Arc::default());
         let make = worker_maker(site, Arc::clone(&counters));
@@ -99,7 +99,7 @@ impl Bench {
         Self { engine, address, counters, faults, notices: RefCell::default(), directory }
     }
 
-    /// Has the thread fail so many times.
+    /// Has the thread fail `times` times.
     fn fail(&self, times: usize) {
         self.faults.store(times, Ordering::Relaxed);
         self.engine.do_housekeeping();
@@ -111,13 +111,13 @@ impl Bench {
         BufReader::new(client)
     }
 
-    /// A connection that rests, and one whose client takes no more for the moment.
+    /// A connection that rests, and one whose client takes no more bytes for the moment.
     fn clients(&self) -> (BufReader<TcpStream>, BufReader<TcpStream>) {
         let (mut resting, mut blocked) = (self.connect(), self.connect());
         assert!(is_answered(&mut resting));
-        ask(&mut blocked, "large");
+        send_request(&mut blocked, "large");
         assert_eq!(read_head(&mut blocked), LARGE_BYTES);
-        // It comes and goes until the sockets on both sides are full.
+        // The connection moves between stages until the sockets on both sides are full.
         let mut before = None;
         wait_until(|| {
             std::thread::sleep(Duration::from_millis(200));
@@ -135,15 +135,15 @@ impl Bench {
         open.fold(0, u64::wrapping_add)
     }
 
-    fn is_told(&self, notice: &str) -> bool {
+    fn has_noticed(&self, notice: &str) -> bool {
         self.notices.borrow_mut().append(&mut self.engine.take_notices());
-        self.notices.borrow().iter().any(|told| told == notice)
+        self.notices.borrow().iter().any(|taken| taken == notice)
     }
 
-    /// Lets responses finish, and returns what the engine says of its life.
+    /// Lets responses finish, and returns the outcome of the engine.
     fn stop(mut self) -> std::io::Result<()> {
-        self.engine.tell(Order::StopAccepting);
-        self.engine.tell(Order::Drain);
+        self.engine.issue(Order::StopAccepting);
+        self.engine.issue(Order::Drain);
         wait_until(|| self.engine.is_finished());
         std::fs::remove_dir_all(&self.directory).unwrap();
         self.engine.join()
@@ -163,11 +163,11 @@ fn worker_maker(
     }
 }
 
-fn ask(client: &mut BufReader<TcpStream>, path: &str) {
+fn send_request(client: &mut BufReader<TcpStream>, path: &str) {
     write!(client.get_mut(), "GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
 }
 
-/// Reads the head of a response that is all right, and returns the length of its body.
+/// Reads the head of a response with status 200, and returns the length of its body.
 fn read_head(client: &mut BufReader<TcpStream>) -> u64 {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -178,7 +178,7 @@ fn read_head(client: &mut BufReader<TcpStream>) -> u64 {
     len.split_once('\r').unwrap().0.parse().unwrap()
 }
 
-/// Whether the server has closed a connection before all of a body came.
+/// Whether the server has closed a connection before the whole body came.
 fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
     match std::io::copy(&mut client.take(LARGE_BYTES), &mut std::io::sink()) {
         Ok(len) => len < LARGE_BYTES,
@@ -187,7 +187,7 @@ fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
 }
 
 fn is_answered(client: &mut BufReader<TcpStream>) -> bool {
-    ask(client, "small");
+    send_request(client, "small");
     read_head(client) == 5 && client.read_exact(&mut [0; 5]).is_ok()
 }
 
@@ -197,13 +197,13 @@ fn a_stage_that_fails_is_replaced_and_only_what_was_in_its_hands_is_lost() {
         let bench = Bench::new(stage, &[]);
         let (mut resting, mut blocked) = bench.clients();
         bench.fail(1);
-        wait_until(|| bench.is_told(&format!("staged-{stage} failed and was replaced: {WHY}")));
+        wait_until(|| bench.has_noticed(&format!("staged-{stage} failed and was replaced: {WHY}")));
         match stage {
             READ_POLL => {
-                wait_until(|| bench.is_told("1 connections ended with the read-poll stage"));
+                wait_until(|| bench.has_noticed("1 connections ended with the read-poll stage"));
             }
             WRITE_POLL => {
-                wait_until(|| bench.is_told("1 connections ended with a stage that failed"));
+                wait_until(|| bench.has_noticed("1 connections ended with a stage that failed"));
             }
             _ => {}
         }
@@ -216,7 +216,7 @@ fn a_stage_that_fails_is_replaced_and_only_what_was_in_its_hands_is_lost() {
         if stage != WRITE_POLL {
             assert!(is_answered(&mut blocked), "{stage}: it rests now");
         }
-        assert!(is_answered(&mut bench.connect()), "{stage}: somebody new");
+        assert!(is_answered(&mut bench.connect()), "{stage}: a new client");
         drop((resting, blocked));
         wait_until(|| bench.open() == 0);
         assert_eq!(bench.engine.failure(), None, "{stage}");
@@ -230,7 +230,7 @@ fn a_stage_that_fails_again_and_again_ends_everything_at_once() {
         let bench = Bench::new(stage, &[]);
         let (mut resting, mut blocked) = bench.clients();
         bench.fail(5);
-        // Nobody tells it to end.
+        // The engine ends without an order.
         wait_until(|| bench.engine.is_finished());
         let failure = format!("staged-{stage}: {WHY}");
         assert_eq!(bench.engine.failure(), Some(&*failure));
@@ -257,27 +257,27 @@ fn where_a_stage_has_other_threads_they_serve_on() {
 
 /// The thread controller adds another if the queue is still long.
 #[test]
-fn a_thread_that_was_added_and_fails_is_told_and_not_missed() {
+fn an_added_thread_that_fails_is_reported_and_not_missed() {
     let batches = [("batch", 1), ("file_chunk_kib", 16)];
     let controller = [("thread_controller", 1), ("thread_period_ms", 10), ("thread_queue_len", 1)];
     let bench = Bench::new(usize::MAX, &[&batches[..], &controller].concat());
     let is_over = AtomicBool::new(false);
-    bench.faults.store(1, Ordering::Relaxed); // the first that is added
+    bench.faults.store(1, Ordering::Relaxed); // the first added thread fails
     std::thread::scope(|scope| {
         for _ in 0..6 {
             let (mut client, is_over) = (bench.connect(), &is_over);
             scope.spawn(move || {
                 for _ in 0..100 {
-                    ask(&mut client, "large");
+                    send_request(&mut client, "large");
                     assert_eq!(read_head(&mut client), LARGE_BYTES);
                     if is_closed(&mut client) || is_over.load(Ordering::Relaxed) {
-                        return; // one that was lost is not asked again
+                        return; // a lost connection is not used again
                     }
                 }
             });
         }
         let failed = |name: &str| format!("a thread that was added to {name} failed: {WHY}");
-        wait_until(|| bench.is_told(&failed("write")) || bench.is_told(&failed("read")));
+        wait_until(|| bench.has_noticed(&failed("write")) || bench.has_noticed(&failed("read")));
         let is_second = |line: &String| {
             let added = line.strip_prefix("thread controller: ").and_then(|l| l.split_once(' '));
             added.is_some_and(|(added, _)| added.parse::<u64>().unwrap() > 1)

@@ -1,4 +1,5 @@
-//! The queues in the orders in which threads can run: the same file, made with loom's locks.
+//! Tests of the queues in all orders in which threads can run: compiles `queue.rs` with loom's
+//! locks.
 
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ mod sync {
 #[expect(dead_code, reason = "figures are not part of the model")]
 mod queue;
 
-/// Both threads run at the same time, and whatever there is is divided.
+/// Settings with which both threads run at the same time, and any number of items is divided.
 const HELPERS: Helpers = Helpers { max: 1, part_min: 1 };
 
-/// All orders in which threads are interrupted at most twice: almost every bug needs no more, and
-/// three interruptions already take half a minute.
+/// Runs a scenario in all orders in which threads are interrupted at most twice: almost every bug
+/// needs no more, and three interruptions already take half a minute.
 fn check(scenario: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -38,7 +39,7 @@ fn take_all(queue: &Queue<u32>, count: usize, patience: Option<Duration>) -> Vec
     }
 }
 
-/// Two threads sleep and take; what is pushed while they do comes out once, and they end.
+/// Two threads sleep and take; items that are pushed meanwhile come out once, and the threads end.
 #[test]
 fn work_is_taken_once_and_never_left_lying() {
     check(|| {
@@ -58,10 +59,10 @@ fn work_is_taken_once_and_never_left_lying() {
     });
 }
 
-/// A thread that takes only some of the work leaves the rest to one that sleeps: with nobody to
-/// close the queue, a call too few would be a deadlock, which loom finds.
+/// A thread that takes only some of the work leaves the rest to one that sleeps: as no thread
+/// closes the queue, one call too few would be a deadlock, which loom finds.
 #[test]
-fn what_is_left_wakes_another() {
+fn remaining_items_wake_another_thread() {
     check(|| {
         let queue = Arc::new(Queue::new(HELPERS));
         let takers: Vec<_> = (0..2)
@@ -80,7 +81,7 @@ fn what_is_left_wakes_another() {
     });
 }
 
-/// Two that push at the same time, to two that sleep or are about to.
+/// Two threads push at the same time, to two that sleep or are about to.
 #[test]
 fn two_pushes_serve_two_takers() {
     check(|| {
@@ -97,7 +98,7 @@ fn two_pushes_serve_two_takers() {
     });
 }
 
-/// What an inbox's owner sleeps on, as it sleeps on a descriptor.
+/// A stand-in for the descriptor on which an inbox's owner sleeps.
 #[derive(Default)]
 struct Bell {
     is_rung: sync::Mutex<bool>,
@@ -119,13 +120,14 @@ impl Bell {
     }
 }
 
-/// Whatever is put in is found, though the bell is rung only if somebody sleeps who is to be woken
-/// for it. Its owner sleeps and looks until it has `until` of what wakes it; two bring something.
-/// Then it looks once more, as it does when anything else wakes it.
+/// Checks that the owner finds all items, though the bell is rung only if the owner sleeps and is
+/// to be woken for the item. Two threads push one item each. The owner sleeps and takes until it
+/// has `until` items of the kind that wakes it. Then it takes once more, as it does when anything
+/// else wakes it.
 fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
     check(move || {
         let (inbox, bell) = (Arc::new(Inbox::new()), Arc::new(Bell::default()));
-        let givers = are_urgent.map(|is_urgent| {
+        let senders = are_urgent.map(|is_urgent| {
             let (inbox, bell) = (Arc::clone(&inbox), Arc::clone(&bell));
             thread::spawn(move || {
                 if inbox.push(&mut vec![is_urgent], is_urgent) {
@@ -134,7 +136,7 @@ fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
             })
         });
         let mut all = Vec::new();
-        let look = |all: &mut Vec<bool>| {
+        let take = |all: &mut Vec<bool>| {
             let mut batch = Vec::new();
             inbox.take(&mut batch);
             all.append(&mut batch);
@@ -143,10 +145,10 @@ fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
             if inbox.may_sleep(sleep) {
                 bell.wait();
             }
-            look(&mut all);
+            take(&mut all);
         }
-        givers.into_iter().for_each(|giver| giver.join().unwrap());
-        look(&mut all);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        take(&mut all);
         all.sort_unstable();
         assert_eq!(all, are_urgent);
     });
@@ -158,8 +160,8 @@ fn an_inbox_is_emptied_though_the_bell_rings_seldom() {
     finds_all(Sleep::ForUrgent, [true, true], 2);
 }
 
-/// What has time does not hide what has none, whichever comes first.
+/// An item that is not urgent does not hide an urgent one, whichever comes first.
 #[test]
-fn who_sleeps_for_what_is_urgent_finds_it() {
+fn an_owner_that_sleeps_for_urgent_items_finds_them() {
     finds_all(Sleep::ForUrgent, [false, true], 1);
 }

@@ -1,4 +1,4 @@
-//! What is parked holds no thread, whoever ends it.
+//! Parked connections hold no thread, whether the client or the server closes them.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use crate::parts::kernel_threads::registry::tests::{admit, registry};
 
 const GET: &[u8] = b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// A pool, and what its acceptor would do for it.
+/// A pool, with a stand-in for its acceptor.
 struct Bench {
     pool: ParkingPool,
     events: EventBuffer,
@@ -39,7 +39,7 @@ impl Bench {
         keys.into_iter().for_each(|key| self.pool.ready(key));
     }
 
-    /// Turns until the client has received something, or the end.
+    /// Takes turns until the client has received bytes or the end.
     fn read(&mut self, client: &mut UnixStream) -> usize {
         for _ in 0..2000 {
             self.turn();
@@ -88,7 +88,7 @@ fn one_thread_serves_many_clients_that_stay() {
 }
 
 #[test]
-fn who_is_parked_can_be_closed_from_outside() {
+fn a_parked_connection_can_be_closed_from_outside() {
     let mut bench = Bench::new(1);
     let (mut first, mut second) = (bench.admit(), bench.admit());
     first.write_all(GET).unwrap();

@@ -1,4 +1,4 @@
-//! The rule, tried with an engine that consists of numbers.
+//! Tests of the rule of admission with an engine that consists of numbers.
 
 use std::collections::VecDeque;
 use std::net::UdpSocket;
@@ -6,25 +6,25 @@ use std::net::UdpSocket;
 use super::*;
 
 /// An engine in numbers.
-struct House {
+struct ModelEngine {
     places: usize,
     open: usize,
-    /// Of these how many are idle.
+    /// The number of open connections that are idle.
     idle: usize,
-    /// Those that wait, at each listener.
+    /// The number of connections that wait, for each listener.
     queues: Vec<usize>,
     /// Whether the n-th attempt to accept finds no descriptor.
     exhausted: VecDeque<bool>,
-    /// What comes of closing an idle one.
+    /// The outcome of closing an idle connection.
     made: Room,
     may_accept: bool,
     is_crowded: bool,
     closed: usize,
-    given_up: Vec<Shortage>,
+    shortages: Vec<Shortage>,
     pauses: usize,
 }
 
-impl House {
+impl ModelEngine {
     fn new(places: usize, open: usize, idle: usize, queues: &[usize]) -> Self {
         Self {
             places,
@@ -36,7 +36,7 @@ impl House {
             may_accept: true,
             is_crowded: false,
             closed: 0,
-            given_up: Vec::new(),
+            shortages: Vec::new(),
             pauses: 0,
         }
     }
@@ -48,17 +48,17 @@ impl House {
     #[track_caller]
     fn check(&self, open: usize, closed: usize, queue: usize) {
         assert_eq!((self.open, self.closed, self.queues[0]), (open, closed, queue));
-        assert_eq!(self.pauses, self.given_up.len(), "who gives up rests");
+        assert_eq!(self.pauses, self.shortages.len(), "without room it pauses");
     }
 }
 
-impl Admission for House {
+impl Admission for ModelEngine {
     fn is_full(&self) -> bool {
         self.open >= self.places
     }
 
     fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
-        Box::new(Listeners::new(Vec::new(), false)) // nobody waits there
+        Box::new(Listeners::new(Vec::new(), false)) // no connection waits there
     }
 
     fn has_arrival(&mut self, listener: usize) -> bool {
@@ -99,12 +99,12 @@ impl Admission for House {
         self.made
     }
 
-    fn ask_others(&mut self) {
-        self.given_up.push(Shortage::Places);
+    fn request_room_from_others(&mut self) {
+        self.shortages.push(Shortage::Places);
     }
 
     fn turn_one_away(&mut self, listener: usize) {
-        self.given_up.push(Shortage::Descriptors { listener });
+        self.shortages.push(Shortage::Descriptors { listener });
     }
 
     fn pause(&mut self) {
@@ -113,99 +113,99 @@ impl Admission for House {
 }
 
 #[test]
-fn as_many_are_taken_as_wait_or_as_may_be_taken_in_a_row() {
-    let mut house = House::new(10, 0, 0, &[3]);
-    assert_eq!(house.row(64), Row::Empty);
-    house.check(3, 0, 0);
-    let mut house = House::new(10, 0, 0, &[3]);
-    assert_eq!(house.row(2), Row::Enough);
-    house.check(2, 0, 1);
-    let mut house = House { may_accept: false, ..House::new(10, 0, 0, &[3]) };
-    assert_eq!(house.row(64), Row::Enough);
-    house.check(0, 0, 3);
-    let mut house = House { is_crowded: true, ..House::new(10, 0, 0, &[3]) };
-    assert_eq!(house.row(64), Row::NoRoom, "it says itself when to go on");
-    house.check(1, 0, 2);
+fn a_row_takes_all_that_wait_or_as_many_as_it_may() {
+    let mut engine = ModelEngine::new(10, 0, 0, &[3]);
+    assert_eq!(engine.row(64), Row::Empty);
+    engine.check(3, 0, 0);
+    let mut engine = ModelEngine::new(10, 0, 0, &[3]);
+    assert_eq!(engine.row(2), Row::Enough);
+    engine.check(2, 0, 1);
+    let mut engine = ModelEngine { may_accept: false, ..ModelEngine::new(10, 0, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::Enough);
+    engine.check(0, 0, 3);
+    let mut engine = ModelEngine { is_crowded: true, ..ModelEngine::new(10, 0, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::NoRoom, "the engine decides when to go on");
+    engine.check(1, 0, 2);
 }
 
 #[test]
-fn an_idle_one_makes_room_for_one_that_waits_and_not_for_none() {
-    let mut house = House::new(2, 2, 2, &[3]);
-    assert_eq!(house.row(64), Row::Enough, "whether more wait, the next event says");
-    house.check(2, 1, 2);
-    let mut house = House::new(2, 2, 2, &[0]);
-    assert_eq!(house.row(64), Row::Empty, "an event was stale");
-    house.check(2, 0, 0);
-    let mut house = House::new(3, 2, 2, &[3]);
-    assert_eq!(house.row(64), Row::Enough);
-    house.check(3, 0, 2);
-    assert_eq!(house.given_up, []);
+fn an_idle_connection_is_closed_only_for_one_that_waits() {
+    let mut engine = ModelEngine::new(2, 2, 2, &[3]);
+    assert_eq!(engine.row(64), Row::Enough, "the next event announces further ones");
+    engine.check(2, 1, 2);
+    let mut engine = ModelEngine::new(2, 2, 2, &[0]);
+    assert_eq!(engine.row(64), Row::Empty, "an event was stale");
+    engine.check(2, 0, 0);
+    let mut engine = ModelEngine::new(3, 2, 2, &[3]);
+    assert_eq!(engine.row(64), Row::Enough);
+    engine.check(3, 0, 2);
+    assert_eq!(engine.shortages, []);
 }
 
 #[test]
-fn where_none_is_idle_the_next_one_waits_for_a_place() {
-    let mut house = House::new(2, 2, 0, &[3]);
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(2, 0, 3);
-    assert_eq!(house.given_up, [Shortage::Places]);
+fn without_an_idle_connection_the_next_one_waits_for_a_place() {
+    let mut engine = ModelEngine::new(2, 2, 0, &[3]);
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(2, 0, 3);
+    assert_eq!(engine.shortages, [Shortage::Places]);
     // With several loops others may be faster.
-    let mut house = House::new(2, 3, 1, &[3]);
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(2, 1, 3);
-    assert_eq!(house.given_up, [Shortage::Places]);
+    let mut engine = ModelEngine::new(2, 3, 1, &[3]);
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(2, 1, 3);
+    assert_eq!(engine.shortages, [Shortage::Places]);
 }
 
 #[test]
 fn room_that_is_being_made_is_waited_for() {
-    let mut house = House { made: Room::Begun, ..House::new(2, 2, 1, &[3]) };
-    assert_eq!(house.row(64), Row::Waits);
-    house.check(2, 1, 3);
-    assert_eq!(house.given_up, []);
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(2, 2, 1, &[3]) };
+    assert_eq!(engine.row(64), Row::Waits);
+    engine.check(2, 1, 3);
+    assert_eq!(engine.shortages, []);
 }
 
 #[test]
-fn for_want_of_a_descriptor_an_idle_one_is_closed_or_a_client_turned_away() {
+fn without_a_descriptor_an_idle_connection_is_closed_or_a_client_turned_away() {
     let exhausted = || VecDeque::from([false, true]);
-    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 1, &[3]) };
-    assert_eq!(house.row(64), Row::Empty);
-    house.check(6, 1, 0);
-    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 0, &[3]) };
-    assert_eq!(house.row(64), Row::NoRoom);
-    house.check(5, 0, 2);
-    assert_eq!(house.given_up, [Shortage::Descriptors { listener: 0 }]);
-    let begun = House { made: Room::Begun, ..House::new(10, 4, 1, &[3]) };
-    let mut house = House { exhausted: exhausted(), ..begun };
-    assert_eq!(house.row(64), Row::Waits);
-    house.check(5, 1, 2);
+    let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 1, &[3]) };
+    assert_eq!(engine.row(64), Row::Empty);
+    engine.check(6, 1, 0);
+    let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 0, &[3]) };
+    assert_eq!(engine.row(64), Row::NoRoom);
+    engine.check(5, 0, 2);
+    assert_eq!(engine.shortages, [Shortage::Descriptors { listener: 0 }]);
+    let begun = ModelEngine { made: Room::Begun, ..ModelEngine::new(10, 4, 1, &[3]) };
+    let mut engine = ModelEngine { exhausted: exhausted(), ..begun };
+    assert_eq!(engine.row(64), Row::Waits);
+    engine.check(5, 1, 2);
 }
 
 #[test]
 fn before_the_end_all_that_wait_are_taken_while_room_can_be_made() {
-    let mut house = House::new(1, 1, 1, &[3, 0, 2]);
-    house.idle = 5; // those that were taken are idle at once
-    assert!(LastRows::default().take(&mut house, 3));
-    assert_eq!((house.closed, &house.queues[..]), (5, &[0, 0, 0][..]));
-    let mut house = House::new(4, 2, 0, &[1, 3]);
-    assert!(LastRows::default().take(&mut house, 2), "for the last there is no room");
-    assert_eq!(house.queues, [0, 2]);
-    assert_eq!(house.given_up, [Shortage::Places]);
+    let mut engine = ModelEngine::new(1, 1, 1, &[3, 0, 2]);
+    engine.idle = 5; // connections that were taken are idle at once
+    assert!(LastRows::default().take(&mut engine, 3));
+    assert_eq!((engine.closed, &engine.queues[..]), (5, &[0, 0, 0][..]));
+    let mut engine = ModelEngine::new(4, 2, 0, &[1, 3]);
+    assert!(LastRows::default().take(&mut engine, 2), "for the last there is no room");
+    assert_eq!(engine.queues, [0, 2]);
+    assert_eq!(engine.shortages, [Shortage::Places]);
 }
 
 #[test]
 fn before_the_end_room_that_is_being_made_is_waited_for() {
-    let mut house = House { made: Room::Begun, ..House::new(1, 1, 9, &[1, 2]) };
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 9, &[1, 2]) };
     let mut last = LastRows::default();
     for left in [3, 2, 1] {
-        assert!(!last.take(&mut house, 2));
-        assert_eq!(house.queues.iter().sum::<usize>(), left);
-        house.open -= 1; // it has closed
+        assert!(!last.take(&mut engine, 2));
+        assert_eq!(engine.queues.iter().sum::<usize>(), left);
+        engine.open -= 1; // it has closed
     }
-    assert!(last.take(&mut house, 2));
-    assert_eq!(house.queues, [0, 0]);
-    let mut house = House { made: Room::Begun, ..House::new(1, 1, 1, &[1, 2]) };
+    assert!(last.take(&mut engine, 2));
+    assert_eq!(engine.queues, [0, 0]);
+    let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 1, &[1, 2]) };
     let mut last = LastRows::default();
-    assert!(!last.take(&mut house, 2));
-    last.give_up();
-    assert!(last.take(&mut house, 2), "nobody closes");
-    assert_eq!(house.queues, [1, 2]);
+    assert!(!last.take(&mut engine, 2));
+    last.abandon();
+    assert!(last.take(&mut engine, 2), "no connection closes");
+    assert_eq!(engine.queues, [1, 2]);
 }

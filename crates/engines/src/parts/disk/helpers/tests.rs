@@ -1,4 +1,4 @@
-//! Helpers by themselves: order, bounds, panics, the end.
+//! Tests of helpers alone: order, bounds, panics, the end.
 
 use std::fs::File;
 use std::sync::mpsc;
@@ -16,27 +16,27 @@ fn job(path: &[u8]) -> Job {
 fn runner(gate: mpsc::Receiver<()>) -> RunJob {
     let gate = Mutex::new(gate);
     Arc::new(move |job| {
-        let Job::Resolve { path, .. } = job else { unreachable!("only paths are asked for") };
+        let Job::Resolve { path, .. } = job else { unreachable!("all jobs resolve paths") };
         match &*path {
             b"/stall" => lock(&gate).recv().unwrap(),
-            b"/panic" => panic!("a job that fails as only a bug does"),
+            b"/panic" => panic!("a job that panics, as a bug would"),
             _ => {}
         }
         Done::Resolved(Err(io::Error::other(String::from_utf8(path.into()).unwrap())))
     })
 }
 
-/// Waits for the next things to come back: keys and what they say.
+/// Waits for the next pieces of work to come back. Returns their keys and outcomes.
 fn take(helpers: &mut Helpers) -> Vec<(u64, String)> {
     let epoll = Epoll::new().unwrap();
     epoll.add(helpers.as_fd(), Interest::READ, 0).unwrap();
     epoll.wait(&mut EventBuffer::with_capacity(1), None).unwrap();
-    let said = |outcome| match outcome {
+    let describe = |outcome| match outcome {
         Outcome::Done(JobId(id), Done::Resolved(Err(why))) => format!("{id} {why}"),
         Outcome::Fetched => "fetched".into(),
         other => panic!("{other:?}"),
     };
-    helpers.take_back().into_iter().map(|back| (back.key, said(back.outcome))).collect()
+    helpers.take_back().into_iter().map(|back| (back.key, describe(back.outcome))).collect()
 }
 
 fn hand_out(helpers: &mut Helpers, key: u64, path: &[u8]) {
@@ -59,7 +59,7 @@ fn a_stalled_job_delays_no_other() {
 }
 
 #[test]
-fn what_does_not_fit_is_given_back() {
+fn work_that_does_not_fit_is_returned() {
     let (open, gate) = mpsc::channel();
     let mut helpers = Helpers::start("helper", 1, 1, runner(gate)).unwrap();
     hand_out(&mut helpers, 1, b"/stall");
@@ -103,7 +103,7 @@ fn files_are_fetched_and_their_faults_are_not_the_helpers() {
 }
 
 #[test]
-fn the_end_waits_for_work_under_way_and_forgets_the_rest() {
+fn the_end_waits_for_work_under_way_and_discards_the_rest() {
     let (open, gate) = mpsc::channel();
     let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
     let shared = Arc::clone(&helpers.shared);
@@ -118,7 +118,7 @@ fn the_end_waits_for_work_under_way_and_forgets_the_rest() {
             std::thread::yield_now();
         }
         open.send(()).unwrap();
-        open // kept: the second would wait for ever if it began
+        open // kept open: the second job would wait for ever if it began
     });
     drop(helpers);
     let _open = opener.join().unwrap();

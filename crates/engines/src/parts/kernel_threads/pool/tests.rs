@@ -1,4 +1,4 @@
-//! Which threads a pool has, without any server around it.
+//! The threads that a pool has, without any server around it.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -11,14 +11,14 @@ use testkit::wait_until;
 use super::super::registry::tests::{admit, registry};
 use super::*;
 
-/// Says on which thread it is, and waits for the client's close.
-fn tell(_: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
+/// Sends the id of the thread that it runs on, and waits for the client's close.
+fn send_thread_id(_: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     let id = format!("{:?}", thread::current().id());
     let _ = os::send::send(arrival.entry.socket(), id.as_bytes(), false);
     while os::send::recv(arrival.entry.socket(), buffer).is_ok_and(|n| n > 0) {}
 }
 
-/// Fails as only a bug does.
+/// Panics, as a bug would.
 fn fail(_: &Registry, _: &Arrival, _: &mut [u8]) {
     panic!("this connection is broken");
 }
@@ -36,14 +36,14 @@ fn pool(spare: usize, threads_max: usize, serve: Serve) -> ThreadPool {
     ThreadPool::new(Arc::new(registry(usize::MAX)), plan)
 }
 
-/// Has a connection served, and reads on which thread it is.
+/// Has a connection served, and reads the id of its thread.
 fn connect(pool: &mut ThreadPool) -> (UnixStream, String) {
     let (arrival, mut client) = admit(&pool.team.registry);
     assert!(pool.dispatch(arrival));
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut told = [0; 64];
-    let n = os::uninterrupted(|| client.read(&mut told)).unwrap();
-    (client, String::from_utf8_lossy(&told[..n]).into_owned())
+    let mut id = [0; 64];
+    let n = os::uninterrupted(|| client.read(&mut id)).unwrap();
+    (client, String::from_utf8_lossy(&id[..n]).into_owned())
 }
 
 fn waiting(pool: &ThreadPool) -> usize {
@@ -56,7 +56,7 @@ fn alive(pool: &ThreadPool) -> usize {
 
 #[test]
 fn threads_that_were_started_before_serve_again_and_again() {
-    let mut pool = pool(2, 8, tell);
+    let mut pool = pool(2, 8, send_thread_id);
     pool.begin().unwrap();
     let mut threads = HashSet::new();
     for _ in 0..20 {
@@ -69,8 +69,8 @@ fn threads_that_were_started_before_serve_again_and_again() {
 }
 
 #[test]
-fn more_threads_come_on_demand_and_only_the_spare_ones_stay() {
-    let mut pool = pool(2, 8, tell);
+fn more_threads_start_on_demand_and_only_the_spare_ones_stay() {
+    let mut pool = pool(2, 8, send_thread_id);
     pool.begin().unwrap();
     wait_until(|| waiting(&pool) == 2);
     let (clients, threads): (Vec<_>, HashSet<_>) = (0..5).map(|_| connect(&mut pool)).unzip();
@@ -79,14 +79,14 @@ fn more_threads_come_on_demand_and_only_the_spare_ones_stay() {
     drop(clients);
     wait_until(|| alive(&pool) == 2);
     assert!(pool.is_idle());
-    pool.look_after(Tick(0));
-    assert_eq!(pool.threads.len(), 2, "those that ended are joined");
+    pool.maintain(Tick(0));
+    assert_eq!(pool.threads.len(), 2, "the threads that ended are joined");
     pool.finish();
 }
 
 #[test]
 fn on_demand_each_connection_has_a_new_thread() {
-    let mut pool = pool(0, 8, tell);
+    let mut pool = pool(0, 8, send_thread_id);
     pool.begin().unwrap();
     let first = connect(&mut pool).1;
     wait_until(|| alive(&pool) == 0);
@@ -96,7 +96,7 @@ fn on_demand_each_connection_has_a_new_thread() {
 
 #[test]
 fn without_a_thread_for_it_a_connection_waits_for_the_next_that_is_free() {
-    let mut pool = pool(0, 1, tell);
+    let mut pool = pool(0, 1, send_thread_id);
     let (first, _) = connect(&mut pool);
     let (arrival, mut second) = admit(&pool.team.registry);
     assert!(pool.dispatch(arrival));
@@ -129,7 +129,7 @@ fn nothing_is_left_behind() {
     let ids = |pool: &ThreadPool| -> HashSet<ThreadId> {
         pool.threads.values().map(|thread| thread.thread().id()).collect()
     };
-    let mut pool = pool(4, 4, tell);
+    let mut pool = pool(4, 4, send_thread_id);
     pool.begin().unwrap();
     assert_eq!(ids(&pool).len(), 4);
     pool.finish();

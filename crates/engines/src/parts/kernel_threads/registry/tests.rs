@@ -1,4 +1,4 @@
-//! Who may be closed from outside, in which order, and what becomes of a worker.
+//! Which connections may be closed from outside, in which order, and how workers are lent.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -10,9 +10,9 @@ use super::*;
 use crate::idle;
 use crate::parts::loops::cpu_placement::CpuPlacement;
 
-/// A registry of at most `connections_max` connections, beside nobody.
+/// A registry of at most `connections_max` connections, the only one of its engine.
 pub(crate) fn registry(connections_max: usize) -> Registry {
-    let site = idle::site_of("/");
+    let site = idle::directory_site("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let make = idle::maker(site, Limits::default());
     let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
@@ -40,12 +40,12 @@ fn open(registry: &Registry) -> u64 {
 }
 
 #[test]
-fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
+fn the_connection_that_has_rested_longest_is_closed_first_and_a_busy_one_stays() {
     let registry = registry(4);
     let (mut arrivals, _clients): (Vec<Arrival>, Vec<UnixStream>) =
         (0..4).map(|_| admit(&registry)).unzip();
     assert!(registry.is_full());
-    assert!(!registry.evict(), "nobody rests");
+    assert!(!registry.evict(), "no connection rests");
     for (arrival, at) in arrivals.iter().zip([30, 10, 20, 40]) {
         arrival.entry.rest(Tick(at));
     }
@@ -65,36 +65,36 @@ fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
 /// A connection whose request has arrived does not rest, even if its thread has not had a CPU
 /// since.
 #[test]
-fn who_has_asked_does_not_rest() {
+fn a_connection_with_a_request_does_not_rest() {
     let registry = registry(4);
-    let (first, mut asks) = admit(&registry);
+    let (first, mut client) = admit(&registry);
     let (second, _client) = admit(&registry);
     first.entry.rest(Tick(10));
     second.entry.rest(Tick(20));
-    asks.write_all(b"GET").unwrap();
+    client.write_all(b"GET").unwrap();
     assert!(registry.evict());
-    assert!(!second.entry.resume(), "the second has asked for nothing");
-    assert!(!registry.evict(), "the first has");
+    assert!(!second.entry.resume(), "the second has no request");
+    assert!(!registry.evict(), "the first has one");
     assert!(first.entry.resume());
 }
 
 /// The thread of a connection that is closed from outside may have received a request in that very
 /// moment.
 #[test]
-fn who_is_closed_may_still_answer() {
+fn a_connection_that_was_closed_may_still_answer() {
     let registry = registry(4);
     let (arrival, mut client) = admit(&registry);
     arrival.entry.rest(Tick(10));
     assert!(registry.evict());
     assert_eq!(os::send::send(arrival.entry.socket(), b"last words", false).unwrap(), 10);
     registry.leave(arrival);
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).unwrap();
-    assert_eq!(heard, "last words");
+    let mut received = String::new();
+    client.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "last words");
 }
 
 #[test]
-fn a_slot_is_used_again_and_nobody_is_taken_for_another() {
+fn a_slot_is_used_again_and_no_connection_is_taken_for_another() {
     let registry = registry(4);
     let (first, _client) = admit(&registry);
     first.entry.rest(Tick(10));
@@ -113,7 +113,7 @@ fn a_slot_is_used_again_and_nobody_is_taken_for_another() {
 }
 
 #[test]
-fn many_rest_and_all_go_in_their_order() {
+fn of_many_that_rest_each_is_closed_in_its_order() {
     let registry = registry(4);
     let many: Vec<_> = (0..200).map(|_| admit(&registry)).collect();
     for (at, (arrival, _)) in many.iter().enumerate() {
@@ -128,11 +128,11 @@ fn many_rest_and_all_go_in_their_order() {
 }
 
 #[test]
-fn workers_are_lent_and_given_back() {
+fn workers_are_lent_and_returned() {
     let registry = registry(4);
     let (one, other) = (registry.take_worker(), registry.take_worker());
-    registry.give_worker(one);
-    registry.give_worker(other);
+    registry.return_worker(one);
+    registry.return_worker(other);
     assert_eq!(registry.workers_spare(), 2);
     registry.do_housekeeping();
     drop(registry.take_worker());
