@@ -31,9 +31,10 @@ mod tests {
 
     fn table(section: Section) -> String {
         let heading = row(["subject", "good", "what it costs", "what mends it", "source"]);
-        let rows = all().into_iter().filter(|check| check.section == section).map(|check| {
-            row([check.subject, check.good, check.cost, check.mend, check.source])
-        });
+        let rows = all()
+            .into_iter()
+            .filter(|check| check.section == section)
+            .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
         heading + "|---|---|---|---|---|\n" + &rows.collect::<String>()
     }
 

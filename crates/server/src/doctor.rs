@@ -143,9 +143,7 @@ fn openat2(is_available: bool) -> Look {
 fn nowait_reads(root: &Path) -> Look {
     match try_nowait_read(root) {
         None => Look::unreadable(format!("not tried: no readable file in {root:?}")),
-        Some(Ok(NowaitRead::Unsupported)) => {
-            Look::wrong("not supported by this file system")
-        }
+        Some(Ok(NowaitRead::Unsupported)) => Look::wrong("not supported by this file system"),
         Some(Ok(_)) => Look::fine("supported (RWF_NOWAIT)"),
         Some(Err(why)) => Look::wrong(format!("not available: {why}")),
     }

@@ -397,7 +397,8 @@ pub(super) mod tests {
         let folder = example("guarded");
         let (root, lock) = (&folder.0, folder.0.join("lock"));
         let mut victim = Victim::start("testbed::kernel::tests::setting_victim", VICTIM, root);
-        let guard = victim.printed_words().next().and_then(|word| word.parse().ok()).expect("a number");
+        let guard =
+            victim.printed_words().next().and_then(|word| word.parse().ok()).expect("a number");
         let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
         assert!(comes_true(|| ignores_hangup(guard)));
         os::signals::send("STOP", &[guard]);

@@ -208,7 +208,12 @@ mod tests {
     #[test]
     fn answers() {
         let (low, middle, high) = (Some(100.0), Some(140.0), Some(200.0));
-        check([low, high, None], false, &["\nThe server sustains 100.0 ", "  broke        200.0 "], 0);
+        check(
+            [low, high, None],
+            false,
+            &["\nThe server sustains 100.0 ", "  broke        200.0 "],
+            0,
+        );
         let between = "\nThe limit lies between 100.0 sessions/s (100.0 requests/s asked, 100.0 \
              replies/s) and 200.0 ";
         let why =
