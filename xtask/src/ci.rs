@@ -92,7 +92,7 @@ const STEPS: &[Step] = &[
             &[],
         )
     },
-    step("build", When::Always, "cargo build --release --package cli", &[]),
+    step("build", When::Always, "cargo build --release --package cli --package ropewalk-sim", &[]),
     Step {
         // Whether it can be linked in this way does not depend on optimisation.
         environment: &[

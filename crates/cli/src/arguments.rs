@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use command::programs::SIMULATOR;
 use server::config::Arguments;
 
 use crate::compare_command::{COMPARE_HELP, CompareArguments};
@@ -13,9 +14,7 @@ use crate::log_arguments::LogCommand;
 use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
 use crate::servers_command::{SERVERS_HELP, ServersArguments};
-use crate::simulate_command::{SIMULATE_HELP, SimulateArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
-use crate::trace_command::TraceCommand;
 use crate::tune_command::{TUNE_HELP, TuneArguments};
 
 /// A web server for static files.
@@ -23,7 +22,7 @@ use crate::tune_command::{TUNE_HELP, TuneArguments};
 /// Ropewalk serves a directory over HTTP/1.1. How it shares the work among CPUs is a choice: its
 /// engines are the concurrency architectures of the literature, behind one protocol.
 #[derive(Parser)]
-#[command(name = "ropewalk", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "ropewalk", version, after_help = after_help(), arg_required_else_help = true)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -35,6 +34,10 @@ Examples:
   ropewalk serve public --listen :80 --log combined  on every address of this machine
   ropewalk serve --config /etc/ropewalk/ropewalk.toml
   ropewalk check --config ropewalk.toml              is it right, and what does it mean?";
+
+fn after_help() -> String {
+    format!("{}\n{EXAMPLES}", SIMULATOR.help())
+}
 
 /// The same for those who serve, which is for long: what other commands have to say about their
 /// options is never looked at, and so takes no memory.
@@ -85,15 +88,9 @@ pub(crate) enum Command {
     /// Make a page of what a study, a tuning or a comparison has measured
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
-    /// Simulate how a trace scales on a shared-memory multiprocessor
-    #[command(after_help = SIMULATE_HELP, arg_required_else_help = true)]
-    Simulate(Box<SimulateArguments>),
     /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
     #[command(after_help = MEMBENCH_EXAMPLES)]
     Membench(MembenchArguments),
-    /// Record, import and describe memory traces: what a simulator of multiprocessors is given
-    #[command(subcommand)]
-    Trace(TraceCommand),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects

@@ -16,15 +16,15 @@ mod membench_command;
 mod progress_line;
 mod report_command;
 mod servers_command;
-mod simulate_command;
 mod study_command;
-mod system_calls;
-mod trace_command;
 mod tune_command;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use command::programs::SIMULATOR;
 use command::{Failure, exit_code, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
@@ -32,10 +32,13 @@ use server::{Checked, Reported};
 use arguments::{Command, CommandLine, Serving, ServingLine};
 
 fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    if SIMULATOR.is_meant(&arguments) {
+        return exit_code(Err(SIMULATOR.replace_this_process(&arguments)), notify);
+    }
     match command() {
         Ok(Command::Serving(serving)) => exit_code(execute_serving(serving), server::report),
         Ok(command) => {
-            let arguments: Vec<_> = std::env::args_os().skip(1).collect();
             former_names::notices(&arguments).iter().for_each(|notice| notify(notice));
             exit_code(execute(command), notify)
         }
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
 
 /// Parses the command line.
 fn command() -> Result<Command, clap::Error> {
-    match std::env::args_os().nth(1) {
+    match env::args_os().nth(1) {
         Some(first) if first == "serve" || first == "worker" => {
             ServingLine::try_parse().map(|line| Command::Serving(line.command))
         }
@@ -71,9 +74,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Servers(arguments) => servers_command::execute(&arguments),
         Command::Report(arguments) => report_command::execute(&arguments),
-        Command::Simulate(arguments) => simulate_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
-        Command::Trace(command) => trace_command::execute(command),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }
 }

@@ -1,13 +1,14 @@
 //! Shared by all commands: how they end, files written whole, JSON output, durations as users type
 //! them.
 //!
-//! The crate knows no command by name, and nothing of how arguments are parsed.
+//! The crate knows which program has which command, and nothing of how arguments are parsed.
 
 #![forbid(unsafe_code)]
 
 pub mod compressed;
 pub mod json;
 mod outcome;
+pub mod programs;
 pub mod units;
 pub mod whole_file;
 

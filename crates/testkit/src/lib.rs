@@ -16,6 +16,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accessibility;
+pub mod browser;
 mod busy;
 pub mod case;
 pub mod check;
@@ -27,6 +29,8 @@ pub mod loop_disk;
 pub mod multipart;
 mod one_by_one;
 mod patience;
+mod processes;
+mod programs;
 pub mod request;
 pub mod response;
 pub mod runner;
@@ -40,6 +44,7 @@ pub mod tools;
 mod victim;
 pub mod virtual_server;
 
+pub use browser::Browser;
 pub use busy::Busy;
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
@@ -47,6 +52,8 @@ pub use document_root::DocumentRoot;
 pub use loop_disk::LoopDisk;
 pub use one_by_one::{Test, one_by_one};
 pub use patience::{comes_true, undisturbed, wait_until};
+pub use processes::{ENDINGS, finished, heeded};
+pub use programs::built;
 pub use side_by_side::{at_a_time, side_by_side};
 pub use skip::{NEEDS_ROOT, SKIPPED, Skipped, in_ci, is_root, leave_out, skip};
 pub use stalled_disk::{StalledDisk, StalledFile};

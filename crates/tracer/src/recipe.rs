@@ -3,7 +3,7 @@
 //!
 //! A recipe is a list of steps, each of them one command without a shell: `run` to its end, `trace`
 //! under the recorder in the background, or `stop` all traced processes. Commands and files may
-//! contain `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
+//! contain `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (Ropewalk).
 
 use crate::error::RecipeError;
 use crate::selection::Keep;
@@ -11,7 +11,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The placeholder for the program of the server.
+const ROPEWALK: &str = "{ropewalk}";
 
 /// The recipes that are built into the program.
 const SHIPPED: &[(&str, &str)] = &[
@@ -103,15 +106,33 @@ impl Recipe {
         Ok(Self { name: name.to_owned(), ..recipe })
     }
 
-    /// Makes the folder and the files, and chooses values for the placeholders.
-    pub(crate) fn prepare(&self, folder: &Path) -> Result<Places, String> {
-        let places = Places::choose(folder)?;
+    /// Makes the folder and the files, and chooses values for the placeholders. Ropewalk must be
+    /// there if a step or a file names it.
+    pub(crate) fn prepare(
+        &self,
+        folder: &Path,
+        ropewalk: &Result<PathBuf, String>,
+    ) -> Result<Places, String> {
+        let ropewalk = match ropewalk {
+            Err(why) if self.names_ropewalk() => return Err(why.clone()),
+            found => found.as_deref().unwrap_or(Path::new("")),
+        };
+        let places = Places::choose(folder, ropewalk)?;
         let explain = |why| format!("{}: {why}", folder.display());
         fs::create_dir_all(folder).map_err(explain)?;
         for (name, text) in &self.files {
             fs::write(folder.join(name), places.fill(text)).map_err(explain)?;
         }
         Ok(places)
+    }
+
+    fn names_ropewalk(&self) -> bool {
+        let words = self.steps.iter().flat_map(|step| match step {
+            Step::Run(Run { run }) => run.as_slice(),
+            Step::Trace(Trace { trace, .. }) => trace,
+            Step::Stop(_) => &[],
+        });
+        words.chain(self.files.values()).any(|text| text.contains(ROPEWALK))
     }
 }
 
@@ -129,15 +150,13 @@ fn first_lines(why: &toml::de::Error) -> String {
 pub(crate) struct Places(Vec<(&'static str, String)>);
 
 impl Places {
-    fn choose(folder: &Path) -> Result<Self, String> {
+    fn choose(folder: &Path, ropewalk: &Path) -> Result<Self, String> {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let port = free().map_err(|why| format!("no free port: {why}"))?.port();
-        let program =
-            std::env::current_exe().map_err(|why| format!("the path of this program: {why}"))?;
         Ok(Self(vec![
             ("{folder}", folder.display().to_string()),
             ("{port}", port.to_string()),
-            ("{ropewalk}", program.display().to_string()),
+            (ROPEWALK, ropewalk.display().to_string()),
         ]))
     }
 
@@ -163,7 +182,8 @@ mod tests {
             assert_eq!(recipe.name, name);
             assert!(recipe.steps.iter().any(|step| matches!(step, Step::Trace(_))), "{name}");
             let folder = Temporary::new();
-            let places = recipe.prepare(&folder.path().join("work")).expect("it can be written");
+            let places = recipe.prepare(&folder.path().join("work"), &Ok("ropewalk".into()));
+            let places = places.expect("it can be written");
             for step in &recipe.steps {
                 let command = match step {
                     Step::Run(Run { run }) => run,
@@ -175,6 +195,22 @@ mod tests {
                 assert!(!filled.iter().any(is_left), "{name}: {filled:?}");
             }
         }
+    }
+
+    /// A recipe of other servers needs no Ropewalk; a step that names it does.
+    #[test]
+    fn ropewalk_must_be_there_if_a_recipe_names_it() {
+        let missing = Err("install it".to_owned());
+        let check = |step: &str, expected: Result<(), String>| {
+            let text = format!("description = 'd'\n[[step]]\n{step}\n");
+            let recipe = Recipe::parse("x", &text).expect("it is right");
+            let folder = Temporary::new();
+            let prepared = recipe.prepare(&folder.path().join("work"), &missing);
+            assert_eq!(prepared.map(drop), expected, "{step}");
+        };
+        check("trace = ['nginx', '{folder}']", Ok(()));
+        check("trace = ['{ropewalk}', 'serve']", Err("install it".into()));
+        check("run = ['sh', '-c', '{ropewalk} log']", Err("install it".into()));
     }
 
     /// Under a recorder everything is late, and speed is not measured: a check that makes a load

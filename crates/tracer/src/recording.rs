@@ -53,6 +53,8 @@ pub struct Options {
     pub time_us: u64,
     /// The folder for the raw records, eight bytes each.
     pub scratch: PathBuf,
+    /// What `{ropewalk}` stands for in a recipe, or why it is not there: what to install.
+    pub ropewalk: Result<PathBuf, String>,
 }
 
 /// Records a command from its start to its end.
@@ -125,7 +127,7 @@ impl Session {
     /// Runs the steps of a recipe.
     fn follow(&mut self, recipe: &Recipe) -> Result<(), RecordingError> {
         let folder = self.scratch.path().join("work");
-        let places = recipe.prepare(&folder)?;
+        let places = recipe.prepare(&folder, &self.options.ropewalk)?;
         for step in &recipe.steps {
             match step {
                 Step::Run(run) => self.run(&places.fill_all(&run.run), &folder)?,

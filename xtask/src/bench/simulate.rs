@@ -117,14 +117,14 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
 impl Stage {
     fn new(options: &Options<Program>) -> Result<Self, String> {
         let target = surroundings(options.build)?.target_dir;
-        let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk");
+        let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk-sim");
         if options.build {
-            progress("building Ropewalk");
+            progress("building the simulator");
             let mut cargo = Command::new("cargo");
-            cargo.args(["build", "--release", "--package", "cli"]);
+            cargo.args(["build", "--release", "--package", "ropewalk-sim"]);
             let built = cargo.current_dir(workspace_root()).status();
             if !built.is_ok_and(|status| status.success()) {
-                return Err("Ropewalk cannot be built".into());
+                return Err("the simulator cannot be built".into());
             }
         }
         let scratch = Scratch::create()?;

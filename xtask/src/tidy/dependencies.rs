@@ -46,21 +46,22 @@ const TABLE: &[Allowed] = &[
     allowed(
         "cli",
         &[
-            "coherence",
             "command",
             "doctor",
             "engines",
             "fileset",
             "lab",
             "load",
-            "memory-trace",
             "os",
             "page",
             "server",
             "statistics",
-            "tracer",
             "workload",
         ],
+    ),
+    allowed(
+        "ropewalk-sim",
+        &["coherence", "command", "memory-trace", "os", "page", "statistics", "tracer"],
     ),
     // Outcomes of the load generator are read with its own types; it runs as a process. The cache
     // is measured by itself, beside alternatives.

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use lab::record::Folder;
 use serde_json::json;
-use testkit::Temporary;
+use testkit::{Browser, Temporary, accessibility};
 
-use crate::browser::Browser;
-use crate::{accessibility, ropewalk, run};
+use crate::{ropewalk, run};
 
 const STUDY: &str = r#"
 title = "a small cache"

@@ -8,12 +8,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use testkit::{Client, Temporary, comes_true};
+use testkit::{Client, ENDINGS, Temporary, comes_true, heeded};
 use workload::fileset::{File, FileSet};
 
 use crate::machine::{run, skip};
 use crate::server_process::{ROPEWALK, ServerProcess};
-use crate::{ENDINGS, heeded};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn fileset(root: &Path, arguments: &[&str]) -> (i32, String, String) {

@@ -38,6 +38,7 @@ fn recorded_with(
         references_max: window.1,
         time_us: 0,
         scratch: folder.path().to_owned(),
+        ropewalk: Err("no recipe is run here".into()),
     };
     let command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
     let summary = record(&options, &command).unwrap();

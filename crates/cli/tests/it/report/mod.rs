@@ -6,11 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::Temporary;
 use testkit::tools::CHROMIUM;
+use testkit::{Browser, Temporary, accessibility};
 
-use crate::accessibility;
-use crate::browser::Browser;
 use crate::run;
 
 /// Makes a form of the report of a folder: its text.

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use crate::Browser;
 
 /// What is said by its name, or not at all.
 const NAMED: [&str; 7] = ["image", "button", "link", "table", "region", "navigation", "heading"];
 
 /// Asserts it of the page that is open, as Chromium's accessibility tree and styles have it.
 #[track_caller]
-pub(super) fn check(browser: &mut Browser) {
+pub fn check(browser: &mut Browser) {
     assert_eq!(browser.ask("document.documentElement.lang"), json!("en"));
     let tree = browser.call("Accessibility.getFullAXTree", &json!({}));
     let nodes: Vec<&Value> =

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use memory_trace::{Event, Reader};
-use testkit::Temporary;
 use testkit::tools::{self, CURL, QEMU, VALGRIND, has};
+use testkit::{ENDINGS, Temporary, heeded};
 
-use crate::{ENDINGS, heeded, ropewalk, run};
+use crate::{ropewalk_sim, run};
 
 /// The recorders that are available on this machine. Missing ones are reported as skipped.
 fn recorders() -> impl Iterator<Item = &'static str> {
@@ -20,7 +20,7 @@ fn recorders() -> impl Iterator<Item = &'static str> {
 /// Starts to record a command that does not end by itself.
 fn started(folder: &Temporary, recorder: &str) -> Child {
     let out = folder.path().join("trace");
-    let mut command = ropewalk(&["trace", "record", "--out", out.to_str().unwrap()]);
+    let mut command = ropewalk_sim(&["trace", "record", "--out", out.to_str().unwrap()]);
     command.arg("--scratch").arg(folder.path());
     command.args(["--recorder", recorder, "--", "sleep", "600"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -100,7 +100,7 @@ fn mistakes_are_reported_in_a_line() {
 
     let lacking = |recorder: &str, expected: &str| {
         let folder = Temporary::new();
-        let mut command = ropewalk(&["trace", "record", "--recorder", recorder, "--out", "x"]);
+        let mut command = ropewalk_sim(&["trace", "record", "--recorder", recorder, "--out", "x"]);
         command.args(["--", "true"]).current_dir(folder.path());
         let output = command.env("PATH", folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -191,7 +191,7 @@ const UNTIDY: &str = "trap 'sleep 0.3; rm \"$1\"; exit' TERM; : >\"$1\"; \
 /// Ends the recording of a recipe at its last step; returns the status and the output.
 fn ended(folder: &Temporary, steps: &str, last: &str, end: &dyn Fn(u32)) -> (Option<i32>, String) {
     let recipe = folder.file("some.toml", format!("description = \"some\"\n{steps}"));
-    let mut command = ropewalk(&["trace", "record", "--recipe"]);
+    let mut command = ropewalk_sim(&["trace", "record", "--recipe"]);
     command.arg(recipe).arg("--scratch").arg(folder.path());
     command.arg("--out").arg(folder.path().join("some.trace"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -7,15 +7,11 @@ use std::process::{Command, Output, Stdio};
 
 use memory_trace::{Event, Header, Process, Synthetic, Writer};
 use serde_json::json;
-use testkit::Temporary;
-
-use crate::accessibility;
-use crate::browser::Browser;
-use crate::server_process::ROPEWALK;
+use testkit::{Browser, Temporary, accessibility};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(ROPEWALK);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk-sim"));
     command.arg("simulate").args(arguments).current_dir(directory).stdin(Stdio::null());
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -5,24 +5,26 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::tools::{CHROMIUM, has};
+use crate::{Temporary, is_root};
 use serde_json::{Value, json};
-use testkit::Temporary;
-use testkit::tools::{CHROMIUM, has};
 
-pub(super) struct Browser {
+/// A browser with one page.
+#[derive(Debug)]
+pub struct Browser {
     child: Child,
     orders: Option<ChildStdin>,
     events: BufReader<ChildStdout>,
     session: String,
     number: u64,
-    /// What happened that nobody had asked for.
-    pub(super) seen: Vec<Value>,
+    /// Events: what happened beside the answers to calls.
+    pub seen: Vec<Value>,
     _profile: Temporary,
 }
 
 impl Browser {
     /// With one empty tab; none where there is no Chromium, which is said.
-    pub(super) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         if !has(&CHROMIUM) {
             return None;
         }
@@ -32,7 +34,7 @@ impl Browser {
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", "chromium"]);
         command.args(["--headless", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
-        if os::process::is_root() {
+        if is_root() {
             command.arg("--no-sandbox");
         }
         command.arg("about:blank").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -48,14 +50,14 @@ impl Browser {
             &json!({ "targetId": target["targetId"], "flatten": true }),
         );
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
-        for testbed in ["Page", "Runtime", "Log", "Network"] {
-            browser.call(&format!("{testbed}.enable"), &json!({}));
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         Some(browser)
     }
 
     /// Sends an order and waits for its answer.
-    pub(super) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+    pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut order = json!({ "id": self.number, "method": method, "params": parameters });
         if !self.session.is_empty() {
@@ -82,7 +84,7 @@ impl Browser {
     }
 
     /// Opens a file and waits until all of it has been loaded.
-    pub(super) fn open(&mut self, path: &Path) {
+    pub fn open(&mut self, path: &Path) {
         self.seen.clear();
         self.call("Page.navigate", &json!({ "url": format!("file://{}", path.display()) }));
         while !self.seen.iter().any(|event| event["method"] == "Page.loadEventFired") {
@@ -92,7 +94,7 @@ impl Browser {
     }
 
     /// The size of the window, and whether it is dark.
-    pub(super) fn shape(&mut self, width: u32, height: u32, scheme: &str) {
+    pub fn shape(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
         });
@@ -110,7 +112,7 @@ impl Browser {
     }
 
     /// The value of a script.
-    pub(super) fn ask(&mut self, script: &str) -> Value {
+    pub fn ask(&mut self, script: &str) -> Value {
         let question = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", &question);
         assert!(answer.get("exceptionDetails").is_none(), "{script}: {answer}");
@@ -118,7 +120,7 @@ impl Browser {
     }
 
     /// Moves the pointer, and clicks if wanted, where the script's `[x, y]` is in the window.
-    pub(super) fn point_at(&mut self, script: &str, click: bool) {
+    pub fn point_at(&mut self, script: &str, click: bool) {
         let place = self.ask(script);
         let kinds = ["mouseMoved", "mousePressed", "mouseReleased"];
         for kind in &kinds[..if click { 3 } else { 1 }] {
@@ -132,7 +134,7 @@ impl Browser {
     }
 
     /// Errors and warnings of the console, and what went wrong without anybody catching it.
-    pub(super) fn complaints(&self) -> Vec<&Value> {
+    pub fn complaints(&self) -> Vec<&Value> {
         let bad = |event: &&Value| {
             let level = &event["params"]["entry"]["level"];
             let kind = &event["params"]["type"];
@@ -147,7 +149,7 @@ impl Browser {
     }
 
     /// What was asked for, beside what is in the page itself.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let asked = self.seen.iter().filter(|e| e["method"] == "Network.requestWillBeSent");
         let urls = asked.filter_map(|event| event["params"]["request"]["url"].as_str());
         urls.filter(|url| !url.starts_with("data:")).map(str::to_owned).collect()

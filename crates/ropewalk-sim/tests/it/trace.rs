@@ -6,9 +6,9 @@ use std::process::Stdio;
 
 use memory_trace::{Event, Header, Writer};
 use serde_json::Value;
-use testkit::Temporary;
+use testkit::{ENDINGS, Temporary, heeded};
 
-use crate::{ENDINGS, heeded, ropewalk, run};
+use crate::{ropewalk_sim, run};
 
 const LACKEY: &str = "\
 ==77== Command: /bin/ls /
@@ -56,7 +56,7 @@ fn an_import_that_is_ended_by_a_signal_leaves_nothing() {
     for signal in heeded(&ENDINGS) {
         let directory = Temporary::new();
         let trace = directory.path().join("half.trace");
-        let mut command = ropewalk(&["trace", "import", "-", "--format", "din", "--output"]);
+        let mut command = ropewalk_sim(&["trace", "import", "-", "--format", "din", "--output"]);
         command.arg(&trace).stdin(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         // More than a pipe and the buffer behind it hold: once it is written, the import has begun.
@@ -114,7 +114,7 @@ fn standard_input_is_imported_too() {
     let directory = Temporary::new();
     let trace = directory.path().join("din.trace");
     let trace = trace.to_str().unwrap();
-    let mut command = ropewalk(&["trace", "import", "-", "-o", trace, "--command", "x y"]);
+    let mut command = ropewalk_sim(&["trace", "import", "-", "-o", trace, "--command", "x y"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"2 1000\n0 2000\n1 2004\n").unwrap();
     assert!(child.wait_with_output().unwrap().status.success());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use command::programs::SERVER;
 use command::units::Duration;
 use command::{Failure, notify, print};
 use tracer::{Options, Recipe, Recorder};
@@ -50,6 +51,10 @@ pub(crate) struct RecordArguments {
     /// Directory for raw records and a recipe's files [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
+    /// The server that a recipe starts as {ropewalk} [default: ropewalk beside this program, else in
+    /// PATH]
+    #[arg(long, value_name = "FILE", requires = "recipe")]
+    ropewalk: Option<PathBuf>,
     /// The command, with its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "recipe")]
     command: Vec<String>,
@@ -88,7 +93,9 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
 /// Builds the options: a typed option overrides the recipe's.
 fn options(arguments: &RecordArguments, recipe: Option<&Recipe>) -> Result<Options, Failure> {
     let of_recipe = |field: fn(&Recipe) -> u64| recipe.map_or(0, field);
-    let here = |why| Failure::Operation(format!("cannot tell the current directory: {why}"));
+    let here = |why: std::io::Error| {
+        Failure::Operation(format!("cannot tell the current directory: {why}"))
+    };
     Ok(Options {
         recorder: arguments.recorder.recorder(),
         out: std::path::absolute(&arguments.out).map_err(here)?,
@@ -96,5 +103,10 @@ fn options(arguments: &RecordArguments, recipe: Option<&Recipe>) -> Result<Optio
         skip: arguments.skip.unwrap_or(of_recipe(|recipe| recipe.skip)),
         time_us: arguments.time.map_or(0, |time| time.0),
         scratch: arguments.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        ropewalk: match (&arguments.ropewalk, recipe) {
+            (Some(file), _) => Ok(std::path::absolute(file).map_err(here)?),
+            (None, Some(_)) => SERVER.find(),
+            (None, None) => Err("only recipes name it".into()),
+        },
     })
 }
