@@ -88,11 +88,16 @@ const STEPS: &[Step] = &[
         ..step(
             "servers",
             When::Long,
-            "cargo test --package cli --test it servers::every_server",
+            "cargo test --package ropewalk-lab --test it servers::every_server",
             &[],
         )
     },
-    step("build", When::Always, "cargo build --release --package cli --package ropewalk-sim", &[]),
+    step(
+        "build",
+        When::Always,
+        "cargo build --release --package cli --package ropewalk-lab --package ropewalk-sim",
+        &[],
+    ),
     Step {
         // Whether it can be linked in this way does not depend on optimisation.
         environment: &[

@@ -4,18 +4,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use command::programs::SIMULATOR;
+use command::programs::OTHERS;
 use server::config::Arguments;
-
-use crate::compare_command::{COMPARE_HELP, CompareArguments};
-use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
-use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
-use crate::log_arguments::LogCommand;
-use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
-use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
-use crate::servers_command::{SERVERS_HELP, ServersArguments};
-use crate::study_command::{STUDY_HELP, StudyArguments};
-use crate::tune_command::{TUNE_HELP, TuneArguments};
 
 /// A web server for static files.
 ///
@@ -36,20 +26,12 @@ Examples:
   ropewalk check --config ropewalk.toml              is it right, and what does it mean?";
 
 fn after_help() -> String {
-    format!("{}\n{EXAMPLES}", SIMULATOR.help())
-}
-
-/// The same for those who serve, which is for long: what other commands have to say about their
-/// options is never looked at, and so takes no memory.
-#[derive(Parser)]
-#[command(name = "ropewalk", version)]
-pub(crate) struct ServingLine {
-    #[command(subcommand)]
-    pub(crate) command: Serving,
+    let others: Vec<String> = OTHERS.iter().map(|program| program.help()).collect();
+    format!("{}\n{EXAMPLES}", others.join("\n"))
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Serving {
+pub(crate) enum Command {
     /// Serve a directory until SIGTERM or Ctrl-C
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
@@ -59,48 +41,15 @@ pub(crate) enum Serving {
         #[arg(allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-}
-
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    #[command(flatten)]
-    Serving(Serving),
     /// Print the effective configuration, each key with its origin, or say what is wrong with it
     Check(ServeArguments),
-    /// Write, check or repair the files that load is generated for
-    #[command(after_help = FILESET_HELP, arg_required_else_help = true)]
-    Fileset(FilesetArguments),
-    /// Generate, describe and import request logs: what clients ask for
-    #[command(subcommand)]
-    Log(LogCommand),
-    /// Drive a web server and report how it performed
-    #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
-    Load(Box<LoadArguments>),
-    /// Say which of two servers is better for a workload, your own traffic for instance
-    #[command(after_help = COMPARE_HELP, arg_required_else_help = true)]
-    Compare(Box<CompareArguments>),
-    /// Run an experiment: servers, workloads and testbeds, measured in a randomised order
-    #[command(after_help = STUDY_HELP, arg_required_else_help = true)]
-    Study(Box<StudyArguments>),
-    /// Find the configuration of a server that sustains the most
-    #[command(after_help = TUNE_HELP, arg_required_else_help = true)]
-    Tune(Box<TuneArguments>),
-    /// Make a page of what a study, a tuning or a comparison has measured
-    #[command(after_help = REPORT_EXAMPLES)]
-    Report(ReportArguments),
-    /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
-    #[command(after_help = MEMBENCH_EXAMPLES)]
-    Membench(MembenchArguments),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects
         #[arg(long)]
         json: bool,
     },
-    /// List the servers that can be compared, and how to install those that are not here
-    #[command(after_help = SERVERS_HELP, alias = "peers")]
-    Servers(ServersArguments),
-    /// Say what this machine lacks for measuring and serving, what it costs and what mends it
+    /// Say what this machine lacks for serving, what it costs and what mends it
     ///
     /// Status 1 if anything is wrong. docs/doctor.md lists all checks.
     Doctor {
@@ -111,6 +60,13 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+}
+
+impl Command {
+    /// Whether the process becomes a server, which reports in its own way.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Worker { .. })
+    }
 }
 
 const SERVE_EXAMPLES: &str = "\

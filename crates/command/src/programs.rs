@@ -17,10 +17,40 @@ pub struct Program {
     pub folder: &'static str,
     /// The commands that other programs pass on to it, each with a description in a line.
     pub commands: &'static [(&'static str, &'static str)],
+    /// Names of commands before 0.1, which are still read.
+    pub former_commands: &'static [&'static str],
 }
 
 /// The server.
-pub static SERVER: Program = Program { name: "ropewalk", folder: "crates/cli", commands: &[] };
+pub static SERVER: Program =
+    Program { name: "ropewalk", folder: "crates/cli", commands: &[], former_commands: &[] };
+
+/// The lab.
+pub static LAB: Program = Program {
+    name: "ropewalk-lab",
+    folder: "crates/ropewalk-lab",
+    commands: &[
+        ("load", "Drive a web server and report how it performed"),
+        ("fileset", "Write, check or repair the files that load is generated for"),
+        ("log", "Generate, describe and import request logs: what clients ask for"),
+        (
+            "compare",
+            "Say which of two servers is better for a workload, your own traffic for instance",
+        ),
+        ("tune", "Find the configuration of a server that sustains the most"),
+        (
+            "study",
+            "Run an experiment: servers, workloads and testbeds, measured in a randomised order",
+        ),
+        ("report", "Make a page of what a study, a tuning or a comparison has measured"),
+        (
+            "servers",
+            "List the servers that can be compared, and how to install those that are not here",
+        ),
+        ("membench", "Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server"),
+    ],
+    former_commands: &["peers"],
+};
 
 /// The simulator.
 pub static SIMULATOR: Program = Program {
@@ -30,7 +60,11 @@ pub static SIMULATOR: Program = Program {
         ("simulate", "Simulate how a trace scales on a shared-memory multiprocessor"),
         ("trace", "Record, import and describe memory traces"),
     ],
+    former_commands: &[],
 };
+
+/// The programs that `ropewalk` passes commands on to.
+pub static OTHERS: [&Program; 2] = [&LAB, &SIMULATOR];
 
 /// The version of all programs of these sources.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -44,7 +78,8 @@ impl Program {
             [command, ..] => command,
             [] => return false,
         };
-        self.commands.iter().any(|(name, _)| command == name)
+        let mut names = self.commands.iter().map(|(name, _)| name).chain(self.former_commands);
+        names.any(|name| command == name)
     }
 
     /// A paragraph of help: the commands, under the program's name.
@@ -124,6 +159,8 @@ mod tests {
         let check = |words: &str, expected| {
             assert_eq!(SIMULATOR.is_meant(&arguments(words)), expected, "{words:?}");
         };
+        let is_for_lab = |words: &str| LAB.is_meant(&arguments(words));
+        assert!(is_for_lab("load http://a/") && is_for_lab("peers") && !is_for_lab("trace"));
         check("simulate a.trace --cpus 2", true);
         check("help trace", true);
         check("serve trace", false);

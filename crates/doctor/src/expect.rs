@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Check, Look, Machine, Verdict, examine};
+use super::{Check, Look, Machine, Section, Verdict, examine};
 
 /// The look of the check called `subject` at a machine, whose verdict must be this.
 ///
@@ -47,4 +47,27 @@ pub fn whole_list(checks: &[&Check]) {
     for finding in examine(checks, &Machine::default()) {
         assert_ne!(finding.verdict, Verdict::Wrong, "{finding:?}");
     }
+}
+
+/// The table of a section in docs/doctor.md, whose text is `page`: it has these checks, word for
+/// word, and no others.
+///
+/// # Panics
+/// When it is otherwise.
+pub fn documented(page: &str, section: Section, checks: &[&Check]) {
+    let heading = match section {
+        Section::Measuring => "## For measuring",
+        Section::Serving => "## For serving",
+    };
+    let (_, part) = page.split_once(heading).expect("the section is there");
+    let part = part.split("\n## ").next().expect("it has an end");
+    let row = |of: [&str; 5]| format!("| {} |\n", of.join(" | "));
+    let head = row(["subject", "good", "what it costs", "what mends it", "source"]);
+    let rows = checks
+        .iter()
+        .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
+    let table = head + "|---|---|---|---|---|\n" + &rows.collect::<String>();
+    assert!(part.contains(&table), "docs/doctor.md should have:\n{table}");
+    let rows = part.lines().filter(|line| line.starts_with("| ")).count();
+    assert_eq!(rows, checks.len() + 1, "a heading, and no other rows");
 }

@@ -20,6 +20,8 @@ mod queues;
 mod rule;
 mod threads;
 
+use command::Failure;
+
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::{Machine, STATUS};
 pub use rule::{Check, Look, Rule};
@@ -38,6 +40,18 @@ pub fn serving() -> Vec<&'static Check> {
         files::CHECKS,
     ];
     themes.into_iter().flatten().collect()
+}
+
+/// Prints findings, for people or as JSON. The exit status is 1 if any of them is wrong.
+///
+/// # Errors
+/// Something is wrong, or it cannot be printed.
+pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
+    command::print(&if is_json { json(findings) } else { show(findings) })?;
+    match Tally::of(findings).wrong {
+        0 => Ok(()),
+        _ => Err(Failure::Reported(1)),
+    }
 }
 
 /// What the checks say of a machine that has been read.

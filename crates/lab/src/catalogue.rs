@@ -29,10 +29,14 @@ const TEMPLATE: &str = "ropewalk";
 
 /// Every server: those of the folder `own`, if one is given, in place of shipped ones of the same
 /// name; then `ropewalk`, which is `program`, and one for each of its engines (`ropewalk:ENGINE`).
+/// Without the program `ropewalk` is there with the obstacle, which is why.
 ///
 /// # Errors
 /// One line: a file of the folder is not right, or the program does not say what its engines are.
-pub fn catalogue(program: &Path, own: Option<&Path>) -> Result<Vec<ServerDescription>, String> {
+pub fn catalogue(
+    program: Result<&Path, &str>,
+    own: Option<&Path>,
+) -> Result<Vec<ServerDescription>, String> {
     let own = own.map_or_else(|| Ok(Vec::new()), ServerDescription::read_all)?;
     let mut descriptions = shipped();
     descriptions.retain(|description| !own.iter().any(|own| own.name == description.name));
@@ -40,8 +44,15 @@ pub fn catalogue(program: &Path, own: Option<&Path>) -> Result<Vec<ServerDescrip
     descriptions.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(at) = descriptions.iter().position(|description| description.name == TEMPLATE) {
         let template = descriptions.remove(at);
-        descriptions.push(ropewalk::at(program, &template));
-        descriptions.extend(ropewalk::engine_descriptions(program, &template)?);
+        match program {
+            Ok(program) => {
+                descriptions.push(ropewalk::at(program, &template));
+                descriptions.extend(ropewalk::engine_descriptions(program, &template)?);
+            }
+            Err(why) => {
+                descriptions.push(ServerDescription { obstacle: Some(why.into()), ..template });
+            }
+        }
     }
     Ok(descriptions)
 }

@@ -108,6 +108,12 @@ fn choose<'p>(
     }
     let find = |name: &String| {
         descriptions.iter().find(|description| description.name == *name).ok_or_else(|| {
+            // Its engines are known to the program only, and that may not be there.
+            let base = name.split_once(':').map_or("", |(base, _)| base);
+            let base = descriptions.iter().find(|description| description.name == base);
+            if let Some(why) = base.and_then(|base| base.obstacle.as_ref()) {
+                return format!("{name}: {why}");
+            }
             let known: Vec<&str> =
                 descriptions.iter().map(|description| description.name.as_str()).collect();
             format!("there is no server {name:?}, but {}", known.join(", "))

@@ -81,7 +81,8 @@ fn made(said: &str, description: &ServerDescription) -> Result<Vec<ServerDescrip
 
 /// The template with a program that is there already.
 pub(crate) fn at(program: &Path, template: &ServerDescription) -> ServerDescription {
-    let mut description = ServerDescription { build: None, ..template.clone() };
+    let mut description =
+        ServerDescription { build: None, program: Some(program.to_owned()), ..template.clone() };
     for command in [&mut description.start.command, &mut description.detect.command] {
         if let Some(first) = command.first_mut() {
             *first = program.display().to_string();

@@ -4,6 +4,7 @@
 
 use crate::former_names::rename_in_description;
 use crate::knob::Knob;
+use crate::record::Program;
 use crate::template::{self, Values};
 use crate::toml_error::one_line;
 use command::renamed;
@@ -62,6 +63,9 @@ pub struct ServerDescription {
     /// The folder its file lies in; none if it came with this program.
     #[serde(skip)]
     pub folder: Option<PathBuf>,
+    /// Its program, if the lab found that itself.
+    #[serde(skip)]
+    pub program: Option<PathBuf>,
     /// Knobs that it had before, by their names.
     #[serde(skip)]
     pub former_knobs: BTreeMap<String, FormerKnob>,
@@ -262,6 +266,11 @@ impl ServerDescription {
         let defaults = self.knobs.iter().map(|(name, knob)| (name.clone(), knob.default.clone()));
         let chosen = setting.knobs.iter().map(|(name, value)| (name.clone(), value.clone()));
         defaults.chain(chosen).collect()
+    }
+
+    /// Its program, as records have it; unknown of a server that the system has installed.
+    pub fn recorded_program(&self) -> Program {
+        self.program.as_deref().map_or_else(Program::default, Program::read)
     }
 
     /// Knobs as they were typed, under their names of today. A knob that has gone makes no

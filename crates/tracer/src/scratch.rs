@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Ends all processes that record into the folder `$1` or work in it, and removes it. Recording
 /// processes have a log there with their number, and the folder among their arguments. They have 20
-/// seconds to end: killed processes leave files behind, PostgreSQL for one in /dev/shm.
+/// seconds to end: killed processes leave files behind, PostgreSQL for one in /dev/shm. One `ls`
+/// reads the working directories of all processes: one program for each took longer than that on a
+/// busy machine.
 const CLEAN_UP: &str = r#"
 ours() {
     for log in "$1"/*.log; do
@@ -16,8 +18,9 @@ ours() {
         pid=${pid%%-*}
         grep -qF -e "--directory=$1" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
     done
-    for process in /proc/[0-9]*; do
-        case $(readlink "$process/cwd") in "$1"/*) echo "${process#/proc/}" ;; esac
+    ls -ld /proc/[0-9]*/cwd | while read -r line; do
+        pid=${line#*/proc/}
+        case $line in *" -> $1/"*) echo "${pid%%/*}" ;; esac
     done
 }
 each() {

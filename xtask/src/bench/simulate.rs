@@ -7,11 +7,10 @@ use super::options::{Defaults, Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
 use super::serve::{SERVER_CPU, surroundings};
+use super::stage::build;
 use super::table::markdown;
-use crate::tools::workspace_root;
 use lab::client::Client;
 use statistics::Generator;
-use std::process::Command;
 use std::time::Duration;
 use testkit::tools::{QEMU, Tool, VALGRIND};
 
@@ -119,13 +118,7 @@ impl Stage {
         let target = surroundings(options.build)?.target_dir;
         let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk-sim");
         if options.build {
-            progress("building the simulator");
-            let mut cargo = Command::new("cargo");
-            cargo.args(["build", "--release", "--package", "ropewalk-sim"]);
-            let built = cargo.current_dir(workspace_root()).status();
-            if !built.is_ok_and(|status| status.success()) {
-                return Err("the simulator cannot be built".into());
-            }
+            build("ropewalk-sim")?;
         }
         let scratch = Scratch::create()?;
         let machine = scratch.write("machine.toml", MACHINE.as_bytes())?.display().to_string();

@@ -5,9 +5,11 @@ use super::options::{Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
 use super::serve::{OURS, SERVER_CPU, client_cpu, descriptions, surroundings};
+use crate::tools::workspace_root;
 use lab::client::Client;
 use lab::{Installed, Launch, RunningServer, Setting, Surroundings, Values};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 use testkit::tools::{H2LOAD, HTTPERF, Tool, WRK};
 
@@ -40,6 +42,9 @@ impl<'a, R: Named> Stage<'a, R> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
         let ropewalk = description(OURS, &surroundings)?;
+        if options.build {
+            build("ropewalk-lab")?;
+        }
         let missing: Vec<Tool> =
             [WRK, H2LOAD, HTTPERF].into_iter().filter(|tool| !tool.is_there()).collect();
         let stage = Self {
@@ -149,6 +154,17 @@ impl<'a, R: Named> Stage<'a, R> {
 fn description(name: &str, surroundings: &Surroundings) -> Result<Installed, String> {
     let found = descriptions()?.into_iter().find(|description| description.name == name);
     found.ok_or_else(|| format!("there is no servers/{name}.toml"))?.install(surroundings)
+}
+
+/// Builds a package of the workspace for release.
+pub(super) fn build(package: &str) -> Result<(), String> {
+    progress(&format!("building {package}"));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--package", package]);
+    match cargo.current_dir(workspace_root()).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!("{package} cannot be built")),
+    }
 }
 
 /// A server's address in the form that the sessions of a log need.

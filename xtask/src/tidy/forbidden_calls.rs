@@ -16,7 +16,8 @@ struct Forbidden {
 }
 
 /// Programs for people, which write to the terminal themselves.
-const TERMINAL: &[&str] = &["crates/cli/", "crates/ropewalk-sim/", "servers/floor/", "xtask/"];
+const TERMINAL: &[&str] =
+    &["crates/cli/", "crates/ropewalk-lab/", "crates/ropewalk-sim/", "servers/floor/", "xtask/"];
 const PRINTING: &str = "return the text, or log it; only the programs print";
 /// Crates that time their own benchmarks and need nothing else of `os`.
 const CLOCK: &[&str] = &["crates/os/src/clock.rs", "crates/coherence/benches/"];

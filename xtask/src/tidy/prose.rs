@@ -29,7 +29,7 @@ const LOOKS: &[&str] = &[
 ];
 const COMPARISONS: &[&str] = &["==", "!="];
 /// The folders where other programs are run to be measured.
-const RUNS_OTHERS: &[&str] = &["crates/cli/src/", "crates/lab/src/"];
+const RUNS_OTHERS: &[&str] = &["crates/ropewalk-lab/src/", "crates/lab/src/"];
 /// The names of their output there, and of texts for people.
 const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
 
@@ -134,7 +134,7 @@ mod tests {
         check("lab", "if said.contains(\"not permitted\") {}", 1);
         check("lab", "if finished.output.contains(&name) {}", 1);
         check("lab", "words.iter().any(|one| printed.contains(one))", 1);
-        check("cli", "testbed.about.split(\", \").filter(is_of_cpus)", 1);
+        check("ropewalk-lab", "testbed.about.split(\", \").filter(is_of_cpus)", 1);
         check("lab", "if finished.complaint().starts_with(\"x\") {}", 1);
         check("lab", "let lines = process::output(&command, None)?.lines();", 0);
         check("lab", "let first = printed.lines().next();", 0);

@@ -10,11 +10,11 @@ use testkit::tools::{CHROMIUM, CURL, H2LOAD, WRK};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run};
-use crate::server_process::ServerProcess;
+use crate::server_process::{ServerProcess, served};
 
 /// A server of `examples/site` with further arguments.
 fn start(arguments: &[&str]) -> ServerProcess {
-    ServerProcess::for_directory(Path::new("examples/site"), arguments)
+    served(Path::new("examples/site"), arguments)
 }
 
 fn site_file(path: &str) -> Vec<u8> {

@@ -13,7 +13,7 @@ use testkit::{Temporary, at_a_time, comes_true, side_by_side};
 
 use crate::machine::skip;
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, take_until};
+use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served, take_until};
 
 /// A length above what the kernel's buffers between a server and a client that does not read can
 /// hold.
@@ -210,7 +210,7 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
         "timeouts.head_ms=1000",
     ];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-    let server = ServerProcess::for_directory(site.path(), &settings.collect::<Vec<_>>());
+    let server = served(site.path(), &settings.collect::<Vec<_>>());
     let bound = server.descriptors() + CACHED;
     for _ in 0..30 {
         get_all(&server, 0..CACHED); // often enough for both workers to open the files
@@ -220,10 +220,11 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
     thread::sleep(Duration::from_millis(2500));
     let open = server.descriptors();
     assert!(open <= bound, "{open} descriptors are open instead of {bound}");
-    let before = server.worker_sleeps();
+    let names: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
+    let before = server.worker_sleeps(&names);
     assert!(before > 0);
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(server.worker_sleeps(), before, "no worker has a reason to wake up");
+    assert_eq!(server.worker_sleeps(&names), before, "no worker has a reason to wake up");
     server.stop();
 }
 

@@ -1,32 +1,18 @@
-//! The command from the outside: its output, its exit status, and signals; real clients, other
-//! servers, and machines that are short of resources.
+//! The command from the outside: its output, its exit status, and signals; real clients, and
+//! machines that are short of resources.
 
-mod beside_others;
-mod cache_study;
 mod clients;
-mod compare;
-mod differential;
 mod error_log;
-mod experiments;
-mod fileset;
-mod httperf_logs;
 mod hung_readers;
-mod lab;
 mod limits;
-mod load;
-mod log;
 mod machine;
 mod memory;
 mod other_programs;
 mod printing;
 mod processes;
-mod report;
 mod server_process;
-mod servers;
 mod serving;
 mod shared_cpus;
-mod study;
-mod tune;
 mod where_it_runs;
 
 use std::process::Command;

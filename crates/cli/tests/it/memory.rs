@@ -7,7 +7,7 @@ use testkit::Temporary;
 
 use crate::error_log::for_each_engine;
 use crate::processes::descendants;
-use crate::server_process::ServerProcess;
+use crate::server_process::served;
 
 /// Each engine stays far below the memory of a small container (32 MiB), of which the cache takes
 /// an eighth: neither connections nor threads keep memory that only one of them needs at a time.
@@ -24,7 +24,7 @@ fn a_small_cache_makes_a_small_server() {
     }
     for_each_engine(|arguments| {
         let cache = ["--set", "cache.bytes_max=\"4 MiB\""];
-        let server = ServerProcess::for_directory(directory.path(), &[arguments, &cache].concat());
+        let server = served(directory.path(), &[arguments, &cache].concat());
         let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| server.connect()).collect();
         for round in 0..ROUNDS {
             // All requests are sent before any response is read, so that all threads have work.

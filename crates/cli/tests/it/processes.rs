@@ -15,13 +15,13 @@ use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::error_log::for_each_engine;
 use crate::machine::skip;
-use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, take_until};
+use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served, take_until};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
     let mut arguments = vec!["--engine", "event-loop-copies", "--set", "engine.processes=2"];
     arguments.extend(more);
-    ServerProcess::for_directory(directory.path(), &arguments)
+    served(directory.path(), &arguments)
 }
 
 /// The children of a process.
@@ -76,7 +76,7 @@ fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
     directory.file("index.html", "<h1>Rope</h1>");
     // Starts the server so that a busy process does not make the pool grow.
     let settings = ["--engine", "processes", "--set", "engine.knobs.spare_min=1"];
-    let server = ServerProcess::for_directory(directory.path(), &settings);
+    let server = served(directory.path(), &settings);
     assert_eq!(server.status("/"), 200);
     let workers = children(server.pid());
     let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();
@@ -160,7 +160,7 @@ fn a_server_that_is_stopped_and_continued_while_it_serves_loses_no_connection() 
     directory.file("index.html", "<h1>Rope</h1>");
     directory.file("large", "r".repeat(LARGE));
     for_each_engine(|arguments| {
-        let server = ServerProcess::for_directory(directory.path(), arguments);
+        let server = served(directory.path(), arguments);
         let [mut rests, mut begins, mut takes] = [(); 3].map(|()| server.connect());
         rests.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         take_until(&mut rests, b"</h1>");
@@ -195,7 +195,7 @@ fn a_quit_signal_lets_downloads_finish() {
     for_each_engine(|arguments| {
         // The drain time is so long that no server reaches it.
         let drain = ["--set", "timeouts.drain_ms=3600000"];
-        let server = ServerProcess::for_directory(directory.path(), &[arguments, &drain].concat());
+        let server = served(directory.path(), &[arguments, &drain].concat());
         let (address, mut download) = (server.address(), server.connect());
         assert_eq!(request_status(&mut download, "/large"), Some(200), "{arguments:?}");
         os::signals::send("QUIT", &[server.pid()]);
@@ -215,15 +215,25 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     std::iter::once(pid).chain(theirs).collect()
 }
 
+/// The memory of a process that no file holds: its part of what it shares included.
+fn own_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let own = text.lines().filter_map(|line| {
+        let value = line.strip_prefix("Pss_Anon:").or_else(|| line.strip_prefix("Pss_Shmem:"))?;
+        value.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    own.sum::<u64>() * 1024
+}
+
 fn is_stopped(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
 }
 
 /// A control group with a memory limit for its processes; none where the test may not create one.
-struct MemoryGroup(PathBuf);
+pub(crate) struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    fn new(bytes_max: u64) -> Option<Self> {
+    pub(crate) fn new(bytes_max: u64) -> Option<Self> {
         let hierarchy = hierarchy_with_controller("memory").or_else(unified)?;
         let file = if hierarchy.is_unified() { "memory.max" } else { "memory.limit_in_bytes" };
         let folder = hierarchy.mount.join(format!("ropewalk-pinched-{}", std::process::id()));
@@ -231,6 +241,14 @@ impl MemoryGroup {
         let group = Self(folder);
         fs::write(group.0.join(file), bytes_max.to_string()).ok()?;
         Some(group)
+    }
+
+    /// A shell that joins the group and becomes the program that follows.
+    pub(crate) fn shell(&self) -> Command {
+        let enter = format!("echo 0 > {}/cgroup.procs; exec \"$@\"", self.0.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &enter, "sh"]);
+        shell
     }
 }
 
@@ -251,9 +269,8 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     };
     let directory = Temporary::new();
     directory.file("index.html", "<h1>Rope</h1>");
-    let enter = format!("echo 0 > {}/cgroup.procs; exec \"$@\"", group.0.display());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &enter, "sh", ROPEWALK]);
+    let mut shell = group.shell();
+    shell.arg(ROPEWALK);
     let server =
         ServerProcess::start(serve(&mut shell, directory.path()).args(["--engine", "processes"]));
     let before = children(server.pid());
@@ -297,7 +314,7 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     // The clients send requests one after the other, which takes long on a busy machine.
     arguments.extend(["--set", "timeouts.head_ms=600000", "--set", "timeouts.idle_ms=600000"]);
     arguments.extend(knobs.iter().map(String::as_str));
-    let server = ServerProcess::for_directory(directory.path(), &arguments);
+    let server = served(directory.path(), &arguments);
     let masters: Vec<u32> = children(server.pid()).into_iter().flat_map(children).collect();
     let pool = || children(masters[0]);
     wait_until(|| pool().len() == PROCESSES);
@@ -305,7 +322,8 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     clients.iter_mut().for_each(|client| request_all(client, FILES));
     let mut pids = pool();
     pids.sort_unstable();
-    let own = |pids: &[u32]| lab::memory::of(pids).own_bytes / pids.len() as u64;
+    let own =
+        |pids: &[u32]| pids.iter().map(|pid| own_bytes(*pid)).sum::<u64>() / pids.len() as u64;
     let (first, last) = (own(&pids[..10]), own(&pids[PROCESSES - 10..]));
     assert!(last < first + first / 4, "{last} bytes each, the first {first}");
 }
@@ -333,7 +351,7 @@ fn server_with_helpers(directory: &Temporary) -> ServerProcess {
     let knobs = knobs.map(|knob| format!("engine.knobs.{knob}"));
     let mut arguments = vec!["--engine", "event-loop-helpers"];
     knobs.iter().for_each(|knob| arguments.extend(["--set", knob]));
-    ServerProcess::for_directory(directory.path(), &arguments)
+    served(directory.path(), &arguments)
 }
 
 #[test]

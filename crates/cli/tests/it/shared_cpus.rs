@@ -11,7 +11,7 @@ use testkit::{Temporary, comes_true};
 
 use crate::machine::skip;
 use crate::processes::children;
-use crate::server_process::ServerProcess;
+use crate::server_process::{ServerProcess, served};
 
 /// Engines each of whose workers is bound to a CPU.
 const ENGINES: [&str; 8] = [
@@ -69,7 +69,7 @@ fn request_many(stream: &mut TcpStream) -> bool {
 fn check(engine: &str, cpus: &[usize]) {
     let directory = Temporary::new();
     directory.file("index.html", BODY);
-    let server = ServerProcess::for_directory(directory.path(), &["--engine", engine]);
+    let server = served(directory.path(), &["--engine", engine]);
     // If other processes keep the CPUs busy already, the workers may be unbound now, and are bound
     // again later.
     assert!(comes_true(|| bound(&server) > 0), "{engine}: its workers are bound");

@@ -10,6 +10,7 @@ use testkit::{DocumentRoot, NEEDS_ROOT, Temporary};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
+use crate::processes::MemoryGroup;
 use crate::server_process::{ROPEWALK, ServerProcess, conforms, request_status, serve};
 
 /// The user and group `nobody`, which own no files.
@@ -207,14 +208,12 @@ fn the_doctor_names_what_is_refused() {
 /// The doctor judges the memory of the container, which is less than the machine's.
 #[test]
 fn the_doctor_judges_the_memory_that_may_be_used() {
-    let mut enclosure = lab::testbed::Enclosure::create();
-    if let Err(why) = enclosure.bound_memory(Some(512 << 20)) {
-        let why = if testkit::is_root() { &why } else { NEEDS_ROOT };
+    let Some(group) = MemoryGroup::new(512 << 20) else {
+        let why = if testkit::is_root() { "there is no memory controller" } else { NEEDS_ROOT };
         return skip("the memory of a control group", why);
-    }
-    let enter = "echo 0 > \"$1/cgroup.procs\" && shift && exec \"$@\"";
-    let mut command = Command::new("sh");
-    command.args(["-c", enter, "sh"]).arg(enclosure.memory().unwrap()).arg(ROPEWALK);
+    };
+    let mut command = group.shell();
+    command.arg(ROPEWALK);
     let (ok, out, why) = run(doctor(&mut command));
     assert!(!ok && why.is_empty(), "{why}");
     let line = tried_items(&out).find(|line| line[5..].starts_with("memory ")).unwrap();

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::http;
 use crate::install::Installed;
 use crate::lab::Lab;
+use crate::record::Program;
 use crate::server::{RunningServer, configuration_text};
 use crate::server_description::Setting;
 use crate::server_spec::ServerSpec;
@@ -52,6 +53,7 @@ impl Candidate {
             server: installed.description.name.clone(),
             setting: setting.name,
             version: installed.version,
+            program: installed.description.recorded_program(),
             description: installed.description.description,
             configuration,
             instance: Instance::Started(Box::new(server)),
@@ -69,6 +71,7 @@ fn running(spec: &ServerSpec, address: SocketAddr) -> Side {
         server: spec.to_string(),
         setting: String::new(),
         version: String::new(),
+        program: Program::default(),
         description: String::new(),
         configuration: String::new(),
         instance: Instance::Running(address),

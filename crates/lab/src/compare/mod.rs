@@ -19,7 +19,9 @@ pub use verdict::{Figure, Told, Verdict, told};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::observe::{INTERFERENCE_TOLD, interference_in};
-use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Purpose, Run, Server};
+use crate::record::{
+    CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Program, Purpose, Run, Server,
+};
 use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
@@ -72,6 +74,8 @@ pub struct Side {
     pub setting: String,
     /// Its version, as it says itself; empty if unknown.
     pub version: String,
+    /// Its program, if the lab found that itself.
+    pub program: Program,
     /// Its architecture in a line; empty if unknown.
     pub description: String,
     /// Its command and files; empty if unknown.
@@ -208,6 +212,7 @@ impl Plan {
             name: side.server.clone(),
             description: side.description.clone(),
             version: side.version.clone(),
+            program: side.program.clone(),
             configurations: [(side.setting.clone(), side.configuration.clone())].into(),
             ..Server::default()
         });

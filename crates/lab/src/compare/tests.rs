@@ -53,6 +53,7 @@ fn phase(first: impl Fn(f64) -> Measured, second: impl Fn(f64) -> Measured) -> P
 
 fn sides() -> [Side; 2] {
     ["a", "b"].map(|name| Side {
+        program: Default::default(),
         server: name.into(),
         setting: "usual".into(),
         version: "1".into(),

@@ -3,10 +3,6 @@
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, LIMITS, Rule, hard_limit};
 
-/// About the most connections that a server of the literature is at its best with
-/// (Radhakrishnan 2019, fig. 3.15: 70K).
-const CONNECTIONS: u64 = 65_536;
-
 pub(super) const CHECKS: &[Check] = &[Check {
     section: Measuring,
     subject: "open files",

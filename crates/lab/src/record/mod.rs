@@ -21,6 +21,9 @@ use crate::void::Void;
 use load::outcome::{Outcome, SPREAD_REQUESTS_MIN, file_kind_name, may_be_chance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fmt, fs};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// What `format` says in every header.
 pub const FORMAT: &str = "ropewalk-study";
@@ -119,6 +122,9 @@ pub struct Server {
     pub description: String,
     /// As it says itself.
     pub version: String,
+    /// The program that was started, of a server that the lab found itself: Ropewalk.
+    #[serde(skip_serializing_if = "Program::is_unknown")]
+    pub program: Program,
     /// Versions that the server had when the study was resumed, if others: `participants.jsonl` has
     /// them.
     #[serde(skip)]
@@ -130,8 +136,46 @@ pub struct Server {
 impl Server {
     /// All its versions, in words.
     pub fn versions(&self) -> String {
-        let all = [&self.version].into_iter().chain(&self.later_versions);
+        let first = self.version_and_program();
+        let all = [&first].into_iter().chain(&self.later_versions);
         all.map(String::as_str).collect::<Vec<_>>().join(", then ")
+    }
+
+    /// Its version, with its program where that is known.
+    fn version_and_program(&self) -> String {
+        match self.program.is_unknown() {
+            true => self.version.clone(),
+            false => format!("{} ({})", self.version, self.program),
+        }
+    }
+}
+
+/// A program that servers were started from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Program {
+    /// Its path.
+    pub path: String,
+    /// XXH3 of its file: 128 bits, in hexadecimal.
+    pub xxh3: String,
+}
+
+impl Program {
+    /// The program at a path; unknown if it cannot be read.
+    pub fn read(path: &Path) -> Self {
+        let Ok(bytes) = fs::read(path) else { return Self::default() };
+        Self { path: path.display().to_string(), xxh3: format!("{:032x}", xxh3_128(&bytes)) }
+    }
+
+    /// Whether nothing is known of it.
+    pub fn is_unknown(&self) -> bool {
+        self.path.is_empty()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}, XXH3 {}", self.path, self.xxh3)
     }
 }
 

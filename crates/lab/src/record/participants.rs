@@ -81,8 +81,10 @@ fn took_part(header: &Header, what: &Absent) -> bool {
 
 /// A server may have been upgraded, or be set otherwise.
 fn learn(known: &mut Server, now: Server) {
-    if known.version != now.version && !known.later_versions.contains(&now.version) {
-        known.later_versions.push(now.version);
+    let is_known = (&known.version, &known.program.xxh3) == (&now.version, &now.program.xxh3);
+    let version = now.version_and_program();
+    if !is_known && !known.later_versions.contains(&version) {
+        known.later_versions.push(version);
     }
     for (setting, text) in now.configurations {
         if known.configurations.values().any(|known| *known == text) {

@@ -325,6 +325,7 @@ impl Subject<'_> {
             name: description.name.clone(),
             description: description.description.clone(),
             version: self.installed.version.clone(),
+            program: description.recorded_program(),
             ..Server::default()
         };
         let cpus = self.launch.cpus.len() as f64;

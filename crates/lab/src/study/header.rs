@@ -60,6 +60,7 @@ impl Stage<'_> {
                     name: description.name.clone(),
                     description: description.description.clone(),
                     version: participant.installed.version.clone(),
+                    program: description.recorded_program(),
                     ..Server::default()
                 });
                 servers.len() - 1

@@ -83,7 +83,8 @@ fn check_kill(recorder: &str) {
     let pid = chunk.split('-').next().unwrap().to_owned();
     signal("KILL", child.id());
     child.wait().unwrap();
-    let until = |done: &dyn Fn() -> bool| (0..800).any(|_| done() || rest::<()>(25).is_some());
+    // Processes have 20 seconds to end before they are killed.
+    let until = |done: &dyn Fn() -> bool| (0..2400).any(|_| done() || rest::<()>(25).is_some());
     assert!(until(&|| !records.exists()), "{}", records.display());
     // A process that has ended has no arguments, even while its parent has not waited for it.
     let arguments = Path::new("/proc").join(pid).join("cmdline");

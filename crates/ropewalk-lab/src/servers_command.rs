@@ -1,14 +1,12 @@
 //! `ropewalk servers`: which servers the lab can compare, which of them are here, and what can be
 //! turned on them.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use command::{Failure, print};
 use lab::{Found, Installed, Knob, ServerDescription, Setting, Skipped, Surroundings};
 use serde_json::{Value, json};
 
-use crate::lab_options::say_notices;
+use crate::lab_options::KnownServers;
 
 pub(crate) const SERVERS_HELP: &str = "\
 With names, their settings and knobs are listed too, each knob with the values that a tuner tries.
@@ -24,9 +22,8 @@ pub(crate) struct ServersArguments {
     /// Only these; all, if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// A folder with files that describe servers of your own
-    #[arg(long, alias = "peers", value_name = "DIR")]
-    servers: Option<PathBuf>,
+    #[command(flatten)]
+    known: KnownServers,
     /// First build those that come as source
     #[arg(long)]
     build: bool,
@@ -36,11 +33,7 @@ pub(crate) struct ServersArguments {
 }
 
 pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
-    let program = std::env::current_exe()
-        .map_err(|why| Failure::Operation(format!("cannot tell where this program is: {why}")))?;
-    let descriptions =
-        lab::catalogue(&program, arguments.servers.as_deref()).map_err(Failure::Usage)?;
-    descriptions.iter().for_each(say_notices);
+    let descriptions = arguments.known.descriptions()?;
     let surroundings = Surroundings::find(arguments.build);
     let found =
         Found::look(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;

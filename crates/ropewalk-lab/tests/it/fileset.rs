@@ -12,11 +12,11 @@ use testkit::{Client, ENDINGS, Temporary, comes_true, heeded};
 use workload::fileset::{File, FileSet};
 
 use crate::machine::{run, skip};
-use crate::server_process::{ROPEWALK, ServerProcess};
+use crate::server_process::{ROPEWALK_LAB, served};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn fileset(root: &Path, arguments: &[&str]) -> (i32, String, String) {
-    finished(Command::new(ROPEWALK).arg("fileset").arg(root).args(arguments))
+    finished(Command::new(ROPEWALK_LAB).arg("fileset").arg(root).args(arguments))
 }
 
 fn finished(command: &mut Command) -> (i32, String, String) {
@@ -53,7 +53,7 @@ fn written_files_are_served() {
     let written = succeeds(&mounted, &["--single", "50KB", "--single", "1000", "--single", "0"]);
     assert_eq!(written, "written 3, repaired 0, untouched 0, foreign 72: 52,200 bytes (51.0 KiB)");
 
-    let mut server = ServerProcess::for_directory(root.path(), &[]);
+    let mut server = served(root.path(), &[]);
     let client = Client::new(server.address());
     let singles = FileSet::singles(&[0, 1000, 51_200]).unwrap();
     for file in FileSet::directories(2).unwrap().iter().chain(singles.iter()) {
@@ -71,7 +71,7 @@ fn written_files_are_served() {
 fn a_run_that_is_ended_by_a_signal_leaves_no_half_file() {
     for signal in heeded(&ENDINGS) {
         let root = Temporary::new();
-        let mut command = Command::new(ROPEWALK);
+        let mut command = Command::new(ROPEWALK_LAB);
         command.arg("fileset").arg(root.path()).args(["--single", "256MB"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let written = || {
@@ -94,7 +94,7 @@ fn permissions_do_not_depend_on_the_mask() {
     let root = Temporary::new();
     let script = "umask 077; exec \"$0\" fileset \"$1\" --directories 1";
     let mut shell = Command::new("sh");
-    let (status, ..) = finished(shell.args(["-c", script, ROPEWALK]).arg(root.path()));
+    let (status, ..) = finished(shell.args(["-c", script, ROPEWALK_LAB]).arg(root.path()));
     assert_eq!(status, 0);
     let mode = |path: &str| fs::metadata(root.path().join(path)).unwrap().mode() & 0o777;
     assert_eq!((mode("dir00000"), mode("dir00000/class3_8")), (0o755, 0o644));
@@ -173,7 +173,7 @@ fn every_byte_is_read_if_asked_for() {
 #[test]
 fn an_interrupted_run_leaves_whole_files_only() {
     let root = Temporary::new();
-    let mut command = Command::new(ROPEWALK);
+    let mut command = Command::new(ROPEWALK_LAB);
     command.arg("fileset").arg(root.path()).args(["--directories", "30"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = || root.path().join("dir00005").exists();
@@ -233,7 +233,7 @@ fn on_a_small_file_system(options: &str) -> Option<(bool, String)> {
          \"$0\" fileset \"$1\" --directories 1; status=$?; ls -A \"$1\" >&2; exit $status"
     );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, ROPEWALK]).arg(root.path());
+    command.args(["--mount", "sh", "-c", &script, ROPEWALK_LAB]).arg(root.path());
     let Output { status, stderr, .. } = command.stdin(Stdio::null()).output().ok()?;
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     let may_not = status.code() == Some(77) || stderr.contains("unshare failed");
@@ -259,7 +259,7 @@ fn a_full_file_system_is_told_from_one_without_inodes() {
 
 #[test]
 fn presets_are_listed() {
-    let (succeeded, stdout, _) = run(Command::new(ROPEWALK).args(["fileset", "--list"]));
+    let (succeeded, stdout, _) = run(Command::new(ROPEWALK_LAB).args(["fileset", "--list"]));
     assert!(succeeded);
     let expected = "\
 preset           files          bytes  source

@@ -9,22 +9,23 @@ use testkit::Temporary;
 
 use super::{load, succeeds};
 use crate::ropewalk;
-use crate::server_process::ServerProcess;
+use crate::server_process::served;
+use testkit::ServerProcess;
 
 const IDLE: usize = 30;
 /// The options of a load that uses one or two connections.
 const BESIDE: [&str; 6] = ["--idle", "30", "--rate", "20", "--lag-bound", "60s"];
 
-fn served(more: &[&str]) -> (Temporary, ServerProcess) {
+fn server(more: &[&str]) -> (Temporary, ServerProcess) {
     let directory = Temporary::new();
     succeeds(&["fileset", directory.path().to_str().unwrap(), "--single", "1000"]);
-    let server = ServerProcess::for_directory(directory.path(), more);
+    let server = served(directory.path(), more);
     (directory, server)
 }
 
 #[test]
 fn the_server_has_them_while_it_is_measured() {
-    let (_directory, server) = served(&[]);
+    let (_directory, server) = server(&[]);
     let before = server.descriptors();
     let mut command = ropewalk(&["load", &server.url("/size1000"), "-q", "--duration", "100s"]);
     let mut child = command.args(BESIDE).stdin(Stdio::null()).spawn().unwrap();
@@ -41,7 +42,7 @@ fn connections_that_the_server_closes_are_counted() {
     let scratch = Temporary::new();
     for (idle_ms, closed) in [("600000", 0), ("100", IDLE)] {
         let idle_ms = format!("timeouts.idle_ms={idle_ms}");
-        let (_directory, server) = served(&["--set", &idle_ms]);
+        let (_directory, server) = server(&["--set", &idle_ms]);
         let url = server.url("/size1000");
         let arguments = [&[&*url, "--duration", "2s"][..], &BESIDE].concat();
         let (_, out, json) = load(&scratch, &arguments);

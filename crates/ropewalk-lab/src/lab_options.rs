@@ -5,6 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
 use lab::observe::INTERFERENCE_MAX;
@@ -19,9 +20,8 @@ pub(crate) struct LabOptions {
     /// Where file sets and logs are kept, to be used again [default: /var/tmp/ropewalk-UID]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// Further servers: a folder of descriptions (see servers/README.md)
-    #[arg(long, alias = "peers", value_name = "DIR")]
-    servers: Option<PathBuf>,
+    #[command(flatten)]
+    known: KnownServers,
     /// The CPUs of the server: 0,2-3 [default: the first half of those that are allowed]
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<String>,
@@ -51,6 +51,32 @@ pub(crate) struct WorkloadOptions {
     root: Option<PathBuf>,
 }
 
+/// The servers that a command knows.
+#[derive(Args)]
+pub(crate) struct KnownServers {
+    /// Further servers: a folder of descriptions (see servers/README.md)
+    #[arg(long, alias = "peers", value_name = "DIR")]
+    servers: Option<PathBuf>,
+    /// Ropewalk's own server [default: ropewalk beside this program, else in PATH]
+    #[arg(long, value_name = "FILE")]
+    ropewalk: Option<PathBuf>,
+}
+
+impl KnownServers {
+    /// The descriptions of all servers. Says which names in the user's own are others today.
+    pub(crate) fn descriptions(&self) -> Result<Vec<ServerDescription>, Failure> {
+        let program = match &self.ropewalk {
+            Some(file) => std::path::absolute(file).map_err(|why| why.to_string()),
+            None => SERVER.find(),
+        };
+        let program = program.as_deref().map_err(String::as_str);
+        let descriptions =
+            lab::catalogue(program, self.servers.as_deref()).map_err(Failure::Usage)?;
+        descriptions.iter().for_each(say_notices);
+        Ok(descriptions)
+    }
+}
+
 /// The options that choose CPUs.
 const SERVER_CPUS: &str = "--server-cpus";
 const CLIENT_CPUS: &str = "--client-cpus";
@@ -64,9 +90,7 @@ impl LabOptions {
         // Servers are started elsewhere.
         let scratch = std::path::absolute(&scratch)
             .map_err(|why| Failure::Usage(format!("--scratch {}: {why}", scratch.display())))?;
-        let descriptions =
-            lab::catalogue(&program, self.servers.as_deref()).map_err(Failure::Usage)?;
-        descriptions.iter().for_each(say_notices);
+        let descriptions = self.known.descriptions()?;
         let (server_cpus, client_cpus) = self.cpus()?;
         if let Some(bound) = &self.lag_bound {
             let explain = |why| Failure::Usage(format!("--lag-bound {bound}: {why}"));
@@ -112,7 +136,8 @@ impl LabOptions {
     fn typed(&self) -> impl Iterator<Item = &'static str> {
         let typed = [
             (self.scratch.is_some(), "--scratch"),
-            (self.servers.is_some(), "--servers"),
+            (self.known.servers.is_some(), "--servers"),
+            (self.known.ropewalk.is_some(), "--ropewalk"),
             (self.server_cpus.is_some(), SERVER_CPUS),
             (self.client_cpus.is_some(), CLIENT_CPUS),
             (self.lag_bound.is_some(), "--lag-bound"),
@@ -170,7 +195,7 @@ pub(crate) fn say_knob_notices(lab: &Lab, spec: &ServerSpec) {
 }
 
 /// Says which names in a description of the user's own are others today.
-pub(crate) fn say_notices(description: &ServerDescription) {
+fn say_notices(description: &ServerDescription) {
     let folder = description.folder.as_deref().unwrap_or(Path::new(""));
     let file = folder.join(format!("{}.toml", description.name));
     description.notices.iter().for_each(|notice| notify(&format!("{}: {notice}", file.display())));

@@ -105,7 +105,7 @@ fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
 #[test]
 fn only_of_servers_that_are_started_here_the_cpus_are_told() {
     let lab = Lab::new();
-    let server = crate::server_process::ServerProcess::for_directory(&site(&lab), &[]);
+    let server = crate::server_process::served(&site(&lab), &[]);
     let url = format!("http://{}", server.address());
     let check = |second: &str, number: u32, expected: &str| {
         let (scratch, records) = (lab.path("scratch"), lab.path(&format!("records-{number}")));

@@ -25,8 +25,9 @@ use testkit::{Busy, Temporary, skip};
 use workload::fileset;
 use workload::request_log::{RequestLog, Template, wsesslog};
 
-use crate::server_process::{ROPEWALK, ServerProcess};
+use crate::server_process::{ROPEWALK_LAB, served};
 use crate::{ropewalk, run};
+use testkit::ServerProcess;
 
 /// The rate at which the log is replayed, in sessions a second, and a bound on lag that no run
 /// exceeds.
@@ -56,7 +57,7 @@ impl Scene {
         succeeds(&[&generate[..], &pauses].concat());
         let log = wsesslog::read(&fs::read(log).unwrap(), 0).unwrap();
         change(&site, &log);
-        let server = ServerProcess::for_directory(&site, &[]);
+        let server = served(&site, &[]);
         Self { directory, server, log }
     }
 
@@ -179,7 +180,7 @@ fn a_run_beside_busy_loops_is_void_and_says_why() {
     }
     let directory = Temporary::new();
     directory.file("site/index.html", "<h1>Rope</h1>");
-    let server = ServerProcess::for_directory(&directory.path().join("site"), &[]);
+    let server = served(&directory.path().join("site"), &[]);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
     let cpus = os::affinity::allowed_cpus();
     let _loops = Busy::after([&*cpus, &*cpus].concat().into_iter().map(bound_to));
@@ -300,7 +301,7 @@ fn without_descriptors_the_run_is_void_and_the_limit_is_named() {
     let json = directory.path().join("outcome.json");
     let mut shell = Command::new("sh");
     let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$@\"");
-    shell.args(["-c", &limited, "sh", ROPEWALK, "load", "--json"]).arg(&json);
+    shell.args(["-c", &limited, "sh", ROPEWALK_LAB, "load", "--json"]).arg(&json);
     let clients = CLIENTS.to_string();
     shell.args(["--connections", &clients, "--sessions", &clients]);
     let output = shell.arg(format!("http://{}/", server.address())).output().unwrap();

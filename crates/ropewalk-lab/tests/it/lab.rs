@@ -16,7 +16,7 @@ use load::void::Void as LoadVoid;
 use testkit::Temporary;
 
 use crate::machine::networks_can_be_made;
-use crate::server_process::{ROPEWALK, ServerProcess};
+use crate::server_process::{ropewalk_server, served};
 use crate::{ropewalk, run};
 
 const STUDY: &str = r#"
@@ -65,7 +65,8 @@ impl Lab {
     pub(crate) fn own_server(&self, start: &str) -> PathBuf {
         let descriptions = self.path("servers");
         fs::create_dir(&descriptions).unwrap();
-        let described = format!("{OWN_SERVER}{start}\n").replace("PROGRAM", ROPEWALK);
+        let described =
+            format!("{OWN_SERVER}{start}\n").replace("PROGRAM", text(&ropewalk_server()));
         fs::write(descriptions.join("own.toml"), described).unwrap();
         descriptions
     }
@@ -144,7 +145,7 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     let log = lab.path("access.log");
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 5\n";
     fs::write(&log, line.repeat(20)).unwrap();
-    let server = ServerProcess::for_directory(&site, &[]);
+    let server = served(&site, &[]);
     let url = format!("http://{}", server.address());
     let servers = ["compare", &url, "ropewalk:event-loop"];
     let what = ["--log", text(&log), "--root", text(&site), "--pairs", "1"];
@@ -168,8 +169,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     // It was compressed then: its length is not what is sent now.
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 3\n";
     fs::write(&log, line.repeat(20)).unwrap();
-    let servers =
-        [ServerProcess::for_directory(&site, &[]), ServerProcess::for_directory(&site, &[])];
+    let servers = [served(&site, &[]), served(&site, &[])];
     let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
     let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs", "1"];
     let short = ["--window=100ms", "--lag-bound=60s", LIFTED];

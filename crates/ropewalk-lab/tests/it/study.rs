@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use lab::record::{Offered, Purpose, Run};
 use testkit::Busy;
 
 use crate::lab::{Lab, await_no_server, text};
-use crate::server_process::ROPEWALK;
+use crate::server_process::ropewalk_server;
 use crate::{ropewalk, run};
 
 const STUDY: &str = r#"
@@ -45,7 +45,7 @@ fn without_floor(lab: &Lab) -> PathBuf {
     let descriptions = lab
         .own_server(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
     let own = fs::read_to_string(descriptions.join("own.toml")).unwrap();
-    let own = own.replace(ROPEWALK, text(&lab.path("program")));
+    let own = own.replace(text(&ropewalk_server()), text(&lab.path("program")));
     fs::write(descriptions.join("floor.toml"), own.replace("\"own\"", "\"floor\"")).unwrap();
     fs::write(descriptions.join("own.toml"), own).unwrap();
     descriptions
@@ -311,7 +311,7 @@ fn a_server_that_is_installed_later_takes_part() {
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("skipped own: "), "{out}");
     assert!(page(&lab).contains("own took no part: "));
-    symlink(Path::new(ROPEWALK), lab.path("program")).unwrap();
+    symlink(ropewalk_server(), lab.path("program")).unwrap();
     let (status, out, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
     assert_eq!(status, 0, "{out}{err}");
     let opened = lab.records();

@@ -4,6 +4,7 @@
 //! How well they conform is not asked here: `differential.rs` compares that.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
@@ -14,11 +15,10 @@ use lab::{
 };
 use os::affinity::allowed_cpus_of;
 use serde_json::Value;
-use testkit::{NEEDS_ROOT, Temporary, wait_until};
+use testkit::{NEEDS_ROOT, Temporary, finished, wait_until};
 
 use crate::machine::skip;
-use crate::processes::is_running;
-use crate::server_process::ROPEWALK;
+use crate::server_process::ropewalk_server;
 use crate::{REPOSITORY, run};
 
 /// What is served. The floor tells files by the numbers in their names.
@@ -36,6 +36,13 @@ const NOT_IN_DEBIAN: [&str; 2] = ["static-web-server", "gofasthttp"];
 
 /// The variable that names servers that must be there although Debian lacks them.
 const MUST_BE_THERE: &str = "ROPEWALK_TEST_SERVERS";
+
+/// What the server says of its engines.
+pub(crate) fn engines() -> Vec<Value> {
+    let (status, out, _) = finished(Command::new(ropewalk_server()).args(["engines", "--json"]));
+    assert_eq!(status, 0);
+    serde_json::from_str(&out).unwrap()
+}
 
 /// Starting is mostly waiting.
 const THREADS: usize = 4;
@@ -63,26 +70,23 @@ fn every_server_serves_what_is_there_and_stops() {
 
 #[test]
 fn every_engine_is_a_server() {
-    let (status, said, _) = run(&["engines", "--json"]);
-    let said: Value = serde_json::from_str(&said).unwrap();
-    let said = said.as_array().unwrap();
-    let named: Vec<&str> = said.iter().map(|engine| engine["name"].as_str().unwrap()).collect();
-    let known: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
-    assert_eq!((status, named), (0, known.clone()));
-    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let engines = engines();
+    let names = engines.iter().map(|engine| engine["name"].as_str().unwrap());
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let ours: Vec<ServerDescription> = descriptions
         .into_iter()
         .filter(|description| description.name.starts_with("ropewalk"))
         .collect();
-    let expected = known.iter().map(|name| format!("ropewalk:{name}"));
+    let expected = names.map(|name| format!("ropewalk:{name}"));
     let expected: Vec<String> = std::iter::once("ropewalk".to_owned()).chain(expected).collect();
     assert_eq!(
         ours.iter().map(|description| description.name.clone()).collect::<Vec<_>>(),
         expected
     );
-    for (description, spec) in ours[1..].iter().zip(engines::ENGINES) {
-        for knob in spec.knobs {
-            let turned = &description.knobs[&format!("engine.knobs.{}", knob.name)];
+    for (description, engine) in ours[1..].iter().zip(&engines) {
+        for knob in engine["knobs"].as_array().unwrap() {
+            let name = knob["name"].as_str().unwrap();
+            let turned = &description.knobs[&format!("engine.knobs.{name}")];
             let grid = turned.grid();
             assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", description.name);
         }
@@ -107,7 +111,7 @@ fn servers_are_listed_with_what_is_missing() {
     assert_eq!((status, same, notice.lines().count()), (0, out.clone(), 2), "{notice}");
     let descriptions: Value = serde_json::from_str(&out).unwrap();
     let descriptions = descriptions.as_array().unwrap();
-    assert!(descriptions.len() > 12 + engines::ENGINES.len(), "{out}");
+    assert!(descriptions.len() > 12 + engines().len(), "{out}");
     for description in descriptions {
         let is_known = description["version"].is_string();
         let helps =
@@ -312,4 +316,9 @@ impl Stage {
 /// Bytes that do not repeat with any power of two.
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+/// Whether a process runs: false if it has ended, even if it is still listed.
+fn is_running(pid: u32) -> bool {
+    os::accounting::process(pid).is_some_and(|process| !process.has_ended)
 }

@@ -14,8 +14,8 @@ use lab::record::{Folder, Kind, Opened};
 use testkit::Temporary;
 
 use crate::lab::LIFTED;
-use crate::server_process::ROPEWALK;
-use crate::servers::Stage;
+use crate::server_process::ropewalk_server;
+use crate::servers::{Stage, engines};
 use crate::{ropewalk, run};
 
 const SERVER: [&str; 5] = [
@@ -100,11 +100,11 @@ fn told_first(status: i32, err: &str) -> &'static str {
 fn of_every_engine_all_knobs_can_be_varied() {
     let scratch = Temporary::new();
     let place = format!("--scratch={}", scratch.path().display());
-    for engine in engines::ENGINES {
-        let server = format!("ropewalk:{}", engine.name);
+    for engine in engines() {
+        let server = format!("ropewalk:{}", engine["name"].as_str().unwrap());
         let (status, out, err) = run(&["tune", &server, "--workload=1KB", "--dry-run", &place]);
-        if let Some(why) = (engine.obstacle)() {
-            assert!(status != 0 && err.contains(&why), "{server}: {out}{err}");
+        if let Some(why) = engine["unavailable"].as_str() {
+            assert!(status != 0 && err.contains(why), "{server}: {out}{err}");
             continue;
         }
         assert_eq!((status, &*err), (0, ""), "{server}: {out}");
@@ -230,7 +230,7 @@ fn assert_results(tuning: &Tuning) {
 #[test]
 fn a_configuration_file_says_what_was_measured() {
     let stage = Stage::set();
-    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let description =
         descriptions.into_iter().find(|description| description.name == "ropewalk:staged").unwrap();
     let installed = Installed { description, version: String::new() };
@@ -262,7 +262,7 @@ fn a_configuration_file_says_what_was_measured() {
 fn a_command_sets_the_environment_that_was_measured() {
     let stage = Stage::set();
     for name in ["goserver", "gofasthttp", "caddy"] {
-        let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+        let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
         let description =
             descriptions.into_iter().find(|description| description.name == name).unwrap();
         let installed = Installed { description, version: String::new() };

@@ -11,11 +11,11 @@ use lab::{ServerDescription, ServerSpec};
 use testkit::Temporary;
 
 use crate::REPOSITORY;
-use crate::server_process::ROPEWALK;
+use crate::server_process::{ROPEWALK_LAB, ropewalk_server};
 
 #[test]
 fn every_experiment_can_be_read_in_all_its_sizes() {
-    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
     let paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).filter(|p| p.is_file()).collect();
     assert!(paths.len() >= 46, "{}", paths.len());
@@ -79,7 +79,7 @@ fn unsaid(source: &str, question: &str, expected: &str) -> impl Iterator<Item = 
 /// on connections would be measured by that bound.
 #[test]
 fn where_sessions_pause_every_server_is_given_its_connections() {
-    let descriptions = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let faults = in_every_size(|definition| {
         let pauses = definition.workloads.iter().any(has_pauses);
         let servers = definition.servers.iter().filter(|_| pauses);
@@ -154,10 +154,11 @@ fn short_of_connections(spec: &ServerSpec, descriptions: &[ServerDescription]) -
 fn bytes_of(log: &str) -> f64 {
     let folder = Temporary::new();
     let path = folder.path().join("sessions.log");
-    let mut generate = Command::new(ROPEWALK);
+    let mut generate = Command::new(ROPEWALK_LAB);
     generate.args(["log", "generate"]).args(log.split(' ')).arg("--output").arg(&path);
     assert!(generate.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
-    let described = Command::new(ROPEWALK).args(["log", "describe", "--json"]).arg(path).output();
+    let described =
+        Command::new(ROPEWALK_LAB).args(["log", "describe", "--json"]).arg(path).output();
     let json: serde_json::Value = serde_json::from_slice(&described.unwrap().stdout).unwrap();
     json["bytes"]["files_bytes"].as_f64().unwrap()
 }

@@ -12,7 +12,7 @@ use testkit::differential::{Explanations, Participant, Row, compare, explanation
 use testkit::{Client, DocumentRoot, Suite, Temporary};
 
 use crate::machine::{in_ci, skip};
-use crate::server_process::ServerProcess;
+use crate::server_process::served;
 
 /// The servers, each with the version (or its beginning) that the explanations were written for:
 /// what others do in a corner case changes, and then the explanations want reading again.
@@ -40,7 +40,7 @@ fn lone_stands_are_explained() {
             "there are fewer than three of nginx, apache2, lighttpd, h2o",
         );
     }
-    let ropewalk = ServerProcess::for_directory(&root.site(), &[]);
+    let ropewalk = served(&root.site(), &[]);
     let own = ("ropewalk".to_owned(), ropewalk.address());
     let others = descriptions.servers.iter().map(|(name, server)| (name.clone(), server.address()));
     let participants: Vec<Participant> = std::iter::once(own)
