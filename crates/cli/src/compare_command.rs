@@ -11,7 +11,7 @@ use lab::workload::Workload;
 use lab::{Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, say_knob_notices};
+use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
@@ -74,7 +74,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
-    [&first, &second].into_iter().for_each(|typed| say_knob_notices(&lab, typed));
+    [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
     let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut progress = ProgressLine::new();
@@ -83,7 +83,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
-    Side::tell_apart(&mut sides);
+    Side::name_apart(&mut sides);
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
     let mut watch = Onlooker { progress: ProgressLine::new(), interrupt };
@@ -116,7 +116,7 @@ struct Onlooker {
 }
 
 impl Watch for Onlooker {
-    fn tell(&mut self, line: &str) {
+    fn report(&mut self, line: &str) {
         self.progress.say_to_people(line);
     }
 

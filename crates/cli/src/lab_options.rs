@@ -66,7 +66,7 @@ impl LabOptions {
             .map_err(|why| Failure::Usage(format!("--scratch {}: {why}", scratch.display())))?;
         let descriptions =
             lab::catalogue(&program, self.servers.as_deref()).map_err(Failure::Usage)?;
-        descriptions.iter().for_each(say_notices);
+        descriptions.iter().for_each(print_notices);
         let (server_cpus, client_cpus) = self.cpus()?;
         if let Some(bound) = &self.lag_bound {
             let explain = |why| Failure::Usage(format!("--lag-bound {bound}: {why}"));
@@ -165,12 +165,12 @@ impl WorkloadOptions {
 }
 
 /// Says what has become of knobs that were typed for a server and are others today.
-pub(crate) fn say_knob_notices(lab: &Lab, spec: &ServerSpec) {
+pub(crate) fn print_knob_notices(lab: &Lab, spec: &ServerSpec) {
     lab.knob_notices(spec).iter().for_each(|notice| say(&format!("{spec}: {notice}")));
 }
 
 /// Says which names in a description of the user's own are others today.
-pub(crate) fn say_notices(description: &ServerDescription) {
+pub(crate) fn print_notices(description: &ServerDescription) {
     let folder = description.folder.as_deref().unwrap_or(Path::new(""));
     let file = folder.join(format!("{}.toml", description.name));
     description.notices.iter().for_each(|notice| say(&format!("{}: {notice}", file.display())));

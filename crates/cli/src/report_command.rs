@@ -47,7 +47,7 @@ enum Form {
 }
 
 impl Form {
-    fn of_ending(ending: &OsStr) -> Option<Self> {
+    fn from_extension(ending: &OsStr) -> Option<Self> {
         match ending.to_str()? {
             "html" | "htm" => Some(Self::Html),
             "md" | "markdown" => Some(Self::Markdown),
@@ -77,7 +77,7 @@ impl ReportArguments {
         match (self.format, ending) {
             (Some(form), _) => Ok(form),
             (None, None) => Ok(Form::Html),
-            (None, Some(ending)) => Form::of_ending(ending).ok_or_else(|| {
+            (None, Some(ending)) => Form::from_extension(ending).ok_or_else(|| {
                 format!(
                     "-o: no report ends in .{}: name it .html, .md, .csv, .svg or .png, or say \
                      which it is with --format",

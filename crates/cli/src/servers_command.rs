@@ -8,7 +8,7 @@ use command::{Failure, print};
 use lab::{Found, Installed, Knob, ServerDescription, Setting, Skipped, Surroundings};
 use serde_json::{Value, json};
 
-use crate::lab_options::say_notices;
+use crate::lab_options::print_notices;
 
 pub(crate) const SERVERS_HELP: &str = "\
 With names, their settings and knobs are listed too, each knob with the values that a tuner tries.
@@ -40,12 +40,12 @@ pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
         .map_err(|why| Failure::Operation(format!("cannot tell where this program is: {why}")))?;
     let descriptions =
         lab::catalogue(&program, arguments.servers.as_deref()).map_err(Failure::Usage)?;
-    descriptions.iter().for_each(say_notices);
+    descriptions.iter().for_each(print_notices);
     let surroundings = Surroundings::find(arguments.build);
     let found =
-        Found::look(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
+        Found::detect(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
     let lines: Vec<Line<'_>> =
-        descriptions.iter().filter_map(|description| Line::of(description, &found)).collect();
+        descriptions.iter().filter_map(|description| Line::find(description, &found)).collect();
     if arguments.json {
         let objects: Vec<Value> = lines.iter().map(Line::json).collect();
         return print(&format!("{:#}\n", Value::from(objects)));
@@ -61,7 +61,7 @@ struct Line<'f> {
 }
 
 impl<'f> Line<'f> {
-    fn of(description: &'f ServerDescription, found: &'f Found) -> Option<Self> {
+    fn find(description: &'f ServerDescription, found: &'f Found) -> Option<Self> {
         let installed =
             found.installed.iter().find(|there| there.description.name == description.name);
         let skipped = || found.skipped.iter().find(|skipped| skipped.name == description.name);

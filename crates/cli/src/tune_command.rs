@@ -15,7 +15,7 @@ use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, open_records, say_knob_notices};
+use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
@@ -89,7 +89,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
-    say_knob_notices(&lab, &server);
+    print_knob_notices(&lab, &server);
     let typed = (arguments.server.as_str(), &server);
     let (plan, subject) = wanted.prepare(&lab, typed, &spec, conditions)?;
     print(&introduction(&plan, &wanted, &subject))?;
@@ -101,7 +101,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let (folder, opened) = open_records(&path, &header, arguments.resume)?;
     folder.add_environment(&subject.environment()).map_err(Failure::Operation)?;
     let mut interrupt = Interrupt::new().map_err(Failure::Operation)?;
-    let mut watch = teller(opened.runs.len());
+    let mut watch = progress_printer(opened.runs.len());
     let found = subject.search(&plan, (&folder, &opened), &mut watch, &mut || interrupt.came());
     drop(watch);
     match found {
@@ -157,7 +157,7 @@ impl TuneArguments {
 }
 
 /// Tells how it goes on, a line for each run that was not on record; on a terminal in one place.
-fn teller(recorded: usize) -> impl FnMut(&Progress<'_>) {
+fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
     let mut told = ProgressLine::new();
     move |progress| {
         if progress.runs as usize <= recorded {

@@ -1,5 +1,5 @@
-//! Which servers there are: those that come with this program, Ropewalk's own engines, and those of
-//! a folder that somebody names.
+//! The servers that are known: those that come with this program, Ropewalk's own engines, and those
+//! of a folder that the user names.
 //!
 //! Whether they are installed is another question: see `install.rs`.
 
@@ -24,14 +24,15 @@ const SHIPPED: &[(&str, &str)] = &[
     ("yaws", include_str!("../../../servers/yaws.toml")),
 ];
 
-/// The server of `servers/` from which those of Ropewalk's engines are made.
+/// The server of `servers/` from which the servers for Ropewalk's engines are made.
 const TEMPLATE: &str = "ropewalk";
 
-/// Every server: those of the folder `own`, if one is given, in place of shipped ones of the same
-/// name; then `ropewalk`, which is `program`, and one for each of its engines (`ropewalk:ENGINE`).
+/// Every server: those of the folder `own`, if one is given, in place of shipped servers of the
+/// same name; then `ropewalk`, which is `program`, and one for each of its engines
+/// (`ropewalk:ENGINE`).
 ///
 /// # Errors
-/// One line: a file of the folder is not right, or the program does not say what its engines are.
+/// One line: a file of the folder is invalid, or the program does not list its engines.
 pub fn catalogue(program: &Path, own: Option<&Path>) -> Result<Vec<ServerDescription>, String> {
     let own = own.map_or_else(|| Ok(Vec::new()), ServerDescription::read_all)?;
     let mut descriptions = shipped();
@@ -40,13 +41,13 @@ pub fn catalogue(program: &Path, own: Option<&Path>) -> Result<Vec<ServerDescrip
     descriptions.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(at) = descriptions.iter().position(|description| description.name == TEMPLATE) {
         let template = descriptions.remove(at);
-        descriptions.push(ropewalk::at(program, &template));
+        descriptions.push(ropewalk::with_program(program, &template));
         descriptions.extend(ropewalk::engine_descriptions(program, &template)?);
     }
     Ok(descriptions)
 }
 
-/// The servers that came with this program, as their files have them.
+/// The servers that came with this program, as their files describe them.
 fn shipped() -> Vec<ServerDescription> {
     let parse =
         |(_, text): &(&str, &str)| ServerDescription::parse(text).expect("a test reads them all");
@@ -70,8 +71,8 @@ mod tests {
         );
     }
 
-    /// What makes a server faster by doing less is varied only if it is named, and it is all that
-    /// is left alone so.
+    /// A knob that makes a server faster by doing less is varied only if it is named, and no other
+    /// knob is left alone in this way.
     #[test]
     fn knobs_that_win_by_doing_less_are_not_tuned() {
         let descriptions = shipped();

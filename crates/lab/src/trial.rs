@@ -119,7 +119,7 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// A server that we have started.
-    pub fn of(server: &'a RunningServer) -> Self {
+    pub fn of_server(server: &'a RunningServer) -> Self {
         Self { address: server.address(), copies: std::slice::from_ref(server) }
     }
 
@@ -329,7 +329,7 @@ impl Bench {
         void.extend(outcome.first_bad.iter().cloned().map(Void::WrongReply));
         void.extend(server.ended());
         Ok(Measured {
-            figures: Figures::of(&outcome),
+            figures: Figures::from_outcome(&outcome),
             observed,
             not_available,
             void,
@@ -509,7 +509,7 @@ fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, RunFailur
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    let told = generators.iter_mut().try_for_each(|(client, _)| client.tell(&line));
+    let told = generators.iter_mut().try_for_each(|(client, _)| client.send_line(&line));
     // One that listens no more has ended, and may have been unable to begin.
     told.map(|()| start_us).map_err(RunFailure::no_load)
 }

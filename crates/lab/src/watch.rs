@@ -3,7 +3,7 @@
 /// What they hear and say.
 pub trait Watch {
     /// A line on how it goes on.
-    fn tell(&mut self, line: &str);
+    fn report(&mut self, line: &str);
 
     /// Whether it shall end after the run under way.
     fn is_interrupted(&mut self) -> bool;

@@ -39,7 +39,7 @@ pub(super) struct Terminal {
 }
 
 impl Watch for Terminal {
-    fn tell(&mut self, line: &str) {
+    fn report(&mut self, line: &str) {
         // Whoever cannot be told need not be.
         let _ = writeln!(std::io::stderr(), "{line}");
     }

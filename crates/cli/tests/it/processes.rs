@@ -303,7 +303,7 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     clients.iter_mut().for_each(|client| ask_for_all(client, FILES));
     let mut pids = pool();
     pids.sort_unstable();
-    let own = |pids: &[u32]| lab::memory::of(pids).own_bytes / pids.len() as u64;
+    let own = |pids: &[u32]| lab::memory::of_processes(pids).own_bytes / pids.len() as u64;
     let (first, last) = (own(&pids[..10]), own(&pids[PROCESSES - 10..]));
     assert!(last < first + first / 4, "{last} bytes each, the first {first}");
 }

@@ -46,7 +46,7 @@ fn every_server_serves_what_is_there_and_stops() {
     // Ropewalk and its engines have a test of their own.
     let descriptions: Vec<ServerDescription> =
         shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
-    let found = Found::look(&descriptions, &[], &Surroundings::find(true)).unwrap();
+    let found = Found::detect(&descriptions, &[], &Surroundings::find(true)).unwrap();
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
         assert!(wanted.split(',').all(|name| name != absent.name), "{absent:?}");
@@ -87,7 +87,7 @@ fn every_engine_is_a_server() {
             assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", description.name);
         }
     }
-    let found = Found::look(&ours, &[], &Surroundings::find(false)).unwrap();
+    let found = Found::detect(&ours, &[], &Surroundings::find(false)).unwrap();
     for absent in found.skipped {
         // Where the kernel does not permit rings, that is said; nothing else may be absent.
         assert_eq!(absent.name, "ropewalk:rings", "{absent:?}");

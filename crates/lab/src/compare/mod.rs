@@ -14,7 +14,7 @@ mod verdict;
 pub use candidate::Candidate;
 pub use place::Place;
 pub use text::render;
-pub use verdict::{Figure, Told, Verdict, told};
+pub use verdict::{Figure, RatioVerdict, Verdict, judge_ratio};
 
 use crate::environment::Environment;
 use crate::error::Error;
@@ -119,7 +119,7 @@ pub struct VoidWindow {
 
 impl VoidWindow {
     /// Which server, phase and pair the window was of and why it says nothing, in a line.
-    pub fn told(&self, sides: &[Side; 2]) -> String {
+    pub fn describe(&self, sides: &[Side; 2]) -> String {
         let Self { side, purpose, pair, why } = self;
         format!("{}, {purpose}, pair {pair}: {}", sides[*side].label(), in_words(why))
     }
@@ -160,7 +160,7 @@ impl Side {
     }
 
     /// A server that is compared with itself has two names, or its records would be those of one.
-    pub fn tell_apart(sides: &mut [Self; 2]) {
+    pub fn name_apart(sides: &mut [Self; 2]) {
         if sides[0].label() == sides[1].label() {
             sides[1].server += " again";
         }
@@ -168,7 +168,7 @@ impl Side {
 
     fn target(&self) -> Target<'_> {
         match &self.instance {
-            Instance::Started(server) => Target::of(server),
+            Instance::Started(server) => Target::of_server(server),
             Instance::Running(address) => Target::foreign(*address),
         }
     }
@@ -259,7 +259,7 @@ impl Plan {
         watch: &mut dyn Watch,
     ) -> Result<(), Uncompared> {
         for side in sides {
-            watch.tell(&format!("{}: asking for everything once", side.label()));
+            watch.report(&format!("{}: asking for everything once", side.label()));
             let offered = Offered::Connections(self.connections);
             let trial = self.trial(workload, offered, 0);
             let target = side.target();
@@ -277,7 +277,7 @@ impl Plan {
             let runs = side.still_runs("while it was warmed up", offered);
             runs.map_err(Uncompared::Failed)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
-            watch.tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
+            watch.report(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl Phases<'_> {
     ) -> Result<Phase, Uncompared> {
         let mut phase: Phase = [Vec::new(), Vec::new()];
         for block in 0..self.plan.pairs {
-            watch.tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
+            watch.report(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
             let first = self.generator.below(2);
             for side in [first, 1 - first] {
                 let measured = self.window(side, purpose, offered, block);
@@ -477,7 +477,7 @@ fn check_answers(
         let last = last.filter(|_| runs.iter().all(Option::is_none));
         let why = match last {
             Some(last) => {
-                let last = last.told(sides);
+                let last = last.describe(sides);
                 format!("all its windows with all clients were void, the last: {last}")
             }
             None => "it answered nothing to all clients".to_owned(),

@@ -21,7 +21,7 @@ impl Place {
     /// When there are records in it, or it cannot be made.
     pub fn make(typed: Option<&Path>, scratch: &Path) -> Result<Self, Error> {
         let Some(path) = typed else { return Self::new_in(scratch) };
-        if Folder::is_at(path) {
+        if Folder::has_records(path) {
             let path = path.display();
             return Err(Error::Failed(format!(
                 "{path}: there are records in it already: choose another folder (-o)"

@@ -99,7 +99,7 @@ fn a_server_that_is_compared_with_itself_has_two_names() {
     let names = |second: &str, setting: &str| {
         let mut sides = sides();
         (sides[1].server, sides[1].setting) = (second.into(), setting.into());
-        Side::tell_apart(&mut sides);
+        Side::name_apart(&mut sides);
         sides.map(|side| side.label())
     };
     assert_eq!(names("a", "usual"), ["a/usual", "a again/usual"]);
@@ -128,7 +128,7 @@ fn what_was_failed_is_said() {
 
 /// Requests that queue are done in bulk, which costs less than the same work done in time.
 #[test]
-fn who_does_not_bear_the_common_rate_is_named() {
+fn a_server_that_does_not_sustain_the_common_rate_is_named() {
     let late = |n: f64| {
         let mut late = measured(900.0 * n, Some(10.0 * n), 0);
         late.figures.kept_up_share = 0.8;
@@ -152,7 +152,7 @@ fn without_a_pair_there_is_no_verdict() {
 
 /// A rate that both sustain is not known then, and whoever has answered would win by that alone.
 #[test]
-fn who_has_not_answered_is_not_compared() {
+fn a_server_that_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];
     let window = |side, pair, why: &str| VoidWindow {
         side,

@@ -23,7 +23,7 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
         text.push_str(&line(figure, verdict));
     }
     for void in comparison.void.iter().take(VOID_MAX) {
-        let _ = writeln!(text, "void: {}", void.told(sides));
+        let _ = writeln!(text, "void: {}", void.describe(sides));
     }
     if let Some(more @ 1..) = comparison.void.len().checked_sub(VOID_MAX) {
         let _ = writeln!(text, "void: and {more} more, in the records");

@@ -35,7 +35,7 @@ pub enum Verdict {
 
 /// What the interval of a ratio says. There is one rule, for the terminal and for the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum RatioVerdict {
     /// The interval lies above 1, and reaches beyond the margin.
     Higher,
     /// The interval lies below 1, and reaches beyond the margin.
@@ -50,13 +50,13 @@ pub enum Told {
 
 /// What the interval of the ratio of so many pairs says with that confidence, where a difference of
 /// no more than the `margin` (0.02: 2 %) is none.
-pub fn told(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> Told {
+pub fn judge_ratio(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> RatioVerdict {
     match interval {
-        _ if pairs < values_min(confidence) => Told::TooFew,
-        _ if interval.is_within(margin) => Told::Tie,
-        Interval { low, .. } if low > 1.0 => Told::Higher,
-        Interval { high, .. } if high < 1.0 => Told::Lower,
-        _ => Told::Open,
+        _ if pairs < values_min(confidence) => RatioVerdict::TooFew,
+        _ if interval.is_within(margin) => RatioVerdict::Tie,
+        Interval { low, .. } if low > 1.0 => RatioVerdict::Higher,
+        Interval { high, .. } if high < 1.0 => RatioVerdict::Lower,
+        _ => RatioVerdict::Open,
     }
 }
 
@@ -66,13 +66,13 @@ impl Figure {
         let Some(ratio) = paired_ratio(&self.first, &self.second, confidence) else {
             return Verdict::Nothing;
         };
-        match told(ratio.interval, margin, self.pairs(), confidence) {
-            Told::TooFew => Verdict::TooFew(ratio),
-            Told::Tie => Verdict::Tie(ratio),
-            Told::Open => Verdict::Open(ratio),
-            Told::Lower if self.less_is_better => Verdict::First(ratio),
-            Told::Higher if !self.less_is_better => Verdict::First(ratio),
-            Told::Lower | Told::Higher => Verdict::Second(ratio),
+        match judge_ratio(ratio.interval, margin, self.pairs(), confidence) {
+            RatioVerdict::TooFew => Verdict::TooFew(ratio),
+            RatioVerdict::Tie => Verdict::Tie(ratio),
+            RatioVerdict::Open => Verdict::Open(ratio),
+            RatioVerdict::Lower if self.less_is_better => Verdict::First(ratio),
+            RatioVerdict::Higher if !self.less_is_better => Verdict::First(ratio),
+            RatioVerdict::Lower | RatioVerdict::Higher => Verdict::Second(ratio),
         }
     }
 
@@ -140,19 +140,19 @@ mod tests {
     #[test]
     fn an_interval_says_one_of_five_things() {
         #[track_caller]
-        fn check(low: f64, high: f64, pairs: usize, expected: Told) {
-            assert_eq!(told(Interval { low, high }, 0.02, pairs, 0.95), expected);
+        fn check(low: f64, high: f64, pairs: usize, expected: RatioVerdict) {
+            assert_eq!(judge_ratio(Interval { low, high }, 0.02, pairs, 0.95), expected);
         }
-        check(1.01, 1.05, 6, Told::Higher);
-        check(0.90, 0.99, 6, Told::Lower);
-        check(0.99, 1.01, 6, Told::Tie);
-        check(1.005, 1.01, 6, Told::Tie);
-        check(0.7, 1.4, 6, Told::Open);
-        check(1.0, 1.05, 6, Told::Open);
-        check(0.99, 1.01, 5, Told::TooFew);
+        check(1.01, 1.05, 6, RatioVerdict::Higher);
+        check(0.90, 0.99, 6, RatioVerdict::Lower);
+        check(0.99, 1.01, 6, RatioVerdict::Tie);
+        check(1.005, 1.01, 6, RatioVerdict::Tie);
+        check(0.7, 1.4, 6, RatioVerdict::Open);
+        check(1.0, 1.05, 6, RatioVerdict::Open);
+        check(0.99, 1.01, 5, RatioVerdict::TooFew);
         let of_confidence = |confidence| {
             [3, 4, 7, 8].map(|pairs| {
-                told(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence) == Told::TooFew
+                judge_ratio(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence) == RatioVerdict::TooFew
             })
         };
         assert_eq!(of_confidence(0.99), [true, true, true, false]);

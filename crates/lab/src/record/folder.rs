@@ -90,7 +90,7 @@ impl Folder {
         let explain = |why| format!("{}: {why}", path.display());
         fs::create_dir_all(path.join(OUTCOMES)).map_err(explain)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
-        if Self::is_at(path) {
+        if Self::has_records(path) {
             return Err(format!(
                 "{}: there is a study in it already; resume it (--resume) or choose another folder",
                 path.display()
@@ -109,7 +109,7 @@ impl Folder {
     }
 
     /// Whether there are records in a folder.
-    pub fn is_at(path: &Path) -> bool {
+    pub fn has_records(path: &Path) -> bool {
         path.join(HEADER).exists()
     }
 
@@ -119,7 +119,7 @@ impl Folder {
     /// When there is none, another process has it, an earlier version wrote it, or it is damaged in
     /// the middle.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
-        if !Self::is_at(path) {
+        if !Self::has_records(path) {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
@@ -444,7 +444,7 @@ mod tests {
         let search = Search { testbed: testbed.clone(), ..Search::default() };
         folder.add_search(&search).expect("it is written");
         folder.add_ceiling(&testbed, Ceiling::default()).expect("it is written");
-        folder.add_participants(&Participants::of(&header)).expect("it is written");
+        folder.add_participants(&Participants::from_header(&header)).expect("it is written");
         drop(folder);
         let now = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(now.notice, None);

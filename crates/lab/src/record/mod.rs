@@ -370,7 +370,7 @@ pub const CLIENT_BUSY_MAX: f64 = 0.95;
 
 impl Figures {
     /// The figures of an outcome.
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn from_outcome(outcome: &Outcome) -> Self {
         let measures = &outcome.measures;
         let times = &measures.times;
         let errors = measures.errors.iter().filter(|&(_, count)| count > 0);

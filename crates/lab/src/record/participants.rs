@@ -22,7 +22,7 @@ pub struct Participants {
 
 impl Participants {
     /// The participants that a header names.
-    pub fn of(header: &Header) -> Self {
+    pub fn from_header(header: &Header) -> Self {
         Self {
             servers: header.servers.clone(),
             skipped: header.skipped.clone(),
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn who_took_part_the_same_way_changes_nothing() {
+    fn the_same_participants_change_nothing() {
         let mut joined = header();
-        Participants::of(&header()).join(&mut joined);
+        Participants::from_header(&header()).join(&mut joined);
         assert_eq!(joined, header());
     }
 

@@ -19,7 +19,7 @@ impl Folder {
         let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
         if renamed_experiment(&opened.header.definition) != header.definition {
             let path = path.display();
-            return Err(Error::Asked(format!(
+            return Err(Error::Usage(format!(
                 "{path}: it was begun as something else: see `definition` in {path}/study.json"
             )));
         }
@@ -31,7 +31,7 @@ impl Folder {
                     path.display()
                 )));
             }
-            folder.add_participants(&Participants::of(header)).map_err(Error::Failed)?;
+            folder.add_participants(&Participants::from_header(header)).map_err(Error::Failed)?;
         }
         Ok((folder, opened))
     }

@@ -64,14 +64,14 @@ impl TryFrom<Line> for Absent {
         match (line.server, line.testbed) {
             (Some(server), Some(testbed)) => Ok(Self::ServerIn { server, testbed }),
             (None, Some(testbed)) => Ok(Self::Testbed { testbed }),
-            (Some(words), None) => Ok(of_words(words)),
+            (Some(words), None) => Ok(parse_words(words)),
             (None, None) => Err("neither a server nor a testbed is named"),
         }
     }
 }
 
 /// Earlier versions wrote the words of all three into the field of the server.
-fn of_words(words: String) -> Absent {
+fn parse_words(words: String) -> Absent {
     if let Some(testbed) = words.strip_prefix("domain ") {
         return Absent::Testbed { testbed: testbed.into() };
     }

@@ -150,12 +150,12 @@ impl<'m> Blocks<'m> {
     }
 
     /// From now on no run is begun that would not end within so many seconds of runs in all.
-    pub fn keep_to(&mut self, budget_s: Option<f64>) {
+    pub fn set_budget(&mut self, budget_s: Option<f64>) {
         self.budget_s = budget_s;
     }
 
     /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
-    pub fn expect(&mut self, runs: f64) {
+    pub fn expect_runs(&mut self, runs: f64) {
         let from = f64::from(self.runs.made);
         self.outlook = Outlook { from, runs: from + runs };
     }
@@ -226,7 +226,7 @@ impl<'m> Blocks<'m> {
             }
         }
         climbs.sort_by_key(|(candidate, _)| *candidate);
-        climbs.iter().try_for_each(|(candidate, climb)| self.note(*candidate, &climb.found()))?;
+        climbs.iter().try_for_each(|(candidate, climb)| self.record_limit(*candidate, &climb.found()))?;
         Ok(true)
     }
 
@@ -272,7 +272,7 @@ impl<'m> Blocks<'m> {
             }
         }
         let found = climb.found();
-        self.measure.found(&self.candidates[candidate], &found)?;
+        self.measure.limit_found(&self.candidates[candidate], &found)?;
         Ok((found, true))
     }
 
@@ -393,7 +393,7 @@ impl<'m> Blocks<'m> {
         known.max_by(|a, b| (blocks(a.0), a.1).partial_cmp(&(blocks(b.0), b.1)).expect("numbers"))
     }
 
-    fn note(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
+    fn record_limit(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
         let spread_max = self.conditions.spread_max;
         let standing = &mut self.standings[candidate];
         standing.generator_bound |= found.generator_bound;
@@ -415,7 +415,7 @@ impl<'m> Blocks<'m> {
         if standing.out.is_none() {
             standing.out = standing.unfairness(spread_max);
         }
-        self.measure.found(&self.candidates[candidate], found)
+        self.measure.limit_found(&self.candidates[candidate], found)
     }
 
     fn climb(&self, rules: Rules, stage: &Purpose, seed: u64) -> Climb {
@@ -484,7 +484,7 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Observation};
+    use super::super::{RunRequest, Observation};
     use super::*;
 
     /// The first sustains 1,000 requests a second in even blocks and none in odd ones, the second
@@ -492,7 +492,7 @@ mod tests {
     struct Moody;
 
     impl Measure for Moody {
-        fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+        fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
             let sustains = match (candidate.name.as_str(), asked.block) {
                 ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
                 ("moody", _) => 1000.0,
@@ -505,7 +505,7 @@ mod tests {
         }
     }
 
-    fn with<T>(names: &[&str], count: u32, look: impl FnOnce(&Blocks<'_>) -> T) -> T {
+    fn with_blocks<T>(names: &[&str], count: u32, look: impl FnOnce(&Blocks<'_>) -> T) -> T {
         let (mut measure, mut watch) = (Moody, |_: &Progress<'_>| ());
         let mut blocks = Blocks::new(&mut measure, &mut watch, Conditions::default(), (0.04, 1));
         let field: Vec<usize> = names
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn blocks_in_which_nothing_held_count_against_a_candidate() {
-        with(&["moody", "calm"], 21, |blocks| {
+        with_blocks(&["moody", "calm"], 21, |blocks| {
             assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
             let ratio = blocks.ratio(1, 0, 2, 0.95);
             assert!(ratio.low > 1.0, "{ratio:?}");
@@ -532,8 +532,8 @@ mod tests {
 
     /// Candidates are not ranked in the order in which they were named.
     #[test]
-    fn who_holds_nothing_any_more_is_last() {
-        with(&["broken", "calm"], 3, |blocks| {
+    fn a_candidate_that_holds_nothing_any_more_is_last() {
+        with_blocks(&["broken", "calm"], 3, |blocks| {
             assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
             let logs = blocks.log_ratios(1, 0, 2);
             assert!(logs.len() == 2 && logs.iter().all(|&log| log > 1.0), "{logs:?}");
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn of_two_that_hold_nothing_the_ratio_is_not_known() {
-        with(&["broken", "broken"], 3, |blocks| {
+        with_blocks(&["broken", "broken"], 3, |blocks| {
             assert!(blocks.log_ratios(0, 1, 2).is_empty());
         });
     }

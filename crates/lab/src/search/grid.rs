@@ -70,7 +70,7 @@ impl Grid {
             points = points
                 .iter()
                 .flat_map(|point| {
-                    dimension.values.iter().map(|value| with(point, dimension, value))
+                    dimension.values.iter().map(|value| with_value(point, dimension, value))
                 })
                 .collect();
         }
@@ -108,7 +108,7 @@ impl Grid {
             let is_near = |index: usize| at.is_none_or(|at| at.abs_diff(index) == 1);
             for (index, value) in dimension.values.iter().enumerate() {
                 if is_near(index) {
-                    found.push(self.named(with(&centre.knobs, dimension, value)));
+                    found.push(self.named(with_value(&centre.knobs, dimension, value)));
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Grid {
     }
 }
 
-fn with(point: &Values, dimension: &Dimension, value: &str) -> Values {
+fn with_value(point: &Values, dimension: &Dimension, value: &str) -> Values {
     let mut point = point.clone();
     point.insert(dimension.name.clone(), value.to_owned());
     point

@@ -6,7 +6,7 @@
 //! and counted; a rate that stays void ends the gap from above. Only where the generator was why is
 //! it said to be the limit.
 
-use super::{Asked, Candidate, Measure, Observation, Stop, judge};
+use super::{RunRequest, Candidate, Measure, Observation, Stop, judge};
 use crate::record::{Figures, Purpose};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
@@ -109,13 +109,13 @@ impl Climb {
     }
 
     /// The run to make next; none once the limit is known.
-    pub fn next(&self) -> Option<Asked> {
+    pub fn next(&self) -> Option<RunRequest> {
         if self.has_failed() || self.trials.len() >= TRIALS_MAX {
             return None;
         }
         let rate = self.bracket.next_rate()?;
         let void = |trial: &&Trial| trial.rate == rate && trial.judged == Judged::Void;
-        Some(Asked {
+        Some(RunRequest {
             rate,
             purpose: self.search.purpose.clone(),
             block: self.search.block,
@@ -242,7 +242,7 @@ pub fn mat(
         climb.learn(asked.rate, &observation);
     }
     let found = climb.found();
-    measure.found(candidate, &found)?;
+    measure.limit_found(candidate, &found)?;
     Ok(found)
 }
 

@@ -49,7 +49,7 @@ pub struct Candidate {
 
 /// One run that a search wants.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct RunRequest {
     /// Requests a second.
     pub rate: f64,
     /// Which search it is for.
@@ -98,13 +98,13 @@ pub trait Measure {
     ///
     /// # Errors
     /// When the search is to end.
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop>;
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop>;
 
     /// Hears what a search of a candidate's limit has found.
     ///
     /// # Errors
     /// When the search is to end.
-    fn found(&mut self, _candidate: &Candidate, _found: &Found) -> Result<(), Stop> {
+    fn limit_found(&mut self, _candidate: &Candidate, _found: &Found) -> Result<(), Stop> {
         Ok(())
     }
 }

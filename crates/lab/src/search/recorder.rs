@@ -4,7 +4,7 @@
 //! some, they are the answers; then it goes on measuring. Nothing else of its state is kept. If a
 //! question differs from the one on record, options or program have changed, and it ends.
 
-use super::{Asked, Candidate, Found, Measure, Observation, Stop, unable};
+use super::{RunRequest, Candidate, Found, Measure, Observation, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::void::Void;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ pub trait Live {
     ///
     /// # Errors
     /// When the search is to end.
-    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop>;
+    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop>;
 }
 
 /// What came of a run.
@@ -76,7 +76,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         !self.past.is_empty()
     }
 
-    fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Observation, Stop> {
+    fn replay(&self, run: Run, point: &Point, asked: &RunRequest) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
             && (&run.purpose, run.block) == (&asked.purpose, asked.block)
@@ -96,7 +96,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         &mut self,
         candidate: &Candidate,
         point: Point,
-        asked: &Asked,
+        asked: &RunRequest,
     ) -> Result<Observation, Stop> {
         let begun_us = os::clock::now();
         let measured = self.live.run(candidate, asked)?;
@@ -129,7 +129,7 @@ impl<'f, L: Live> Recorder<'f, L> {
 }
 
 impl<L: Live> Measure for Recorder<'_, L> {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         self.number += 1;
         let point = Point {
             server: self.context.server.clone(),
@@ -145,7 +145,7 @@ impl<L: Live> Measure for Recorder<'_, L> {
         }
     }
 
-    fn found(&mut self, candidate: &Candidate, found: &Found) -> Result<(), Stop> {
+    fn limit_found(&mut self, candidate: &Candidate, found: &Found) -> Result<(), Stop> {
         // One for each search, in their order; a few of the last may not have been written.
         if self.searches.pop_front().is_some() {
             return Ok(());
@@ -186,7 +186,7 @@ mod tests {
     use std::path::PathBuf;
 
     impl Live for Simulated {
-        fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+        fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
             let Observation { figures, void, .. } = self.measure(candidate, asked)?;
             Ok(Measured { figures, void, ..Measured::default() })
         }
@@ -218,7 +218,7 @@ mod tests {
         let world = World { ends_above, ..World::noisy(vec![1000.0], 0.03) };
         let mut server = Simulated::new(world, 9);
         for _ in 0..skip {
-            let asked = Asked {
+            let asked = RunRequest {
                 rate: 1.0,
                 purpose: Purpose::Point,
                 block: 0,
@@ -283,7 +283,7 @@ mod tests {
     fn what_no_configuration_is_to_blame_for_is_not_on_record() {
         struct Full;
         impl Live for Full {
-            fn run(&mut self, _: &Candidate, _: &Asked) -> Result<Measured, Stop> {
+            fn run(&mut self, _: &Candidate, _: &RunRequest) -> Result<Measured, Stop> {
                 Err(Stop::Unable(unable("no room")))
             }
         }

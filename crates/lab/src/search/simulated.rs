@@ -1,6 +1,6 @@
 //! Servers that are formulas, for the tests: known capacities behind the noise of real machines.
 
-use super::{Asked, Candidate, Measure, Observation, Stop};
+use super::{RunRequest, Candidate, Measure, Observation, Stop};
 use crate::record::Figures;
 use crate::void::Void;
 use load::backlog::{Backlog, STEPS};
@@ -97,7 +97,7 @@ impl Simulated {
 }
 
 impl Measure for Simulated {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         if self.runs >= self.runs_max {
             return Err(Stop::Interrupted);
         }
@@ -144,7 +144,7 @@ pub(crate) struct Queue {
 }
 
 impl Measure for Queue {
-    fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, _: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let load = VirtualLoad {
             service: Service::Queue(QUEUE_PER_S),
             length: self.length,

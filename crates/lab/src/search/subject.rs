@@ -111,7 +111,7 @@ impl Wanted {
         conditions: Conditions,
     ) -> Result<(Plan, Subject<'a>), Error> {
         let (installed, base) = lab.find(server)?;
-        let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Asked)?;
+        let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Usage)?;
         let workload = lab.bench.tools.prepare(workload).map_err(Error::Failed)?;
         let subject = Subject {
             typed: typed.to_owned(),

@@ -258,7 +258,7 @@ fn kept(field: usize) -> usize {
 /// # Errors
 /// When the search was broken off, or no candidate sustains any rate.
 pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    blocks.keep_to(plan.budget_s);
+    blocks.set_budget(plan.budget_s);
     let mut search = Search {
         blocks,
         plan,
@@ -278,7 +278,7 @@ pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         search.races_max += ROUNDS_MAX;
     }
     let race = search.race(&finalists, &Purpose::Race)?;
-    let gain = race.over(0);
+    let gain = race.gain_over(0);
     let (race, gain) = search.challenges(race, gain)?;
     search.is_sample = false;
     search.tuned(race, gain)
@@ -296,7 +296,7 @@ struct Race {
 
 impl Race {
     /// By what factor the winner sustains more than another; unknown if that did not race.
-    fn over(&self, other: usize) -> Gain {
+    fn gain_over(&self, other: usize) -> Gain {
         let rival = self.rivals.iter().find(|rival| rival.candidate == other);
         let itself = Interval { low: 1.0, high: 1.0 };
         match rival {
@@ -353,11 +353,11 @@ impl Search<'_, '_> {
         let (mut field, mut why) = (Vec::new(), String::new());
         let candidates = self.plan.candidates();
         self.is_sample = candidates.len() < self.plan.grid.size();
-        self.expect(self.plan.runs_reckoned(candidates.len()));
+        self.expect_runs(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
             if !field.is_empty() && !self.affords(1) {
                 return Err(Stop::Failed(match why.as_str() {
-                    "" => format!("the budget has ended: {}", self.nothing_seen()),
+                    "" => format!("the budget has ended: {}", self.no_valid_run()),
                     why => format!(
                         "the budget ended before a configuration kept the conditions at any rate: \
                          {why}"
@@ -381,13 +381,13 @@ impl Search<'_, '_> {
             why = found.failed.or(found.broken.first().cloned()).unwrap_or_default();
         }
         Err(Stop::Failed(match why.as_str() {
-            "" => self.nothing_seen(),
+            "" => self.no_valid_run(),
             why => format!("no configuration keeps the conditions at any rate: {why}"),
         }))
     }
 
     /// What is said where every run was void.
-    fn nothing_seen(&self) -> String {
+    fn no_valid_run(&self) -> String {
         let Runs { made, disturbed, .. } = self.blocks.runs();
         let why = match disturbed {
             0 => String::new(),
@@ -405,9 +405,9 @@ impl Search<'_, '_> {
     }
 
     /// Lets people know how many runs are reckoned to come.
-    fn expect(&mut self, runs: f64) {
+    fn expect_runs(&mut self, runs: f64) {
         let runs = if self.is_sample { f64::INFINITY } else { runs };
-        self.blocks.expect(runs);
+        self.blocks.expect_runs(runs);
     }
 
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -420,7 +420,7 @@ impl Search<'_, '_> {
                 self.budget_ended = true;
                 break;
             }
-            self.expect(self.plan.runs_from(block, able.len()));
+            self.expect_runs(self.plan.runs_from(block, able.len()));
             if !self.blocks.block(&able, self.level_per_s, &Purpose::Grid)? {
                 self.budget_ended = true;
                 break;
@@ -466,7 +466,7 @@ impl Search<'_, '_> {
             if field.len() <= FINALISTS + 1 {
                 break;
             }
-            self.expect(self.plan.runs_from(rung, field.len()));
+            self.expect_runs(self.plan.runs_from(rung, field.len()));
             for _ in 0..blocks {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
@@ -518,7 +518,7 @@ impl Search<'_, '_> {
                 break;
             }
             let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
-            self.expect(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
+            self.expect_runs(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
             if !self.blocks.block(&racing, self.level_per_s, stage)? {
                 self.budget_ended = true;
                 break;
@@ -586,7 +586,7 @@ impl Search<'_, '_> {
                 };
             } else if next.is_won_against(before) {
                 more = None;
-                gain = gain.times(next.over(before));
+                gain = gain.times(next.gain_over(before));
                 race = next;
             } else {
                 return Ok((self.challenged(race, &next), gain));
@@ -673,7 +673,7 @@ impl Search<'_, '_> {
     fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
         let mut looked: Option<(Found, bool)> = None;
-        self.expect(RUNS_OF_ENDS / 2.0);
+        self.expect_runs(RUNS_OF_ENDS / 2.0);
         let (last_look, is_confirmed) = loop {
             if !self.blocks.is_fair(race.winner) {
                 (race, gain) = self.without_winner(race)?;

@@ -2,7 +2,7 @@
 //!
 //! Each run has a server of its own, so that none inherits what another has left behind.
 
-use super::{Asked, Candidate, Live, Measured, Stop, unable};
+use super::{RunRequest, Candidate, Live, Measured, Stop, unable};
 use crate::install::Installed;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
@@ -35,10 +35,10 @@ pub struct Workbench<'a> {
 
 impl Workbench<'_> {
     /// A failure of the server is an answer; one of ours is not.
-    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, RunFailure> {
+    fn try_run(&self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, RunFailure> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
-        let target = Target::of(&server);
+        let target = Target::of_server(&server);
         let trial = Trial {
             workload: self.workload,
             offered: Offered::RequestsPerS(asked.rate),
@@ -65,7 +65,7 @@ impl Workbench<'_> {
 }
 
 impl Live for Workbench<'_> {
-    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
         if (self.is_interrupted)() {
             return Err(Stop::Interrupted);
         }
@@ -145,7 +145,7 @@ mod tests {
             latency_target_us: None,
             is_interrupted: &mut || false,
         };
-        let asked = Asked {
+        let asked = RunRequest {
             rate: 1.0,
             purpose: Purpose::Point,
             block: 1,

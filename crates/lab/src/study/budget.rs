@@ -14,7 +14,7 @@ pub(crate) fn check(budget_s: Option<f64>, run_s: f64, or: &str) -> Result<(), E
         s => minutes(s),
     };
     match budget_s {
-        Some(budget_s) if budget_s < run_s => Err(Error::Asked(format!(
+        Some(budget_s) if budget_s < run_s => Err(Error::Usage(format!(
             "a budget of {}: a run of this study alone is reckoned to take {}: give more \
              (--budget), or {or}",
             shown(budget_s),

@@ -60,7 +60,7 @@ impl Stage<'_> {
             return say(&format!("The path's ceiling is not known: {NO_TIME}"));
         }
         let floor: ServerSpec = FLOOR.parse().map_err(Error::Failed)?;
-        let Found { installed, skipped } = lab.look(&floor)?;
+        let Found { installed, skipped } = lab.detect(&floor)?;
         for one in &skipped {
             say(&format!("The path's ceiling is not known: {}; {}", one.reason, one.command))?;
         }

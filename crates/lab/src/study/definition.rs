@@ -151,7 +151,7 @@ impl Definition {
         let table = sized(table, size)?;
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
         let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
-        let mut definition = Self::of(written)?;
+        let mut definition = Self::from_written(written)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;
         definition.notices = notices;
@@ -215,33 +215,33 @@ impl Definition {
     pub fn search_limits(&mut self) -> Result<(), String> {
         self.offered = OfferedPlan::Mat;
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
-        self.note("offered", toml::Value::Table(mat));
+        self.set_in_text("offered", toml::Value::Table(mat));
         self.check_clients()
     }
 
     /// Takes runs for void whose generator is later than this, in place of what the file says.
     fn bound_lag(&mut self, bound: &str) {
         self.lag_bound = Some(bound.to_owned());
-        self.note("lag_bound", bound.into());
+        self.set_in_text("lag_bound", bound.into());
     }
 
     /// Takes runs for void that others disturbed more than this, in place of what the file says: a
     /// share, and as it was typed.
     fn bound_interference(&mut self, (share, typed): (f64, &str)) {
         self.interference_bound = share;
-        self.note("interference_bound", typed.into());
+        self.set_in_text("interference_bound", typed.into());
     }
 
     /// What is measured stands in the text, however it was said: whoever goes on with a study must
     /// say the same.
-    fn note(&mut self, key: &str, value: toml::Value) {
+    fn set_in_text(&mut self, key: &str, value: toml::Value) {
         let mut table: toml::Table = self.text.parse().expect("`parse` wrote it");
         table.insert(key.to_owned(), value);
         self.text = toml::to_string(&table).expect("it was a table before");
     }
 
     /// What it is called in messages, what it asks and where it is from.
-    fn of(written: Written) -> Result<Self, String> {
+    fn from_written(written: Written) -> Result<Self, String> {
         let seconds = |what: &str, typed: &str| {
             parse_duration(typed).map(|us| us as f64 / 1e6).map_err(|why| format!("{what}: {why}"))
         };

@@ -9,7 +9,7 @@ use super::utilisation::{self, Gauge, Step};
 use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
-    Asked, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
+    RunRequest, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
 };
 use crate::warm_up::run_s;
 use crate::watch::Watch;
@@ -152,7 +152,7 @@ impl<'a, W: Watch> Study<'a, W> {
             let Next { block, attempt, .. } = next;
             let seed = self.seed(block, attempt);
             let purpose = &Purpose::Point;
-            let run = self.one(&Wanted { cell, offered, block, attempt, purpose, seed })?;
+            let run = self.make_run(&Wanted { cell, offered, block, attempt, purpose, seed })?;
             schedule.learn(&run);
             let left_s = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, self.within_budget(left_s));
@@ -160,7 +160,7 @@ impl<'a, W: Watch> Study<'a, W> {
         self.tally.wanted += loads.len();
         for point in schedule.empty_points() {
             self.tally.unknown += 1;
-            self.watch.tell(&format!("{}: every run was void", describe(point)));
+            self.watch.report(&format!("{}: every run was void", describe(point)));
         }
         Ok(End::Complete)
     }
@@ -243,7 +243,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let left = all.saturating_sub(self.searches.len());
         let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
         let left = minutes(self.within_budget(left_s));
-        self.watch.tell(&format!("{} {told}; about {left} remain", of_cell(point)));
+        self.watch.report(&format!("{} {told}; about {left} remain", describe_cell(point)));
         Ok(())
     }
 
@@ -254,18 +254,18 @@ impl<'a, W: Watch> Study<'a, W> {
         let mut loads = Vec::new();
         for cell in self.stage.cells() {
             for &share in shares {
-                let what = of_cell(&self.stage.point(cell, Offered::default()));
+                let what = describe_cell(&self.stage.point(cell, Offered::default()));
                 let percent = 100.0 * share;
                 match self.rate_at(cell, share) {
                     Ok(Ok(rate)) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
-                        self.watch.tell(&line);
+                        self.watch.report(&line);
                         loads.push((cell, Offered::RequestsPerS(rate)));
                     }
                     Ok(Err(why)) => {
                         self.tally.wanted += 1;
                         self.tally.unknown += 1;
-                        self.watch.tell(&format!(
+                        self.watch.report(&format!(
                             "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
                         ));
                     }
@@ -282,7 +282,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let purpose = &Purpose::Utilisation(share);
         let testbed = &self.stage.testbeds[cell.testbed];
         let cpus = testbed.server_cpus(&self.stage.machine) as f64;
-        let gauge = Gauge::of(Some(cpus), testbed.client_cpus.map(|cpus| cpus as f64));
+        let gauge = Gauge::of_cpus(Some(cpus), testbed.client_cpus.map(|cpus| cpus as f64));
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
@@ -297,7 +297,7 @@ impl<'a, W: Watch> Study<'a, W> {
             }
             let offered = rounded(offered);
             let wanted = Wanted { cell, offered, block: 0, attempt, purpose, seed };
-            self.one(&wanted).map_err(Stop::Failed)?;
+            self.make_run(&wanted).map_err(Stop::Failed)?;
         }
     }
 
@@ -311,7 +311,7 @@ impl<'a, W: Watch> Study<'a, W> {
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.seed(block, attempt);
             let wanted = Wanted { cell, offered: SATURATING, block, attempt, purpose, seed };
-            let run = self.ask(&wanted)?;
+            let run = self.run_once(&wanted)?;
             if let (Some(figures), true) = (&run.figures, run.void.is_empty()) {
                 return Ok(Some(figures.throughput_per_s));
             }
@@ -321,14 +321,14 @@ impl<'a, W: Watch> Study<'a, W> {
 
     /// Answers a search: with the run that is on record, if it asked before it was broken off.
     /// What it asks is a function of its answers, so that it comes to where it was.
-    fn ask(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
+    fn run_once(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
         if let Some(run) = self.made_before(wanted) {
             return Ok(run.clone());
         }
         if self.end().is_some() {
             return Err(Stop::Interrupted);
         }
-        self.one(wanted).map_err(Stop::Failed)
+        self.make_run(wanted).map_err(Stop::Failed)
     }
 
     fn made_before(&self, wanted: &Wanted<'_>) -> Option<&Run> {
@@ -348,7 +348,7 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// Makes one run and writes it down.
-    fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
+    fn make_run(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
         let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
         let stop = |why: String| unable(&why);
         // Were it written down as void, its point would be given up for what is none of its doing.
@@ -406,7 +406,7 @@ impl<'a, W: Watch> Study<'a, W> {
             (Some(figures), []) => shown(figures) + &beside(run),
             (None, []) => "nothing".into(),
         };
-        self.watch.tell(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
+        self.watch.report(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
     }
 }
 
@@ -417,8 +417,8 @@ struct Probe<'s, 'a, W> {
 }
 
 impl<W: Watch> Measure for Probe<'_, '_, W> {
-    fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
-        let run = self.study.ask(&Wanted {
+    fn measure(&mut self, _candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+        let run = self.study.run_once(&Wanted {
             cell: self.cell,
             offered: Offered::RequestsPerS(asked.rate),
             block: asked.block,
@@ -524,7 +524,7 @@ fn is_limit(search: &Search) -> bool {
 /// Tells the schedule which limits are known: to it they are the repetitions of a point.
 fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
     for search in searches.iter().filter(|search| is_limit(search)) {
-        let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
+        let point = schedule.points().iter().find(|point| is_for_point(search, point)).cloned();
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };
         schedule.learn(&Run { point, figures: Some(figures), ..Run::default() });
@@ -539,7 +539,7 @@ fn sustained(search: &Search) -> String {
     }
 }
 
-fn is_of(search: &Search, point: &Point) -> bool {
+fn is_for_point(search: &Search, point: &Point) -> bool {
     (&search.server, &search.setting) == (&point.server, &point.setting)
         && (&search.workload, &search.testbed) == (&point.workload, &point.testbed)
 }
@@ -550,11 +550,11 @@ pub fn describe(point: &Point) -> String {
         Offered::RequestsPerS(rate) => format!(" at {rate:.0} requests/s"),
         Offered::Connections(count) => format!(" with {count} clients"),
     };
-    of_cell(point) + &load
+    describe_cell(point) + &load
 }
 
 /// A point in a few words without what is offered: its server, setting, workload and testbed.
-fn of_cell(point: &Point) -> String {
+fn describe_cell(point: &Point) -> String {
     let Point { server, setting, workload, testbed, .. } = point;
     format!("{server}/{setting}, {workload}, {testbed}")
 }

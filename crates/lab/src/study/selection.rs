@@ -28,17 +28,17 @@ impl Selection {
     /// # Errors
     /// When one cannot be set as it says, or two are the same.
     pub fn find(lab: &Lab, definition: &mut Definition) -> Result<Self, Error> {
-        definition.check_servers(&lab.descriptions).map_err(Error::Asked)?;
+        definition.check_servers(&lab.descriptions).map_err(Error::Usage)?;
         let mut selection = Self::default();
         for spec in &definition.servers {
-            let mut found = lab.look(spec)?;
+            let mut found = lab.detect(spec)?;
             selection.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
                 what: Absent::Server { server: spec.to_string() },
                 reason: one.reason,
                 command: one.command,
             }));
             for installed in found.installed {
-                let setting = spec.setting(&installed.description).map_err(Error::Asked)?;
+                let setting = spec.setting(&installed.description).map_err(Error::Usage)?;
                 selection.participants.push(Participant { installed, setting });
             }
         }
@@ -174,7 +174,7 @@ fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Re
         is_even: false,
         waits_for_sessions: true,
     };
-    trial.check(bench, generators).map_err(Error::Asked)
+    trial.check(bench, generators).map_err(Error::Usage)
 }
 
 /// The files that a workload asks for; all must be known where memory is bounded.

@@ -291,7 +291,7 @@ fn reachable<'a>(
 ) -> Result<Vec<(Target<'a>, usize)>, String> {
     let with_seat = servers.iter().enumerate().map(|(index, server)| {
         let generator = entered.clients.iter().position(|client| client.server == index);
-        Ok((Target::of(server), generator.ok_or("a copy of the server has no clients")?))
+        Ok((Target::of_server(server), generator.ok_or("a copy of the server has no clients")?))
     });
     with_seat.collect()
 }

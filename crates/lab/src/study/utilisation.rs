@@ -46,7 +46,7 @@ impl Default for Gauge {
 
 impl Gauge {
     /// The gauge of a testbed with so many CPUs for the servers and for the clients.
-    pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
+    pub(crate) fn of_cpus(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
     }
 
@@ -92,7 +92,7 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
             false => Step::NotReached("every run that was to tell where to begin was void".into()),
         };
     };
-    let Tries { tried, known, attempt, .. } = Tries::of(&guesses, gauge);
+    let Tries { tried, known, attempt, .. } = Tries::from_runs(&guesses, gauge);
     if let Some((rate, _)) = tried.iter().find(|(_, busy)| (busy - share).abs() <= NEAR) {
         return Step::Reached(*rate);
     }
@@ -135,7 +135,7 @@ struct Tries {
 }
 
 impl Tries {
-    fn of(guesses: &[&Run], gauge: Gauge) -> Self {
+    fn from_runs(guesses: &[&Run], gauge: Gauge) -> Self {
         let mut tries = Self::default();
         for run in guesses {
             let Some(rate) = run.point.offered.requests_per_s() else { continue };

@@ -22,7 +22,7 @@ impl Trial<'_> {
     /// The workload's own options, and what the trial says.
     pub(super) fn options(&self) -> Options {
         let mut options = self.workload.load.clone();
-        self.say(&mut options);
+        self.add_options(&mut options);
         if self.is_filled() && options.warm_up.is_none() && self.workload.filling_us > 0 {
             options.warm_up = Some(format!("{}us", self.workload.filling_us));
         }
@@ -41,7 +41,7 @@ impl Trial<'_> {
         self.waits_for_sessions && matches!(self.offered, Offered::RequestsPerS(_))
     }
 
-    fn say(&self, options: &mut Options) {
+    fn add_options(&self, options: &mut Options) {
         options.log = Some(self.workload.log.clone());
         match self.offered {
             Offered::RequestsPerS(rate) => {
@@ -69,8 +69,8 @@ impl Trial<'_> {
     pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
-            self.say(options);
-            bench.say(options, nobody, (0, generators), true);
+            self.add_options(options);
+            bench.add_options(options, nobody, (0, generators), true);
         };
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
@@ -116,7 +116,7 @@ impl Bench {
         let mut options = asked.clone();
         let LoadGenerator { address, sources, .. } = &self.generators[generator];
         let address = address.unwrap_or(server.address);
-        self.say(&mut options, address, (generator, self.generators.len()), is_told);
+        self.add_options(&mut options, address, (generator, self.generators.len()), is_told);
         options.sources.extend(sources.iter().map(ToString::to_string));
         if options.run_delay_bound.is_none() {
             options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
@@ -130,7 +130,7 @@ impl Bench {
     }
 
     /// What is said to the generator of this number, of so many, whatever is asked for.
-    fn say(
+    fn add_options(
         &self,
         options: &mut Options,
         address: SocketAddr,

@@ -2,7 +2,7 @@
 
 use super::super::grid::Dimension;
 use super::super::simulated::{QUEUE_PER_S, Queue, Simulated, World};
-use super::super::{Asked, Candidate, Measure, Observation, Stop};
+use super::super::{RunRequest, Candidate, Measure, Observation, Stop};
 use super::*;
 use load::find_limit::Conditions;
 
@@ -249,7 +249,7 @@ fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
 struct Unmasked(Surface, std::collections::BTreeSet<String>);
 
 impl Measure for Unmasked {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let mut observation = self.0.measure(candidate, asked)?;
         if asked.purpose == Purpose::Race {
             self.1.insert(candidate.name.clone());
@@ -311,7 +311,7 @@ fn a_planted_unfair_winner_is_rejected() {
 
 /// All sustain more than the generator can ask for: nobody is better, and why is said.
 #[test]
-fn a_generator_that_is_saturated_crowns_nobody() {
+fn a_generator_that_is_saturated_decides_nothing() {
     let world = World { generator: 400.0, noise: 0.02, ..World::quiet(planted(3).0) };
     let tuned = run(&mut Simulated::new(world, 3), &plan(Method::Halving, 27, 3)).expect("so");
     assert!(tuned.rivals.iter().all(|rival| rival.verdict != Verdict::Higher), "{tuned:?}");
@@ -358,7 +358,7 @@ fn alike_is_not_called_better() {
 struct Deceiver(Simulated);
 
 impl Measure for Deceiver {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let mut observation = self.0.measure(candidate, asked)?;
         if candidate.name.ends_with('2') && asked.purpose == Purpose::Confirmation {
             let figures = observation.figures.as_mut().expect("it starts");
@@ -534,7 +534,7 @@ fn a_search_that_its_budget_ended_says_so() {
 }
 
 /// What is told after each run: seconds spent, and left.
-fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
+fn progress(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     let mut told = Vec::new();
     let mut watch = |progress: &super::super::Progress<'_>| {
         told.push((progress.spent_s, progress.left_s));
@@ -552,7 +552,7 @@ fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
 fn what_is_left_is_told_by_what_runs_have_taken() {
     for seed in 0..10 {
         let world = World { run_s: 3.0, ..World::noisy(planted(seed).0, 0.03) };
-        let told = told(&plan(Method::Halving, 27, seed), world);
+        let told = progress(&plan(Method::Halving, 27, seed), world);
         let all_s = told.last().expect("there are runs").0;
         assert!(told.iter().all(|(_, left_s)| *left_s >= 3.0), "{told:?}");
         let (spent_s, left_s) = told[told.len() / 3];
@@ -566,7 +566,7 @@ fn what_is_left_is_told_by_what_runs_have_taken() {
 #[test]
 fn what_takes_longer_than_was_reckoned_is_not_said_to_be_about_to_end() {
     let last_runs = (0..20).map(|seed| {
-        let told = told(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
+        let told = progress(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
         told.iter().filter(|(_, left_s)| *left_s < 2.0).count()
     });
     let last_runs: Vec<usize> = last_runs.collect();
@@ -579,7 +579,7 @@ fn a_sample_is_told_to_last_as_long_as_its_budget() {
     let plan = sampled(1, 300.0);
     assert_eq!(plan.expected_s(), 300.0);
     let world = World { run_s: 2.0, ..World::noisy(vec![1000.0; 6], 0.03) };
-    let told = told(&plan, world);
+    let told = progress(&plan, world);
     let (spent_s, left_s) = told[10];
     assert_eq!(spent_s + left_s, 300.0);
     let is_true = |(spent_s, left_s): &(f64, f64)| spent_s + left_s <= 300.0;
@@ -602,7 +602,7 @@ struct Surface {
 }
 
 impl Measure for Surface {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         self.noise.world.capacities = vec![surface(candidate, self.costs)];
         self.noise.measure(&Candidate::default(), asked)
     }

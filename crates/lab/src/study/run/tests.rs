@@ -31,7 +31,7 @@ const CAPACITIES: [f64; 2] = [1000.0, 3000.0];
 struct Patience<'a>(&'a Counter<usize>);
 
 impl Watch for Patience<'_> {
-    fn tell(&mut self, _line: &str) {}
+    fn report(&mut self, _line: &str) {}
 
     fn is_interrupted(&mut self) -> bool {
         self.0.get() == 0
@@ -143,7 +143,7 @@ fn pretended(cell: Cell, offered: Offered, seed: u64, void_each: u64) -> Run {
 }
 
 /// What was asked, without the counter that says in which process.
-fn asked(runs: &[Run]) -> Vec<String> {
+fn requested(runs: &[Run]) -> Vec<String> {
     let asked = runs.iter().map(|run| {
         let Run { point, purpose, block, attempt, seed, .. } = run;
         format!("{} {:?} {purpose} {block} {attempt} {seed}", point.server, point.offered)
@@ -173,7 +173,7 @@ fn limits_are_the_same_however_often_it_is_resumed() {
                 _ => assert_eq!(opened.runs.len(), times * runs, "each start goes on"),
             }
         };
-        assert_eq!(asked(&opened.runs), asked(&expected.runs), "{runs} at once");
+        assert_eq!(requested(&opened.runs), requested(&expected.runs), "{runs} at once");
         assert_eq!(opened.searches, expected.searches, "{runs} at once");
     }
 }
@@ -268,9 +268,9 @@ fn servers_that_bear_nothing_are_measured() {
 /// A budget is no promise of all that could be measured with another.
 #[test]
 fn no_more_is_said_to_remain_than_the_budget_has_left() {
-    struct Told<'a>(&'a std::cell::RefCell<Vec<String>>);
-    impl Watch for Told<'_> {
-        fn tell(&mut self, line: &str) {
+    struct Lines<'a>(&'a std::cell::RefCell<Vec<String>>);
+    impl Watch for Lines<'_> {
+        fn report(&mut self, line: &str) {
             self.0.borrow_mut().push(line.to_owned());
         }
 
@@ -289,7 +289,7 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     let stage = stage(&definition, &bench, &surroundings);
     let told = Default::default();
     let now_us = os::clock::now();
-    let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Told(&told));
+    let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Lines(&told));
     study.make = Box::new(|cell, offered, seed| {
         let run = Run { point: stage.point(cell, offered), ..pretended(cell, offered, seed, 0) };
         Ok(Made { run, outcome_json: None, left: Ok(()) })
