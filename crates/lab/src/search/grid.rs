@@ -1,7 +1,7 @@
-//! The configurations there are: every combination of the values that the knobs may take, a sample
-//! of them, and the neighbours of one.
+//! The configurations of a search: every combination of the values that the knobs may take, a
+//! sample of them, and the neighbours of one.
 //!
-//! Not which of them is best.
+//! Which of them is best is decided elsewhere.
 
 use super::Candidate;
 use crate::template::Values;
@@ -26,7 +26,7 @@ pub struct Grid {
     first: Vec<Values>,
 }
 
-/// Attempts to draw a configuration that is not there yet, for each that is wanted.
+/// Attempts to draw a configuration that is not drawn yet, for each that is wanted.
 const ATTEMPTS: usize = 20;
 
 impl Grid {
@@ -55,7 +55,7 @@ impl Grid {
         points.saturating_add(beside)
     }
 
-    /// Whether it is one of the combinations.
+    /// Whether a point is one of the combinations.
     fn has(&self, point: &Values) -> bool {
         self.dimensions.iter().all(|dimension| {
             let value = point.get(&dimension.name);
@@ -135,7 +135,7 @@ impl Grid {
         points
     }
 
-    /// Named by what differs from the base.
+    /// A candidate that is named by what differs from the base.
     fn named(&self, knobs: Values) -> Candidate {
         let differing =
             knobs.iter().filter(|(name, value)| self.base.knobs.get(*name) != Some(value));

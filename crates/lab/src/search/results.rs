@@ -9,10 +9,10 @@ use statistics::{Interval, Mean, Verdict};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// How many of those that are out are named.
+/// How many of the candidates that are out are named.
 const OUT_MAX: usize = 5;
 
-/// The winner and how sure it is, for people.
+/// The winner and how sure the result is, for people.
 pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     let name = |candidate: usize| &tuned.candidates[candidate].name;
     let mut text = match tuned.is_decided() {
@@ -46,7 +46,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     text + &counts(tuned)
 }
 
-/// What a search has found, as the records hold it.
+/// The result of a search, as the records hold it.
 pub fn tuning(tuned: &Tuned) -> Tuning {
     let name = |candidate: usize| tuned.candidates[candidate].name.clone();
     let rivals = tuned.rivals.iter().map(|rival| Rival {
@@ -61,7 +61,7 @@ pub fn tuning(tuned: &Tuned) -> Tuning {
     Tuning { winner: name(tuned.winner), rivals: rivals.collect() }
 }
 
-/// What each interval covers, and what all races do together.
+/// The confidence of each interval, and of all races together.
 fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let Certainty { of_rival, of_gain, races } = tuned.certainty;
@@ -77,7 +77,7 @@ fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     ]
 }
 
-/// Why it is no clearer, and what helps.
+/// Why the result is not clearer, and what helps.
 fn advice(tuned: &Tuned) -> Vec<String> {
     let Runs { made, void, disturbed, generator_gave_out } = tuned.runs;
     let is_much = |count: u32| f64::from(count) >= MUCH_VOID * f64::from(made);
@@ -106,7 +106,8 @@ fn sustains(tuned: &Tuned) -> String {
         let standing = &tuned.standings[tuned.winner];
         let blocks = standing.estimates_per_s.len();
         return match (found.held_per_s, mean_of(standing)) {
-            // What it sustained last is nearer to what it sustains now than any block before.
+            // What the winner sustained last is nearer to what it sustains now than any block
+            // before.
             (Some(held), _) => format!(
                 "held {held:.0} requests/s in {} when the budget was spent",
                 number::counted(runs, "run")
@@ -169,8 +170,8 @@ fn times(ratio: Interval) -> String {
     format!("{middle:.3} times ({:.3} to {:.3})", ratio.low, ratio.high)
 }
 
-/// The tuning surface: a line for each configuration, those that sustain the most first. `knobs` are
-/// the names of those that were varied.
+/// The tuning surface: a line for each configuration, those that sustain the most first. `knobs`
+/// are the names of the knobs that were varied.
 pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
     let mut text = String::from("configuration,");
     knobs.iter().for_each(|knob| text += &format!("{},", quoted(knob)));
@@ -209,14 +210,14 @@ fn rates(standing: &Standing, confidence: f64) -> String {
     format!("{middle:.1},{low:.1},{high:.1}")
 }
 
-/// The mean of the logarithms of the estimates; without an error if there is one only.
+/// The mean of the logarithms of the estimates; without an error if there is only one.
 fn mean_of(standing: &Standing) -> Option<Mean> {
     let logs: Vec<f64> = standing.estimates_per_s.values().map(|rate| rate.ln()).collect();
     let single = |&log| Mean { count: 1, mean: log, error_squared: 0.0 };
     Mean::of(&logs).or(logs.first().map(single))
 }
 
-/// As RFC 4180 has it.
+/// Quotes a field as in RFC 4180.
 fn quoted(text: &str) -> String {
     let needs: BTreeSet<char> = [',', '"', '\n', '\r'].into();
     if text.chars().any(|c| needs.contains(&c)) {
@@ -305,7 +306,7 @@ out: buffers=a,b: it does not start
         Tuned { rivals: vec![rival], budget_ended: true, ..tuned() }
     }
 
-    /// Whoever happens to be ahead is not the best.
+    /// A candidate that happens to be ahead is not the best.
     #[test]
     fn what_was_not_decided_is_not_called_best() {
         assert!(tuned().is_decided() && !undecided().is_decided());
