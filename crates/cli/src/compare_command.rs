@@ -1,4 +1,4 @@
-//! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
+//! `ropewalk compare`: two servers under the same load. How they are judged is the part of `lab`.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub(crate) struct CompareArguments {
     second: String,
     #[command(flatten)]
     workload: WorkloadOptions,
-    /// Clients that ask as fast as they are served
+    /// Clients that send as fast as they are served
     #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
     connections: u64,
     /// The common rate, requests/s [default: half of what the slower server sustains]
@@ -51,10 +51,10 @@ pub(crate) struct CompareArguments {
     /// Length of a window
     #[arg(long, value_name = "TIME", default_value = "1s")]
     window: String,
-    /// A difference that is none
+    /// A difference that counts as none
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     margin: f64,
-    /// Look at every byte in all windows, not only before the first
+    /// Check every byte in all windows, not only before the first
     #[arg(long)]
     verify_bytes: bool,
     /// Seeds the order and the arrivals
@@ -109,7 +109,7 @@ fn failure(why: Uncompared) -> Failure {
     }
 }
 
-/// Whoever looks on at the terminal.
+/// The user at the terminal.
 struct Onlooker {
     progress: ProgressLine,
     interrupt: Interrupt,
@@ -165,7 +165,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
     let started = sides.iter().filter(|side| matches!(side.instance, Instance::Started(_)));
     let started: Vec<String> = started.map(Side::label).collect();
     let cpus = listed_cpus(&lab.server_cpus);
-    // Where what runs already runs is not known.
+    // The CPUs of a server that runs already are not known.
     let servers = match started.as_slice() {
         [] => String::new(),
         [one] => format!("{one} on CPU {cpus}, "),

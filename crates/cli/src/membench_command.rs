@@ -1,4 +1,4 @@
-//! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The measuring is the lab's.
+//! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The lab does the measuring.
 
 use clap::Args;
 use command::units::Duration;

@@ -42,7 +42,7 @@ enum Form {
     CsvPoints,
     /// All figures on one sheet
     Svg,
-    /// The same as a picture
+    /// All figures on one sheet, as a picture
     Png,
 }
 
@@ -88,7 +88,7 @@ impl ReportArguments {
     }
 }
 
-/// Writes the report and says where it is.
+/// Writes the report and prints where it is.
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let form = arguments.form().map_err(Failure::Usage)?;
     let path = match &arguments.output {

@@ -1,5 +1,5 @@
-//! `ropewalk servers`: which servers the lab can compare, which of them are here, and what can be
-//! turned on them.
+//! `ropewalk servers`: which servers the lab can compare, which of them are installed here, and
+//! which knobs they have.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is `lab`'s
-//! business.
+//! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is the part
+//! of `lab`.
 
 mod arguments;
 mod end;
@@ -87,7 +87,7 @@ fn introduction(definition: &Definition, selection: &Selection) -> String {
     text + &selection.skipped.iter().map(skipped_line).collect::<String>()
 }
 
-/// What sessions that pause take, and how long it takes in all then.
+/// What pauses of sessions cost in time, and how long the study takes then.
 fn pauses_text(stage: &Stage<'_>) -> String {
     let line = |(workload, seconds)| {
         format!(

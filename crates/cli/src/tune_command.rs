@@ -1,5 +1,5 @@
-//! `ropewalk tune`: what was typed becomes what is wanted, and what was found is shown. How it is
-//! searched is `lab`'s business.
+//! `ropewalk tune`: turns the command line into a search, and prints its result. How the search is
+//! done is the part of `lab`.
 
 use std::path::PathBuf;
 
@@ -117,7 +117,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
 }
 
 impl TuneArguments {
-    /// What is wanted, and the conditions under which a rate is sustained.
+    /// The search, and the conditions under which a rate is sustained.
     fn wanted(&self) -> Result<(Wanted, Conditions), Failure> {
         let explain = |option: &str, why: String| Failure::Usage(format!("{option}: {why}"));
         let seconds = |option: &str, text: &str| {
@@ -156,7 +156,7 @@ impl TuneArguments {
     }
 }
 
-/// Tells how it goes on, a line for each run that was not on record; on a terminal in one place.
+/// Prints the progress, a line for each run that was not on record; on a terminal in one place.
 fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
     let mut told = ProgressLine::new();
     move |progress| {
@@ -175,7 +175,7 @@ fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
             "run {}, {}, about {} left: {} at {:.0}/s {judged}{best}",
             progress.runs,
             progress.stage,
-            // There is a next run, or else nobody will mind.
+            // There is a next run; after the last one the second does not matter.
             minutes(progress.left_s.max(1.0)),
             progress.candidate,
             progress.rate,

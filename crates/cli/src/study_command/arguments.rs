@@ -1,4 +1,4 @@
-//! What is typed after `ropewalk study`.
+//! The command line of `ropewalk study`.
 
 use std::path::PathBuf;
 

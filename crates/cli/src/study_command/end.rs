@@ -1,4 +1,4 @@
-//! What a study says while it runs, and how it ends.
+//! What a study prints while it runs, and how it ends.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use lab::study::{End, Tally};
 use lab::watch::Watch;
 use load::interrupt::Interrupt;
 
-/// Says how it ended, in a line and by the status.
+/// Reports how the study ended, in a line and by the exit status.
 pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {
     let path = path.display();
     let Tally { wanted, unknown } = tally;
@@ -40,7 +40,7 @@ pub(super) struct Terminal {
 
 impl Watch for Terminal {
     fn report(&mut self, line: &str) {
-        // Whoever cannot be told need not be.
+        // A progress line that cannot be written is dropped.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 

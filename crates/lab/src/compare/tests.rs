@@ -1,4 +1,4 @@
-//! The arithmetic and the words; that real servers are compared is tested with the command.
+//! The arithmetic and the words; the comparison of real servers is tested with the command.
 
 use super::*;
 use crate::record::Figures;
@@ -114,7 +114,7 @@ fn equal_servers_are_a_tie() {
     assert!(text.contains("Verdict: a tie. "), "{text}");
 }
 
-/// A server may win by not doing its work; whoever reads the verdict is told.
+/// A server may win by not doing its work; the verdict then says so.
 #[test]
 fn what_was_failed_is_said() {
     let phase = phase(
@@ -126,7 +126,7 @@ fn what_was_failed_is_said() {
     assert!(text.ends_with("But mind what is said above.\n"), "{text}");
 }
 
-/// Requests that queue are done in bulk, which costs less than the same work done in time.
+/// Requests that queue are served in bulk, which costs less than the same work done in time.
 #[test]
 fn a_server_that_does_not_sustain_the_common_rate_is_named() {
     let late = |n: f64| {
@@ -150,7 +150,8 @@ fn without_a_pair_there_is_no_verdict() {
     assert!(text.ends_with("Verdict: none. In no pair were both windows good.\n"), "{text}");
 }
 
-/// A rate that both sustain is not known then, and whoever has answered would win by that alone.
+/// No rate is known then that both sustain, and the server that has answered would win by that
+/// alone.
 #[test]
 fn a_server_that_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];

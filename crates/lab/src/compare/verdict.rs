@@ -1,4 +1,4 @@
-//! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
+//! What paired measurements of two servers show: which is better, a tie, or neither.
 
 use statistics::{Estimate, Interval, paired_ratio, values_min};
 use std::fmt;
@@ -6,17 +6,17 @@ use std::fmt;
 /// A figure by which two servers are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// The figure's name, with its unit.
     pub name: &'static str,
-    /// Whether less of it is better.
+    /// Whether a lower figure is better.
     pub less_is_better: bool,
-    /// Of the first server, one for each pair. What is missing is not a number.
+    /// The first server's figures, one for each pair. A missing figure is not a number.
     pub first: Vec<f64>,
-    /// Of the second server, one for each pair. What is missing is not a number.
+    /// The second server's figures, one for each pair. A missing figure is not a number.
     pub second: Vec<f64>,
 }
 
-/// What a figure says.
+/// What a figure says of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The first server is better; its figure over the second's.
@@ -25,7 +25,7 @@ pub enum Verdict {
     Second(Estimate),
     /// The servers differ by no more than the margin.
     Tie(Estimate),
-    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
+    /// The interval holds 1 and reaches beyond the margin: more pairs might decide.
     Open(Estimate),
     /// There are fewer than [`values_min`] pairs, which support no interval.
     TooFew(Estimate),
@@ -33,7 +33,7 @@ pub enum Verdict {
     Nothing,
 }
 
-/// What the interval of a ratio says. There is one rule, for the terminal and for the page.
+/// What the interval of a ratio says. The rule is the same for the terminal and for the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RatioVerdict {
     /// The interval lies above 1, and reaches beyond the margin.
@@ -42,14 +42,14 @@ pub enum RatioVerdict {
     Lower,
     /// The interval lies within the margin.
     Tie,
-    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
+    /// The interval holds 1 and reaches beyond the margin: more pairs might decide.
     Open,
     /// The interval is of fewer than [`values_min`] pairs, which support none.
     TooFew,
 }
 
-/// What the interval of the ratio of so many pairs says with that confidence, where a difference of
-/// no more than the `margin` (0.02: 2 %) is none.
+/// Judges the interval of the ratio of this many pairs with that confidence, where a difference of
+/// no more than the `margin` (0.02: 2 %) counts as none.
 pub fn judge_ratio(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> RatioVerdict {
     match interval {
         _ if pairs < values_min(confidence) => RatioVerdict::TooFew,
@@ -61,7 +61,8 @@ pub fn judge_ratio(interval: Interval, margin: f64, pairs: usize, confidence: f6
 }
 
 impl Figure {
-    /// Judges it. `margin` is the difference that is none, such as 0.02; `confidence` such as 0.95.
+    /// Judges the figure. `margin` is the difference that counts as none, such as 0.02;
+    /// `confidence` such as 0.95.
     pub fn judge(&self, margin: f64, confidence: f64) -> Verdict {
         let Some(ratio) = paired_ratio(&self.first, &self.second, confidence) else {
             return Verdict::Nothing;
@@ -76,7 +77,7 @@ impl Figure {
         }
     }
 
-    /// How many pairs there are in which neither is missing.
+    /// How many pairs have both figures.
     fn pairs(&self) -> usize {
         let pairs = self.first.iter().zip(&self.second);
         pairs.filter(|(first, second)| (*first / *second).is_finite()).count()
@@ -84,7 +85,7 @@ impl Figure {
 }
 
 impl Verdict {
-    /// Whether it says which is better, or that neither is.
+    /// Whether the verdict is that one is better, or that neither is.
     pub fn is_decided(&self) -> bool {
         matches!(self, Self::First(_) | Self::Second(_) | Self::Tie(_))
     }
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(of_confidence(0.8), [true, false, false, false]);
     }
 
-    /// A real difference below the margin is a tie, and said to be one.
+    /// A real difference below the margin is a tie, and is reported as one.
     #[test]
     fn a_difference_within_the_margin_is_none() {
         let verdict = figure(true, 0.99, 0.001).judge(0.02, 0.95);

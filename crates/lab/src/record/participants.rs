@@ -1,5 +1,5 @@
-//! Who takes part in a study, each time it is begun or resumed: what was not there at first may
-//! have been installed since, and the other way round.
+//! Which servers take part in a study, each time it is begun or resumed: a server that was absent
+//! at first may have been installed since, and the other way round.
 
 use super::{Absent, Described, Header, Planned, Server, Skipped};
 use crate::server_spec::ServerSpec;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Participants {
-    /// The servers, as in [`Header`]; the other fields are as there, too.
+    /// The servers, as in [`Header`]; so are the other fields.
     pub servers: Vec<Server>,
-    /// Servers and testbeds that are not there now.
+    /// Servers and testbeds that are absent now.
     pub skipped: Vec<Skipped>,
     /// Where servers run now.
     #[serde(alias = "domains")]
@@ -31,7 +31,7 @@ impl Participants {
         }
     }
 
-    /// Makes `header` say of all who took part at any time, and of those who do not now.
+    /// Makes `header` list everything that took part at any time, and everything that does not now.
     pub(super) fn join(self, header: &mut Header) {
         let skipped = self.skipped.into_iter().map(|one| explained(header, one));
         header.skipped = skipped.collect();
@@ -54,7 +54,7 @@ impl Participants {
     }
 }
 
-/// Why it is skipped, if it was not always.
+/// Why it is skipped, if it took part before.
 fn explained(header: &Header, mut skipped: Skipped) -> Skipped {
     if took_part(header, &skipped.what) {
         let reason = skipped.reason;
@@ -79,7 +79,7 @@ fn took_part(header: &Header, what: &Absent) -> bool {
     }
 }
 
-/// A server may have been upgraded, or be set otherwise.
+/// Enters what may have changed: a server may have been upgraded, or be set otherwise.
 fn learn(known: &mut Server, now: Server) {
     if known.version != now.version && !known.later_versions.contains(&now.version) {
         known.later_versions.push(now.version);

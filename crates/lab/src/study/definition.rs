@@ -19,16 +19,16 @@ use load::find_limit::Conditions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Points of a range are apart by equal factors; so many are enough for any figure.
+/// Points of a range are apart by equal factors; this many are enough for any figure.
 const STEPS_MAX: u32 = 100;
 
-/// Rates that differ by less than their sixth decimal are one rate to any clock.
+/// Rates that are equal to six decimals are one rate to any clock.
 const DIGITS_MAX: i32 = 6;
 
 /// The testbed of an experiment that names none: the machine as it is.
 const HERE: &str = "here";
 
-/// So many clients that wait for their replies tell what a server can sustain at most.
+/// This many clients that wait for their replies show what a server can sustain at most.
 pub(super) const SATURATING_CLIENTS: u64 = 64;
 
 /// An experiment.
@@ -44,15 +44,15 @@ pub struct Definition {
     pub question: String,
     /// What the source found.
     pub expected: String,
-    /// Who takes part.
+    /// The servers that take part.
     pub servers: Vec<ServerSpec>,
-    /// The bottom line, if it takes part: a server that does the least that any can.
+    /// The server that does the least that any can do, if it takes part.
     pub floor: Option<String>,
-    /// What is asked for.
+    /// What is requested.
     pub workloads: Vec<WorkloadSpec>,
     /// Where servers run; at least one.
     pub testbeds: Vec<Testbed>,
-    /// How much is asked.
+    /// How much is requested.
     pub offered: OfferedPlan,
     /// How often each point is measured.
     pub repetitions: u32,
@@ -62,37 +62,37 @@ pub struct Definition {
     pub conditions: Conditions,
     /// Replies within so many microseconds are goodput.
     pub latency_target_us: Option<u64>,
-    /// Whether every byte of every reply is looked at.
+    /// Whether every byte of every reply is checked.
     pub verify_bytes: bool,
     /// Whether the servers' system calls are counted, which costs each of them a little.
     pub system_calls: bool,
-    /// How late a generator may be before a run is void, as one types it; none: as `ropewalk load`
-    /// has it.
+    /// How late a generator may be before a run is void, as a user types it; none: the default of
+    /// `ropewalk load`.
     pub lag_bound: Option<String>,
     /// How much of what a run needs others may have had before it is void, 0 to 1.
     pub interference_bound: f64,
     /// Seconds that the study may take.
     pub budget_s: Option<f64>,
-    /// Of intervals.
+    /// The confidence of intervals.
     pub confidence: f64,
     /// Seeds order and arrivals.
     pub seed: u64,
     /// The text that was read, with the size's changes in place.
     pub text: String,
-    /// Names in it that are others today, a line each.
+    /// Former names in it, a line each.
     pub notices: Vec<String>,
 }
 
-/// How much is asked of servers.
+/// How much is requested of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OfferedPlan {
     /// Requests a second, each of them.
     Rates(Vec<f64>),
-    /// So many clients that wait for their replies, each of them.
+    /// Numbers of clients that wait for their replies, each of them.
     Connections(Vec<u64>),
     /// As much as each server sustains under the conditions: the maximum achievable throughput.
     Mat,
-    /// The rates at which servers use so much of their processors, 0 to 1, each of them.
+    /// The rates at which servers use these parts of their processors, 0 to 1, each of them.
     Utilisations(Vec<f64>),
 }
 
@@ -159,10 +159,11 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Whether these servers can be set as it says, and no two servers are the same one.
+    /// Checks that these servers can be set as the definition says, and that no two servers are the
+    /// same one.
     ///
     /// # Errors
-    /// Which cannot, or are, in a line.
+    /// Which server cannot be set, or which two are the same, in a line.
     pub fn check_servers(&self, descriptions: &[ServerDescription]) -> Result<(), String> {
         let mut known: Vec<(&str, String, &ServerSpec)> = Vec::new();
         for spec in &self.servers {
@@ -182,21 +183,21 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether its budget holds a run of so many seconds.
+    /// Checks that the budget holds a run of `run_s` seconds.
     ///
     /// # Errors
-    /// When it would be spent at once, however often it is given.
+    /// When the budget would be spent at once, however often it is given.
     pub fn check_budget(&self, run_s: f64) -> Result<(), Error> {
         budget::check(self.budget_s, run_s, "shorten `window`")
     }
 
-    /// Whether requests come at a rate, in all its runs but those that saturate a server.
+    /// Whether requests come at a rate, in all runs but those that saturate a server.
     pub fn is_open(&self) -> bool {
         !matches!(self.offered, OfferedPlan::Connections(_))
     }
 
-    /// Settles when runs are void: by what was typed, which is the bench's bound on lag and a share
-    /// that others may have had, with its text, before what the file says.
+    /// Settles when runs are void: what was typed, which is the bench's bound on lag and a share
+    /// that others may have had, with its text, overrides what the file says.
     pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<(f64, &str)>) {
         match &bench.lag_bound {
             Some(typed) => self.bound_lag(typed),
@@ -219,28 +220,28 @@ impl Definition {
         self.check_clients()
     }
 
-    /// Takes runs for void whose generator is later than this, in place of what the file says.
+    /// Makes runs void whose generator is later than this, in place of what the file says.
     fn bound_lag(&mut self, bound: &str) {
         self.lag_bound = Some(bound.to_owned());
         self.set_in_text("lag_bound", bound.into());
     }
 
-    /// Takes runs for void that others disturbed more than this, in place of what the file says: a
+    /// Makes runs void that others disturbed more than this, in place of what the file says: a
     /// share, and as it was typed.
     fn bound_interference(&mut self, (share, typed): (f64, &str)) {
         self.interference_bound = share;
         self.set_in_text("interference_bound", typed.into());
     }
 
-    /// What is measured stands in the text, however it was said: whoever goes on with a study must
-    /// say the same.
+    /// Sets a key in the text. The text says all that is measured, wherever it was said: a study is
+    /// resumed only with the same text.
     fn set_in_text(&mut self, key: &str, value: toml::Value) {
         let mut table: toml::Table = self.text.parse().expect("`parse` wrote it");
         table.insert(key.to_owned(), value);
         self.text = toml::to_string(&table).expect("it was a table before");
     }
 
-    /// What it is called in messages, what it asks and where it is from.
+    /// Reads what an experiment's file has, and checks it.
     fn from_written(written: Written) -> Result<Self, String> {
         let seconds = |what: &str, typed: &str| {
             parse_duration(typed).map(|us| us as f64 / 1e6).map_err(|why| format!("{what}: {why}"))
@@ -321,7 +322,7 @@ impl Definition {
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
     }
 
-    /// Whether there is a client for each place of a testbed where there are to be clients.
+    /// Checks that a testbed has a client for each place where it is to have clients.
     fn check_clients(&self) -> Result<(), String> {
         let fewest = match &self.offered {
             OfferedPlan::Rates(_) => return Ok(()),
@@ -382,7 +383,7 @@ impl WrittenOffered {
     }
 }
 
-/// A workload: a preset's name, or the whole of it.
+/// Reads a workload: a preset's name, or the whole of it.
 fn workload_of((index, value): (usize, toml::Value)) -> Result<WorkloadSpec, String> {
     match value.as_str() {
         Some(name) => WorkloadSpec::preset(name).ok_or(format!("no workload is called {name}")),
@@ -390,8 +391,7 @@ fn workload_of((index, value): (usize, toml::Value)) -> Result<WorkloadSpec, Str
     }
 }
 
-/// One of several tables. What is wrong with it is said with its name, or its number if it has
-/// none.
+/// Reads one of several tables. An error names the table, by its number if it has no name.
 fn table_of<T: DeserializeOwned>(
     what: &str,
     index: usize,
@@ -419,7 +419,7 @@ fn range_of(from: f64, to: f64, steps: u32) -> Result<Vec<f64>, String> {
     found.ok_or(format!("offered: from and to are too close for {steps} steps"))
 }
 
-/// As a point is told by what it is offered, what stands there twice would be one point.
+/// Refuses equal values: a point is identified by what it is offered, so they would be one point.
 fn distinct(what: &str, values: &[f64]) -> Result<(), String> {
     positive(what, values)?;
     let twice = (1..values.len()).find(|&at| values[..at].contains(&values[at]));
@@ -534,7 +534,7 @@ connections = [64, 1000]
         check("from = 0.01\nto = 0.02\nsteps = 2", &[0.01, 0.02]);
     }
 
-    /// Equal points would be one point, of which the second is never measured.
+    /// Equal points would be one point, and the second would never be measured.
     #[test]
     fn servers_that_are_the_same_under_two_names_are_refused() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
@@ -567,7 +567,7 @@ connections = [64, 1000]
         assert_eq!(definition.window_s, 0.5);
         let why = parse(TEXT, Some("tiny")).expect_err("there is none");
         assert_eq!(why, "no size tiny; it has paper");
-        // What was run can be read again from what the folder keeps.
+        // The text in the folder says what was run.
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!(again.offered, definition.offered);
     }

@@ -1,5 +1,6 @@
 //! The options of `ropewalk load` that follow from a trial, its workload and the generator. They
-//! become words in one place, where a generator is started, and it alone reads those.
+//! become words in one place, where a generator is started, and the generator alone parses these
+//! words.
 
 use super::{Bench, LoadGenerator, PATIENCE, PRIMERS, Target, Trial};
 use crate::process::listed_cpus;
@@ -11,15 +12,17 @@ use load::plan::{ConnectionUse, Verify};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What of this a run does not give itself would not go with what it gives.
+/// Options of how much to send: those that a run does not set itself would conflict with those that
+/// it sets.
 const HOW_MUCH: [&str; 6] =
     ["--connections", "--rate", "--request-rate", "--arrivals", "--speed", "--sessions"];
 
-/// Whether others were in the way of a trial is judged here, where more is known of it.
+/// The bound on run delay that the generator gets: whether others disturbed a trial is judged here,
+/// where more is known of it.
 const NO_RUN_DELAY_BOUND: &str = "100%";
 
 impl Trial<'_> {
-    /// The workload's own options, and what the trial says.
+    /// The workload's own options, and those of the trial.
     pub(super) fn options(&self) -> Options {
         let mut options = self.workload.load.clone();
         self.add_options(&mut options);
@@ -29,7 +32,7 @@ impl Trial<'_> {
         options
     }
 
-    /// For how many seconds before its window it loads already.
+    /// For how many seconds before its window the load already runs.
     ///
     /// # Errors
     /// When the workload's own `--warm-up` is no time, in a line.
@@ -61,11 +64,11 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the options of its workload are some that a generator takes, and none that trials
-    /// like this one, with so many generators, give themselves. Else every trial would be void.
+    /// Checks that a generator takes the options of its workload, and that trials like this one,
+    /// with this many generators, do not set the same options. Otherwise every trial would be void.
     ///
     /// # Errors
-    /// The first that is wrong, how, and what to do, in a line.
+    /// The first option that is wrong, how, and what to do, in a line.
     pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
@@ -90,7 +93,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether these options go together, and what they ask for comes due.
+    /// Checks that these options go together, and that what they request comes due.
     fn resolved(&self, all: &Options) -> Result<(), String> {
         let (plan, _) = all.resolve()?;
         if !self.is_filled() {
@@ -104,8 +107,8 @@ impl Trial<'_> {
 }
 
 impl Bench {
-    /// What is said to one of the generators: `asked`, and what follows from who is asked from
-    /// where.
+    /// The options of one of the generators: `asked`, and what follows from which server it loads
+    /// from where.
     pub(super) fn options(
         &self,
         asked: &Options,
@@ -121,7 +124,7 @@ impl Bench {
         if options.run_delay_bound.is_none() {
             options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
         }
-        // Shares must ask for the same, whatever the address at which they do.
+        // Generators that share a load must send the same requests, whatever the address.
         if self.generators.len() > 1 && options.hosts.is_empty() {
             options.hosts.push(server.address.to_string());
         }
@@ -129,7 +132,7 @@ impl Bench {
         options
     }
 
-    /// What is said to the generator of this number, of so many, whatever is asked for.
+    /// Adds the options of the generator of this number, of this many, whatever it requests.
     fn add_options(
         &self,
         options: &mut Options,
@@ -150,7 +153,7 @@ impl Bench {
     }
 }
 
-/// Asks once for everything that a workload will ask for.
+/// Options that request once everything that a workload will request.
 pub(super) fn priming(workload: &Workload) -> Options {
     let is_known = !workload.root.as_os_str().is_empty();
     Options {
@@ -164,8 +167,8 @@ pub(super) fn priming(workload: &Workload) -> Options {
     }
 }
 
-/// As many threads as the generator has processors: without that it has one. What the workload's
-/// own options say of them holds.
+/// Sets as many threads as the generator has processors: the default is one. The workload's own
+/// options take precedence.
 fn place(options: &mut Options, generator: &LoadGenerator) {
     let is_said = options.threads.is_some() || options.cpus.is_some();
     if generator.cpus.len() < 2 || is_said {
@@ -177,8 +180,8 @@ fn place(options: &mut Options, generator: &LoadGenerator) {
     }
 }
 
-/// The longest that a load can take which is not hung: it warms up, its window, and then what is
-/// under way has its time.
+/// The longest that a load can take that does not hang: warming up, its window, and then the time
+/// that is left to requests under way.
 pub(super) fn run_time(window: Duration, options: &Options) -> Result<Duration, String> {
     Ok(window + Duration::from_micros(options.beyond_window_us()?) + PATIENCE)
 }
@@ -212,8 +215,8 @@ mod tests {
         assert!(words(&even.options()).contains("--request-rate 1500.5 --arrivals constant "));
     }
 
-    /// Else a window that is shorter than a session sees a part of the rate, and a server seems to
-    /// sustain one that it was never asked for.
+    /// Otherwise a window that is shorter than a session gets only a part of the rate, and a server
+    /// seems to sustain a rate that it never had to serve.
     #[test]
     fn an_open_load_begins_before_its_window_by_what_sessions_pause() {
         let check = |load, offered, waits_for_sessions, expected: Option<&str>| {
@@ -265,7 +268,7 @@ mod tests {
         check(&[4, 6], true, "--cpus 4", "--cpus 4");
     }
 
-    /// Else it would be refused by every run.
+    /// Otherwise every run would refuse it.
     #[test]
     fn an_option_that_runs_give_themselves_is_refused() {
         let check = |load: &str, verify_bytes, generators, expected: &str| {
