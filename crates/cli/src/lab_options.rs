@@ -38,7 +38,7 @@ pub(crate) struct LabOptions {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "What is asked for")]
+#[command(next_help_heading = "What is requested")]
 pub(crate) struct WorkloadOptions {
     /// A workload by name: zipf, zipf-sessions, 50KB, 1KB, tcp-intensive
     #[arg(long, value_name = "NAME", conflicts_with = "log")]

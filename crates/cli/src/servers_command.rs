@@ -37,7 +37,7 @@ pub(crate) struct ServersArguments {
 
 pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     let program = std::env::current_exe()
-        .map_err(|why| Failure::Operation(format!("cannot tell where this program is: {why}")))?;
+        .map_err(|why| Failure::Operation(format!("this program cannot be found: {why}")))?;
     let descriptions =
         lab::catalogue(&program, arguments.servers.as_deref()).map_err(Failure::Usage)?;
     descriptions.iter().for_each(print_notices);

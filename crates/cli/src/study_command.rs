@@ -32,7 +32,7 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     }
     if let Some(option) = arguments.lab.cpus_typed() {
         return Err(Failure::Usage(format!(
-            "{option}: a study's testbeds say who gets which CPUs: put `cpus` and `client_cpus` \
+            "{option}: a study's testbeds assign the CPUs: put `cpus` and `client_cpus` \
              under [[testbeds]] in {}; `taskset` bounds what they are taken from",
             arguments.experiment.display()
         )));

@@ -35,7 +35,10 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct TuneArguments {
-    #[arg(value_name = "SERVER", help = "NAME[/SETTING][,KNOB=VALUE...]: what is not varied")]
+    #[arg(
+        value_name = "SERVER",
+        help = "NAME[/SETTING][,KNOB=VALUE...]: the configuration to vary"
+    )]
     server: String,
     #[command(flatten)]
     workload: WorkloadOptions,
@@ -219,7 +222,7 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
 fn conclude(tuned: &Tuned, written: &Written, folder: &Folder) -> Result<(), Failure> {
     print(&written.text)?;
     let path = folder.path().display();
-    let who = if tuned.is_decided() { "the winner" } else { "who is ahead" };
+    let who = if tuned.is_decided() { "the winner" } else { "the configuration that is ahead" };
     print(&format!("Records and surface.csv in {path}; {who} in {}\n", written.winner.join(", ")))?;
     if tuned.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

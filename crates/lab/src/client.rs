@@ -129,7 +129,7 @@ impl Client {
                 return Err(format!("{status}: {}", process::last_lines(&output)));
             }
         }
-        if said == line { Ok(()) } else { Err(format!("{} says something else", self.program)) }
+        if said == line { Ok(()) } else { Err(format!("{} printed something else", self.program)) }
     }
 
     /// Sends a line to a generator that waits for one.
@@ -139,7 +139,7 @@ impl Client {
     pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let stdin = self.child.stdin.as_mut().ok_or("it does not listen")?;
         let told = stdin.write_all(format!("{line}\n").as_bytes());
-        told.map_err(|why| format!("{} listens no more: {why}", self.program))
+        told.map_err(|why| format!("{} does not read its input any more: {why}", self.program))
     }
 
     /// Sends SIGINT, after which most generators report what they have counted so far.
@@ -257,7 +257,7 @@ mod tests {
         let why = start("echo no >&2; exit 2").await_ready(Duration::from_secs(20));
         assert_eq!(why, Err("exit status: 2: no".to_owned()));
         let why = start("echo readily").await_ready(Duration::from_secs(20));
-        assert_eq!(why, Err("sh says something else".to_owned()));
+        assert_eq!(why, Err("sh printed something else".to_owned()));
     }
 
     #[test]

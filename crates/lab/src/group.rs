@@ -131,7 +131,9 @@ impl Group {
         let unified = control_groups::unified();
         let places = unified.iter().flat_map(|unified| self.places_in(unified));
         let found = first_bounded(places, &self.name, bound);
-        self.set_memory_folder(found.ok_or_else(|| explain(&no_controller("memory", unified.as_ref())))?);
+        self.set_memory_folder(
+            found.ok_or_else(|| explain(&no_controller("memory", unified.as_ref())))?,
+        );
         Ok(())
     }
 

@@ -179,7 +179,7 @@ fn no_source(_: String) -> String {
 }
 
 pub(crate) fn fill(text: &str, values: &Values) -> Result<String, String> {
-    template::fill(text, values).map_err(|name| format!("nothing stands for {{{name}}}"))
+    template::fill(text, values).map_err(|name| format!("{{{name}}} has no value here"))
 }
 
 pub(crate) fn fill_all(texts: &[String], values: &Values) -> Result<Vec<String>, String> {

@@ -75,7 +75,10 @@ pub fn engine_descriptions(
 }
 
 /// The servers for the engines that a program has listed.
-fn parse_engines(said: &str, description: &ServerDescription) -> Result<Vec<ServerDescription>, String> {
+fn parse_engines(
+    said: &str,
+    description: &ServerDescription,
+) -> Result<Vec<ServerDescription>, String> {
     let engines: Vec<Engine> = serde_json::from_str(said).map_err(|why| why.to_string())?;
     Ok(engines.into_iter().map(|engine| engine_description(engine, description)).collect())
 }
@@ -182,7 +185,7 @@ fn head(others: &[&str]) -> String {
     let all = "# As it was measured.";
     match others {
         [] => format!("{all}\n"),
-        _ => format!("{all} The same in all that was tried, and no knob: {}.\n", others.join(", ")),
+        _ => format!("{all} Equal in all runs, and no knob: {}.\n", others.join(", ")),
     }
 }
 
@@ -236,7 +239,8 @@ mod tests {
             {"name": "rings", "about": "r", "unavailable": "not permitted", "sendfile": [],
              "knobs": []}]"#;
         let descriptions =
-            parse_engines(json, &with_program(Path::new("/bin/ropewalk"), &template())).expect("it is right");
+            parse_engines(json, &with_program(Path::new("/bin/ropewalk"), &template()))
+                .expect("it is right");
         let [a_loop, rings] = &descriptions[..] else { panic!("{descriptions:?}") };
         assert_eq!((a_loop.name.as_str(), a_loop.obstacle.as_deref()), ("ropewalk:loop", None));
         assert_eq!(rings.obstacle.as_deref(), Some("not permitted"));
@@ -273,7 +277,7 @@ mod tests {
     }
 
     const EXPECTED: &str = "\
-# As it was measured. The same in all that was tried, and no knob: timeouts.idle_ms.
+# As it was measured. Equal in all runs, and no knob: timeouts.idle_ms.
 listen = [\"127.0.0.1:80\"]
 
 [cache]

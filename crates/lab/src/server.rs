@@ -123,7 +123,8 @@ impl RunningServer {
         let description = &installed.description;
         if launch.place.listen != Ipv4Addr::LOCALHOST && !description.takes_an_address() {
             let name = &description.name;
-            let why = format!("{name} cannot be put into a network: its file says no {{listen}}");
+            let why =
+                format!("{name} cannot be put into a network: its file does not use {{listen}}");
             return Err(StartError::NotStarted(why));
         }
         let start = || {

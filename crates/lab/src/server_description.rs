@@ -225,7 +225,7 @@ impl ServerDescription {
         let description = Self::parse(&text).map_err(explain)?;
         if path.file_stem().is_none_or(|stem| *stem != *description.name) {
             return Err(explain(format!(
-                "it is named {:?}: so must the file be",
+                "it is named {:?}, but its file is not",
                 description.name
             )));
         }
@@ -306,7 +306,7 @@ impl ServerDescription {
         self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
         for name in self.templates().flat_map(template::names) {
             if !PLACES.contains(&name) && !self.knobs.contains_key(name) {
-                return Err(format!("nothing is known to stand for {{{name}}}"));
+                return Err(format!("{{{name}}} is no known placeholder"));
             }
         }
         Ok(())
@@ -327,11 +327,14 @@ impl ServerDescription {
         for (name, value) in &setting.knobs {
             let setting_name = &setting.name;
             let knob = self.knobs.get(name);
-            let knob = knob.ok_or(format!("setting {setting_name:?} turns {name:?}, which is no knob"))?;
+            let knob =
+                knob.ok_or(format!("setting {setting_name:?} turns {name:?}, which is no knob"))?;
             check_value(value).map_err(|why| format!("setting {setting_name:?}: {why}"))?;
             if !knob.allows(value) {
                 let allowed = knob.allowed();
-                return Err(format!("setting {setting_name:?}: {name:?} cannot be {value:?}: {allowed}"));
+                return Err(format!(
+                    "setting {setting_name:?}: {name:?} cannot be {value:?}: {allowed}"
+                ));
             }
         }
         Ok(())
@@ -383,7 +386,7 @@ fn numbers(version: &str) -> Vec<u64> {
 /// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
 pub(crate) fn check_value(value: &str) -> Result<(), String> {
     match template::names(value).find(|name| !PLACES.contains(name)) {
-        Some(name) => Err(format!("nothing is known to stand for {{{name}}}")),
+        Some(name) => Err(format!("{{{name}}} is no known placeholder")),
         None => Ok(()),
     }
 }
@@ -417,9 +420,9 @@ mod tests {
     fn mistakes_are_named() {
         check("name = \"small\"", "nmae = \"small\"", "line 2: unknown field `nmae`");
         check("name = \"small\"", "name = \"s/m\"", "its name \"s/m\" has more than letters");
-        check("{port}", "{prot}", "stand for {prot}");
+        check("{port}", "{prot}", "{prot} is no known placeholder");
         check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\": x, y");
-        check("mode = \"y\"", "mode = \"{mode}\"", "nothing is known to stand for {mode}");
+        check("mode = \"y\"", "mode = \"{mode}\"", "{mode} is no known placeholder");
         check("mode = \"y\"", "mood = \"y\"", "\"mood\", which is no knob");
         check("\"{mode}\"", "\"mode\"", "\"mode\" is used nowhere");
         check("knobs.mode", "knobs.port", "the knob \"port\" has a name that is taken");
@@ -469,7 +472,10 @@ mod tests {
             Workers::bindable(start.workers.as_ref()).cloned()
         };
         assert_eq!(workers(", workers = \"threads\""), Ok(Workers::Threads));
-        assert_eq!(workers(", workers = { unbindable = \"they wander\" }"), Err("they wander".into()));
+        assert_eq!(
+            workers(", workers = { unbindable = \"they wander\" }"),
+            Err("they wander".into())
+        );
         assert!(workers("").is_err_and(|why| why.contains("start.workers")));
     }
 

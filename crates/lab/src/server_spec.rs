@@ -127,9 +127,7 @@ impl FromStr for ServerSpec {
         if text.contains("://") {
             let url = Url::parse(text).map_err(|why| explain(&why))?;
             if !matches!(&*url.path, "" | "/") {
-                return Err(explain(
-                    "what is asked for there is the workload's: leave the path out",
-                ));
+                return Err(explain("the workload has the paths to request: leave the path out"));
             }
             let address = url.address(&[], ACCEPTS_WITHIN).map_err(|why| explain(&why))?;
             return Ok(Self::Running { address });
@@ -249,7 +247,7 @@ mod tests {
             ("nginx,x=1", "nginx has no knob x; it has "),
             (
                 "nginx,worker_processes={worker}",
-                "nginx: worker_processes={worker}: nothing is known to stand for {worker}",
+                "nginx: worker_processes={worker}: {worker} is no known placeholder",
             ),
             ("nginx,sendfile=perhaps", "nginx: sendfile cannot be perhaps: on, off"),
         ];

@@ -283,7 +283,7 @@ impl Bench {
             (None, []) => Ok(()),
             (None, errors) => {
                 let errors = errors.join(", ");
-                Err(RunFailure::no_load(format!("not everything can be had from it: {errors}")))
+                Err(RunFailure::no_load(format!("it does not serve everything: {errors}")))
             }
         }
     }

@@ -170,7 +170,7 @@ impl WorkloadSpec {
             Some(root) => (format!("{log} on {}", root.display()), None),
             // The lengths in the log may be those of compressed replies.
             None => (
-                format!("{log}, of whose files nothing is known: replies are to be good and whole"),
+                format!("{log}, whose files are not known: replies are to be good and whole"),
                 Some(Verify::None),
             ),
         };
@@ -290,7 +290,7 @@ impl Tools {
         let mut changes = String::new();
         if let Some(first) = there.iter().position(|there| !there) {
             changes = format!(
-                "; what is asked for at {} of {} paths, such as {}, is not there and is left out",
+                "; no file is at {} of {} paths, such as {}, which are left out",
                 there.iter().filter(|there| !**there).count(),
                 there.len(),
                 String::from_utf8_lossy(&log.templates()[first].uri)
@@ -307,7 +307,7 @@ impl Tools {
         if chosen.requests() == 0 {
             let root = spec.root.as_deref().unwrap_or(Path::new(""));
             return Err(format!(
-                "nothing that its log asks for is in {}: is it the directory that was served then?",
+                "no file that its log requests is in {}: is it the directory that was served then?",
                 root.display()
             ));
         }
@@ -493,7 +493,7 @@ fn is_wsesslog(path: &Path) -> Result<bool, String> {
     let text = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
     let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start);
     let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
-    let first = first.ok_or_else(|| format!("{}: nothing is asked for in it", path.display()))?;
+    let first = first.ok_or_else(|| format!("{}: it has no requests", path.display()))?;
     Ok(first[0] == b'/')
 }
 
@@ -630,7 +630,7 @@ mod tests {
             Ok::<_, String>((requests, workload.requests.sessions(), changes))
         };
         assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
-        let gone = "what is asked for at 2 of 3 paths, such as /gone, is not there and is left out";
+        let gone = "no file is at 2 of 3 paths, such as /gone, which are left out";
         assert_eq!(prepare(false, "/gone\n/a\n/d\n\n/gone\n"), Ok((1, 1, Some(gone.into()))));
         let cut = "sessions of more than 100 requests are cut";
         assert_eq!(prepare(true, &"/a\n".repeat(250)), Ok((250, 3, Some(cut.into()))));
@@ -646,7 +646,7 @@ mod tests {
         assert_eq!((asked(&second), &*second.ready_path), (1, "/b"));
         assert_ne!(first.log, second.log);
         let why = prepare(true, "/gone\n").expect_err("nothing is left");
-        assert!(why.contains("nothing that its log asks for is in "), "{why}");
+        assert!(why.contains("no file that its log requests is in "), "{why}");
         fs::remove_dir_all(folder).expect("it is ours");
     }
 
@@ -718,7 +718,7 @@ mod tests {
             ("\n# x\n  /a\n", Ok(true)),
             ("127.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1\n", Ok(false)),
             ("{\"uri\": \"/\"}\n", Ok(false)),
-            ("# nothing\n\n", Err(format!("{}: nothing is asked for in it", path.display()))),
+            ("# nothing\n\n", Err(format!("{}: it has no requests", path.display()))),
         ];
         for (text, expected) in cases {
             fs::write(&path, text).expect("writable");

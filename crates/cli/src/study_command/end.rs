@@ -24,9 +24,10 @@ pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failur
             0,
         ),
         End::Complete => (format!("All is measured: ropewalk report {path}"), 0),
-        End::BudgetSpent => {
-            (format!("The budget is spent. ropewalk report {path} shows what there is"), UNFINISHED)
-        }
+        End::BudgetSpent => (
+            format!("The budget is spent. ropewalk report {path} shows what was measured"),
+            UNFINISHED,
+        ),
         End::Interrupted => (format!("Interrupted. Go on with --resume -o {path}"), UNFINISHED),
     };
     print(&format!("{line}\n"))?;

@@ -126,7 +126,7 @@ fn servers_are_listed_with_what_is_missing() {
     assert!(out.ends_with("\n    threads = \"{workers}\"  (1, 2, 3)  threads\n"), "{out}");
     own.file("broken.toml", EXAMPLE);
     let (status, _, error) = run(&["servers", "--servers", &folder]);
-    let expected = "broken.toml: it is named \"example\": so must the file be\n";
+    let expected = "broken.toml: it is named \"example\", but its file is not\n";
     assert!(status == 2 && error.ends_with(expected), "{error}");
     let (status, _, error) = run(&["servers", "ngnix"]);
     let expected = "ropewalk: there is no server \"ngnix\", but apache-event, ";

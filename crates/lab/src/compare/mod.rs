@@ -189,8 +189,8 @@ impl Side {
             Offered::RequestsPerS(_) => "a lower rate (--request-rate)",
         };
         let words = match server.last_words() {
-            words if words.is_empty() => "It said nothing.".to_owned(),
-            words => format!("Its last words: {words}"),
+            words if words.is_empty() => "It printed nothing.".to_owned(),
+            words => format!("Its output ended: {words}"),
         };
         let label = self.label();
         Err(format!("{label} has ended ({when}); try {less} or another setting. {words}"))
@@ -260,7 +260,7 @@ impl Plan {
         watch: &mut dyn Watch,
     ) -> Result<(), Uncompared> {
         for side in sides {
-            watch.report(&format!("{}: asking for everything once", side.label()));
+            watch.report(&format!("{}: requesting everything once", side.label()));
             let offered = Offered::Connections(self.connections);
             let trial = self.trial(workload, offered, 0);
             let target = side.target();
@@ -457,7 +457,9 @@ impl fmt::Display for Uncompared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Void(why) | Self::Failed(why) => out.write_str(why),
-            Self::Interrupted => out.write_str("interrupted: of what was measured nothing is said"),
+            Self::Interrupted => {
+                out.write_str("interrupted: there is no verdict on what was measured")
+            }
         }
     }
 }

@@ -153,7 +153,8 @@ mod tests {
         check(0.99, 1.01, 5, RatioVerdict::TooFew);
         let of_confidence = |confidence| {
             [3, 4, 7, 8].map(|pairs| {
-                judge_ratio(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence) == RatioVerdict::TooFew
+                judge_ratio(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence)
+                    == RatioVerdict::TooFew
             })
         };
         assert_eq!(of_confidence(0.99), [true, true, true, false]);

@@ -58,7 +58,8 @@ impl Participants {
 fn explained(header: &Header, mut skipped: Skipped) -> Skipped {
     if took_part(header, &skipped.what) {
         let reason = skipped.reason;
-        skipped.reason = format!("it did at first, but not when this was last resumed: {reason}");
+        skipped.reason =
+            format!("it took part at first, but not when the study was last resumed: {reason}");
     }
     skipped
 }
@@ -142,7 +143,7 @@ mod tests {
     }
 
     fn reasons(header: &Header) -> Vec<(String, bool)> {
-        let at_first = |one: &Skipped| one.reason.starts_with("it did at first, but not ");
+        let at_first = |one: &Skipped| one.reason.starts_with("it took part at first, but not ");
         header.skipped.iter().map(|one| (one.what.to_string(), at_first(one))).collect()
     }
 

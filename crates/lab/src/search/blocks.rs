@@ -228,7 +228,9 @@ impl<'m> Blocks<'m> {
             }
         }
         climbs.sort_by_key(|(candidate, _)| *candidate);
-        climbs.iter().try_for_each(|(candidate, climb)| self.record_limit(*candidate, &climb.found()))?;
+        climbs
+            .iter()
+            .try_for_each(|(candidate, climb)| self.record_limit(*candidate, &climb.found()))?;
         Ok(true)
     }
 
@@ -486,7 +488,7 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RunRequest, Observation};
+    use super::super::{Observation, RunRequest};
     use super::*;
 
     /// The first candidate sustains 1,000 requests a second in even blocks and none in odd ones,
@@ -494,7 +496,11 @@ mod tests {
     struct Moody;
 
     impl Measure for Moody {
-        fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+        fn measure(
+            &mut self,
+            candidate: &Candidate,
+            asked: &RunRequest,
+        ) -> Result<Observation, Stop> {
             let sustains = match (candidate.name.as_str(), asked.block) {
                 ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
                 ("moody", _) => 1000.0,

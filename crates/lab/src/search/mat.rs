@@ -6,7 +6,7 @@
 //! and counted; a rate that stays void ends the gap from above. Only where the generator was the
 //! cause is it reported as the limit.
 
-use super::{RunRequest, Candidate, Measure, Observation, Stop, judge};
+use super::{Candidate, Measure, Observation, RunRequest, Stop, judge};
 use crate::record::{Figures, Purpose};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};

@@ -168,7 +168,7 @@ pub fn check_conditions(conditions: &Conditions) -> Result<(), String> {
         None => Ok(()),
         Some((quantile, _)) => {
             let names = QUANTILES.map(|(_, name)| name).join(", ");
-            Err(format!("p{}: of the percentiles a run keeps {names}", quantile * 100.0))
+            Err(format!("p{}: a run keeps only the percentiles {names}", quantile * 100.0))
         }
     }
 }

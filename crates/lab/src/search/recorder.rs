@@ -5,7 +5,7 @@
 //! is kept. If a requested run differs from the recorded one, options or program have changed, and
 //! the search ends.
 
-use super::{RunRequest, Candidate, Found, Measure, Observation, Stop, unable};
+use super::{Candidate, Found, Measure, Observation, RunRequest, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::void::Void;
 use std::collections::{BTreeMap, VecDeque};

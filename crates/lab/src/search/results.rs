@@ -72,7 +72,7 @@ fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     let races = if races == 1 { "the race".to_owned() } else { format!("the {races} races") };
     let all = format!("in {races} a worse configuration was taken for better");
     vec![
-        format!("{each}, however often one looked;"),
+        format!("{each}, however often it was judged;"),
         format!("with {} nowhere {all})", percent(confidence)),
     ]
 }
@@ -125,7 +125,7 @@ fn sustains(tuned: &Tuned) -> String {
             let runs = number::counted(runs, "run");
             format!("sustains {held:.0} requests/s (held in {runs})")
         }
-        None => "held no rate when it was looked at for the last time,".to_owned(),
+        None => "held no rate in its last measurement,".to_owned(),
     };
     let sustains = format!("{sustains} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
@@ -142,7 +142,7 @@ fn counts(tuned: &Tuned) -> String {
     let candidates = tuned.candidates.len();
     let disturbed = match disturbed {
         0 => String::new(),
-        count => format!(", {count} because others were in the way"),
+        count => format!(", {count} because others disturbed them"),
     };
     let mut text =
         format!("{candidates} configurations in {made} runs, {void} of them void{disturbed}.\n");
@@ -286,7 +286,7 @@ Best: buffers=1 1m
   1.149 times (1.100 to 1.200) the rate of usual
   1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
   (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
-however often one looked;
+however often it was judged;
   with 95.0 % nowhere in the 2 races a worse configuration was taken for better)
 3 configurations in 60 runs, 2 of them void.
 out: buffers=a,b: it does not start
@@ -327,7 +327,7 @@ out: buffers=a,b: it does not start
         check(none, "a longer one may tell more", "disturbed");
         let disturbed = Runs { made: 40, void: 26, disturbed: 24, generator_gave_out: 0 };
         check(disturbed, "others disturbed 24 of the 40 runs: stop what else runs", "longer one");
-        check(disturbed, "26 of them void, 24 because others were in the way.\n", "longer one");
+        check(disturbed, "26 of them void, 24 because others disturbed them.\n", "longer one");
     }
 
     /// Two runs of the last look held more than twice what the blocks before had shown.
@@ -376,7 +376,7 @@ out: buffers=a,b: it does not start
         let conditions = "errors=0.1%".to_owned();
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
         let told = sustains(&Tuned { last_look: found, ..tuned() });
-        let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
+        let expected = "held no rate in its last measurement, under errors=0.1%; \
                         at 900 it broke (errors=0.1%: 3%)";
         assert_eq!(told, expected);
     }

@@ -1,6 +1,6 @@
 //! Servers that are formulas, for the tests: known capacities behind the noise of real machines.
 
-use super::{RunRequest, Candidate, Measure, Observation, Stop};
+use super::{Candidate, Measure, Observation, RunRequest, Stop};
 use crate::record::Figures;
 use crate::void::Void;
 use load::backlog::{Backlog, STEPS};

@@ -400,7 +400,7 @@ impl Search<'_, '_> {
             0 => String::new(),
             _ => format!(": others disturbed {disturbed} of {made}; {FREE_CPUS}"),
         };
-        format!("of no configuration anything could be seen, because the runs were void{why}")
+        format!("no configuration could be measured, because the runs were void{why}")
     }
 
     /// Seconds that a run takes.

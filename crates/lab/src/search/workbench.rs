@@ -2,7 +2,7 @@
 //!
 //! Each run has a server of its own, so that none inherits what another has left behind.
 
-use super::{RunRequest, Candidate, Live, Measured, Stop, unable};
+use super::{Candidate, Live, Measured, RunRequest, Stop, unable};
 use crate::install::Installed;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};

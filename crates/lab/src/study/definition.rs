@@ -175,7 +175,7 @@ impl Definition {
                 known.iter().find(|(name, of, _)| *name == description.name && *of == setting);
             if let Some((_, _, first)) = same {
                 return Err(format!(
-                    "servers: {spec} is {first} over again: leave one of them out"
+                    "servers: {spec} is the same as {first}: leave one of them out"
                 ));
             }
             known.push((&description.name, setting, spec));
@@ -374,7 +374,9 @@ impl WrittenOffered {
             (None, (None, None, None), None, None, Some(shares)) => {
                 distinct("utilisations", &shares)?;
                 if shares.iter().any(|&share| share > 0.95) {
-                    return Err("offered: utilisations up to 0.95; above is no rest".into());
+                    return Err(
+                        "offered: utilisations up to 0.95; above that too little is left".into()
+                    );
                 }
                 Ok(OfferedPlan::Utilisations(shares))
             }
@@ -424,7 +426,7 @@ fn distinct(what: &str, values: &[f64]) -> Result<(), String> {
     positive(what, values)?;
     let twice = (1..values.len()).find(|&at| values[..at].contains(&values[at]));
     twice.map_or(Ok(()), |at| {
-        Err(format!("offered: {what}: {} stands there twice; once is enough", values[at]))
+        Err(format!("offered: {what}: {} is listed twice; once is enough", values[at]))
     })
 }
 
@@ -546,9 +548,9 @@ connections = [64, 1000]
             let found = parse(&text, None).expect("it can be read").check_servers(&descriptions);
             assert_eq!(found, expected.map_err(str::to_owned), "{servers}");
         };
-        let twice = "servers: nginx/sendfile is nginx over again: leave one of them out";
+        let twice = "servers: nginx/sendfile is the same as nginx: leave one of them out";
         check(r#""nginx", "nginx/sendfile""#, Err(twice));
-        let twice = "servers: nginx,sendfile=off is nginx/sendfile,sendfile=off over again: leave \
+        let twice = "servers: nginx,sendfile=off is the same as nginx/sendfile,sendfile=off: leave \
                      one of them out";
         check(r#""nginx/sendfile,sendfile=off", "floor", "nginx,sendfile=off""#, Err(twice));
         check(r#""nginx", "nginx/buffers", "nginx,sendfile=off", "floor""#, Ok(()));
@@ -620,13 +622,13 @@ connections = [64, 1000]
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),
             ("to = 8000", "to = inf", "offered: to: inf is not above 0 and finite"),
             ("to = 8000", "to = 1000.0000001", "offered: from and to are too close for 4 steps"),
-            (RANGE, "rates = [100, 50, 100.0]", "offered: rates: 100 stands there twice; once is"),
-            (RANGE, "connections = [64, 64]", "offered: connections: 64 stands there twice"),
-            (RANGE, "utilisations = [0.5, 0.5]", "offered: utilisations: 0.5 stands there twice"),
+            (RANGE, "rates = [100, 50, 100.0]", "offered: rates: 100 is listed twice; once is"),
+            (RANGE, "connections = [64, 64]", "offered: connections: 64 is listed twice"),
+            (RANGE, "utilisations = [0.5, 0.5]", "offered: utilisations: 0.5 is listed twice"),
             ("\"nginx\", \"floor\"", "\"nginx\", \"nginx\"", "two servers called \"nginx\""),
             ("\"nginx\", \"floor\"", "", "servers: name at least one"),
             ("conditions = \"p99=50ms\"", "conditions = \"p99\"", "conditions: "),
-            ("p99=50ms", "p99.99=50ms", "conditions: p99.99: of the percentiles a run keeps p50"),
+            ("p99=50ms", "p99.99=50ms", "conditions: p99.99: a run keeps only the percentiles p50"),
             (
                 "repetitions = 3",
                 "repetitions = 3\nfloor = \"flor\"",

@@ -9,7 +9,7 @@ use super::utilisation::{self, Gauge, Step};
 use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
-    RunRequest, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
+    Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
 };
 use crate::warm_up::run_s;
 use crate::watch::Watch;

@@ -118,7 +118,7 @@ impl Stage<'_> {
 /// When there is none.
 pub fn check_testbeds(testbeds: &[Testbed]) -> Result<(), Error> {
     match testbeds.is_empty() {
-        true => Err(Error::Failed("none of the testbeds can be had here".into())),
+        true => Err(Error::Failed("none of the testbeds can be made here".into())),
         false => Ok(()),
     }
 }
@@ -183,7 +183,7 @@ fn accessed_by(workload: &Workload, definition: &Definition) -> Result<Accessed,
     let bounds_memory = definition.testbeds.iter().any(|testbed| testbed.memory.is_some());
     if files.missing() > 0 && bounds_memory {
         return Err(Error::Failed(format!(
-            "workload {}: {} of the paths that its log asks for are no files, and so it is not \
+            "workload {}: {} of the paths that its log requests are no files, and so it is not \
              known how much `memory` they need",
             workload.described.name,
             files.missing()

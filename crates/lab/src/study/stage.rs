@@ -80,7 +80,7 @@ impl Participant {
     /// Why it cannot, in a line.
     pub fn fits(&self, testbed: &Testbed) -> Result<(), String> {
         if testbed.network.is_some() && !self.installed.description.takes_an_address() {
-            return Err("it cannot be put into a network: its file says no {listen}".into());
+            return Err("it cannot be put into a network: its file does not use {listen}".into());
         }
         if testbed.affinity != Affinity::Workers {
             return Ok(());

@@ -89,7 +89,7 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
         let attempts = first.len() as u32;
         return match attempts < ATTEMPTS_MAX {
             true => Step::Try(saturating, attempts),
-            false => Step::NotReached("every run that was to tell where to begin was void".into()),
+            false => Step::NotReached("every run that was to show where to begin was void".into()),
         };
     };
     let Tries { tried, known, attempt, .. } = Tries::from_runs(&guesses, gauge);

@@ -2,7 +2,7 @@
 
 use super::super::grid::Dimension;
 use super::super::simulated::{QUEUE_PER_S, Queue, Simulated, World};
-use super::super::{RunRequest, Candidate, Measure, Observation, Stop};
+use super::super::{Candidate, Measure, Observation, RunRequest, Stop};
 use super::*;
 use load::find_limit::Conditions;
 
