@@ -22,7 +22,7 @@ pub(crate) struct LabOptions {
     /// Further servers: a folder of descriptions (see servers/README.md)
     #[arg(long, alias = "peers", value_name = "DIR")]
     servers: Option<PathBuf>,
-    /// The CPUs of the server: 0,2-3 [default: the first half of those that are allowed]
+    /// The CPUs of the server: 0,2-3 [default: the first half of the allowed CPUs]
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<String>,
     /// The CPUs of the clients [default: the others]

@@ -22,10 +22,10 @@ pub(crate) struct ReportArguments {
     /// The folder that `study`, `tune` or `compare` wrote, finished or not
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Where to write to, - for standard output; else report.* in the folder
+    /// Where to write to, - for standard output [default: report.* in the folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form; else what the output's name ends in, else html
+    /// The form [default: by the end of the output's name, else html]
     #[arg(long, value_name = "FORM")]
     format: Option<Form>,
 }

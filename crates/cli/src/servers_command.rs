@@ -27,7 +27,7 @@ pub(crate) struct ServersArguments {
     /// A folder with files that describe servers of your own
     #[arg(long, alias = "peers", value_name = "DIR")]
     servers: Option<PathBuf>,
-    /// First build those that come as source
+    /// First build the servers that come as source
     #[arg(long)]
     build: bool,
     /// For programs: an array of objects

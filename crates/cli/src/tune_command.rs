@@ -19,14 +19,14 @@ use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_n
 use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
-What is best is what sustains the highest rate under the conditions: the share of what is offered that
-is served, errors, how alike kinds of file fare, and quantiles of the response times named.
+The best configuration sustains the highest rate under the conditions: the share of what is offered
+that is served, errors, how alike kinds of file fare, and the named quantiles of the response times.
 Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that the
 budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
 (docs/tune.md).
 
-Exit status: 0 the best of what was tried is known, 1 it could not be done, 2 wrong usage, 3 it was
-not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.
+Exit status: 0 the best of what was tried is known, 1 the search could not be done, 2 wrong usage, 3
+it was not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.
 
 Examples:
   ropewalk tune nginx --workload zipf --budget 20m
@@ -161,7 +161,7 @@ impl TuneArguments {
 
 /// Prints the progress, a line for each run that was not on record; on a terminal in one place.
 fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
-    let mut told = ProgressLine::new();
+    let mut progress_line = ProgressLine::new();
     move |progress| {
         if progress.runs as usize <= recorded {
             return;
@@ -183,7 +183,7 @@ fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
             progress.candidate,
             progress.rate,
         );
-        told.say(&line);
+        progress_line.say(&line);
     }
 }
 
@@ -222,7 +222,10 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
 fn conclude(tuned: &Tuned, written: &Written, folder: &Folder) -> Result<(), Failure> {
     print(&written.text)?;
     let path = folder.path().display();
-    let who = if tuned.is_decided() { "the winner" } else { "the configuration that is ahead" };
-    print(&format!("Records and surface.csv in {path}; {who} in {}\n", written.winner.join(", ")))?;
+    let which = if tuned.is_decided() { "the winner" } else { "the configuration that is ahead" };
+    print(&format!(
+        "Records and surface.csv in {path}; {which} in {}\n",
+        written.winner.join(", ")
+    ))?;
     if tuned.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

@@ -137,9 +137,9 @@ impl Client {
     /// # Errors
     /// When the generator does not read its input any more.
     pub fn send_line(&mut self, line: &str) -> Result<(), String> {
-        let stdin = self.child.stdin.as_mut().ok_or("it does not listen")?;
-        let told = stdin.write_all(format!("{line}\n").as_bytes());
-        told.map_err(|why| format!("{} does not read its input any more: {why}", self.program))
+        let stdin = self.child.stdin.as_mut().ok_or("its input is closed")?;
+        let sent = stdin.write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|why| format!("{} does not read its input any more: {why}", self.program))
     }
 
     /// Sends SIGINT, after which most generators report what they have counted so far.

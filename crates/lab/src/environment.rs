@@ -270,7 +270,8 @@ mod tests {
         let inside = settings_inside(&entered);
         drop(entered);
         let plain = Testbed { client_cpus: Some(0), ..Testbed::default() };
-        let entered = plain.enter(&Topology::here(), &Accessed::default()).expect("anybody may");
+        let entered =
+            plain.enter(&Topology::here(), &Accessed::default()).expect("it needs no rights");
         let inside = [("netted", inside), ("plain", settings_inside(&entered))];
         let inside = inside.map(|(name, settings)| (name.to_owned(), settings));
         let environment = Environment::record(BTreeMap::new()).with_testbeds(inside.into());

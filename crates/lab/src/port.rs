@@ -99,7 +99,7 @@ mod tests {
         if starts <= times {
             take_port(&taker, &port);
         }
-        let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("nobody else listens");
+        let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is free");
         for mut stream in listener.incoming().flatten() {
             let _ = stream.read(&mut [0; 512]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -129,9 +129,9 @@ mod tests {
     }
 
     /// Listens at each port that it receives, until it receives 0.
-    fn take_ports(told: &TcpListener) {
+    fn take_ports(requests: &TcpListener) {
         let mut taken = Vec::new();
-        for mut stream in told.incoming().flatten() {
+        for mut stream in requests.incoming().flatten() {
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).expect("it says a port");
             match line.trim().parse::<u16>().expect("a port is a number") {
@@ -144,9 +144,9 @@ mod tests {
 
     /// What comes of a server whose port is taken this many times, and how often it was started.
     fn started(times: u32) -> (Result<(), StartError>, u64) {
-        let told = TcpListener::bind("127.0.0.1:0").expect("some are free");
-        let taker = told.local_addr().expect("it listens");
-        let taking = thread::spawn(move || take_ports(&told));
+        let requests = TcpListener::bind("127.0.0.1:0").expect("some are free");
+        let taker = requests.local_addr().expect("it listens");
+        let taking = thread::spawn(move || take_ports(&requests));
         let program = std::env::current_exe().expect("it runs");
         let text = format!(
             "name = 'late'\ndescription = 'd'\npackage = 'p'\n\
@@ -226,8 +226,8 @@ mod tests {
         let (outcome, starts) = started(u32::MAX);
         let why = outcome.expect_err("it never listens");
         assert_eq!(starts, 3, "{why}");
-        let told = why.to_string();
+        let text = why.to_string();
         let is_it = matches!(why, StartError::DoesNotServe { port_is_taken: true, .. });
-        assert!(is_it && told.contains("(its port is taken; it ended)"), "{told}");
+        assert!(is_it && text.contains("(its port is taken; it ended)"), "{text}");
     }
 }

@@ -354,7 +354,8 @@ impl Bench {
             not_available.push(NOT_WATCHED.to_owned());
             return (figures, not_available, None);
         };
-        figures.extend(shares.iter().map(|(whom, share)| (whom.name().to_owned(), *share)));
+        figures
+            .extend(shares.iter().map(|(disturbed, share)| (disturbed.name().to_owned(), *share)));
         let bound = self.interference_bound;
         let too_much = worst(&shares).filter(|(_, share)| *share > bound);
         let void =
@@ -407,10 +408,10 @@ impl Bench {
         asked: &Options,
         window: Duration,
     ) -> Result<(Outcome, String), RunFailure> {
-        let are_told = self.generators.len() > 1;
+        let wait_for_line = self.generators.len() > 1;
         let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
-        let mut generators = self.generators(server, asked, are_told)?;
-        if are_told {
+        let mut generators = self.generators(server, asked, wait_for_line)?;
+        if wait_for_line {
             await_ready(&mut generators)?;
             start_together(&mut generators)?;
         }
@@ -468,11 +469,11 @@ impl Bench {
         &self,
         server: Target<'_>,
         asked: &Options,
-        are_told: bool,
+        wait_for_line: bool,
     ) -> Result<Vec<(Client, PathBuf)>, RunFailure> {
         let start = |(index, generator): (usize, &LoadGenerator)| {
             let mut command = self.tools.command(&["load", "-q"]);
-            command.extend(self.options(asked, index, server, are_told).to_arguments());
+            command.extend(self.options(asked, index, server, wait_for_line).to_arguments());
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
             let started = Client::start_waiting(&generator.prefix, &generator.cpus, &command);
@@ -514,10 +515,10 @@ fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, RunFailur
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    let told = generators.iter_mut().try_for_each(|(client, _)| client.send_line(&line));
+    let sent = generators.iter_mut().try_for_each(|(client, _)| client.send_line(&line));
     // A generator that does not read its input any more has ended, and may have been unable to
     // begin.
-    told.map(|()| start_us).map_err(RunFailure::no_load)
+    sent.map(|()| start_us).map_err(RunFailure::no_load)
 }
 
 /// Waits for all generators, and puts together what they wrote.
@@ -559,7 +560,7 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), R
         let place = |why| RunFailure::Surroundings(format!("{}: {why}", path.display()));
         File::create(path).map_err(place)?;
     }
-    let _ = fs::remove_file(path); // if that fails, it is in nobody's way
+    let _ = fs::remove_file(path); // a file that is left disturbs nothing
     // A generator that wrote no file prints why it made no run, and the server may be the cause: it
     // may close the connections that are to rest.
     let text = text.map_err(|_| RunFailure::no_load(finished.complaint()))?;
@@ -603,7 +604,7 @@ mod tests {
     #[test]
     fn a_generator_that_fails_says_whose_fault_it_is() {
         let folder = testkit::Temporary::new();
-        let of = |path: PathBuf, script: &str| {
+        let outcome = |path: PathBuf, script: &str| {
             let script = script.replace("FILE", &path.display().to_string());
             let command = ["sh", "-c", &script].map(str::to_owned);
             let client = Client::start_in(&[], &[], &command).expect("there is a shell");
@@ -612,19 +613,19 @@ mod tests {
         let path = outcome_path(folder.path());
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
         let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
-        let idle = of(path.clone(), script);
+        let idle = outcome(path.clone(), script);
         assert_eq!(idle, Err(RunFailure::no_load(why)));
-        let of_file = of(path.clone(), "echo FILE: sulks >&2; exit 1");
+        let of_file = outcome(path.clone(), "echo FILE: sulks >&2; exit 1");
         let why = format!("exit status: 1: {}: sulks", path.display());
         assert_eq!(of_file, Err(RunFailure::no_load(why)));
         let ours = |why: &str| Err(RunFailure::Surroundings(why.to_owned()));
-        let full = of(path.clone(), ": > FILE; echo no space left >&2; exit 1");
+        let full = outcome(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));
-        let half = of(path.clone(), "echo '{\"half' > FILE");
+        let half = outcome(path.clone(), "echo '{\"half' > FILE");
         assert!(matches!(half, Err(RunFailure::Surroundings(_))), "{half:?}");
         assert!(!path.exists());
         let gone = folder.path().join("gone").join("outcome.json");
-        let nowhere = of(gone.clone(), "exit 1");
+        let nowhere = outcome(gone.clone(), "exit 1");
         let why = format!("{}: No such file or directory (os error 2)", gone.display());
         assert_eq!(nowhere, ours(&why));
     }
@@ -633,14 +634,21 @@ mod tests {
     fn what_all_runs_need_may_be_gone() {
         let there = std::env::temp_dir();
         let tools = Tools { program: there.clone(), scratch: there.clone() };
-        let of = |root: PathBuf| {
+        let failure = |root: PathBuf| {
             let (log, prime) = (there.clone(), there.clone());
             let workload = Workload { root, log, prime, ..workload("") };
             RunFailure::Void("404".into()).unless_gone(&tools, &workload)
         };
-        assert_eq!(of(there.clone()), RunFailure::Void("404".into()));
-        assert_eq!(of("/not/here".into()), RunFailure::Surroundings("/not/here is gone".into()));
-        assert_eq!(of(PathBuf::new()), RunFailure::Void("404".into()), "it has no files of ours");
+        assert_eq!(failure(there.clone()), RunFailure::Void("404".into()));
+        assert_eq!(
+            failure("/not/here".into()),
+            RunFailure::Surroundings("/not/here is gone".into())
+        );
+        assert_eq!(
+            failure(PathBuf::new()),
+            RunFailure::Void("404".into()),
+            "it has no files of ours"
+        );
     }
 
     #[test]

@@ -162,9 +162,9 @@ mod tests {
         check(LATE, Void::Load(load::void::Void::Overdue { requests: 3 }), false);
         check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfPorts, 4), true);
         check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfDescriptors, 3), false);
-        let of = |disturbed, share| Void::Interference { disturbed, share, bound: 0.05 };
-        check(of(Disturbed::Generator, 0.1), disturbed(), true);
-        check(of(Disturbed::Server, 0.37), disturbed(), false);
+        let interference = |disturbed, share| Void::Interference { disturbed, share, bound: 0.05 };
+        check(interference(Disturbed::Generator, 0.1), disturbed(), true);
+        check(interference(Disturbed::Server, 0.37), disturbed(), false);
         check(Void::WrongReply("/a at byte 3".into()), Void::WrongReply("/b".into()), true);
         check(Void::Ended { copy: 1, copies: 3 }, Void::Ended { copy: 2, copies: 3 }, true);
         check(Void::NoLoad("one".into()), Void::Conditions("one".into()), false);

@@ -536,10 +536,10 @@ fn figure(
     phase: &Phase,
     value: impl Fn(&Measured) -> Option<f64>,
 ) -> Figure {
-    let of = |runs: &Vec<Option<Measured>>| {
+    let values = |runs: &Vec<Option<Measured>>| {
         runs.iter().map(|run| run.as_ref().and_then(&value).unwrap_or(f64::NAN)).collect()
     };
-    Figure { name, less_is_better, first: of(&phase[0]), second: of(&phase[1]) }
+    Figure { name, less_is_better, first: values(&phase[0]), second: values(&phase[1]) }
 }
 
 fn time_us(run: &Measured, name: &str) -> Option<f64> {

@@ -170,14 +170,14 @@ mod tests {
 
     #[test]
     fn five_pairs_tell_nothing_and_six_do() {
-        let of = |pairs: usize| {
+        let verdict = |pairs: usize| {
             let mut figure = figure(true, 0.5, 0.02);
             figure.first.truncate(pairs);
             figure.first.push(f64::NAN); // a window that was void to the last
             figure.judge(0.02, 0.95)
         };
-        assert!(matches!(of(5), Verdict::TooFew(_)));
-        assert!(matches!(of(6), Verdict::First(_)));
+        assert!(matches!(verdict(5), Verdict::TooFew(_)));
+        assert!(matches!(verdict(6), Verdict::First(_)));
     }
 
     #[test]

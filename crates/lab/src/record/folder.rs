@@ -1,9 +1,9 @@
 //! The folder in which the records of one study lie, and how it is opened again.
 //!
 //! ```text
-//! study.json          what was asked for (Header), written once
+//! study.json          what was requested (Header), written once
 //! environments.jsonl  the machine, a line each time the study was begun or resumed
-//! participants.jsonl  who takes part and who does not, a line each time it was resumed
+//! participants.jsonl  what takes part and what does not, a line each time it was resumed
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! tuned.jsonl         what a tuning has found, a line each time it came to its end
@@ -531,7 +531,7 @@ mod tests {
         let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
         assert!(why.contains("there is a study in it already"), "{why}");
         // Its runs would be taken for those of the new study.
-        let folder = Folder::resume(&scratch.0).expect("nobody has it").0;
+        let folder = Folder::resume(&scratch.0).expect("it is not locked").0;
         folder.add_run(&run(1), None).expect("it is written");
         drop(folder);
         fs::remove_file(scratch.0.join(HEADER)).expect("it is there");

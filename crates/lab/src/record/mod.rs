@@ -293,10 +293,10 @@ impl Run {
     /// The part of this many processors that the server itself used, 0 to 1, without other programs
     /// on them.
     pub fn utilisation(&self, cpus: Option<f64>) -> Option<f64> {
-        let told = self.observed.get("cpu_utilisation").copied();
+        let observed = self.observed.get("cpu_utilisation").copied();
         // The observation begins before the window and ends after it; the rate is the window's.
         let rate = self.figures.as_ref()?.throughput_per_s;
-        told.or_else(|| Some(self.cpu_us_per_request()? * rate / 1e6 / cpus?))
+        observed.or_else(|| Some(self.cpu_us_per_request()? * rate / 1e6 / cpus?))
     }
 }
 
@@ -455,8 +455,8 @@ pub struct Search {
 impl Search {
     /// Why no higher rate was held, in a line: what broke first, or why nothing could be judged.
     pub fn reason(&self) -> &str {
-        let told = self.broken.first().and_then(|why| why.lines().next());
-        told.unwrap_or("every run was void")
+        let broke_first = self.broken.first().and_then(|why| why.lines().next());
+        broke_first.unwrap_or("every run was void")
     }
 
     /// Whether a higher rate than the held one may be sustained: the generator gave out, or nothing
@@ -546,7 +546,7 @@ mod tests {
         assert_eq!(
             unfair_points(&[often, ("class3_8", (40, 0))]),
             Some(0.0),
-            "asked for too rarely"
+            "requested too rarely"
         );
         assert_eq!(unfair_points(&[]), Some(6.0), "nothing more is known");
     }

@@ -560,11 +560,14 @@ mod tests {
     #[test]
     fn a_kind_that_is_behind_by_chance_is_not_dropped() {
         let kinds = |large: (u64, u64)| [("small".into(), (10_000, 9500)), ("large".into(), large)];
-        let of = |large| {
+        let unfairness = |large| {
             let served_by_kind = kinds(large).into();
             Standing { served_by_kind, ..Standing::default() }.unfairness(0.02)
         };
-        assert_eq!(of((120, 111)), None);
-        assert!(of((1200, 1110)).is_some_and(|why| why.starts_with("unfair: large is served 2.")));
+        assert_eq!(unfairness((120, 111)), None);
+        assert!(
+            unfairness((1200, 1110))
+                .is_some_and(|why| why.starts_with("unfair: large is served 2."))
+        );
     }
 }

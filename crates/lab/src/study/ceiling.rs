@@ -85,7 +85,7 @@ fn measure(
         machine: stage.machine.clone(),
     };
     let cpus = path.testbeds[0].server_cpus(&path.machine) as u64;
-    let mut of = |workload, clients, figure: fn(&Figures) -> f64| {
+    let mut measured = |workload, clients, figure: fn(&Figures) -> f64| {
         let cell = Cell { participant: 0, workload, testbed: 0 };
         let offered = Offered::Connections(clients);
         let mut runs = Vec::new();
@@ -109,9 +109,9 @@ fn measure(
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(generators);
     let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {
-        requests_per_s: of(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,
+        requests_per_s: measured(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,
         bytes_per_s: bytes_per_s(bulk as f64 / window_s, |index| {
-            of(1 + index, bulk, |figures| figures.body_bytes_per_s)
+            measured(1 + index, bulk, |figures| figures.body_bytes_per_s)
         })?,
     })
 }

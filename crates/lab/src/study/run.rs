@@ -236,7 +236,7 @@ impl<'a, W: Watch> Study<'a, W> {
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
-        let told = sustained(&search);
+        let result = sustained(&search);
         self.folder.add_search(&search)?;
         self.searches.push(search);
         self.found += 1;
@@ -244,7 +244,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let left = all.saturating_sub(self.searches.len());
         let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
         let left = minutes(self.within_budget(left_s));
-        self.watch.report(&format!("{} {told}; about {left} remain", describe_cell(point)));
+        self.watch.report(&format!("{} {result}; about {left} remain", describe_cell(point)));
         Ok(())
     }
 
@@ -407,7 +407,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let what = describe(&run.point);
         let observation = match (&run.figures, run.void.as_slice()) {
             (_, [why, ..]) => format!("void: {why}"),
-            (Some(figures), []) => shown(figures) + &beside(run),
+            (Some(figures), []) => figures_text(figures) + &interference_text(run),
             (None, []) => "nothing".into(),
         };
         self.watch.report(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
@@ -564,12 +564,12 @@ fn describe_cell(point: &Point) -> String {
 }
 
 /// What other processes did meanwhile, if it is worth a word.
-fn beside(run: &Run) -> String {
-    let told = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
-    told.map_or_else(String::new, |(whom, share)| format!(", {}", whom.by(share)))
+fn interference_text(run: &Run) -> String {
+    let worst = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
+    worst.map_or_else(String::new, |(disturbed, share)| format!(", {}", disturbed.by(share)))
 }
 
-fn shown(figures: &Figures) -> String {
+fn figures_text(figures: &Figures) -> String {
     let p99 = figures
         .times_us
         .get("p99")

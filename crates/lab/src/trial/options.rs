@@ -70,10 +70,10 @@ impl Trial<'_> {
     /// # Errors
     /// The first option that is wrong, how, and what to do, in a line.
     pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let unused_address = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
             self.add_options(options);
-            bench.add_options(options, nobody, (0, generators), true);
+            bench.add_options(options, unused_address, (0, generators), true);
         };
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
@@ -114,12 +114,12 @@ impl Bench {
         asked: &Options,
         generator: usize,
         server: Target<'_>,
-        is_told: bool,
+        waits_for_line: bool,
     ) -> Options {
         let mut options = asked.clone();
         let LoadGenerator { address, sources, .. } = &self.generators[generator];
         let address = address.unwrap_or(server.address);
-        self.add_options(&mut options, address, (generator, self.generators.len()), is_told);
+        self.add_options(&mut options, address, (generator, self.generators.len()), waits_for_line);
         options.sources.extend(sources.iter().map(ToString::to_string));
         if options.run_delay_bound.is_none() {
             options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
@@ -128,7 +128,7 @@ impl Bench {
         if self.generators.len() > 1 && options.hosts.is_empty() {
             options.hosts.push(server.address.to_string());
         }
-        place(&mut options, &self.generators[generator]);
+        set_threads(&mut options, &self.generators[generator]);
         options
     }
 
@@ -138,7 +138,7 @@ impl Bench {
         options: &mut Options,
         address: SocketAddr,
         (generator, generators): (usize, usize),
-        is_told: bool,
+        waits_for_line: bool,
     ) {
         options.urls = vec![format!("http://{address}")];
         if self.lag_bound.is_some() {
@@ -147,7 +147,7 @@ impl Bench {
         if generators > 1 {
             options.share = Some(format!("{}/{generators}", generator + 1));
         }
-        if is_told {
+        if waits_for_line {
             options.start_at = Some("-".to_owned());
         }
     }
@@ -169,7 +169,7 @@ pub(super) fn priming(workload: &Workload) -> Options {
 
 /// Sets as many threads as the generator has processors: the default is one. The workload's own
 /// options take precedence.
-fn place(options: &mut Options, generator: &LoadGenerator) {
+fn set_threads(options: &mut Options, generator: &LoadGenerator) {
     let is_said = options.threads.is_some() || options.cpus.is_some();
     if generator.cpus.len() < 2 || is_said {
         return;
@@ -235,12 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_adds_what_follows_from_it() {
+    fn a_generator_adds_what_follows_from_it() {
         let server = Target::foreign(([127, 0, 0, 1], 81).into());
-        let check = |generators: usize, load: &str, is_told: bool, expected: &str| {
+        let check = |generators: usize, load: &str, waits_for_line: bool, expected: &str| {
             let bench =
                 Bench { generators: vec![LoadGenerator::beside(&[], &[1]); generators], ..bench() };
-            let options = bench.options(&workload(load).load, generators - 1, server, is_told);
+            let options =
+                bench.options(&workload(load).load, generators - 1, server, waits_for_line);
             assert_eq!(words(&options), format!("http://127.0.0.1:81 {expected}"), "{load}");
         };
         check(1, "", false, "--run-delay-bound 100%");
@@ -257,7 +258,7 @@ mod tests {
         let check = |cpus: &[usize], is_shared: bool, load: &str, expected: &str| {
             let servers = if is_shared { cpus } else { &[] };
             let mut options = workload(load).load;
-            place(&mut options, &LoadGenerator::beside(servers, cpus));
+            set_threads(&mut options, &LoadGenerator::beside(servers, cpus));
             assert_eq!(words(&options), expected, "{load:?}");
         };
         check(&[1], false, "", "");

@@ -490,7 +490,7 @@ fn a_grid_that_does_not_fit_its_budget_is_not_begun() {
     let plan = Plan { budget_s: Some(600.0), ..plan(Method::Grid, 27, 1) };
     let mut server = Simulated::new(world, 1);
     let Stop::Failed(why) = run(&mut server, &plan).expect_err("there is no time") else {
-        panic!("nobody interrupts")
+        panic!("no interrupt was sent")
     };
     assert!(why.starts_with("a run takes 10.0 s here, so that a grid of 27 "), "{why}");
     assert!(server.runs < 30, "{} runs: the level alone", server.runs);
@@ -506,7 +506,7 @@ fn scouting_keeps_to_the_budget() {
         let mut server = Simulated::new(nothing.clone(), 1);
         let stop = run(&mut server, &plan).expect_err("nothing starts");
         assert!(server.runs <= 40, "{} runs", server.runs);
-        let Stop::Failed(why) = stop else { panic!("nobody interrupts") };
+        let Stop::Failed(why) = stop else { panic!("no interrupt was sent") };
         let is_said = why.starts_with("the budget ended before") || method == Method::Halving;
         assert!(is_said && why.ends_with(": it does not start"), "{why}");
     }
