@@ -54,7 +54,7 @@ pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     print(&lines.iter().map(|line| line.paragraph(is_detailed)).collect::<Vec<_>>().join("\n"))
 }
 
-/// A server that was looked for.
+/// A server of the list.
 struct Line<'f> {
     description: &'f ServerDescription,
     state: Result<&'f Installed, &'f Skipped>,

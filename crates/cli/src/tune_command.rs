@@ -20,7 +20,7 @@ use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
 The best configuration sustains the highest rate under the conditions: the share of what is offered
-that is served, errors, how alike kinds of file fare, and the named quantiles of the response times.
+that is served, errors, how alike kinds of file fare, and named quantiles of the response times.
 Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that the
 budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
 (docs/tune.md).
@@ -57,7 +57,7 @@ pub(crate) struct TuneArguments {
     /// Length of the window of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
     window: String,
-    /// With which the best is to be right
+    /// The confidence with which the best is to be right
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
     /// A difference that does not matter

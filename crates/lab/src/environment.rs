@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// All that is recorded. What the machine does not tell is missing, or empty.
+/// All that is recorded. Facts that the machine does not show are missing, or empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The version of the lab.

@@ -44,7 +44,7 @@ impl Connection {
 /// Connects to `server`.
 ///
 /// # Errors
-/// As the system says.
+/// The error of the system call.
 pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -70,7 +70,7 @@ pub fn get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Re
 /// Requests `path` without reading the response.
 ///
 /// # Errors
-/// As the system says.
+/// The error of the system call.
 pub fn send_get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<()> {
     // The fields that wrk sends, in its order.
     let request = match connection {

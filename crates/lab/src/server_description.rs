@@ -364,7 +364,7 @@ impl Needs {
     /// Whether a version will do.
     ///
     /// # Errors
-    /// What is there and what is needed, in a line.
+    /// The present version and the needed one, in a line.
     pub(crate) fn suffices(&self, version: &str) -> Result<(), String> {
         let Self { tool, at_least, .. } = self;
         // Of two lists that begin alike the longer is the greater: 1.23 comes before 1.23.1.

@@ -62,7 +62,7 @@ const NOT_BEGUN: &str = "what the server used: the beginning of the window was m
 /// Why it is not known what others did on the CPUs of the trial.
 const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is not known";
 
-/// Why there is no outcome of a trial.
+/// Why a trial has no outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunFailure {
     /// The outcome of this trial cannot be made: its server or its load may be the cause.
@@ -206,7 +206,7 @@ pub struct Trial<'a> {
     pub workload: &'a Workload,
     /// How much it requests.
     pub offered: Offered,
-    /// For how many seconds it does.
+    /// The seconds of the window.
     pub window_s: f64,
     /// Seeds the arrivals.
     pub seed: u64,

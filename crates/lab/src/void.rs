@@ -27,7 +27,7 @@ pub enum Void {
     Ended {
         /// Which of its copies, from 1.
         copy: usize,
-        /// How many there are.
+        /// How many copies the server has.
         copies: usize,
     },
     /// There was no load: the server did not start, or does not serve what it should.

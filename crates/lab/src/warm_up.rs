@@ -33,7 +33,7 @@ pub const UNTIL_STEADY: u32 = 12;
 /// How a server was warmed up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WarmUp {
-    /// For how long, in seconds.
+    /// The seconds of warming up.
     pub seconds: f64,
     /// Whether it had stopped improving by then.
     pub is_steady: bool,

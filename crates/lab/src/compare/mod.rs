@@ -434,7 +434,7 @@ impl Phases<'_> {
     }
 }
 
-/// Why there is no comparison; in a line.
+/// Why two servers could not be compared, in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncompared {
     /// All windows of one of the two were void: nothing is known of it.

@@ -51,7 +51,7 @@ pub struct Folder {
     _lock: FileLock,
 }
 
-/// All that a folder holds.
+/// The content of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opened {
     /// What was requested, with all servers that took part whenever the study was begun or resumed.
@@ -71,7 +71,7 @@ pub struct Opened {
     pub ceilings: Vec<(String, Ceiling)>,
     /// What was not whole and is left out: a line each.
     pub damage: Vec<String>,
-    /// Names of its version that are others today, in a line, with the folder.
+    /// Names in records of its version that are others today, in a line, with the folder.
     pub notice: Option<String>,
 }
 

@@ -43,9 +43,9 @@ pub struct Header {
     pub kind: Kind,
     /// Short, for file names.
     pub name: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
-    /// The paper and the figure or table that asked first; empty if none did.
+    /// The paper and the figure or table that asked the question first; empty if none did.
     pub source: String,
     /// What is to be learned.
     pub question: String,

@@ -47,7 +47,7 @@ impl Grid {
         &self.dimensions
     }
 
-    /// How many configurations there are.
+    /// How many configurations the grid has.
     pub fn size(&self) -> usize {
         let counts = self.dimensions.iter().map(|dimension| dimension.values.len());
         let points = counts.fold(1_usize, usize::saturating_mul);

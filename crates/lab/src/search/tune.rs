@@ -88,7 +88,7 @@ pub struct Plan {
 pub struct Rival {
     /// Its number among the candidates.
     pub candidate: usize,
-    /// By what factor the winner sustains more.
+    /// The factor by which the winner sustains more.
     pub ratio: Interval,
     /// What the ratio says.
     pub verdict: Verdict,
@@ -97,9 +97,9 @@ pub struct Rival {
 /// The confidence with which the results of the races hold, however often they were judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Certainty {
-    /// Of the interval of a rival, by itself.
+    /// The confidence of the interval of a rival, by itself.
     pub of_rival: f64,
-    /// Of the interval of the gain.
+    /// The confidence of the interval of the gain.
     pub of_gain: f64,
     /// Races that were run.
     pub races: u32,
@@ -117,7 +117,7 @@ pub struct Tuned {
     /// The candidates that the winner raced with last, the best first, and then those that
     /// challenged it in vain.
     pub rivals: Vec<Rival>,
-    /// By what factor the winner sustains more than the base; none if it is the base.
+    /// The factor by which the winner sustains more than the base; none if it is the base.
     pub gain: Option<Interval>,
     /// The confidence of these results.
     pub certainty: Certainty,
@@ -300,7 +300,7 @@ struct Race {
 }
 
 impl Race {
-    /// By what factor the winner sustains more than another candidate; unknown if that did not
+    /// The factor by which the winner sustains more than another candidate; unknown if that did not
     /// race.
     fn gain_over(&self, other: usize) -> Gain {
         let rival = self.rivals.iter().find(|rival| rival.candidate == other);
@@ -615,7 +615,7 @@ impl Search<'_, '_> {
             .collect();
         race.rivals.retain(|rival| challengers.iter().all(|one| one.candidate != rival.candidate));
         race.rivals.extend(challengers);
-        // One confidence is reported for all of them, so it is the lowest.
+        // The lower confidence of the two is reported, which holds for all of them.
         race.confidence = race.confidence.min(next.confidence);
         race
     }

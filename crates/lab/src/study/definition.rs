@@ -36,7 +36,7 @@ pub(super) const SATURATING_CLIENTS: u64 = 64;
 pub struct Definition {
     /// Short: its file's name without `.toml`.
     pub name: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
     /// The paper and its figure or table.
     pub source: String,

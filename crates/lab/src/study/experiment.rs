@@ -6,7 +6,7 @@ use std::path::Path;
 use super::definition::Definition;
 use crate::cache_study;
 
-/// What an experiment's file asks for.
+/// The two kinds of experiments.
 #[derive(Debug)]
 pub enum Experiment {
     /// Servers under load.

@@ -30,7 +30,7 @@ const CORRECTION_MAX: f64 = 4.0;
 /// How a utilisation is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Gauge {
-    /// The server's own time on its processors, of which there are so many, as reports show it
+    /// The server's own time on its processors, of this number, as reports show it
     /// ([`Run::utilisation`]); not how busy they were with anything.
     Server(Option<f64>),
     /// How busy the processors were with servers and clients, which share them: the server's part
