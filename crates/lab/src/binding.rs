@@ -1,7 +1,7 @@
 //! Binding the workers of a server to CPUs of their own, from outside.
 //!
-//! CPUs are dealt in turn, so that some have several workers where these are more. Whether a
-//! server's workers are its processes or its threads its file says.
+//! CPUs are dealt out in turn, so that some CPUs get several workers where there are more workers
+//! than CPUs. A server's file says whether its workers are processes or threads.
 
 use crate::process;
 use os::accounting::{self, threads};
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::fs;
 use std::path::Path;
 
-/// Binds each of the processes that serve, with all its threads, to one of the CPUs. What has ended
-/// meanwhile is no error.
+/// Binds each of the processes that serve, with all its threads, to one of the CPUs. A process that
+/// has ended meanwhile is no error.
 pub(crate) fn bind_processes(processes: &[u32], first: u32, cpus: &[usize]) -> Result<(), String> {
     for (pid, &cpu) in workers(processes, first).into_iter().zip(cpus.iter().cycle()) {
         threads(pid).try_for_each(|thread| bind(thread, cpu))?;
@@ -19,8 +19,8 @@ pub(crate) fn bind_processes(processes: &[u32], first: u32, cpus: &[usize]) -> R
 }
 
 /// Binds each thread of the processes that serve to one of the CPUs; the threads that have worked
-/// most come first. So the threads that serve have CPUs of their own although there are others, of
-/// which a server needs little work, and which nothing else tells apart.
+/// most come first. So the threads that serve have CPUs of their own although the server has other
+/// threads, which do little work and which cannot be recognised by anything else.
 pub(crate) fn bind_threads(processes: &[u32], first: u32, cpus: &[usize]) -> Result<(), String> {
     // A server may have helpers that are other programs.
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
@@ -38,7 +38,7 @@ fn workers(processes: &[u32], first: u32) -> Vec<u32> {
     if others.is_empty() { vec![first] } else { others }
 }
 
-/// How long a thread has been on a CPU; 0 where the kernel does not keep it.
+/// How long a thread has been on a CPU; 0 where the kernel does not record it.
 fn worked_ns(thread: u32) -> u64 {
     accounting::scheduled(thread, thread).map_or(0, |thread| thread.ran_ns)
 }
@@ -96,8 +96,8 @@ pub(crate) mod tests {
     /// The variable that makes the next test do something.
     const THREADS: &str = "ROPEWALK_LAB_THREADS";
 
-    /// Not a test by itself: two of its threads work for a moment and say which they are. One that
-    /// does not is started between them.
+    /// Not a test by itself: two of its threads work for a moment and print their numbers. A thread
+    /// that does not work is started between them.
     #[test]
     fn threads_of_which_two_work() {
         if std::env::var_os(THREADS).is_none() {
@@ -117,7 +117,7 @@ pub(crate) mod tests {
         working.join().expect("it is killed before");
     }
 
-    /// In the order of their start the two would get the same CPU of two.
+    /// In the order of their start the two working threads would get the same one of two CPUs.
     #[test]
     fn threads_that_work_are_dealt_the_cpus_before_those_that_rest() {
         let mut command = Command::new(std::env::current_exe().expect("it runs"));

@@ -1,5 +1,5 @@
-//! Which servers there are: those that come with this program, Ropewalk's own engines, and those of
-//! a folder that somebody names.
+//! The servers that are known: those that come with this program, Ropewalk's own engines, and those
+//! of a folder that the user names.
 //!
 //! Whether they are installed is another question: see `install.rs`.
 
@@ -24,7 +24,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("yaws", include_str!("../../../servers/yaws.toml")),
 ];
 
-/// The server of `servers/` from which those of Ropewalk's engines are made.
+/// The server of `servers/` from which the servers for Ropewalk's engines are made.
 const TEMPLATE: &str = "ropewalk";
 
 /// Every server: those of the folder `own`, if one is given, in place of shipped ones of the same
@@ -46,7 +46,7 @@ pub fn catalogue(
         let template = descriptions.remove(at);
         match program {
             Ok(program) => {
-                descriptions.push(ropewalk::at(program, &template));
+                descriptions.push(ropewalk::with_program(program, &template));
                 descriptions.extend(ropewalk::engine_descriptions(program, &template)?);
             }
             Err(why) => {
@@ -57,7 +57,7 @@ pub fn catalogue(
     Ok(descriptions)
 }
 
-/// The servers that came with this program, as their files have them.
+/// The servers that came with this program, as their files describe them.
 fn shipped() -> Vec<ServerDescription> {
     let parse =
         |(_, text): &(&str, &str)| ServerDescription::parse(text).expect("a test reads them all");
@@ -81,8 +81,8 @@ mod tests {
         );
     }
 
-    /// What makes a server faster by doing less is varied only if it is named, and it is all that
-    /// is left alone so.
+    /// A knob that makes a server faster by doing less is varied only if it is named, and no other
+    /// knob is left alone in this way.
     #[test]
     fn knobs_that_win_by_doing_less_are_not_tuned() {
         let descriptions = shipped();

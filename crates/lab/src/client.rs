@@ -1,7 +1,9 @@
-//! Load generators as processes: started on one processor, ended in time, and what they used.
+//! Load generators as processes: started on one processor, ended in time, and measured for what
+//! they used.
 //!
 //! The processor time is that of the process itself, from the kernel's account of children that
-//! have been waited for; so it is right only while one thread here waits for children at a time.
+//! have been waited for; so it is right only while one thread of this process waits for children at
+//! a time.
 
 use crate::process;
 use os::socket::{Readiness, wait_ready};
@@ -13,13 +15,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// How often a client is looked at while it runs: rarely enough not to be in its way.
+/// How often a generator's memory is read while it runs: rarely enough not to disturb it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What one that waits to be told says when it is ready.
+/// What a generator that waits for a line prints when it is ready.
 const READY: &[u8] = b"ready\n";
 
-/// What it says when it has measured, before it lets go of the server.
+/// What a generator prints when it has measured, before it closes its connections.
 const MEASURED: &[u8] = b"measured\n";
 
 /// A generator that runs; killed when dropped.
@@ -38,12 +40,13 @@ pub struct Finished {
     pub status: ExitStatus,
     /// The processor time it used, from its start to its end, in user and in system mode.
     pub cpu: Duration,
-    /// The most memory that was seen resident, in bytes; 0 if it ended before it was looked at.
+    /// The most memory that was observed resident, in bytes; 0 if the generator ended before its
+    /// memory was read.
     pub resident_bytes_max: u64,
 }
 
 impl Client {
-    /// Starts `command` on one processor. It may print no more than fits a pipe (64 KiB).
+    /// Starts `command` on one processor. The command may print no more than fits a pipe (64 KiB).
     ///
     /// # Errors
     /// When it cannot be started.
@@ -51,7 +54,7 @@ impl Client {
         Self::start_in(&[], &[cpu], command)
     }
 
-    /// Starts `command` on these processors, behind `prefix`, which moves it to where it shall be:
+    /// Starts `command` on these processors, behind `prefix`, which moves it to where it is to run:
     /// into a network, for instance.
     ///
     /// # Errors
@@ -61,7 +64,7 @@ impl Client {
     }
 
     /// Starts `command` as [`Client::start_in`] does, with a pipe to its standard input: a command
-    /// that says `ready` and waits to be told what comes next.
+    /// that prints `ready` and waits for a line that says what comes next.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -85,24 +88,24 @@ impl Client {
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
         os::signals::restore_in_child(&mut started);
         // Ctrl-C is sent to a terminal's whole process group: it must not cut a window short, nor
-        // may a generator go on when we have ended.
+        // may a generator go on when this process has ended.
         started.process_group(0);
         os::signals::kill_with_parent(&mut started);
         let child = started.spawn().map_err(|why| format!("{}: {why}", pinned[0]))?;
         Ok(Self { child, program: command.first().cloned().unwrap_or_default() })
     }
 
-    /// Waits until it says that it is ready; or says what it says instead.
+    /// Waits until the generator prints that it is ready.
     ///
     /// # Errors
-    /// When it ends before that, with its last words, or says nothing `within` this time: the
-    /// caller drops it, and so it is killed.
+    /// When the generator ends before that, with the last lines of its output, or prints nothing
+    /// `within` this time: the caller then drops it, which kills it.
     pub fn await_ready(&mut self, within: Duration) -> Result<(), String> {
         self.await_line(READY, "ready", within)
     }
 
-    /// Waits until it says that it has measured. It then holds what connections it has until it is
-    /// told another line, or [`Client::finish`] closes its input.
+    /// Waits until the generator prints that it has measured. It then keeps the connections that it
+    /// has until it gets another line, or [`Client::finish`] closes its input.
     ///
     /// # Errors
     /// As [`Client::await_ready`].
@@ -126,17 +129,17 @@ impl Client {
                 return Err(format!("{status}: {}", process::last_lines(&output)));
             }
         }
-        if said == line { Ok(()) } else { Err(format!("{} says something else", self.program)) }
+        if said == line { Ok(()) } else { Err(format!("{} printed something else", self.program)) }
     }
 
-    /// Tells one that waits what comes next, a line.
+    /// Sends a line to a generator that waits for one.
     ///
     /// # Errors
-    /// When it listens no more.
-    pub fn tell(&mut self, line: &str) -> Result<(), String> {
-        let stdin = self.child.stdin.as_mut().ok_or("it does not listen")?;
-        let told = stdin.write_all(format!("{line}\n").as_bytes());
-        told.map_err(|why| format!("{} listens no more: {why}", self.program))
+    /// When the generator does not read its input any more.
+    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
+        let stdin = self.child.stdin.as_mut().ok_or("its input is closed")?;
+        let sent = stdin.write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|why| format!("{} does not read its input any more: {why}", self.program))
     }
 
     /// Sends SIGINT, after which most generators report what they have counted so far.
@@ -144,10 +147,10 @@ impl Client {
         os::signals::send("INT", &[self.child.id()]);
     }
 
-    /// Closes its input, and waits for its end.
+    /// Closes the generator's input, and waits for its end.
     ///
     /// # Errors
-    /// When it has not ended `within` this time; it is then killed.
+    /// When the generator has not ended `within` this time; it is then killed.
     pub fn finish(mut self, within: Duration) -> Result<Finished, String> {
         drop(self.child.stdin.take());
         let explain = |why| format!("cannot wait for a process: {why}");
@@ -155,7 +158,7 @@ impl Client {
         let mut resident_bytes_max = 0;
         loop {
             resident_bytes_max = resident_bytes_max.max(resident_bytes_max_of(self.child.id()));
-            // The kernel adds a child to the account when it is waited for: here, and alone.
+            // The kernel adds a child to the account when it is waited for: here, and nowhere else.
             let before = cpu_of_children();
             if let Some(status) = self.child.try_wait().map_err(explain)? {
                 let cpu = cpu_of_children().saturating_sub(before);
@@ -170,7 +173,8 @@ impl Client {
 
     fn output(&mut self) -> String {
         let mut bytes = Vec::new();
-        // Both ends of a pipe whose writer is gone can be read; what cannot is not there.
+        // A pipe can be read when both its writers are gone; a pipe that cannot be read has
+        // nothing.
         if let Some(mut stdout) = self.child.stdout.take() {
             let _ = stdout.read_to_end(&mut bytes);
         }
@@ -183,22 +187,22 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only when the generator has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Finished {
-    /// What it printed, if it succeeded.
+    /// What the generator printed, if it succeeded.
     ///
     /// # Errors
-    /// The end of what it printed, if it did not.
+    /// The end of what the generator printed, if it failed.
     pub fn into_output(self) -> Result<String, String> {
         if self.status.success() { Ok(self.output) } else { Err(self.complaint()) }
     }
 
-    /// How it ended, and its last words.
+    /// How the generator ended, and the last lines of its output.
     pub fn complaint(&self) -> String {
         format!("{}: {}", self.status, process::last_lines(&self.output))
     }
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn output_status_and_memory_are_told() {
+    fn output_status_and_memory_are_reported() {
         let client = start("echo out; echo err >&2; sleep 0.1; exit 3");
         let finished = client.finish(Duration::from_secs(20)).expect("it ends");
         assert_eq!((finished.output.as_str(), finished.status.code()), ("out\nerr\n", Some(3)));
@@ -236,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_told() {
+    fn a_line_reaches_a_generator_that_waits() {
         let start = |script: &str| {
             let command = ["sh", "-c", script].map(str::to_owned);
             Client::start_waiting(&[], &[0], &command).expect("there is a shell")
         };
         let mut client = start("echo ready; read word; echo heard $word");
         client.await_ready(Duration::from_secs(20)).expect("it says so");
-        client.tell("this").expect("it listens");
+        client.send_line("this").expect("it listens");
         let finished = client.finish(Duration::from_secs(20)).expect("it ends");
         assert_eq!(finished.output, "heard this\n");
         let mut client = start("echo measured; read word; echo end");
@@ -253,7 +257,7 @@ mod tests {
         let why = start("echo no >&2; exit 2").await_ready(Duration::from_secs(20));
         assert_eq!(why, Err("exit status: 2: no".to_owned()));
         let why = start("echo readily").await_ready(Duration::from_secs(20));
-        assert_eq!(why, Err("sh says something else".to_owned()));
+        assert_eq!(why, Err("sh printed something else".to_owned()));
     }
 
     #[test]
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn an_interrupt_arrives() {
         let mark = std::env::temp_dir().join(format!("interrupt-{}", std::process::id()));
-        // A shell looks at its traps between two commands, so that none may be long.
+        // A shell handles its traps between two commands, so none of them may be long.
         let client = start(&format!(
             "trap 'echo enough; exit' INT; : > {}; while :; do sleep 0.02; done",
             mark.display()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// All that is recorded. What the machine does not say is missing, or empty.
+/// All that is recorded. Facts that the machine does not show are missing, or empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The version of the lab.
@@ -19,15 +19,15 @@ pub struct Environment {
     pub recorded_at_s: i64,
     /// The kernel's release and how it was built.
     pub kernel: String,
-    /// What the kernel was started with.
+    /// The kernel's command line.
     pub kernel_command_line: String,
     /// The distribution.
     pub distribution: String,
     /// The processor's name.
     pub cpu_model: String,
-    /// The CPUs that may be used, and what they share.
+    /// The CPUs that may be used, and which of them share caches or cores.
     pub topology: Topology,
-    /// How frequencies are chosen, where that is visible.
+    /// How frequencies are chosen, where the kernel shows it.
     pub cpu_governor: Option<String>,
     /// The clock that the kernel reads.
     pub clock_source: Option<String>,
@@ -41,19 +41,19 @@ pub struct Environment {
     pub swap_bytes: Option<u64>,
     /// Huge pages for anonymous memory: the word in brackets is in force.
     pub transparent_huge_pages: Option<String>,
-    /// Which version of control groups there is.
+    /// Which version of control groups the machine has.
     pub control_groups: String,
     /// Settings of the kernel that matter to servers.
     pub kernel_settings: BTreeMap<String, String>,
-    /// Settings of the kernel that are others inside a testbed, by the testbed's name: because it
-    /// says so, or has a network of its own.
+    /// Settings of the kernel that differ inside a testbed, by the testbed's name: because the
+    /// testbed sets them, or has a network of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "domain_settings")]
     pub testbed_settings: SettingsInside,
     /// Limits of the process that starts servers: soft and hard.
     pub limits: BTreeMap<String, String>,
     /// The load average of one minute before the run.
     pub load_1m: Option<f64>,
-    /// Threads that ran or were ready before the run, ours included.
+    /// Threads that ran or were ready before the run, those of this process included.
     pub runnable: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl Environment {
         }
     }
 
-    /// This environment with the settings whose values inside of testbeds differ from those outside.
+    /// This environment with the settings whose values inside testbeds differ from those outside.
     /// The testbeds have been left by now.
     #[must_use]
     pub fn with_testbeds(mut self, inside: SettingsInside) -> Self {
@@ -144,19 +144,19 @@ impl Environment {
 }
 
 /// The settings that hold for the servers of a testbed that has been entered: those that any
-/// environment has, and those that the testbed names.
+/// environment records, and those that the testbed names.
 pub fn settings_inside(entered: &Entered) -> BTreeMap<String, String> {
     let named = entered.kernel.iter().map(String::as_str);
     let names: Vec<&str> = SETTINGS.iter().copied().chain(named).collect();
     match entered.server_namespace() {
-        // Who is inside sees its own of those of the network.
+        // A process inside the network namespace has its own values of the network's settings.
         Some(network) => system::namespaces::in_network(&network, || settings(&names)),
         None => Ok(settings(&names)),
     }
     .unwrap_or_default()
 }
 
-/// A file without the white space around it; none if it is not there, or empty.
+/// A file's text without the white space around it; none if the file is absent or empty.
 fn text(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -167,7 +167,7 @@ fn pretty(os_release: &str) -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// The first processor's name; on Arm the kernel prints numbers for its parts in its place.
+/// The first processor's name; on Arm the kernel prints numbers for its parts instead.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let value = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -226,7 +226,7 @@ fn setting(name: &str) -> Option<String> {
     Some(value.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The names in `/proc/self/limits` are of 26 characters at most, the numbers of 21.
+/// The names in `/proc/self/limits` have 26 characters at most, the numbers 21.
 fn limits(text: &str) -> BTreeMap<String, String> {
     let wanted = ["Max open files", "Max processes", "Max locked memory", "Max stack size"];
     let pairs = wanted.iter().filter_map(|name| {
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(back, environment);
     }
 
-    /// What a testbed sets in its namespaces shows inside only, and what is the same everywhere is
-    /// not said again.
+    /// What a testbed sets in its namespaces is recorded for the inside only, and what is equal
+    /// everywhere is not repeated.
     #[test]
     fn settings_that_differ_inside_a_testbed_are_recorded() {
         if !crate::needs::networks_can_be_made() {
@@ -270,7 +270,8 @@ mod tests {
         let inside = settings_inside(&entered);
         drop(entered);
         let plain = Testbed { client_cpus: Some(0), ..Testbed::default() };
-        let entered = plain.enter(&Topology::here(), &Accessed::default()).expect("anybody may");
+        let entered =
+            plain.enter(&Topology::here(), &Accessed::default()).expect("it needs no rights");
         let inside = [("netted", inside), ("plain", settings_inside(&entered))];
         let inside = inside.map(|(name, settings)| (name.to_owned(), settings));
         let environment = Environment::record(BTreeMap::new()).with_testbeds(inside.into());

@@ -1,5 +1,6 @@
-//! Names in experiments, records and descriptions of servers that were others before 0.1. They are read until 0.2, and a
-//! notice says what each is called now; `docs/internals/renames.md` lists them.
+//! Names in experiments, records and descriptions of servers that were changed in 0.1. The former
+//! names are read until 0.2, and a notice gives the name of today; `docs/internals/renames.md`
+//! lists them.
 
 use command::renamed;
 use toml::{Table, Value};
@@ -11,7 +12,7 @@ const IN_EXPERIMENTS: [(&str, &str); 1] = [("domains", "testbeds")];
 const IN_DESCRIPTIONS: [(&str, &str); 1] = [("{peers_dir}", "{servers_dir}")];
 
 /// Gives the tables of an experiment their names of today, in each of its sizes too. Returns a
-/// notice for each name that was another. A table that is there under both names keeps both, so
+/// notice for each name that was changed. A table that is present under both names keeps both, so
 /// that the older one is refused as unknown.
 pub(crate) fn rename_in_experiment(experiment: &mut Table) -> Vec<String> {
     let present = IN_EXPERIMENTS.iter().filter(|&&(before, now)| {
@@ -25,7 +26,8 @@ pub(crate) fn rename_in_experiment(experiment: &mut Table) -> Vec<String> {
     present.map(|(before, now)| renamed(before, now)).collect()
 }
 
-/// The text of an experiment as [`rename_in_experiment`] has it; unchanged if it is no TOML.
+/// The text of an experiment with the changes of [`rename_in_experiment`]; unchanged if it is no
+/// TOML.
 pub(crate) fn renamed_experiment(text: &str) -> String {
     let Ok(mut experiment) = text.parse::<Table>() else { return text.to_owned() };
     match rename_in_experiment(&mut experiment).is_empty() {
@@ -35,7 +37,7 @@ pub(crate) fn renamed_experiment(text: &str) -> String {
 }
 
 /// The text of a server's description with the placeholders of today, and a notice for each that
-/// was another.
+/// was changed.
 pub(crate) fn rename_in_description(text: &str) -> (String, Vec<String>) {
     let mut text = text.to_owned();
     let mut notices = Vec::new();
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!((text.as_str(), notices.len()), ("folder = '{servers_dir}/own'", 0));
     }
 
-    /// Each name is listed for those who have files with it.
+    /// Each name is listed for users who have files with it.
     #[test]
     fn the_page_of_renames_has_each_name() {
         let page = include_str!("../../../docs/internals/renames.md");

@@ -1,15 +1,16 @@
-//! A control group of a server's own: which processes are its, and what processor time they used.
+//! A control group for each server: which processes belong to it, and what processor time they
+//! used.
 //!
 //! The group is made below our own in the `cpuacct` hierarchy (version 1), or in the unified one
-//! (version 2), where the kernel counts processor time without any controller. Where neither may
-//! be written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
-//! process group and their descendants, which misses short-lived children that nobody waited for;
-//! that of those somebody did, and of threads that ended, it has in steps of 10 ms. The one limit
-//! that can be set is that of memory, in a second group where the hierarchies are separate (version
-//! 1).
+//! (version 2), where the kernel counts processor time without any controller. Where neither may be
+//! written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
+//! process group and their descendants, which misses short-lived children that their parent never
+//! waited for; the time of children that were waited for, and of threads that ended, is known in
+//! steps of 10 ms. The one limit that can be set is that of memory, in a second group where the
+//! hierarchies are separate (version 1).
 //!
-//! A group goes when it is dropped; a [`Guard`](os::guard::Guard) removes that of a lab that is
-//! killed, and where both are, the next lab does, if nothing is in it any more.
+//! A group is removed when it is dropped; a [`Guard`](os::guard::Guard) removes the group of a lab
+//! that is killed, and where both are killed, the next lab does, if the group is empty by then.
 
 use crate::process;
 use crate::testbed::{Enclosing, names, no_controller};
@@ -51,7 +52,7 @@ const NO_GROUP_YET: &str = "no control group could be made (try as root): proces
                             over processes, and that of short-lived children and threads may be \
                             missing";
 
-/// What might help where something is refused; nothing, if we have all rights.
+/// A hint where something is refused: try as root. Empty if this process has all rights.
 pub(crate) fn as_root() -> &'static str {
     if os::process::is_root() { "" } else { " (try as root)" }
 }
@@ -62,9 +63,9 @@ pub struct Group {
     accounting: Accounting,
     /// The group's folder; none for a process tree.
     folder: Option<PathBuf>,
-    /// The folder in the hierarchy that bounds memory, if it is bounded and another one.
+    /// The folder in the hierarchy that bounds memory, if memory is bounded in another folder.
     memory_folder: Option<PathBuf>,
-    /// Folders of an enclosure that its processes enter too, and that are not its own.
+    /// Folders of an enclosure that the group's processes enter too, and that do not belong to it.
     enclosing: Vec<PathBuf>,
     name: String,
     /// The first process, once it is known.
@@ -88,7 +89,7 @@ impl Group {
         for (accounting, parent) in parents(enclosing) {
             let folder = parent.join(&name);
             if fs::create_dir(&folder).is_ok() {
-                // Who is in a folder is in those above it.
+                // A process in a folder is also in the folders above it.
                 around.retain(|above| !folder.starts_with(above));
                 return Self::new(accounting, Some(folder), name, around);
             }
@@ -106,10 +107,10 @@ impl Group {
     }
 
     /// Bounds the memory of the group: that of its processes, and the pages of files that they are
-    /// the first to read. To be called before the first process enters.
+    /// the first to read. Must be called before the first process enters.
     ///
     /// # Errors
-    /// Where no such group may be made; root may, on most machines.
+    /// Where no such group may be made; root may make one on most machines.
     pub fn limit_memory(&mut self, bytes: u64) -> Result<(), String> {
         let bound = |folder: &Path| fs::write(folder.join("memory.max"), bytes.to_string());
         if self.folder.as_deref().is_some_and(|folder| bound(folder).is_ok()) {
@@ -125,17 +126,19 @@ impl Group {
             let file = folder.join("memory.limit_in_bytes");
             return fs::write(file, bytes.to_string()).map_err(|why| explain(&why));
         }
-        // Our own group may have no controllers to give, as a session's scope has none; that which
-        // is above all groups usually has.
+        // Our own group may have no controllers to pass on, as a session's scope has none; the root
+        // group usually has.
         let unified = control_groups::unified();
         let places = unified.iter().flat_map(|unified| self.places_in(unified));
         let found = first_bounded(places, &self.name, bound);
-        self.take(found.ok_or_else(|| explain(&no_controller("memory", unified.as_ref())))?);
+        self.set_memory_folder(
+            found.ok_or_else(|| explain(&no_controller("memory", unified.as_ref())))?,
+        );
         Ok(())
     }
 
-    /// Where in the unified hierarchy its processes might be instead; nowhere, if they are in an
-    /// enclosure there, which they would leave.
+    /// Where in the unified hierarchy the group's processes might be instead; nowhere, if they are
+    /// in an enclosure there, which they would leave.
     fn places_in(&self, unified: &Hierarchy) -> Vec<PathBuf> {
         let places = vec![unified.own(), unified.mount.clone()];
         let is_there = |folder: &PathBuf| folder.starts_with(&unified.mount);
@@ -145,11 +148,12 @@ impl Group {
         if is_enclosed { Vec::new() } else { places }
     }
 
-    /// Has a folder of the unified hierarchy bound its memory: that is its own, if that was one of
-    /// this hierarchy, for a process can be in one of them only.
-    fn take(&mut self, bounding: PathBuf) {
+    /// Makes a folder of the unified hierarchy bound the group's memory. It becomes the group's own
+    /// folder, if that was in the unified hierarchy: a process can be in one group of a hierarchy
+    /// only.
+    fn set_memory_folder(&mut self, bounding: PathBuf) {
         if self.accounting == Accounting::Unified {
-            // Nothing has entered it yet.
+            // No process has entered it yet.
             self.folder.take().map(fs::remove_dir);
             self.folder = Some(bounding);
         } else {
@@ -157,7 +161,7 @@ impl Group {
         }
     }
 
-    /// The folder that bounds memory, if it is one of its own.
+    /// The folder that bounds memory, if it is not the group's own folder.
     pub(crate) fn memory_folder(&self) -> Option<&Path> {
         self.memory_folder.as_deref()
     }
@@ -173,14 +177,14 @@ impl Group {
     }
 
     /// The files to which a process writes 0 to enter the group, with spaces between them. A
-    /// process does so itself before it becomes the server, so that nothing it ever does is missed.
+    /// process does so itself before it becomes the server, so that all its work is counted.
     pub(crate) fn entrances(&self) -> String {
         let folders = self.folder.iter().chain(&self.memory_folder).chain(&self.enclosing);
         let files = folders.map(|folder| folder.join("cgroup.procs").display().to_string());
         files.collect::<Vec<_>>().join(" ")
     }
 
-    /// Says which process is the first one.
+    /// Records which process is the first one.
     pub(crate) fn set_root(&mut self, pid: u32) {
         self.root = Some(pid);
     }
@@ -197,8 +201,8 @@ impl Group {
         }
     }
 
-    /// Whether none of its processes runs any more. One that has ended and that nobody has waited
-    /// for runs no more.
+    /// Whether none of its processes runs any more. A process that has ended but has not been
+    /// waited for does not run.
     pub fn has_ended(&self) -> bool {
         !self.processes().into_iter().any(process::is_running)
     }
@@ -219,12 +223,12 @@ impl Group {
         .unwrap_or(0)
     }
 
-    /// Bytes that its processes, as far as they are there, had the disk read.
+    /// Bytes that its present processes had the disk read.
     pub fn disk_bytes_read(&self) -> u64 {
         self.processes().into_iter().map(process::disk_bytes_read).sum()
     }
 
-    /// Kills what is in the group until it is empty.
+    /// Kills the processes in the group until it is empty.
     pub(crate) fn kill(&self) {
         // A process that forks while it is being killed leaves a child for the next turn.
         for _ in 0..200 {
@@ -259,7 +263,7 @@ fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
     let separate = control_groups::hierarchy_with_controller("cpuacct");
     let around = enclosing.unified.clone().map(|folder| (Accounting::Unified, folder));
     let below = |accounting| {
-        // In a container our own group's path may be one that is not visible here.
+        // In a container our own group's path may not be visible.
         move |found: Hierarchy| [(accounting, found.own()), (accounting, found.mount)]
     };
     let separate = separate.map(below(Accounting::Cpuacct)).into_iter().flatten();
@@ -267,8 +271,8 @@ fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
     separate.chain(around).chain(unified).collect()
 }
 
-/// A folder of this name in the first of these places where it can be bounded; nothing is left in
-/// the others.
+/// A folder of this name in the first of these places where it can be bounded; the folders made in
+/// the other places are removed.
 fn first_bounded(
     places: impl IntoIterator<Item = PathBuf>,
     name: &str,
@@ -276,21 +280,21 @@ fn first_bounded(
 ) -> Option<PathBuf> {
     for place in places {
         let folder = place.join(name);
-        // Where it is there already it is known to be of no use.
+        // A folder that is present already was tried before and could not be bounded.
         if fs::create_dir(&folder).is_err() {
             continue;
         }
         if bound(&folder).is_ok() {
             return Some(folder);
         }
-        // Nothing is in it.
+        // The folder is empty.
         let _ = fs::remove_dir(&folder);
     }
     None
 }
 
-/// Removes the groups of servers whose lab was killed together with its guards. Nothing is killed
-/// here: the kernel does not remove a group that something is in.
+/// Removes the groups of servers whose lab was killed together with its guards. No process is
+/// killed here: the kernel does not remove a group that is not empty.
 pub(crate) fn remove_leftovers() {
     for folder in control_groups::folders() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -303,7 +307,7 @@ pub(crate) fn remove_leftovers() {
     }
 }
 
-/// Removes a group that nothing is in.
+/// Removes a group if it is empty.
 fn remove_empty(folder: &Path) {
     let procs = folder.join("cgroup.procs");
     // The kernel lets go of the last process a moment after it is gone.
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!(usage_of_cpu_stat("nr_periods 0\n"), None);
     }
 
-    /// Plain folders stand for groups, of which only those below `top` have the controller.
+    /// Plain folders stand for groups; only those directly below `top` have the controller.
     #[test]
     fn memory_is_bounded_where_the_controller_is() {
         let top = std::env::temp_dir().join(format!("ropewalk-places-{}", std::process::id()));
@@ -361,8 +365,8 @@ mod tests {
         let group = |accounting| Group::new(accounting, None, "x".into(), Vec::new());
         let bounding = PathBuf::from("/nonexistent/x");
         let (mut one, mut two) = (group(Accounting::Unified), group(Accounting::Cpuacct));
-        one.take(bounding.clone());
-        two.take(bounding.clone());
+        one.set_memory_folder(bounding.clone());
+        two.set_memory_folder(bounding.clone());
         assert_eq!((one.folder(), one.memory_folder()), (Some(&*bounding), None));
         assert_eq!((two.folder(), two.memory_folder()), (None, Some(&*bounding)));
         assert_eq!(one.entrances(), two.entrances());
@@ -371,15 +375,15 @@ mod tests {
     /// The variable that makes the next test do something.
     const VICTIM: &str = "ROPEWALK_LAB_GROUPED";
 
-    /// Not a test by itself: it has a group with a process in it, says where and which, and waits
-    /// to be killed; there is no guard.
+    /// Not a test by itself: it makes a group with a process in it, prints its folders and the
+    /// process, and waits to be killed; there is no guard.
     #[test]
     fn grouped_victim() {
         if std::env::var_os(VICTIM).is_none() {
             return;
         }
         let mut group = Group::create();
-        // Where the hierarchies are separate that makes a second folder.
+        // Where the hierarchies are separate this makes a second folder.
         let _ = group.limit_memory(64 << 20);
         let script = "for group in $1; do echo 0 > \"$group\"; done; echo; exec sleep 600";
         let mut child = Command::new("sh")
@@ -395,8 +399,8 @@ mod tests {
         child.wait().expect("it is our child");
     }
 
-    /// Whoever comes after a lab that was killed with its guards removes its servers' groups, but
-    /// not while something is in them.
+    /// After a lab was killed with its guards, the next one removes its servers' groups, but not
+    /// while a process is in them.
     #[test]
     fn groups_of_the_dead_are_removed_when_they_are_empty() {
         if !crate::needs::groups_can_be_made() {

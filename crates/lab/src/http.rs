@@ -1,17 +1,17 @@
-//! A client that is just good enough to see whether a server works: one GET at a time, an answer
-//! with Content-Length. Not for load, and no judge of conformance.
+//! A simple HTTP client that checks whether a server works: one GET at a time, responses with
+//! Content-Length. It is neither for load nor a test of conformance.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The head of an answer is at most this long, or something is wrong.
+/// The head of a response is at most this long, or something is wrong.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// How long to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An answer as it came.
+/// A response as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -44,7 +44,7 @@ impl Connection {
 /// Connects to `server`.
 ///
 /// # Errors
-/// As the system says.
+/// The error of the system call.
 pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -53,10 +53,10 @@ pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Asks for `path` on an open connection and reads the whole answer.
+/// Requests `path` on an open connection and reads the whole response.
 ///
 /// # Errors
-/// When the connection fails or what comes is not an answer of the simple kind.
+/// When the connection fails or what comes is not a response of the simple kind.
 pub fn get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<Response> {
     send_get(stream, path, connection)?;
     let mut bytes = Vec::new();
@@ -67,10 +67,10 @@ pub fn get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Re
     Ok(Response { status: status(&text)?, head: bytes, body })
 }
 
-/// Asks for `path` without reading the answer.
+/// Requests `path` without reading the response.
 ///
 /// # Errors
-/// As the system says.
+/// The error of the system call.
 pub fn send_get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<()> {
     // The fields that wrk sends, in its order.
     let request = match connection {
@@ -121,7 +121,7 @@ fn content_length(head: &str) -> io::Result<usize> {
         .ok_or_else(|| io::Error::other("the answer has no Content-Length"))
 }
 
-/// A head with the fields that a static server sends today, with a length that is not right.
+/// A head with the fields that a static server sends today; its length is a placeholder.
 pub fn usual_head(server: &str, connection: Connection) -> Vec<u8> {
     let close = if connection == Connection::Close { "Connection: close\r\n" } else { "" };
     format!(

@@ -34,8 +34,8 @@ impl Surroundings {
         Self { repository, target_dir, build }
     }
 
-    /// The placeholders that are the same for every launch of a server, as far as there is something
-    /// for them to stand for.
+    /// The placeholders that are equal for every launch of a server, as far as they have values
+    /// here.
     pub(crate) fn values(&self, description: &ServerDescription) -> Values {
         let shipped = || Some(self.repository.as_ref()?.join("servers"));
         let places = [
@@ -48,7 +48,7 @@ impl Surroundings {
     }
 }
 
-/// A server that is there.
+/// A server that is present.
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// The server's description.
@@ -57,7 +57,7 @@ pub struct Installed {
     pub version: String,
 }
 
-/// A server that is not there, or cannot run here.
+/// A server that is absent, or cannot run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The server's name.
@@ -68,22 +68,22 @@ pub struct Skipped {
     pub command: String,
 }
 
-/// Servers that were looked for.
+/// The servers that a search for them found and did not find.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Servers that are there.
+    /// Servers that are present.
     pub installed: Vec<Installed>,
-    /// Servers that are not there, or cannot run here, with the reason.
+    /// Servers that are absent, or cannot run here, with the reason.
     pub skipped: Vec<Skipped>,
 }
 
 impl Found {
-    /// Looks for the servers of these names, in this order; for all, if none is given. Those that
+    /// Looks for the servers of these names, in this order; for all, if none is given. Servers that
     /// come as source are built first if the surroundings say so.
     ///
     /// # Errors
-    /// One line: there is no server of a name.
-    pub fn look(
+    /// One line: no server has such a name.
+    pub fn detect(
         descriptions: &[ServerDescription],
         names: &[String],
         surroundings: &Surroundings,
@@ -123,19 +123,19 @@ fn choose<'p>(
 }
 
 impl ServerDescription {
-    /// Builds the server if it is built here, and asks for its version.
+    /// Builds the server if it is built here, and finds out its version.
     ///
     /// # Errors
-    /// Why it cannot be used: it is not there, or cannot be built.
+    /// Why the server cannot be used: it is absent, or cannot be built.
     pub fn install(&self, surroundings: &Surroundings) -> Result<Installed, String> {
         if let Some(why) = &self.obstacle {
             return Err(why.clone());
         }
-        let version = self.look(surroundings)?;
+        let version = self.detect_version(surroundings)?;
         Ok(Installed { description: self.clone(), version })
     }
 
-    fn look(&self, surroundings: &Surroundings) -> Result<String, String> {
+    fn detect_version(&self, surroundings: &Surroundings) -> Result<String, String> {
         let values = surroundings.values(self);
         let command = |texts: &[String]| fill_all(texts, &values).map_err(no_source);
         if let Some(build) = &self.build {
@@ -157,8 +157,8 @@ impl ServerDescription {
         Ok(word_after(&said, &self.detect.version_after))
     }
 
-    /// Whether that is there by which it is built, in a version that will do: a compiler that is
-    /// too old would say much, but not that.
+    /// Whether the tool that builds the server is present, in a version that will do: a compiler
+    /// that is too old would print much, but not that.
     fn can_be_built(&self, values: &Values) -> Result<(), String> {
         let Some(build) = &self.build else { return Ok(()) };
         let Some(needs) = &build.needs else { return Ok(()) };
@@ -175,17 +175,17 @@ impl ServerDescription {
     }
 }
 
-/// What is said of a server that comes as source where nothing was to be built.
+/// What is reported of a server that comes as source where nothing was to be built.
 const NOT_BUILT: &str = "it is not built yet: `ropewalk servers --build` does that";
 
-/// What is built from source has placeholders that stand for nothing where there is none.
+/// What is built from source has placeholders without a value where there is no source.
 fn no_source(_: String) -> String {
     "it comes as source, and neither the current folder nor the program lies in the repository"
         .into()
 }
 
 pub(crate) fn fill(text: &str, values: &Values) -> Result<String, String> {
-    template::fill(text, values).map_err(|name| format!("nothing stands for {{{name}}}"))
+    template::fill(text, values).map_err(|name| format!("{{{name}}} has no value here"))
 }
 
 pub(crate) fn fill_all(texts: &[String], values: &Values) -> Result<Vec<String>, String> {
@@ -223,7 +223,7 @@ mod tests {
         let there = description("there", "'echo', 'v1.2'");
         let absent = description("absent", "'/nonexistent/server', '-v'");
         let broken = description("broken", "'sh', '-c', 'echo one; echo two; false'");
-        let found = Found::look(&[there, absent, broken], &[], &NOWHERE).expect("all are known");
+        let found = Found::detect(&[there, absent, broken], &[], &NOWHERE).expect("all are known");
         assert_eq!(found.installed.len(), 1);
         assert_eq!(found.installed[0].version, "1.2");
         let [absent, broken] = &found.skipped[..] else { panic!("{:?}", found.skipped) };
@@ -236,12 +236,12 @@ mod tests {
     fn names_choose_and_must_be_known() {
         let descriptions = ["a", "b", "c"].map(|name| description(name, "'echo', 'v1'"));
         let names = ["c".to_owned(), "a".to_owned()];
-        let found = Found::look(&descriptions, &names, &NOWHERE).expect("both are known");
+        let found = Found::detect(&descriptions, &names, &NOWHERE).expect("both are known");
         let found: Vec<&str> =
             found.installed.iter().map(|i| i.description.name.as_str()).collect();
         assert_eq!(found, ["c", "a"]);
         let why =
-            Found::look(&descriptions, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
+            Found::detect(&descriptions, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
         assert_eq!(why, "there is no server \"d\", but a, b, c");
     }
 
@@ -267,7 +267,7 @@ mod tests {
         assert!(why.starts_with("false failed"), "{why}");
     }
 
-    /// Whether it is to be built now or not, a tool that is too old is named.
+    /// A tool that is too old is named, whether the server is to be built now or not.
     #[test]
     fn what_cannot_be_built_is_told_before_it_is_tried() {
         let with = |needed: &str| {

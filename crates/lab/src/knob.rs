@@ -1,13 +1,13 @@
-//! A server's knobs: what can be varied, what it may be, and in which steps a tuner tries it.
+//! A server's knobs: what can be varied, which values are allowed, and in which steps a tuner tries
+//! them.
 //!
-//! A knob has named values, or numbers within a range, or whatever its users type. Nothing is
-//! tried here.
+//! A knob has named values, or numbers within a range, or free text. Nothing is tried here.
 
 use crate::server_description::check_value;
 use crate::template;
 use serde::Deserialize;
 
-/// A grid with more values than this is a mistake in a server's file: nobody could try them all.
+/// A grid with more values than this is a mistake in a server's file: it takes too long to try.
 const GRID_MAX: usize = 64;
 
 /// One thing that can be varied.
@@ -23,14 +23,14 @@ pub struct Knob {
     pub values: Vec<String>,
     /// The smallest number it may be, where it is one.
     pub from: Option<u64>,
-    /// The largest.
+    /// The largest number it may be.
     pub to: Option<u64>,
     /// How far apart the numbers are that are worth trying.
     pub step: Option<u64>,
     /// In place of `step`: by which factor they differ.
     pub factor: Option<u64>,
-    /// `false`: a tuner varies it only if it is named. So it is with what makes a server faster by
-    /// doing less: answers that are stale, lack something, or end connections.
+    /// `false`: a tuner varies it only if it is named. Knobs that make a server faster by doing
+    /// less are such: responses that are stale, lack something, or end connections.
     pub tuned: Option<bool>,
 }
 
@@ -50,9 +50,9 @@ enum Scale {
 }
 
 impl Knob {
-    /// The values worth trying, in order: those that have names; the numbers from the smallest in
+    /// The values worth trying, in order: the named values; or the numbers from the smallest in
     /// steps or by a factor, the largest always among them; or the default alone, where the file
-    /// names neither. A grid by a factor that begins at 0 goes on at 1.
+    /// has neither. A grid by a factor that begins at 0 goes on at 1.
     pub fn grid(&self) -> Vec<String> {
         match self.range() {
             Ok(Some(range)) => range.numbers().map(|number| number.to_string()).collect(),
@@ -61,13 +61,13 @@ impl Knob {
         }
     }
 
-    /// Whether a tuner varies it where no knobs are named.
+    /// Whether a tuner varies this knob where no knobs are named.
     pub fn is_tuned(&self) -> bool {
         self.tuned != Some(false) && self.grid().len() > 1
     }
 
-    /// Whether a setting may turn it to `value`, which need not be of the grid. What holds a
-    /// placeholder is known at the start of a server only, if something stands for that.
+    /// Whether a setting may turn the knob to `value`, which need not be of the grid. A value with
+    /// a placeholder is known only at the start of a server, if the placeholder has a value.
     pub fn allows(&self, value: &str) -> bool {
         if template::names(value).next().is_some() {
             return check_value(value).is_ok();
@@ -80,7 +80,7 @@ impl Knob {
         }
     }
 
-    /// Says what it may be, for an error.
+    /// The values that the knob may have, in words, for an error.
     pub fn allowed(&self) -> String {
         match self.range() {
             Ok(Some(Range { from, to, .. })) => format!("{from} to {to}"),
@@ -88,7 +88,7 @@ impl Knob {
         }
     }
 
-    /// Whether what the file says of it makes sense.
+    /// Checks what the file says of the knob.
     pub(crate) fn check(&self) -> Result<(), String> {
         let range = self.range()?;
         if range.is_some() && !self.values.is_empty() {

@@ -1,4 +1,4 @@
-//! What commands of the lab work with: a load, servers that are known, the CPUs of both.
+//! What commands of the lab work with: a load, the known servers, the CPUs of both.
 
 use crate::error::Error;
 use crate::install::{Found, Installed, Surroundings};
@@ -12,45 +12,45 @@ use crate::workload::Workload;
 /// What servers are measured with.
 #[derive(Debug)]
 pub struct Lab {
-    /// What loads them.
+    /// What loads the servers.
     pub bench: Bench,
-    /// Where they run.
+    /// The CPUs on which servers run.
     pub server_cpus: Vec<usize>,
-    /// Where those that come as source lie.
+    /// Where the source of servers lies that come as source.
     pub surroundings: Surroundings,
-    /// All that are known.
+    /// All known servers.
     pub descriptions: Vec<ServerDescription>,
 }
 
 impl Lab {
-    /// Whether the server that was typed is there.
+    /// Whether the server that was typed is present.
     ///
     /// # Errors
-    /// When it runs already, or there is none of that name.
-    pub fn look(&self, spec: &ServerSpec) -> Result<Found, Error> {
+    /// When it runs already, or no server has that name.
+    pub fn detect(&self, spec: &ServerSpec) -> Result<Found, Error> {
         let Some(name) = spec.name() else {
-            return Err(Error::Asked(format!("{spec} runs already: it cannot be started")));
+            return Err(Error::Usage(format!("{spec} runs already: it cannot be started")));
         };
-        Found::look(&self.descriptions, &[name.to_owned()], &self.surroundings)
-            .map_err(Error::Asked)
+        Found::detect(&self.descriptions, &[name.to_owned()], &self.surroundings)
+            .map_err(Error::Usage)
     }
 
     /// The server that was typed, and its setting.
     ///
     /// # Errors
-    /// As [`Lab::look`]; when it cannot run here, or has no such setting.
+    /// As [`Lab::detect`]; when it cannot run here, or has no such setting.
     pub fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Error> {
-        let mut found = self.look(spec)?;
+        let mut found = self.detect(spec)?;
         if let Some(skipped) = found.skipped.first() {
             let (name, reason, command) = (&skipped.name, &skipped.reason, &skipped.command);
             return Err(Error::Failed(format!("{name} cannot run here: {reason}; {command}")));
         }
         let installed = found.installed.remove(0);
-        let setting = spec.setting(&installed.description).map_err(Error::Asked)?;
+        let setting = spec.setting(&installed.description).map_err(Error::Usage)?;
         Ok((installed, setting))
     }
 
-    /// What has become of knobs that were typed for a server, a line for each that is another today.
+    /// What has become of knobs that were typed for a server, a line for each that was changed.
     pub fn knob_notices(&self, spec: &ServerSpec) -> Vec<String> {
         let ServerSpec::ByName { name, knobs, .. } = spec else { return Vec::new() };
         let description = self.descriptions.iter().find(|description| description.name == *name);
@@ -74,8 +74,8 @@ impl Lab {
     }
 }
 
-/// The CPUs of servers and of clients. What was not typed is divided: the first half of what is
-/// left serves. Where there is only one CPU, servers and clients share it.
+/// The CPUs of servers and of clients. CPUs that were not typed are divided: the first half of the
+/// remaining CPUs serves. Where there is only one CPU, servers and clients share it.
 pub fn divide_cpus(
     allowed: &[usize],
     server: Option<Vec<usize>>,

@@ -1,14 +1,15 @@
 //! Foreign web servers described by files, started and measured.
 //!
-//! A [`ServerDescription`] is read from a file (`servers/NAME.toml`, [`catalogue()`]), found on the machine
-//! ([`Found::look`]), and started under one of its settings ([`RunningServer`]) in a control group
-//! ([`Group`]) of its own, so that the processor time of all its processes counts, those included
-//! that live for a moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and
-//! observed from outside ([`memory`]): nothing here is linked with a server, ours included.
+//! A [`ServerDescription`] is read from a file (`servers/NAME.toml`, [`catalogue()`]), found on the
+//! machine ([`Found::detect`]), and started under one of its settings ([`RunningServer`]) in a
+//! control group ([`Group`]) of its own, so that the processor time of all its processes counts,
+//! including processes that live only for a moment. Servers are driven from outside ([`client`],
+//! [`wrk`], [`http`]) and observed from outside ([`memory`]): nothing here is linked with a server,
+//! ours included.
 //!
-//! Which servers to compare, and how often, is decided by the callers. An [`Error`] says who can
-//! mend it; what is a mere sentence is for the person at the terminal, and there is nothing a
-//! program could do about it.
+//! Which servers to compare, and how often, is decided by the callers. An [`Error`] says what can
+//! be done about it; an error that is a mere sentence is for the person at the terminal, and a
+//! program could do nothing about it.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The memory of a server's processes, from `/proc/PID/smaps_rollup`.
 //!
-//! User memory only: what the kernel holds for sockets is the same for every server.
+//! User memory only: what the kernel holds for sockets is equal for every server.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// Proportional set size: a page that n processes share counts 1/n in each.
     pub proportional_bytes: u64,
-    /// Proportional bytes that no file is behind: neither the program nor libraries, which other
-    /// servers of the same program share.
+    /// Proportional bytes of anonymous memory, which no file is behind: neither the program nor
+    /// libraries, which other servers of the same program share.
     pub own_bytes: u64,
 }
 
-/// The memory of `processes` together. One that has ended counts nothing.
-pub fn of(processes: &[u32]) -> Memory {
+/// The memory of `processes` together. A process that has ended counts as 0.
+pub fn of_processes(processes: &[u32]) -> Memory {
     let texts = processes
         .iter()
         .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn we_ourselves_have_some() {
-        let memory = of(&[std::process::id()]);
+        let memory = of_processes(&[std::process::id()]);
         assert!(memory.proportional_bytes > 100 * 1024, "{memory:?}");
         assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
     }

@@ -1,5 +1,5 @@
-//! What some tests need of the machine beside programs. Where it is not to be had, that is said,
-//! and the test is left out.
+//! What some tests need of the machine beside programs. Where the machine lacks it, a test prints
+//! so and is skipped.
 
 use crate::Group;
 use crate::testbed::{Device, Enclosure, Link, Network, Subnets};

@@ -41,14 +41,14 @@ impl fmt::Display for CommandError {
     }
 }
 
-/// Runs a command to its end, in `folder` if one is given, and returns what it printed, or why it
-/// did not succeed in a line.
+/// Runs a command to its end, in `folder` if one is given, and returns what it printed, or in a
+/// line why it did not succeed.
 pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String, String> {
     run(command, folder).map_err(|why| why.to_string())
 }
 
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed. The error
-/// tells an empty command, one that could not be started and one that failed apart, for a caller
+/// distinguishes an empty command, one that could not be started and one that failed, for a caller
 /// that does more than print it.
 pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, CommandError> {
     let (program, arguments) = command.split_first().ok_or(CommandError::Empty)?;
@@ -68,9 +68,9 @@ pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, Co
     }
 }
 
-/// What there is of `root`, of the process group that it leads, and of all that descend from them,
-/// be it that nobody has waited for its end yet. The children of one that is gone are nobody's
-/// descendants any more, and in its group still.
+/// The processes that exist of `root`, of the process group that it leads, and of all their
+/// descendants, including those that have ended but have not been waited for. The children of a
+/// process that is gone have another parent, and are still in its group.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let all: Vec<Process> = accounting::processes().collect();
     let is_first = |process: &&Process| process.pid == root || process.group == root;
@@ -86,8 +86,8 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// The processor time a process and the children it has waited for have used, in nanoseconds. That
-/// of children is known to the hundredth of a second.
+/// The processor time that a process and the children it has waited for have used, in nanoseconds.
+/// The time of children is known to the hundredth of a second.
 pub(crate) fn cpu_ns(pid: u32) -> u64 {
     const NS_PER_US: u64 = 1000;
     let Some(process) = accounting::process(pid) else { return 0 };
@@ -96,7 +96,7 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
     own.as_nanos() as u64 + process.children_us * NS_PER_US
 }
 
-/// Bytes that a process had the disk read; 0 when it cannot be read (any more).
+/// Bytes that a process had the disk read; 0 when the count cannot be read (any more).
 pub(crate) fn disk_bytes_read(pid: u32) -> u64 {
     try_disk_bytes_read(pid).unwrap_or(0)
 }
@@ -107,17 +107,18 @@ pub(crate) fn try_disk_bytes_read(pid: u32) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
 }
 
-/// When a process started, in clock ticks since the machine did; none if there is no such process.
+/// When a process started, in clock ticks since the machine did; none if the process does not
+/// exist.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     accounting::process(pid).map(|process| process.start_ticks)
 }
 
-/// Whether there is such a process, and it has not ended.
+/// Whether the process exists and has not ended.
 pub(crate) fn is_running(pid: u32) -> bool {
     accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
-/// The end of a program's output, where the reason usually stands.
+/// The end of a program's output, where the reason usually is.
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(5)..].join("\n")
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(tree(child.id()), [] as [u32; 0]);
     }
 
-    /// A server whose first process dies leaves workers, which nobody is the parent of.
+    /// A server whose first process dies leaves workers that have another parent.
     #[test]
     fn children_of_one_that_has_ended_are_found() {
         let mut shell = Command::new("sh");
@@ -154,7 +155,7 @@ mod tests {
         shell.wait().expect("it was ours");
         assert_eq!(tree(shell.id()), [child]);
         os::signals::send("KILL", &[child]);
-        // Whoever waits for orphans may take its time.
+        // The process that inherits orphans may take its time to wait for them.
         assert!(comes_true(|| !tree(shell.id()).into_iter().any(is_running)), "it runs on");
     }
 

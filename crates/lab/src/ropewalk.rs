@@ -1,7 +1,7 @@
-//! Ropewalk's engines as servers, one for each: made from what a program says of itself
-//! (`ropewalk engines --json`) and from the server that describes how it is started.
+//! Ropewalk's engines as servers, one for each: made from a program's list of its engines
+//! (`ropewalk engines --json`) and from the server whose file describes how it is started.
 //!
-//! The table of engines is not linked with: what is measured is always another process.
+//! The table of engines is not linked with: the server under test is always another process.
 
 use crate::knob::Knob;
 use crate::process;
@@ -12,15 +12,16 @@ use serde::Deserialize;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// A knob is tried at no more places than this; the engines allow wide ranges.
+/// A knob is tried at no more values than this; the engines allow wide ranges.
 const GRID_AIM: usize = 12;
 
-/// The template's knob that names the engine, and the one that says how files are sent.
+/// The template's knob that names the engine, and the knob that says how files are sent.
 const ENGINE: &str = "engine";
 const SENDFILE: &str = "socket.sendfile";
 
-/// Knobs of engines that say where clients have to ask. They are varied only if they are named:
-/// those of a tuning all ask at one address, and a copy with another one would have no clients.
+/// Knobs of engines that change the address at which clients connect. They are varied only if they
+/// are named: in a tuning all clients connect to one address, and a copy at another one would have
+/// no clients.
 const OF_ADDRESSES: &[&str] = &["ports"];
 
 /// What the program says of one engine.
@@ -30,14 +31,14 @@ struct Engine {
     about: String,
     /// Why it cannot run on this machine, if it cannot.
     unavailable: Option<String>,
-    /// The ways to send files that it can afford.
+    /// The ways of sending files that the engine can use.
     sendfile: Vec<String>,
     knobs: Vec<EngineKnob>,
     #[serde(default)]
     former_knobs: Vec<EngineFormerKnob>,
 }
 
-/// What the program says of a knob that an engine had before.
+/// What the program says of a former knob of an engine.
 #[derive(Debug, Deserialize)]
 struct EngineFormerKnob {
     name: String,
@@ -57,30 +58,33 @@ struct EngineKnob {
     to: Option<u64>,
 }
 
-/// A server for each engine of `program`, named `ropewalk:ENGINE`. An engine that cannot run on this
-/// machine is among them, with the obstacle. Besides those of the template each has the engine's
-/// knobs, under the names of the configuration's keys.
+/// A server for each engine of `program`, named `ropewalk:ENGINE`. An engine that cannot run on
+/// this machine is among them, with the obstacle. Besides the knobs of the template each server has
+/// the engine's knobs, under the names of the configuration's keys.
 ///
 /// # Errors
-/// One line: the program does not say what its engines are.
+/// One line: the program does not list its engines.
 pub fn engine_descriptions(
     program: &Path,
     template: &ServerDescription,
 ) -> Result<Vec<ServerDescription>, String> {
     let command = [program.display().to_string(), "engines".into(), "--json".into()];
-    let description = at(program, template);
-    made(&process::output(&command, None)?, &description)
+    let description = with_program(program, template);
+    parse_engines(&process::output(&command, None)?, &description)
         .map_err(|why| format!("{}: {why}", command.join(" ")))
 }
 
-/// The servers of what a program says.
-fn made(said: &str, description: &ServerDescription) -> Result<Vec<ServerDescription>, String> {
+/// The servers for the engines that a program has listed.
+fn parse_engines(
+    said: &str,
+    description: &ServerDescription,
+) -> Result<Vec<ServerDescription>, String> {
     let engines: Vec<Engine> = serde_json::from_str(said).map_err(|why| why.to_string())?;
-    Ok(engines.into_iter().map(|engine| of_engine(engine, description)).collect())
+    Ok(engines.into_iter().map(|engine| engine_description(engine, description)).collect())
 }
 
 /// The template with a program that is there already.
-pub(crate) fn at(program: &Path, template: &ServerDescription) -> ServerDescription {
+pub(crate) fn with_program(program: &Path, template: &ServerDescription) -> ServerDescription {
     let mut description =
         ServerDescription { build: None, program: Some(program.to_owned()), ..template.clone() };
     for command in [&mut description.start.command, &mut description.detect.command] {
@@ -91,7 +95,7 @@ pub(crate) fn at(program: &Path, template: &ServerDescription) -> ServerDescript
     description
 }
 
-fn of_engine(engine: Engine, template: &ServerDescription) -> ServerDescription {
+fn engine_description(engine: Engine, template: &ServerDescription) -> ServerDescription {
     let mut description = template.clone();
     description.name = format!("{}:{}", template.name, engine.name);
     description.description = engine.about;
@@ -127,7 +131,7 @@ impl From<EngineKnob> for Knob {
     fn from(said: EngineKnob) -> Self {
         let EngineKnob { name, about, default, values, from, to } = said;
         let mut factor = from.map(|_| 2);
-        let of = |factor| Self {
+        let knob = |factor| Self {
             about: about.clone(),
             default: default.clone(),
             values: values.clone(),
@@ -137,17 +141,17 @@ impl From<EngineKnob> for Knob {
             factor,
             tuned: OF_ADDRESSES.contains(&name.as_str()).then_some(false),
         };
-        while factor.is_some() && of(factor).grid().len() > GRID_AIM {
+        while factor.is_some() && knob(factor).grid().len() > GRID_AIM {
             factor = factor.map(|factor| factor * 2);
         }
-        of(factor)
+        knob(factor)
     }
 }
 
-/// The configuration file that says the same as the command of a server made here and the file it
+/// The configuration file that is equivalent to the command of a server made here and the file it
 /// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and
-/// `--set SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set
-/// and is none of the `knobs` is named in a comment.
+/// `--set SECTION.KEY=VALUE` override what the file says, as they do for the server. A key that is
+/// set and is none of the `knobs` is named in a comment.
 ///
 /// # Errors
 /// One line: `more` is no TOML, or has a value where there should be a section.
@@ -177,16 +181,16 @@ pub fn configuration_file(
     Ok(format!("{}{text}", head(&others)))
 }
 
-/// Says what was set for the sake of the measurement alone.
+/// The comment that names what was set for the measurement alone.
 fn head(others: &[&str]) -> String {
     let all = "# As it was measured.";
     match others {
         [] => format!("{all}\n"),
-        _ => format!("{all} The same in all that was tried, and no knob: {}.\n", others.join(", ")),
+        _ => format!("{all} Equal in all runs, and no knob: {}.\n", others.join(", ")),
     }
 }
 
-/// Sets the key `a.b.c` in its section, whatever it was before.
+/// Sets the key `a.b.c` in its section, and replaces an earlier value.
 fn put(file: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let Some((section, rest)) = key.split_once('.') else {
         file.insert(key.to_owned(), value);
@@ -208,7 +212,8 @@ fn put_root(file: &mut Table, root: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// As the server reads what follows `--set`: TOML, or else a string that has lost its quotes.
+/// Parses a value as the server parses what follows `--set`: TOML, or else a string that has lost
+/// its quotes.
 fn toml_value(text: &str) -> Value {
     let parsed = toml::from_str::<Table>(&format!("v = {text}")).ok();
     parsed.and_then(|mut table| table.remove("v")).unwrap_or_else(|| text.into())
@@ -235,7 +240,8 @@ mod tests {
             {"name": "rings", "about": "r", "unavailable": "not permitted", "sendfile": [],
              "knobs": []}]"#;
         let descriptions =
-            made(json, &at(Path::new("/bin/ropewalk"), &template())).expect("it is right");
+            parse_engines(json, &with_program(Path::new("/bin/ropewalk"), &template()))
+                .expect("it is right");
         let [a_loop, rings] = &descriptions[..] else { panic!("{descriptions:?}") };
         assert_eq!((a_loop.name.as_str(), a_loop.obstacle.as_deref()), ("ropewalk:loop", None));
         assert_eq!(rings.obstacle.as_deref(), Some("not permitted"));
@@ -272,7 +278,7 @@ mod tests {
     }
 
     const EXPECTED: &str = "\
-# As it was measured. The same in all that was tried, and no knob: timeouts.idle_ms.
+# As it was measured. Equal in all runs, and no knob: timeouts.idle_ms.
 listen = [\"127.0.0.1:80\"]
 
 [cache]
@@ -295,7 +301,7 @@ idle_ms = 600000
     #[test]
     fn a_command_becomes_a_configuration() {
         assert_eq!(file("\n").as_deref(), Ok(EXPECTED));
-        // Whatever else the file says of the same, the command has the last word.
+        // The command overrides what the file says of the same keys.
         let same = "listen = ['a', 'b']\ncache.policy = 'clock'\n[[host]]\nroot = '/'";
         assert_eq!(file(same).as_deref(), Ok(EXPECTED));
     }

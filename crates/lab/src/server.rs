@@ -21,16 +21,16 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Why a server is not there.
+/// Why a server does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// Something kept it from being started; in a line.
+    /// Something prevented the start; in a line.
     NotStarted(String),
-    /// The server was started, and is of no use.
+    /// The server was started, and cannot be used.
     DoesNotServe {
-        /// What became of it.
+        /// What became of the server.
         what: String,
-        /// Whether it says that somebody else listens where it shall.
+        /// Whether another process listens at the server's port.
         port_is_taken: bool,
         /// The end of what it printed.
         printed: String,
@@ -49,7 +49,7 @@ impl fmt::Display for StartError {
     }
 }
 
-/// For whoever only tells people.
+/// For callers that only print the error.
 impl From<StartError> for String {
     fn from(why: StartError) -> Self {
         why.to_string()
@@ -57,10 +57,10 @@ impl From<StartError> for String {
 }
 
 /// How many ports a server is started with, one after the other, if each turns out to be taken: one
-/// is bad luck, and after some it is the server that has a port of its own.
+/// taken port is bad luck, and after several it is the server that ignores the port.
 const PORTS_TRIED_MAX: usize = 3;
 
-/// What is behind a 403 most often where we are root.
+/// What most often causes a 403 where this process is root.
 const MAY_NOT_READ: &str = ": most servers give up the rights of root: what they serve must be \
                             readable by all, and every folder above";
 
@@ -71,17 +71,17 @@ pub struct Launch {
     pub surroundings: Surroundings,
     /// The folder to serve.
     pub root: PathBuf,
-    /// A folder that exists and in which the server gets one of its own.
+    /// An existing folder in which the server gets one of its own.
     pub scratch: PathBuf,
-    /// How many threads or processes it shall serve with; usually as many as it has processors.
+    /// How many threads or processes it is to serve with; usually as many as it has processors.
     pub workers: usize,
-    /// The processors it may use; all that we may use ourselves, if none is named.
+    /// The processors it may use; all that this process may use, if none is named.
     pub cpus: Vec<usize>,
     /// Bound on its memory and on the pages of files that it is the first to read; none: no bound.
     pub memory_bytes_max: Option<u64>,
-    /// A path that is there, asked for until it is answered.
+    /// A path that exists, requested until the server answers.
     pub ready_path: String,
-    /// What else stands for placeholders; see `PLACES`.
+    /// The values of further placeholders; see `PLACES`.
     pub workload: Values,
     /// In which network and below which control groups it runs.
     pub place: Place,
@@ -89,13 +89,13 @@ pub struct Launch {
     pub affinity: Affinity,
 }
 
-/// A server that answers.
+/// A server that runs and answers.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
-    /// The network namespace from which it can be asked; ours if none.
-    ask_from: Option<PathBuf>,
-    /// Where it was told to listen, and in which network namespace; ours if none.
+    /// The network namespace from which it can be reached; ours if none.
+    reachable_from: Option<PathBuf>,
+    /// The address and the network namespace in which it was to listen; ours if none.
     listens_at: (Ipv4Addr, Option<PathBuf>),
     stop: crate::server_description::Stop,
     group: Group,
@@ -105,16 +105,16 @@ pub struct RunningServer {
     /// What its workers are, if that is known, and the CPUs that they are dealt.
     workers: Option<Workers>,
     cpus: Vec<usize>,
-    /// Ends the server if we are killed.
+    /// Ends the server if this process is killed.
     _guard: Guard,
 }
 
 impl RunningServer {
     /// Starts a server under one of its settings and waits until it serves; with another port, if
-    /// somebody else has taken the one that was free.
+    /// another process has taken the one that was free.
     ///
     /// # Errors
-    /// Why it does not, with the end of what it printed.
+    /// Why the server does not serve, with the end of what it printed.
     pub fn start(
         installed: &Installed,
         setting: &Setting,
@@ -123,7 +123,8 @@ impl RunningServer {
         let description = &installed.description;
         if launch.place.listen != Ipv4Addr::LOCALHOST && !description.takes_an_address() {
             let name = &description.name;
-            let why = format!("{name} cannot be put into a network: its file says no {{listen}}");
+            let why =
+                format!("{name} cannot be put into a network: its file does not use {{listen}}");
             return Err(StartError::NotStarted(why));
         }
         let start = || {
@@ -158,11 +159,11 @@ impl RunningServer {
         let (group, mut child, guard) = begin().map_err(StartError::NotStarted)?;
         let place = &launch.place;
         let started_us = os::clock::now();
-        let_go(&mut child);
+        release(&mut child);
         let address = SocketAddr::from((place.address, port));
         let mut server = Self {
             address,
-            ask_from: place.ask_from.clone(),
+            reachable_from: place.ask_from.clone(),
             listens_at: (place.listen, place.network.clone()),
             stop: description.stop.clone(),
             group,
@@ -177,19 +178,19 @@ impl RunningServer {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its processes.
+    /// The control group of its processes.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
     /// The memory of its processes together.
     pub fn memory(&self) -> Memory {
-        memory::of(&self.group.processes())
+        memory::of_processes(&self.group.processes())
     }
 
     /// Microseconds from the start to the first answer.
@@ -197,9 +198,9 @@ impl RunningServer {
         self.first_byte_us
     }
 
-    /// Binds each of its workers to a CPU of its own, in turn if they are more than its CPUs. What
-    /// is started later is not bound, and which of its threads serve is known when they have
-    /// worked: so it is done again after warming up.
+    /// Binds each of its workers to a CPU of its own, in turn if it has more workers than CPUs.
+    /// Workers that are started later are not bound, and which of its threads serve is known only
+    /// when they have worked: so the caller binds them again after warming up.
     ///
     /// # Errors
     /// Why that cannot be done, in a line.
@@ -216,13 +217,13 @@ impl RunningServer {
         bind(&self.group.processes(), self.child.id(), &self.cpus)
     }
 
-    /// Asks it to stop and returns everything it has printed, its last words included.
+    /// Stops the server and returns everything it has printed until its end.
     pub fn stop(mut self) -> String {
         self.end();
         self.printed()
     }
 
-    /// The end of what it has printed so far, in one line; nothing if it has printed nothing.
+    /// The end of what it has printed so far, in one line; empty if it has printed nothing.
     pub(crate) fn last_words(&self) -> String {
         process::last_lines(&self.printed()).lines().collect::<Vec<_>>().join("; ")
     }
@@ -234,7 +235,7 @@ impl RunningServer {
         path: &str,
     ) -> Result<(), StartError> {
         loop {
-            let answer = self.ask(path);
+            let answer = self.request(path);
             let elapsed_us = os::clock::now() - start;
             match answer {
                 Ok(response) if response.status == 200 => {
@@ -246,7 +247,7 @@ impl RunningServer {
                     let hint = if is_refused { MAY_NOT_READ } else { "" };
                     return Err(self.complaint(&format!("{} at {path}{hint}", response.status)));
                 }
-                // Whatever somebody else did at its port.
+                // The server has ended, whatever another process answers at its port.
                 Err(_) if matches!(self.child.try_wait(), Ok(Some(_))) => {
                     return Err(self.complaint("it ended"));
                 }
@@ -258,18 +259,19 @@ impl RunningServer {
         }
     }
 
-    fn ask(&self, path: &str) -> io::Result<Response> {
+    fn request(&self, path: &str) -> io::Result<Response> {
         let ask = || {
             http::connect(self.address)
                 .and_then(|mut stream| http::get(&mut stream, path, Connection::Close))
         };
-        match &self.ask_from {
+        match &self.reachable_from {
             Some(network) => system::namespaces::in_network(network, ask)?,
             None => ask(),
         }
     }
 
-    /// Ends it; whether its port is somebody else's is known only then.
+    /// Ends the server and describes the failure; whether another process has its port is known
+    /// only then.
     fn complaint(&mut self, what: &str) -> StartError {
         let printed = process::last_lines(&self.printed());
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -281,7 +283,7 @@ impl RunningServer {
         StartError::DoesNotServe { what: what.to_owned(), port_is_taken, printed }
     }
 
-    /// The processors that it may use; none is named where it may use all.
+    /// The processors that it may use; empty where it may use all.
     pub fn cpus(&self) -> &[usize] {
         &self.cpus
     }
@@ -293,8 +295,8 @@ impl RunningServer {
             .collect()
     }
 
-    /// Asks it to stop, then kills what is left of its group. Nothing here can be answered to, so
-    /// errors are ignored.
+    /// Signals the server to stop, then kills what is left of its group. No caller could handle an
+    /// error here, so errors are ignored.
     fn end(&mut self) {
         os::signals::send(&self.stop.signal, &[self.child.id()]);
         let begun_us = os::clock::now();
@@ -311,7 +313,7 @@ impl RunningServer {
 
 impl Drop for RunningServer {
     fn drop(&mut self) {
-        // Once it has ended and been waited for its number may be another's.
+        // Once it has ended and been waited for, its number may belong to another process.
         if matches!(self.child.try_wait(), Ok(None)) {
             self.end();
         }
@@ -319,12 +321,12 @@ impl Drop for RunningServer {
     }
 }
 
-/// The files of a server under one of its settings, by name, as filled in for a server in `work_dir`
-/// that listens on `port`; and the command that starts it, by `env` if its file adds variables to
-/// the environment.
+/// The files of a server under one of its settings, by name, as filled in for a server in
+/// `work_dir` that listens on `port`; and the command that starts it, by `env` if its file adds
+/// variables to the environment.
 ///
 /// # Errors
-/// A placeholder that nothing stands for.
+/// A placeholder without a value.
 pub fn configuration(
     installed: &Installed,
     setting: &Setting,
@@ -354,8 +356,8 @@ fn environment(description: &ServerDescription, values: &Values) -> Result<Value
     description.start.environment.iter().map(filled).collect()
 }
 
-/// The command and the files of a server under one of its settings, for people: as they are filled in
-/// but for a port and a folder of its own, for which others stand.
+/// The command and the files of a server under one of its settings, for people: filled in as for a
+/// start, but with a stand-in for its own port and folder.
 pub fn configuration_text(installed: &Installed, setting: &Setting, launch: &Launch) -> String {
     let stand_ins = (8080, Path::new("/its/own/folder"));
     match configuration(installed, setting, launch, stand_ins) {
@@ -375,7 +377,7 @@ fn values(
     port: u16,
     work_dir: &Path,
 ) -> Result<Values, String> {
-    // What this launch has nothing to say about is empty, not an error.
+    // A placeholder without a value in this launch is empty, not an error.
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
     values.extend(launch.surroundings.values(description));
     values.extend(launch.workload.clone());
@@ -413,7 +415,8 @@ fn prepare(
     Ok(())
 }
 
-/// Its first process, in a group of its own, and whoever kills both if we are killed.
+/// Starts its first process, in a group of its own, and the guard that kills both if this process
+/// is killed.
 fn begin(
     description: &ServerDescription,
     values: &Values,
@@ -431,7 +434,7 @@ fn begin(
     Ok((group, child, guard))
 }
 
-/// Its first process, which becomes the server once it is told to: see [`standing_by`].
+/// Starts its first process, which becomes the server once it is released: see [`standing_by`].
 fn spawn(
     description: &ServerDescription,
     values: &Values,
@@ -451,16 +454,17 @@ fn spawn(
     shell.spawn().map_err(|why| format!("sh: {why}"))
 }
 
-/// So many descriptors a server may have open at least, where the machine allows it.
+/// The number of descriptors that a server may have open at least, where the machine allows it.
 const DESCRIPTORS: &str = "65536";
 
 /// A shell that enters control groups, waits for a word and then becomes the command: so not even
-/// its first instruction is outside, and if we are killed before somebody guards it, it never
-/// starts.
+/// the server's first instruction runs outside of its groups, and if this process is killed before
+/// a guard exists, the server never starts.
 fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -> Command {
-    // Servers that keep files open need more descriptors than files: all get as many as here, or
-    // keep what they have if it is more. Those that set their own limit find the one above it as it
-    // was; it is not raised for them to that, for some have a table as long as their limit.
+    // Servers that keep files open need more descriptors than files: all servers get this many, or
+    // keep their limit if it is higher. Servers that set their own limit find the hard limit
+    // unchanged; the soft limit is not raised to it for them, for some allocate a table as long as
+    // their limit.
     const ENTER: &str = r#"
         for group in $1; do echo 0 > "$group" || exit; done
         if [ "$(ulimit -Sn)" != unlimited ] && [ "$(ulimit -Sn)" -lt "$2" ]; then
@@ -474,18 +478,20 @@ fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -
     shell.args(["-c", ENTER, "sh", entrances, DESCRIPTORS]).args(command).stdin(Stdio::piped());
     // Apache's prefork ends by a signal to its whole process group, which must not be ours.
     shell.process_group(0);
-    // Whoever waits for Ctrl-C has it blocked: the server must hear the signal that stops it.
+    // This process may have blocked SIGINT to wait for Ctrl-C: the server must get the signal that
+    // stops it.
     os::signals::restore_in_child(&mut shell);
     shell
 }
 
-/// Says the word that a shell waits for before it becomes the server. One that does not hear it has
-/// ended, and what it printed says why.
-fn let_go(shell: &mut Child) {
+/// Sends the word that a shell waits for before it becomes the server. A shell that does not read
+/// it has ended, and what it printed says why.
+fn release(shell: &mut Child) {
     let _ = shell.stdin.take().map(|mut word| word.write_all(b"\n"));
 }
 
-/// Kills the first process, its process group's and the group's, and removes the group.
+/// Makes a guard that kills the first process, its process group and the control group, and removes
+/// the group.
 fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
     // The kernel lets go of the last process a moment after it is gone.
     const KILL: &str = r#"
@@ -508,7 +514,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever is killed between the start of the shell and that of its guard leaves nothing.
+    /// A lab that is killed between the start of the shell and that of its guard leaves nothing.
     #[test]
     fn nothing_starts_before_it_is_told_to() {
         let name = format!("ropewalk-lab-standing-by-{}", std::process::id());
@@ -522,7 +528,7 @@ mod tests {
         assert!(!started.exists());
 
         let mut told = shell();
-        let_go(&mut told);
+        release(&mut told);
         assert!(told.wait().expect("it is our child").success());
         assert!(fs::remove_file(&started).is_ok());
     }
@@ -540,7 +546,7 @@ mod tests {
         limited.args(["-c", &script, "sh"]).arg(shell.get_program());
         limited.args(shell.get_args().map(few)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = limited.spawn().expect("there is a shell");
-        let_go(&mut shell);
+        release(&mut shell);
         let output = shell.wait_with_output().expect("it is our child");
         String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -556,14 +562,14 @@ mod tests {
 
     /// A server whose SIGTERM is blocked would have to be killed, and lose what it does at its end.
     #[test]
-    fn a_server_hears_every_signal_whoever_starts_it() {
+    fn a_server_receives_signals_that_are_blocked_here() {
         use os::signals::{Signal, SignalDescriptor};
         let blocked = thread::spawn(|| {
             let _deaf = SignalDescriptor::new(&[Signal::Terminate, Signal::Interrupt]);
             let command = ["grep", "SigBlk", "/proc/self/status"].map(str::to_owned);
             let mut shell = standing_by("", command.iter());
             let mut shell = shell.stdout(Stdio::piped()).spawn().expect("there is a shell");
-            let_go(&mut shell);
+            release(&mut shell);
             let output = shell.wait_with_output().expect("it is our child");
             String::from_utf8_lossy(&output.stdout).into_owned()
         });

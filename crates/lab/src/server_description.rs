@@ -1,6 +1,6 @@
 //! A web server as a file describes it. The format is documented in `servers/README.md`.
 //!
-//! Reading and checking only: nothing is looked for or started here.
+//! Reading and checking only: no server is looked for or started here.
 
 use crate::former_names::rename_in_description;
 use crate::knob::Knob;
@@ -37,13 +37,13 @@ pub struct ServerDescription {
     pub name: String,
     /// Its architecture in a line.
     pub description: String,
-    /// The command that installs it, for whoever lacks it.
+    /// The command that installs it where it is absent.
     pub package: String,
     /// What a reader of its results should know.
     pub notes: Option<String>,
     /// How to build it, for servers that come as source.
     pub build: Option<Build>,
-    /// How to tell whether it is there, and which version.
+    /// How to find out whether it is installed, and in which version.
     pub detect: Detect,
     /// What can be varied: a knob's name is a placeholder in `files` and `start`.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub struct ServerDescription {
     pub files: Vec<ConfigurationFile>,
     /// How to start it, in the foreground.
     pub start: Start,
-    /// How to tell that it serves.
+    /// How to find out that it serves.
     #[serde(default)]
     pub ready: Ready,
     /// How to stop it.
@@ -69,7 +69,7 @@ pub struct ServerDescription {
     /// Knobs that it had before, by their names.
     #[serde(skip)]
     pub former_knobs: BTreeMap<String, FormerKnob>,
-    /// Names in its file that are others today, a line each.
+    /// Former names in its file, a line each.
     #[serde(skip)]
     pub notices: Vec<String>,
     /// Why it cannot run on this machine although it is installed, where that is known.
@@ -89,13 +89,13 @@ pub struct Build {
     pub needs: Option<Needs>,
 }
 
-/// A tool that builds a server, and which version of it will do.
+/// A tool that builds a server, and the version of it that will do.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Needs {
     /// What it is called.
     pub tool: String,
-    /// Prints its version, in the folder of the build.
+    /// The command that prints its version, in the folder of the build.
     pub command: Vec<String>,
     /// The version is the word that follows this text in the output.
     pub version_after: String,
@@ -126,7 +126,7 @@ pub struct Setting {
     pub knobs: Values,
 }
 
-/// What has become of a knob that there was before.
+/// What has become of a former knob.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormerKnob {
@@ -176,10 +176,10 @@ pub enum Workers {
 }
 
 impl Workers {
-    /// What it has said, if that can be bound.
+    /// What the file says its workers are, if they can be bound.
     ///
     /// # Errors
-    /// Why its workers cannot have a CPU each, in a line.
+    /// Why the server's workers cannot have a CPU each, in a line.
     pub fn bindable(said: Option<&Self>) -> Result<&Self, String> {
         match said {
             Some(Self::Unbindable(why)) => Err(why.clone()),
@@ -203,7 +203,7 @@ impl Default for Ready {
     }
 }
 
-/// How to end a server. What is left of its control group afterwards is killed.
+/// How to end a server. Processes left in its control group afterwards are killed.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -219,17 +219,17 @@ fn stop_within_ms() -> u64 {
 }
 
 impl ServerDescription {
-    /// Reads one server. Its file is named like it.
+    /// Reads one server. The file must be named like the server.
     ///
     /// # Errors
-    /// One line: the file cannot be read, or says something that makes no sense.
+    /// One line: the file cannot be read, or its content makes no sense.
     pub fn read(path: &Path) -> Result<Self, String> {
         let explain = |why: String| format!("{}: {why}", path.display());
         let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;
         let description = Self::parse(&text).map_err(explain)?;
         if path.file_stem().is_none_or(|stem| *stem != *description.name) {
             return Err(explain(format!(
-                "it is named {:?}: so must the file be",
+                "it is named {:?}, but its file is not",
                 description.name
             )));
         }
@@ -287,7 +287,7 @@ impl ServerDescription {
         typed.iter().filter_map(of_today).collect()
     }
 
-    /// What has become of knobs that were typed, a line for each that is another today.
+    /// What has become of knobs that were typed, a line for each that was changed.
     pub fn knob_notices(&self, typed: &Values) -> Vec<String> {
         let notice = |name: &String| match self.former_knobs.get(name)? {
             FormerKnob::Called(now) => Some(renamed(name, now)),
@@ -315,7 +315,7 @@ impl ServerDescription {
         self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
         for name in self.templates().flat_map(template::names) {
             if !PLACES.contains(&name) && !self.knobs.contains_key(name) {
-                return Err(format!("nothing is known to stand for {{{name}}}"));
+                return Err(format!("{{{name}}} is no known placeholder"));
             }
         }
         Ok(())
@@ -334,19 +334,22 @@ impl ServerDescription {
 
     fn check_setting(&self, setting: &Setting) -> Result<(), String> {
         for (name, value) in &setting.knobs {
-            let of = &setting.name;
+            let setting_name = &setting.name;
             let knob = self.knobs.get(name);
-            let knob = knob.ok_or(format!("setting {of:?} turns {name:?}, which is no knob"))?;
-            check_value(value).map_err(|why| format!("setting {of:?}: {why}"))?;
+            let knob =
+                knob.ok_or(format!("setting {setting_name:?} turns {name:?}, which is no knob"))?;
+            check_value(value).map_err(|why| format!("setting {setting_name:?}: {why}"))?;
             if !knob.allows(value) {
                 let allowed = knob.allowed();
-                return Err(format!("setting {of:?}: {name:?} cannot be {value:?}: {allowed}"));
+                return Err(format!(
+                    "setting {setting_name:?}: {name:?} cannot be {value:?}: {allowed}"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Whether it can be told at which address to listen; if not, it listens at 127.0.0.1.
+    /// Whether the address at which it listens can be set; if not, it listens at 127.0.0.1.
     pub(crate) fn takes_an_address(&self) -> bool {
         self.templates().flat_map(template::names).any(|name| name == "listen")
     }
@@ -370,10 +373,10 @@ impl Needs {
     /// Whether a version will do.
     ///
     /// # Errors
-    /// What is there and what is needed, in a line.
+    /// The present version and the needed one, in a line.
     pub(crate) fn suffices(&self, version: &str) -> Result<(), String> {
         let Self { tool, at_least, .. } = self;
-        // Of lists the one that is longer is the greater: 1.23 comes before 1.23.1.
+        // Of two lists that begin alike the longer is the greater: 1.23 comes before 1.23.1.
         if numbers(version) >= numbers(at_least) {
             return Ok(());
         }
@@ -383,7 +386,7 @@ impl Needs {
     }
 }
 
-/// The numbers of a version, up to what is none: 1.24rc1 is almost 1.24.
+/// The numbers of a version, up to the first part without one: 1.24rc1 is almost 1.24.
 fn numbers(version: &str) -> Vec<u64> {
     let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     version.split('.').map_while(digits).collect()
@@ -392,7 +395,7 @@ fn numbers(version: &str) -> Vec<u64> {
 /// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
 pub(crate) fn check_value(value: &str) -> Result<(), String> {
     match template::names(value).find(|name| !PLACES.contains(name)) {
-        Some(name) => Err(format!("nothing is known to stand for {{{name}}}")),
+        Some(name) => Err(format!("{{{name}}} is no known placeholder")),
         None => Ok(()),
     }
 }
@@ -426,9 +429,9 @@ mod tests {
     fn mistakes_are_named() {
         check("name = \"small\"", "nmae = \"small\"", "line 2: unknown field `nmae`");
         check("name = \"small\"", "name = \"s/m\"", "its name \"s/m\" has more than letters");
-        check("{port}", "{prot}", "stand for {prot}");
+        check("{port}", "{prot}", "{prot} is no known placeholder");
         check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\": x, y");
-        check("mode = \"y\"", "mode = \"{mode}\"", "nothing is known to stand for {mode}");
+        check("mode = \"y\"", "mode = \"{mode}\"", "{mode} is no known placeholder");
         check("mode = \"y\"", "mood = \"y\"", "\"mood\", which is no knob");
         check("\"{mode}\"", "\"mode\"", "\"mode\" is used nowhere");
         check("knobs.mode", "knobs.port", "the knob \"port\" has a name that is taken");
@@ -467,18 +470,22 @@ mod tests {
         check("1.23.1", "1.23", false);
     }
 
-    /// Whoever has workers that cannot be bound says why, and whoever says nothing is told so.
+    /// A server whose workers cannot be bound gives the reason; a server that says nothing of them
+    /// is refused with the name of the key.
     #[test]
     fn workers_are_told_apart() {
-        let of = |said: &str| {
+        let workers = |said: &str| {
             let command = "command = [\"small\", \"{port}\", \"{mode}\"]";
             let text = SMALL.replace(command, &format!("{command}{said}"));
             let start = ServerDescription::parse(&text).expect("it is right").start;
             Workers::bindable(start.workers.as_ref()).cloned()
         };
-        assert_eq!(of(", workers = \"threads\""), Ok(Workers::Threads));
-        assert_eq!(of(", workers = { unbindable = \"they wander\" }"), Err("they wander".into()));
-        assert!(of("").is_err_and(|why| why.contains("start.workers")));
+        assert_eq!(workers(", workers = \"threads\""), Ok(Workers::Threads));
+        assert_eq!(
+            workers(", workers = { unbindable = \"they wander\" }"),
+            Err("they wander".into())
+        );
+        assert!(workers("").is_err_and(|why| why.contains("start.workers")));
     }
 
     #[test]
@@ -500,7 +507,7 @@ mod tests {
         assert_eq!(grid("cached_files"), "0 1000 2000 3000 4000 5000");
     }
 
-    /// The servers that are shipped are right.
+    /// The shipped descriptions are valid.
     #[test]
     fn the_shipped_descriptions_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");

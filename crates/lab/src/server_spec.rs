@@ -1,5 +1,5 @@
-//! A server as it is typed: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for one that
-//! runs already and is only asked.
+//! A server as a user types it: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for a server
+//! that runs already and only gets requests.
 
 use crate::server_description::{ServerDescription, Setting, check_value};
 use crate::template::Values;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Of several addresses of a name the first is taken that accepts a connection within this time.
+/// Of several addresses of a name the first that accepts a connection within this time is taken.
 const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which server, and how it is set.
@@ -24,7 +24,7 @@ pub enum ServerSpec {
         /// Knobs that differ from the setting.
         knobs: Values,
     },
-    /// A server that runs already, whatever has started it.
+    /// A server that runs already, however it was started.
     Running {
         /// The address at which the server listens.
         address: SocketAddr,
@@ -32,7 +32,7 @@ pub enum ServerSpec {
 }
 
 impl ServerSpec {
-    /// The server's name, of one that is to be started.
+    /// The server's name, if it is to be started.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::ByName { name, .. } => Some(name),
@@ -40,10 +40,10 @@ impl ServerSpec {
         }
     }
 
-    /// The setting of `description` that was meant. Its name tells it from all others of the server.
+    /// The setting of `description` that was meant. Its name differs from all others of the server.
     ///
     /// # Errors
-    /// A setting or a knob that there is not, or a value that the knob cannot have.
+    /// The setting or the knob does not exist, or the knob cannot have the value.
     pub fn setting(&self, description: &ServerDescription) -> Result<Setting, String> {
         let Self::ByName { setting, knobs, .. } = self else {
             return Err(format!("{self} runs already: nothing can be set"));
@@ -127,9 +127,7 @@ impl FromStr for ServerSpec {
         if text.contains("://") {
             let url = Url::parse(text).map_err(|why| explain(&why))?;
             if !matches!(&*url.path, "" | "/") {
-                return Err(explain(
-                    "what is asked for there is the workload's: leave the path out",
-                ));
+                return Err(explain("the workload has the paths to request: leave the path out"));
             }
             let address = url.address(&[], ACCEPTS_WITHIN).map_err(|why| explain(&why))?;
             return Ok(Self::Running { address });
@@ -192,7 +190,7 @@ mod tests {
         }
     }
 
-    /// `localhost` may be ::1 first, and the server listens on 127.0.0.1 alone.
+    /// `localhost` may be ::1 first, while the server listens on 127.0.0.1 alone.
     #[test]
     fn the_first_address_that_accepts_is_taken() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
@@ -215,7 +213,7 @@ mod tests {
         );
     }
 
-    /// What had another name is turned under its name of today, and what has gone is left out.
+    /// A renamed knob is turned under its name of today, and a knob that has gone is left out.
     #[test]
     fn former_knobs_are_turned_under_their_names_of_today() {
         let former = |name: &str, now| (name.to_owned(), now);
@@ -249,7 +247,7 @@ mod tests {
             ("nginx,x=1", "nginx has no knob x; it has "),
             (
                 "nginx,worker_processes={worker}",
-                "nginx: worker_processes={worker}: nothing is known to stand for {worker}",
+                "nginx: worker_processes={worker}: {worker} is no known placeholder",
             ),
             ("nginx,sendfile=perhaps", "nginx: sendfile cannot be perhaps: on, off"),
         ];

@@ -1,12 +1,12 @@
 //! Placeholders in a server's commands and configuration files: `{name}`.
 //!
 //! Not a template language. A brace that does not enclose a plain lower-case name (or several with
-//! dots between them) is itself, so the configuration languages that use braces for blocks need no
-//! escapes.
+//! dots between them) is left as it is, so the configuration languages that use braces for blocks
+//! need no escapes.
 
 use std::collections::BTreeMap;
 
-/// What stands for each placeholder.
+/// The value of each placeholder.
 pub type Values = BTreeMap<String, String>;
 
 /// `text` with every placeholder replaced, or the name of one that has no value.

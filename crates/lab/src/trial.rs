@@ -1,9 +1,9 @@
-//! One trial: a server that runs is loaded for a window, and what clients saw and the server used
-//! is put beside each other.
+//! One trial: a running server is loaded for a window, and what the clients observed is put beside
+//! what the server used.
 //!
 //! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
-//! What the load is told is in `options`.
+//! The options of the load are in `options`.
 
 mod options;
 
@@ -32,44 +32,46 @@ use std::time::Duration;
 /// How much longer a load may take than its options say, before it is taken for hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What asking for everything once is waited for: a path of a link of 8 Mbit/s, and a server of a
-/// thousand requests a second. A server that hangs is given up by its clients long before.
+/// The pace that priming, requesting everything once, is given time for: a path with a link of 8
+/// Mbit/s, and a server of a thousand requests a second. The clients give up on a server that hangs
+/// long before.
 const PRIMED_BYTES_PER_S: f64 = 1e6;
 const PRIMED_REQUESTS_PER_S: f64 = 1e3;
 
-/// Generators that share a load start so much later than they are told to, all at once.
+/// Generators that share a load start together this long after the start line is sent to them.
 const START_TOGETHER_US: u64 = 200_000;
 
-/// A generator that has the load to itself starts so much later than it is told to, in
+/// A generator that has the load to itself starts this long after the start line is sent to it, in
 /// microseconds. It has no other generator to wait for, but its threads must be ready by then.
 const START_ALONE_US: u64 = 100_000;
 
-/// So long a server is left to see that the load's connections are closed: that is of the load.
+/// How long a server gets to notice that the load's connections are closed, which counts as part of
+/// the load.
 const AFTERMATH: Duration = Duration::from_millis(20);
 
-/// Connections that ask for everything once before anything is measured.
+/// Connections over which everything is requested once before anything is measured.
 const PRIMERS: u64 = 4;
 
-/// What is said of a server whose processes are not known.
+/// What a trial reports of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
 
-/// What is said of a server where the load ended while it was warming up, or where the end of
-/// warming up was not seen.
+/// What a trial reports of a server where the load ended while it was warming up, or where the end
+/// of warming up was missed.
 const NOT_BEGUN: &str = "what the server used: the beginning of the window was missed";
 
 /// Why it is not known what others did on the CPUs of the trial.
 const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is not known";
 
-/// Why there is no outcome of a trial.
+/// Why a trial has no outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunFailure {
-    /// The outcome of this trial cannot be made: its server or what was asked of it may be why.
+    /// The outcome of this trial cannot be made: its server or its load may be the cause.
     Void(Void),
     /// No trial's outcome can be made now, whichever the server.
     Surroundings(String),
 }
 
-/// What a server did itself, or what kept it from being started.
+/// A failure to start is the server's own, or comes from its surroundings.
 impl From<StartError> for RunFailure {
     fn from(why: StartError) -> Self {
         match why {
@@ -89,14 +91,14 @@ impl fmt::Display for RunFailure {
 }
 
 impl RunFailure {
-    /// There was no load, and whoever cannot be ruled out may be why: the server or what was asked
-    /// of it.
+    /// There was no load, and its cause may be the server or what was requested of it, as neither
+    /// can be ruled out.
     pub(crate) fn no_load(why: impl Into<String>) -> Self {
         Self::Void(Void::NoLoad(why.into()))
     }
 
-    /// What looks like a fault of the server, or of the run, may be that what all runs need is
-    /// gone: a server whose files were removed answers 404.
+    /// What looks like a fault of the server, or of the run, may mean that something all runs need
+    /// is gone: a server whose files were removed answers 404.
     pub(crate) fn unless_gone(self, tools: &Tools, workload: &Workload) -> Self {
         let needed = [&tools.program, &workload.log, &workload.prime, &workload.root];
         let is_gone = |path: &&&PathBuf| !path.as_os_str().is_empty() && !path.exists();
@@ -112,23 +114,23 @@ impl RunFailure {
 pub struct Target<'a> {
     /// Where it listens.
     pub address: SocketAddr,
-    /// All its copies, where they are ours: of a server that somebody else has started neither the
-    /// processor time nor the memory is known.
+    /// All its copies, where this process started them: of a server that was started otherwise
+    /// neither the processor time nor the memory is known.
     pub copies: &'a [RunningServer],
 }
 
 impl<'a> Target<'a> {
-    /// A server that we have started.
-    pub fn of(server: &'a RunningServer) -> Self {
+    /// A server that this process has started.
+    pub fn of_server(server: &'a RunningServer) -> Self {
         Self { address: server.address(), copies: std::slice::from_ref(server) }
     }
 
-    /// A server that we have started as several copies, of which there is at least one.
+    /// A server that this process has started as several copies, of which there is at least one.
     pub fn of_copies(copies: &'a [RunningServer]) -> Self {
         Self { address: copies[0].address(), copies }
     }
 
-    /// A server that somebody else has started.
+    /// A server that was started otherwise.
     pub fn foreign(address: SocketAddr) -> Self {
         Self { address, copies: &[] }
     }
@@ -138,7 +140,7 @@ impl<'a> Target<'a> {
         self.copies.iter().map(RunningServer::group).collect()
     }
 
-    /// Which of its copies have ended although nobody has stopped them.
+    /// Which of its copies have ended although they were not stopped.
     pub fn ended(&self) -> Vec<Void> {
         let gone = self.copies.iter().enumerate().filter(|(_, copy)| copy.group().has_ended());
         let copies = self.copies.len();
@@ -158,24 +160,24 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A load generator: where it runs, and whom it asks. Each makes its share of the load.
+/// A load generator: where it runs, and which server it loads. Each makes its share of the load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadGenerator {
     /// The processors on which it runs, with a thread for each.
     pub cpus: Vec<usize>,
-    /// Whether servers run on these, too. Then its threads run on any of them, and else each stays
-    /// on one.
+    /// Whether servers run on these processors, too. Then its threads run on any of them, and
+    /// otherwise each thread stays on one.
     pub is_shared: bool,
-    /// What is put before its command, so that it runs in a network; often nothing.
+    /// The words before its command that make it run in a network; often none.
     pub prefix: Vec<String>,
-    /// Where it asks; none: at the address of the server that is tried.
+    /// The address to which it connects; none: the address of the server under test.
     pub address: Option<SocketAddr>,
     /// The addresses that its connections come from; empty: whatever the kernel chooses.
     pub sources: Vec<Ipv4Addr>,
 }
 
 impl LoadGenerator {
-    /// On these processors, in our own network, where servers run on those.
+    /// A generator on these processors, in our own network; they may be processors of the servers.
     pub fn beside(servers: &[usize], cpus: &[usize]) -> Self {
         let is_shared = cpus.iter().any(|cpu| servers.contains(cpu));
         Self { cpus: cpus.to_vec(), is_shared, ..Self::default() }
@@ -189,63 +191,63 @@ pub struct Bench {
     pub tools: Tools,
     /// What generates the load; at least one.
     pub generators: Vec<LoadGenerator>,
-    /// How late the generator may be before a run is void, as one types it; none: what
-    /// `ropewalk load` says.
+    /// How late the generator may be before a run is void, as a user types it; none: the default of
+    /// `ropewalk load`.
     pub lag_bound: Option<String>,
-    /// How much of what a trial needs others may have had before it is void, 0 to 1:
+    /// The share of what a trial needs that others may take before the trial is void, 0 to 1:
     /// [`INTERFERENCE_MAX`](crate::observe::INTERFERENCE_MAX).
     pub interference_bound: f64,
 }
 
-/// What a trial asks.
+/// What a trial requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// For what.
+    /// What it requests.
     pub workload: &'a Workload,
-    /// How much.
+    /// How much it requests.
     pub offered: Offered,
-    /// For how many seconds.
+    /// The seconds of the window.
     pub window_s: f64,
     /// Seeds the arrivals.
     pub seed: u64,
     /// Replies within so many microseconds count as goodput.
     pub latency_target_us: Option<u64>,
-    /// Whether every byte is looked at, not only the lengths. It costs the clients processor time.
+    /// Whether every byte is checked, not only the lengths. This costs the clients processor time.
     pub verify_bytes: bool,
-    /// Whether sessions of an open load are evenly spaced, and do not come independently of each
-    /// other as users do: where only the rate is asked for that a server sustains, chance is noise.
+    /// Whether sessions of an open load are evenly spaced, and do not arrive independently of each
+    /// other as users do: where only the rate that a server sustains is wanted, chance is noise.
     pub is_even: bool,
-    /// Whether an open load begins as long before its window as sessions need that pause, so that
-    /// as many are under way in it as always will be.
+    /// Whether an open load begins as long before its window as sessions with pauses need, so that
+    /// as many are under way in the window as always will be.
     pub waits_for_sessions: bool,
 }
 
 /// What came of a trial.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What the clients saw.
+    /// What the clients observed.
     pub figures: Figures,
-    /// What was observed beside it, by name.
+    /// What was observed beside the clients, by name.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed, and why.
     pub not_available: Vec<String>,
-    /// Why it says nothing about the server, if so.
+    /// Why the trial says nothing about the server, if it does not.
     pub void: Vec<Void>,
     /// When the window began, in microseconds since 1970.
     pub started_unix_us: u64,
     /// The whole outcome, as `ropewalk load` wrote it.
     pub outcome_json: String,
-    /// The outcome that `outcome_json` is the text of, to be computed with.
+    /// The parsed `outcome_json`, to be computed with.
     pub outcome: Outcome,
 }
 
 impl Measured {
-    /// Processor time of the server, microseconds a good reply; none where there was none.
+    /// Processor time of the server, microseconds a good reply; none where there was no good reply.
     pub fn cpu_us_per_request(&self) -> Option<f64> {
         self.observed.get("cpu_us_per_request").copied()
     }
 
-    /// What is written down of it; what it was for is the caller's to say.
+    /// The record of the trial; its purpose is left to the caller.
     pub fn to_run(&self) -> Run {
         Run {
             started_unix_us: self.started_unix_us,
@@ -259,9 +261,9 @@ impl Measured {
 }
 
 impl Bench {
-    /// Asks once, with one of the generators, for everything that the workload will ask for, and
-    /// looks at every byte where it is known what they should be: so it is known that the server
-    /// serves what it should, and its caches hold what they hold.
+    /// Requests once, with one of the generators, everything that the workload will request, and
+    /// checks every byte where the right bytes are known: so the server is known to serve what it
+    /// should, and its caches hold what they can.
     ///
     /// # Errors
     /// What came back wrong, in a line.
@@ -281,7 +283,7 @@ impl Bench {
             (None, []) => Ok(()),
             (None, errors) => {
                 let errors = errors.join(", ");
-                Err(RunFailure::no_load(format!("not everything can be had from it: {errors}")))
+                Err(RunFailure::no_load(format!("it does not serve everything: {errors}")))
             }
         }
     }
@@ -329,7 +331,7 @@ impl Bench {
         void.extend(outcome.first_bad.iter().cloned().map(Void::WrongReply));
         void.extend(server.ended());
         Ok(Measured {
-            figures: Figures::of(&outcome),
+            figures: Figures::from_outcome(&outcome),
             observed,
             not_available,
             void,
@@ -339,7 +341,8 @@ impl Bench {
         })
     }
 
-    /// What was seen, by name, what could not be seen, and whether others were too much in the way.
+    /// What was observed, by name, what could not be observed, and why the trial is void if others
+    /// disturbed it too much.
     fn judged(
         &self,
         observation: Observation,
@@ -351,7 +354,8 @@ impl Bench {
             not_available.push(NOT_WATCHED.to_owned());
             return (figures, not_available, None);
         };
-        figures.extend(shares.iter().map(|(whom, share)| (whom.name().to_owned(), *share)));
+        figures
+            .extend(shares.iter().map(|(disturbed, share)| (disturbed.name().to_owned(), *share)));
         let bound = self.interference_bound;
         let too_much = worst(&shares).filter(|(_, share)| *share > bound);
         let void =
@@ -359,7 +363,7 @@ impl Bench {
         (figures, not_available, void)
     }
 
-    /// What others did on the CPUs of a trial within its window.
+    /// What other processes did on the CPUs of a trial within its window.
     fn interference(
         &self,
         server: Target<'_>,
@@ -372,7 +376,8 @@ impl Bench {
         client_cpus.sort_unstable();
         client_cpus.dedup();
         let cpus = in_window.cpus(outcome.started_unix_us, outcome.window_us)?;
-        // Packets that a network holds back for a while are interrupts of nobody's.
+        // Packets that a network holds back for a while cause interrupts of no process in
+        // particular.
         let is_networked = self.generators.iter().any(|generator| !generator.prefix.is_empty());
         let machine = Machine {
             window_us: in_window.length_us(),
@@ -403,10 +408,10 @@ impl Bench {
         asked: &Options,
         window: Duration,
     ) -> Result<(Outcome, String), RunFailure> {
-        let are_told = self.generators.len() > 1;
+        let wait_for_line = self.generators.len() > 1;
         let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
-        let mut generators = self.generators(server, asked, are_told)?;
-        if are_told {
+        let mut generators = self.generators(server, asked, wait_for_line)?;
+        if wait_for_line {
             await_ready(&mut generators)?;
             start_together(&mut generators)?;
         }
@@ -414,9 +419,9 @@ impl Bench {
     }
 
     /// Loads a server for a window, observed from when the generators are ready until they have
-    /// measured: what rests beside the load (`--idle`) is opened before that and closed after it.
-    /// How busy the servers' CPUs are is a matter of the window alone; and where the load warms up
-    /// first, all is.
+    /// measured: connections that rest beside the load (`--idle`) are opened before that and closed
+    /// after it. How busy the servers' CPUs are is observed within the window alone; and so is
+    /// everything else where the load warms up first.
     fn load_observed(
         &self,
         server: Target<'_>,
@@ -458,17 +463,17 @@ impl Bench {
         Ok((outcome, text, Ok(Observation { observed, interference })))
     }
 
-    /// Starts the generators, each with the file to which it writes; whether they are told when to
-    /// begin.
+    /// Starts the generators, each with the file to which it writes; they begin at once, or wait
+    /// for a line that says when to begin.
     fn generators(
         &self,
         server: Target<'_>,
         asked: &Options,
-        are_told: bool,
+        wait_for_line: bool,
     ) -> Result<Vec<(Client, PathBuf)>, RunFailure> {
         let start = |(index, generator): (usize, &LoadGenerator)| {
             let mut command = self.tools.command(&["load", "-q"]);
-            command.extend(self.options(asked, index, server, are_told).to_arguments());
+            command.extend(self.options(asked, index, server, wait_for_line).to_arguments());
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
             let started = Client::start_waiting(&generator.prefix, &generator.cpus, &command);
@@ -478,10 +483,10 @@ impl Bench {
     }
 }
 
-/// What was seen beside a load.
+/// What was observed beside a load.
 struct Observation {
     observed: Observed,
-    /// By whom others disturbed; none where the window was missed.
+    /// How much others disturbed the server and the generator; none where the window was missed.
     interference: Option<BTreeMap<Disturbed, f64>>,
 }
 
@@ -492,7 +497,8 @@ fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), RunFailure> {
     Ok(())
 }
 
-/// Waits until all of them have measured, and servers have seen the load's connections closed.
+/// Waits until all generators have measured, and the servers have had time to notice that the
+/// load's connections are closed.
 fn await_measured(
     generators: &mut [(Client, PathBuf)],
     within: Duration,
@@ -504,14 +510,15 @@ fn await_measured(
     Ok(())
 }
 
-/// Has generators that are ready begin at one instant; and says when, in microseconds since 1970.
+/// Makes generators that are ready begin at one instant; returns it, in microseconds since 1970.
 fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, RunFailure> {
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    let told = generators.iter_mut().try_for_each(|(client, _)| client.tell(&line));
-    // One that listens no more has ended, and may have been unable to begin.
-    told.map(|()| start_us).map_err(RunFailure::no_load)
+    let sent = generators.iter_mut().try_for_each(|(client, _)| client.send_line(&line));
+    // A generator that does not read its input any more has ended, and may have been unable to
+    // begin.
+    sent.map(|()| start_us).map_err(RunFailure::no_load)
 }
 
 /// Waits for all generators, and puts together what they wrote.
@@ -527,11 +534,11 @@ fn finish(
     if outcomes.len() == 1 {
         return Ok(outcomes.remove(0));
     }
-    // Those that do not belong together did not begin together.
+    // Generators whose outcomes do not belong together did not begin together.
     merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(RunFailure::no_load)
 }
 
-/// The time that asking for everything once may take beyond that.
+/// The time that priming may take beyond [`PATIENCE`].
 fn priming_time(workload: &Workload) -> Duration {
     let requests = workload.requests.templates().len() as f64;
     let bytes = workload.bytes_of_all() as f64;
@@ -545,24 +552,25 @@ fn outcome_path(scratch: &Path) -> PathBuf {
 }
 
 fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), RunFailure> {
-    // Errors and void runs have a status of their own, and an outcome all the same.
+    // A generator exits with a status of its own after errors and void runs, and writes an outcome
+    // all the same.
     let text = fs::read_to_string(path);
     if text.is_err() {
-        // A file that we cannot make either is the machine's fault.
+        // If this process cannot create such a file either, the machine is at fault.
         let place = |why| RunFailure::Surroundings(format!("{}: {why}", path.display()));
         File::create(path).map_err(place)?;
     }
-    let _ = fs::remove_file(path); // if that fails, it is in nobody's way
-    // A generator that wrote none says why it made no run, and that may be the server's doing: one
-    // that does not keep the connections that are to rest.
+    let _ = fs::remove_file(path); // a file that is left disturbs nothing
+    // A generator that wrote no file prints why it made no run, and the server may be the cause: it
+    // may close the connections that are to rest.
     let text = text.map_err(|_| RunFailure::no_load(finished.complaint()))?;
-    // One that began it says why it is not whole.
+    // A generator that began the file prints why it is not whole.
     let broken = |why| match finished.status.success() {
         true => RunFailure::Surroundings(format!("{}: {why}", path.display())),
         false => RunFailure::Surroundings(finished.complaint()),
     };
     let outcome = json::parse(&text).map_err(broken)?;
-    // What it counted until then is not what was asked for, whoever ended it.
+    // The counts of an interrupted generator are not what was requested, whatever ended it.
     if outcome.interrupted {
         return Err(RunFailure::no_load(
             "the load generator was interrupted before its time was over",
@@ -571,7 +579,7 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), R
     Ok((outcome, text))
 }
 
-/// The outcomes of all generators as one. They ask at different addresses for the same server,
+/// The outcomes of all generators as one. They send to different addresses of the same server,
 /// which is no difference here.
 fn merge(mut outcomes: Vec<Outcome>) -> Result<(Outcome, String), String> {
     let mut targets: Vec<String> =
@@ -592,11 +600,11 @@ mod tests {
     use super::*;
     use crate::record::Described;
 
-    /// What is no server's doing ends a study or a search; what may be is a void run.
+    /// What no server can cause ends a study or a search; what a server may cause is a void run.
     #[test]
     fn a_generator_that_fails_says_whose_fault_it_is() {
         let folder = testkit::Temporary::new();
-        let of = |path: PathBuf, script: &str| {
+        let outcome = |path: PathBuf, script: &str| {
             let script = script.replace("FILE", &path.display().to_string());
             let command = ["sh", "-c", &script].map(str::to_owned);
             let client = Client::start_in(&[], &[], &command).expect("there is a shell");
@@ -605,19 +613,19 @@ mod tests {
         let path = outcome_path(folder.path());
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
         let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
-        let idle = of(path.clone(), script);
+        let idle = outcome(path.clone(), script);
         assert_eq!(idle, Err(RunFailure::no_load(why)));
-        let of_file = of(path.clone(), "echo FILE: sulks >&2; exit 1");
+        let of_file = outcome(path.clone(), "echo FILE: sulks >&2; exit 1");
         let why = format!("exit status: 1: {}: sulks", path.display());
         assert_eq!(of_file, Err(RunFailure::no_load(why)));
         let ours = |why: &str| Err(RunFailure::Surroundings(why.to_owned()));
-        let full = of(path.clone(), ": > FILE; echo no space left >&2; exit 1");
+        let full = outcome(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));
-        let half = of(path.clone(), "echo '{\"half' > FILE");
+        let half = outcome(path.clone(), "echo '{\"half' > FILE");
         assert!(matches!(half, Err(RunFailure::Surroundings(_))), "{half:?}");
         assert!(!path.exists());
         let gone = folder.path().join("gone").join("outcome.json");
-        let nowhere = of(gone.clone(), "exit 1");
+        let nowhere = outcome(gone.clone(), "exit 1");
         let why = format!("{}: No such file or directory (os error 2)", gone.display());
         assert_eq!(nowhere, ours(&why));
     }
@@ -626,14 +634,21 @@ mod tests {
     fn what_all_runs_need_may_be_gone() {
         let there = std::env::temp_dir();
         let tools = Tools { program: there.clone(), scratch: there.clone() };
-        let of = |root: PathBuf| {
+        let failure = |root: PathBuf| {
             let (log, prime) = (there.clone(), there.clone());
             let workload = Workload { root, log, prime, ..workload("") };
             RunFailure::Void("404".into()).unless_gone(&tools, &workload)
         };
-        assert_eq!(of(there.clone()), RunFailure::Void("404".into()));
-        assert_eq!(of("/not/here".into()), RunFailure::Surroundings("/not/here is gone".into()));
-        assert_eq!(of(PathBuf::new()), RunFailure::Void("404".into()), "it has no files of ours");
+        assert_eq!(failure(there.clone()), RunFailure::Void("404".into()));
+        assert_eq!(
+            failure("/not/here".into()),
+            RunFailure::Surroundings("/not/here is gone".into())
+        );
+        assert_eq!(
+            failure(PathBuf::new()),
+            RunFailure::Void("404".into()),
+            "it has no files of ours"
+        );
     }
 
     #[test]
@@ -678,7 +693,7 @@ mod tests {
         Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 }
     }
 
-    /// A generator that takes a second to open what rests, and another to close it.
+    /// A generator that takes a second to open idle connections, and another to close them.
     const SLOW: &str = "#!/bin/sh\nsleep 1; echo ready; read at; sleep 0.2\n\
                         echo measured; read more; sleep 1; eval path=\\${$#}\n\
                         cp \"$0.json\" \"$path\"\n";
@@ -716,7 +731,8 @@ mod tests {
         let measured = bench.run_observed(server, &trial, Some(&observer)).expect("it ends");
         let took_us = (os::clock::now() - begun_us) as f64;
         let elapsed_us = measured.observed["elapsed_us"];
-        // The two seconds lie outside, however long everything takes on a machine that is busy.
+        // The two seconds are not observed, however long everything takes on a machine that is
+        // busy.
         assert!((200_000.0..took_us - 2_000_000.0).contains(&elapsed_us), "{elapsed_us} {took_us}");
     }
 

@@ -1,5 +1,5 @@
-//! Why a run of the lab says nothing about the server. What is decided upon is the variant; what
-//! people read is its `Display`.
+//! Why a run of the lab says nothing about the server. Decisions are made by the variant; its
+//! `Display` is for people.
 
 use crate::observe::Disturbed;
 use page::number;
@@ -10,42 +10,42 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Void {
-    /// The load generator says so.
+    /// The load generator reported it.
     Load(load::void::Void),
     /// Others held the CPUs of the trial.
     Interference {
-        /// Whom they disturbed.
+        /// What was disturbed.
         disturbed: Disturbed,
         /// The part that they took, 0 to 1.
         share: f64,
         /// What is allowed.
         bound: f64,
     },
-    /// Something was served that is not what it should be: what, and how it differs.
+    /// The server served something wrong: what, and how it differs.
     WrongReply(String),
     /// The server ended under the load.
     Ended {
         /// Which of its copies, from 1.
         copy: usize,
-        /// How many there are.
+        /// How many copies the server has.
         copies: usize,
     },
     /// There was no load: the server did not start, or does not serve what it should.
     NoLoad(String),
     /// Memory or disk were not as the testbed says.
     Conditions(String),
-    /// A reason of which only the words are known.
+    /// A reason of which only the text is known.
     #[serde(untagged)]
     Other(String),
 }
 
 impl Void {
-    /// Whether it is what the server did under the load, and nothing that happened beside it.
+    /// Whether the server caused it under the load, and not something that happened beside it.
     pub fn is_fault(&self) -> bool {
         matches!(self, Self::WrongReply(_) | Self::Ended { .. })
     }
 
-    /// Whether others were in the way: the same run may come out well a moment later.
+    /// Whether other processes were the cause: the same run may come out well a moment later.
     pub fn is_interference(&self) -> bool {
         match self {
             Self::Interference { .. } => true,
@@ -75,13 +75,13 @@ impl Void {
     }
 }
 
-/// Whether a run is void because the generator gave out. One that others kept from its CPUs has
-/// not: it was not let.
+/// Whether a run is void because the generator reached its limit. A generator that others kept from
+/// its CPUs did not: it could not run.
 pub(crate) fn generator_gave_out(void: &[Void]) -> bool {
     void.iter().any(Void::is_of_generator) && !void.iter().any(Void::is_interference)
 }
 
-/// All reasons in a line; nothing if there are none.
+/// All reasons in a line; empty if there are none.
 pub(crate) fn in_words(void: &[Void]) -> String {
     void.iter().map(Void::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -151,7 +151,7 @@ mod tests {
         check("what an earlier version wrote".into(), "what an earlier version wrote");
     }
 
-    /// Who was disturbed, and what a generator lacked, are no numbers.
+    /// What was disturbed, and what a generator lacked, distinguish kinds: they are no numbers.
     #[test]
     fn reasons_that_differ_in_their_numbers_are_of_one_kind() {
         let check = |one: Void, other: Void, are_alike: bool| {
@@ -162,9 +162,9 @@ mod tests {
         check(LATE, Void::Load(load::void::Void::Overdue { requests: 3 }), false);
         check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfPorts, 4), true);
         check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfDescriptors, 3), false);
-        let of = |disturbed, share| Void::Interference { disturbed, share, bound: 0.05 };
-        check(of(Disturbed::Generator, 0.1), disturbed(), true);
-        check(of(Disturbed::Server, 0.37), disturbed(), false);
+        let interference = |disturbed, share| Void::Interference { disturbed, share, bound: 0.05 };
+        check(interference(Disturbed::Generator, 0.1), disturbed(), true);
+        check(interference(Disturbed::Server, 0.37), disturbed(), false);
         check(Void::WrongReply("/a at byte 3".into()), Void::WrongReply("/b".into()), true);
         check(Void::Ended { copy: 1, copies: 3 }, Void::Ended { copy: 2, copies: 3 }, true);
         check(Void::NoLoad("one".into()), Void::Conditions("one".into()), false);

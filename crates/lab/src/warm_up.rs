@@ -1,29 +1,29 @@
-//! What comes before a window, the same for studies, searches and comparisons: everything is asked
-//! for once and looked at, then the server is loaded until it no longer improves, or for as long as
-//! the caller can afford; and what a run takes in all.
+//! What comes before a window, in studies, searches and comparisons alike: everything is requested
+//! once and checked, then the server is loaded until it no longer improves, or for as long as the
+//! caller can afford; and how long a run takes in all.
 
 use crate::trial::{Bench, RunFailure, Target, Trial};
 
-/// While warming up, a server that needs this much less for a request than before, or serves this
-/// much more of them, still improves.
+/// While warming up, a server still improves if it needs this much less for a request than before,
+/// or serves this many more requests, as a share.
 const IMPROVEMENT: f64 = 0.05;
 
-/// The part of a window for which each window of warming up lasts, and the least of it in seconds.
+/// The length of a window of warming up, as a part of the window; and its least in seconds.
 const WARM_UP: (f64, f64) = (0.25, 0.25);
 
-/// Seconds that starting a server, asking it for everything once, and stopping it are reckoned to
-/// take.
+/// Seconds that starting a server, priming it and stopping it are reckoned to take.
 const START_S: f64 = 1.0;
 
 /// How a server is made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Readying<'a> {
-    /// Copies that are asked for everything once, each from a generator that reaches it. None where
-    /// the page cache has been filled as it shall be.
+    /// Copies of which everything is requested once, each by a generator that reaches it. Empty
+    /// where the page cache has been filled as it is to be.
     pub primed: &'a [(Target<'a>, usize)],
-    /// Whether all is to come from memory: a server that has just read from the disk is not ready.
+    /// Whether everything is to come from memory: a server that has just read from the disk is not
+    /// ready.
     pub reads_nothing: bool,
-    /// How many windows of warming up there may be.
+    /// How many windows of warming up are allowed.
     pub windows_max: u32,
 }
 
@@ -33,7 +33,7 @@ pub const UNTIL_STEADY: u32 = 12;
 /// How a server was warmed up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WarmUp {
-    /// For how long, in seconds.
+    /// The seconds of warming up.
     pub seconds: f64,
     /// Whether it had stopped improving by then.
     pub is_steady: bool,
@@ -44,8 +44,8 @@ pub fn warm_up_s(window_s: f64) -> f64 {
     (window_s * WARM_UP.0).max(WARM_UP.1)
 }
 
-/// Seconds that a run with a window of this length, and so many of warming up before it, is
-/// reckoned to take.
+/// Seconds that a run with a window of this length, and this many windows of warming up before it,
+/// is reckoned to take.
 pub fn run_s(window_s: f64, warm_ups: u32) -> f64 {
     START_S + f64::from(warm_ups) * warm_up_s(window_s) + window_s
 }
@@ -67,10 +67,10 @@ impl Bench {
         self.warm_up(server, trial, readying)
     }
 
-    /// Loads a server until it no longer improves: until a window neither needs less processor
-    /// time for a request than the best before it, nor serves more requests, nor reads much less
-    /// from the disk, or anything that it should not: the pages of the programs themselves come
-    /// from there too.
+    /// Loads a server until it no longer improves: until a window neither needs less processor time
+    /// for a request than the best before it, nor serves more requests, nor reads much less from
+    /// the disk; or nothing at all, where everything is to come from memory: the pages of the
+    /// programs themselves come from the disk, too.
     fn warm_up(
         &self,
         server: Target<'_>,
@@ -82,7 +82,7 @@ impl Bench {
         let mut progress = Progress::default();
         for number in 1..=windows_max {
             let seed = trial.seed.wrapping_add(1000 + u64::from(number));
-            // Each of these windows begins without sessions, and so they are alike.
+            // Each of these windows begins without sessions, which makes them alike.
             let trial = Trial { window_s, seed, waits_for_sessions: false, ..*trial };
             let measured = self.run(server, &trial)?;
             let cpu_us = measured.cpu_us_per_request().unwrap_or(f64::INFINITY);
@@ -98,7 +98,7 @@ impl Bench {
     }
 }
 
-/// The best that warming up has seen.
+/// The best values of the windows of warming up so far.
 #[derive(Debug)]
 struct Progress {
     cpu_us: f64,
@@ -107,7 +107,7 @@ struct Progress {
 }
 
 impl Default for Progress {
-    /// Nothing: the first window proves nothing, and is an improvement.
+    /// No window yet: the first window counts as an improvement.
     fn default() -> Self {
         Self { cpu_us: f64::INFINITY, throughput: 0.0, read_bytes: f64::INFINITY }
     }
@@ -119,7 +119,7 @@ impl Progress {
         let is_improved = is_first
             || cpu_us < self.cpu_us * (1.0 - IMPROVEMENT)
             || throughput > self.throughput * (1.0 + IMPROVEMENT)
-            // What is read by intention, page by page, goes up and down by less than half.
+            // What is read on purpose, page by page, goes up and down by less than half.
             || read_bytes < self.read_bytes / 2.0;
         self.cpu_us = self.cpu_us.min(cpu_us);
         self.throughput = self.throughput.max(throughput);

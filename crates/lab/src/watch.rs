@@ -1,10 +1,10 @@
-//! Whoever started a study or a comparison, and looks on.
+//! The interface to the user who started a study or a comparison and watches it.
 
-/// What they hear and say.
+/// Receives progress, and may end the work.
 pub trait Watch {
-    /// A line on how it goes on.
-    fn tell(&mut self, line: &str);
+    /// Shows a line of progress.
+    fn report(&mut self, line: &str);
 
-    /// Whether it shall end after the run under way.
+    /// Whether the work is to end after the run under way.
     fn is_interrupted(&mut self) -> bool;
 }

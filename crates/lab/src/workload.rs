@@ -1,8 +1,9 @@
-//! What clients ask for in an experiment: a directory, and a log of the requests for it.
+//! What clients request in an experiment: a directory, and a log of the requests for it.
 //!
 //! A [`WorkloadSpec`] is what an experiment says; [`Tools::prepare`] makes it real by the commands
 //! that a person would use (`ropewalk fileset`, `ropewalk log`), once: what has been made is kept
-//! in the scratch directory and only checked the next time. What is sent, and when, is `trial`'s.
+//! in the scratch directory and only checked the next time. What is sent, and when, is the part of
+//! `trial`.
 
 use crate::http::{self, Connection};
 use crate::process;
@@ -20,54 +21,54 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A workload as an experiment's file has it. Files are either made or there; so is the log.
+/// A workload as an experiment's file has it. Files are either made or given; so is the log.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// What reports call it.
     pub name: String,
-    /// In a sentence.
+    /// Its description, a sentence.
     #[serde(default)]
     pub about: String,
-    /// Options of `ropewalk fileset`, as one would type them.
+    /// Options of `ropewalk fileset`, as a user types them.
     pub files: Option<String>,
-    /// A directory that is there, in the place of `files`.
+    /// An existing directory, in place of `files`.
     pub root: Option<PathBuf>,
-    /// Whether the server runs already and has files of its own, of which nothing is known here:
-    /// `files` and `root` are absent then. No experiment's file says so.
+    /// Whether the server runs already and has files of its own, which are unknown here: `files`
+    /// and `root` are absent then. No experiment's file can say so.
     #[serde(skip)]
     pub is_served_already: bool,
-    /// Options of `ropewalk log generate`, as one would type them.
+    /// Options of `ropewalk log generate`, as a user types them.
     pub log: Option<String>,
-    /// A log that is there, in the place of `log`: httperf's format, or a web server's access log.
+    /// An existing log, in place of `log`: httperf's format, or a web server's access log.
     pub log_file: Option<PathBuf>,
     /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified. A
-    /// file has them as one would type them.
+    /// file has them as a user types them.
     #[serde(default, deserialize_with = "typed_options")]
     pub load: Options,
     /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
-    /// people would come back within one, and are no longer than 100 requests, so that many begin
-    /// in each. An experiment's file says for itself how long its windows are.
+    /// people would come back within a window, and are no longer than 100 requests, so that many
+    /// begin in each. An experiment's file says for itself how long its windows are.
     #[serde(skip)]
     pub is_condensed: bool,
 }
 
-/// A workload that can be named without being written down.
+/// A workload that has a name and need not be written down.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// What it is called.
     pub name: &'static str,
-    /// In a sentence, with its source.
+    /// Its description, a sentence with its source.
     pub about: &'static str,
-    /// Options of `ropewalk fileset`, as one would type them: [`WorkloadSpec::files`].
+    /// Options of `ropewalk fileset`, as a user types them: [`WorkloadSpec::files`].
     files: &'static str,
-    /// Options of `ropewalk log generate`, as one would type them: [`WorkloadSpec::log`].
+    /// Options of `ropewalk log generate`, as a user types them: [`WorkloadSpec::log`].
     log: &'static str,
     /// Which requests share a connection.
     connection_use: ConnectionUse,
 }
 
-/// All there are.
+/// All presets.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "zipf",
@@ -80,8 +81,8 @@ pub const PRESETS: &[Preset] = &[
         name: "zipf-sessions",
         about: "Radhakrishnan's sessions with pauses, 942 directories, 4.8 GB (2019, chapter 3)",
         files: "--preset radhakrishnan",
-        // So many that what they ask for, 2.2 GiB, fits in the 3.4 GiB of page cache that the
-        // thesis has, and not in its 1.8.
+        // As many sessions as it takes for their files, 2.2 GiB, to fit in the 3.4 GiB of page
+        // cache that the thesis has, and not in its 1.8.
         log: "--preset radhakrishnan --sessions 500000",
         connection_use: ConnectionUse::Session,
     },
@@ -109,31 +110,31 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 /// The longest session within windows of seconds: as many requests as Apache answers on a
-/// connection unless told otherwise. Those of a proxy, behind which all users are one client, would
-/// fill many windows.
+/// connection by default. The sessions of a proxy's log, behind which all users are one client,
+/// would fill many windows.
 const LENGTH_MAX: usize = 100;
 
-/// A workload that is ready to be asked for.
+/// A workload that is ready for use.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Its name, what it is, and its numbers.
     pub described: Described,
-    /// The directory that servers serve; empty where nothing is known of it.
+    /// The directory that servers serve; empty where it is unknown.
     pub root: PathBuf,
     /// The log, in httperf's format.
     pub log: PathBuf,
-    /// What is in it.
+    /// The requests in the log.
     pub requests: Arc<RequestLog>,
-    /// A log that asks for everything in `log` once.
+    /// A log that requests everything in `log` once.
     pub prime: PathBuf,
-    /// A path that is there.
+    /// The path of an existing file.
     pub ready_path: String,
     /// Further options of `ropewalk load`.
     pub load: Options,
     /// How long its sessions need, when they begin to come at a steady rate, until as many are
     /// under way as always will be, in microseconds.
     pub filling_us: u64,
-    /// What stands for the placeholders of servers that are told what they will be asked for.
+    /// The values of the placeholders of servers that are started with what will be requested.
     pub values: Values,
 }
 
@@ -160,16 +161,16 @@ impl WorkloadSpec {
         })
     }
 
-    /// The user's own traffic on the user's own files; without a directory of them on whatever
-    /// servers have that run already.
+    /// The user's own traffic on the user's own files; without a directory of them on the files
+    /// that running servers have.
     pub fn replay(root: Option<PathBuf>, log_file: PathBuf) -> Self {
         let name = log_file.file_name().map(|name| name.to_string_lossy().into_owned());
         let log = log_file.display();
         let (about, verify) = match &root {
             Some(root) => (format!("{log} on {}", root.display()), None),
-            // The log's lengths are those of replies that may have been compressed.
+            // The lengths in the log may be those of compressed replies.
             None => (
-                format!("{log}, of whose files nothing is known: replies are to be good and whole"),
+                format!("{log}, whose files are not known: replies are to be good and whole"),
                 Some(Verify::None),
             ),
         };
@@ -188,7 +189,7 @@ impl WorkloadSpec {
         self.is_condensed && log.has_pauses()
     }
 
-    /// Whether it says what it must, and no more.
+    /// Checks that it says what it must, and no more.
     ///
     /// # Errors
     /// A sentence with the workload's name.
@@ -212,7 +213,7 @@ impl WorkloadSpec {
 }
 
 impl Workload {
-    /// What the log asks for, each with how often.
+    /// What the log requests, each with how often.
     pub fn popularity(&self) -> Vec<(&[u8], u64)> {
         let log = &self.requests;
         let mut counts = vec![0; log.templates().len()];
@@ -222,7 +223,7 @@ impl Workload {
         uris.zip(counts).collect()
     }
 
-    /// What the replies are together if everything is asked for once, as far as that is known.
+    /// The bytes of all replies together if everything is requested once, as far as they are known.
     pub(crate) fn bytes_of_all(&self) -> u64 {
         let of_file = |uri: &[u8]| Some(fs::metadata(file_for_uri(uri, &self.root)?).ok()?.len());
         let bytes = |asked: &Template| asked.reply_bytes.or_else(|| of_file(&asked.uri));
@@ -245,7 +246,7 @@ impl Tools {
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
-    /// Makes what a workload needs and is not there yet.
+    /// Makes what a workload needs and does not exist yet.
     ///
     /// # Errors
     /// What cannot be made, and why.
@@ -274,8 +275,8 @@ impl Tools {
         })
     }
 
-    /// A log that is there, without requests for files that are gone, and with sessions that fit
-    /// into windows; written anew if that changes it. What has changed, in words.
+    /// An existing log, without requests for files that are gone, and with sessions that fit into
+    /// windows; written anew if that changes it. Also returns what has changed, in words.
     fn adapted(
         &self,
         spec: &WorkloadSpec,
@@ -289,7 +290,7 @@ impl Tools {
         let mut changes = String::new();
         if let Some(first) = there.iter().position(|there| !there) {
             changes = format!(
-                "; what is asked for at {} of {} paths, such as {}, is not there and is left out",
+                "; no file is at {} of {} paths, such as {}, which are left out",
                 there.iter().filter(|there| !**there).count(),
                 there.len(),
                 String::from_utf8_lossy(&log.templates()[first].uri)
@@ -306,11 +307,11 @@ impl Tools {
         if chosen.requests() == 0 {
             let root = spec.root.as_deref().unwrap_or(Path::new(""));
             return Err(format!(
-                "nothing that its log asks for is in {}: is it the directory that was served then?",
+                "no file that its log requests is in {}: is it the directory that was served then?",
                 root.display()
             ));
         }
-        // One log may be replayed on several directories, of which each has other files.
+        // One log may be replayed on several directories with different files.
         let what = format!("{}\n{:?}\n{length_max}", path.display(), spec.root);
         let place = self.scratch.join("logs").join(digest(&what) + ".log");
         let mut text = Vec::new();
@@ -319,15 +320,15 @@ impl Tools {
         Ok((chosen, place, changes))
     }
 
-    /// The floor prepares its answers: it must know the paths, the head of an answer like that of
-    /// others, and whether connections stay open.
+    /// The floor prepares its responses: it must know the paths, the head of a response like that
+    /// of others, and whether connections stay open.
     fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, String> {
         let connection = connection_of(&spec.load);
         let paths: Vec<String> =
             log.templates().iter().map(|asked| path_and_file(&asked.uri)).collect();
         let place = |end: String| self.scratch.join("logs").join(digest(path) + &end);
         let list = place(".paths".into());
-        // Another workload may use the same log and other connections.
+        // Another workload may use the same log with other connections.
         let head = place(format!(".{}.head", connection.token()));
         write(&list, paths.join("\n").as_bytes())?;
         write(&head, &http::usual_head("floor", connection))?;
@@ -359,7 +360,7 @@ impl Tools {
         Ok(folder)
     }
 
-    /// The log in httperf's format. One with the same options is the same, so it is made once.
+    /// The log in httperf's format. Logs with equal options are equal, so each is made once.
     fn log(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
         let folder = self.scratch.join("logs");
         make_folder(&folder)?;
@@ -386,13 +387,13 @@ impl Tools {
     }
 }
 
-/// Whether a request of the log is for a file that is there, where it is known which are.
+/// Whether a request of the log is for an existing file, where the files are known.
 fn is_there(spec: &WorkloadSpec, template: &Template) -> bool {
     let is_file = |root| file_for_uri(&template.uri, root).is_some_and(|file| file.is_file());
     spec.root.as_deref().is_none_or(is_file)
 }
 
-/// A path as it is asked for, and behind a tab the file, where that has another name.
+/// A path as it is requested, and behind a tab the file, where it has another name.
 fn path_and_file(uri: &[u8]) -> String {
     let path = String::from_utf8_lossy(uri);
     match file_for_uri(uri, Path::new("/")) {
@@ -401,7 +402,7 @@ fn path_and_file(uri: &[u8]) -> String {
     }
 }
 
-/// Its name, what it is and what was changed of it, and its numbers.
+/// Its name, its description with what was changed of it, and its numbers.
 fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described {
     let mut description = describe(log, None);
     if let Some(root) = &spec.root {
@@ -434,8 +435,8 @@ fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, String
     }
 }
 
-/// With the pauses that are made under these options; 0 if these are wrong, which is said when a
-/// trial is checked.
+/// The filling time with the pauses that are made under these options; 0 if the options are wrong,
+/// which is reported when a trial is checked.
 fn filling_us(spec: &WorkloadSpec, load: &Options, log: &RequestLog, path: &Path) -> u64 {
     if spec.loses_pauses_of(log) || !log.has_pauses() && load.default_think.is_none() {
         return 0;
@@ -444,12 +445,12 @@ fn filling_us(spec: &WorkloadSpec, load: &Options, log: &RequestLog, path: &Path
     sent.filling_us().unwrap_or(0)
 }
 
-/// The options that say no more than this.
+/// Options that set nothing but the use of connections.
 pub(crate) fn connections(connection_use: ConnectionUse) -> Options {
     Options { connection_use: Some(connection_use), ..Options::default() }
 }
 
-/// Options of `ropewalk load` as somebody has typed them.
+/// Options of `ropewalk load` as a user has typed them.
 fn typed_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
     let typed = String::deserialize(deserializer)?;
     let words: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
@@ -457,7 +458,7 @@ fn typed_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, 
         .map_err(|why| serde::de::Error::custom(format_args!("`load`: {why}")))
 }
 
-/// What is said of connections in answers to clients with these options.
+/// The Connection field of responses to clients with these options.
 fn connection_of(load: &Options) -> Connection {
     match load.connection_use {
         Some(ConnectionUse::Request) => Connection::Close,
@@ -474,7 +475,7 @@ pub fn digest(words: impl AsRef<OsStr>) -> String {
     format!("{hash:016x}")
 }
 
-/// Makes a folder and those above it, where they are not there.
+/// Makes a folder and its missing parents.
 ///
 /// # Errors
 /// Why it cannot be made, with its name.
@@ -486,13 +487,13 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Whether a file is in httperf's format and not a web server's log: lines of the former begin
-/// with a path, or with white space before one; those of the latter with an address or a brace.
+/// Whether a file is in httperf's format and not a web server's log: lines of the former begin with
+/// a path, or with white space before one; lines of the latter with an address or a brace.
 fn is_wsesslog(path: &Path) -> Result<bool, String> {
     let text = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
     let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start);
     let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
-    let first = first.ok_or_else(|| format!("{}: nothing is asked for in it", path.display()))?;
+    let first = first.ok_or_else(|| format!("{}: it has no requests", path.display()))?;
     Ok(first[0] == b'/')
 }
 
@@ -501,7 +502,8 @@ fn read_log(path: &Path) -> Result<RequestLog, String> {
     wsesslog::read(&bytes, 0).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// A log of one session that asks for everything once, so that whatever a server keeps is there.
+/// Writes a log of one session that requests everything once, so that a server then holds all that
+/// it keeps.
 fn write_prime(log: &RequestLog, path: &Path) -> Result<(), String> {
     let mut builder = RequestLog::builder();
     for template in log.templates().iter().filter(|template| &*template.method == "GET") {
@@ -601,7 +603,7 @@ mod tests {
         assert_eq!(workload.popularity(), popularity);
         assert_eq!(workload.described.numbers["requests"], 4.0);
         assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
-        // By the files: /a twice, /b and /c once.
+        // By the files: /a is requested twice, /b and /c once.
         assert_eq!(workload.described.numbers["mean_body_bytes"], 32.5);
         let prime = fs::read_to_string(&workload.prime).expect("it was written");
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
@@ -628,12 +630,12 @@ mod tests {
             Ok::<_, String>((requests, workload.requests.sessions(), changes))
         };
         assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
-        let gone = "what is asked for at 2 of 3 paths, such as /gone, is not there and is left out";
+        let gone = "no file is at 2 of 3 paths, such as /gone, which are left out";
         assert_eq!(prepare(false, "/gone\n/a\n/d\n\n/gone\n"), Ok((1, 1, Some(gone.into()))));
         let cut = "sessions of more than 100 requests are cut";
         assert_eq!(prepare(true, &"/a\n".repeat(250)), Ok((250, 3, Some(cut.into()))));
         assert_eq!(prepare(false, &"/a\n".repeat(250)), Ok((250, 1, None)));
-        // One log on two directories, neither of which has all of it.
+        // One log on two directories, neither of which has all its files.
         fs::write(&log, "/a\n/b\n/gone\n").expect("writable");
         fs::write(folder.join("d/b"), "b").expect("writable");
         let [first, second] = [folder.clone(), folder.join("d")].map(|root| {
@@ -644,7 +646,7 @@ mod tests {
         assert_eq!((asked(&second), &*second.ready_path), (1, "/b"));
         assert_ne!(first.log, second.log);
         let why = prepare(true, "/gone\n").expect_err("nothing is left");
-        assert!(why.contains("nothing that its log asks for is in "), "{why}");
+        assert!(why.contains("no file that its log requests is in "), "{why}");
         fs::remove_dir_all(folder).expect("it is ours");
     }
 
@@ -666,7 +668,7 @@ mod tests {
         let left_out = (Some("0s".to_owned()), true);
         assert_eq!(prepare(true, "/a think=7\n/b\n"), left_out);
         assert_eq!(prepare(false, "/a think=7\n/b\n"), (None, false));
-        // Nobody waits after the last request of a session.
+        // There is no pause after the last request of a session.
         assert_eq!(prepare(true, "/a\n/b think=7\n\n/a\n"), (None, false));
         fs::remove_dir_all(folder).expect("it is ours");
     }
@@ -716,7 +718,7 @@ mod tests {
             ("\n# x\n  /a\n", Ok(true)),
             ("127.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1\n", Ok(false)),
             ("{\"uri\": \"/\"}\n", Ok(false)),
-            ("# nothing\n\n", Err(format!("{}: nothing is asked for in it", path.display()))),
+            ("# nothing\n\n", Err(format!("{}: it has no requests", path.display()))),
         ];
         for (text, expected) in cases {
             fs::write(&path, text).expect("writable");

@@ -14,21 +14,21 @@ use std::time::Duration;
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct Load<'a> {
-    /// Where to, with the path; a script may choose other paths.
+    /// The URL with the path; a script may choose other paths.
     pub url: &'a str,
     /// Connections open at a time.
     pub connections: usize,
-    /// Whether they are used again.
+    /// Whether connections are used again.
     pub connection: Connection,
     /// A Lua script that makes the requests.
     pub script: Option<&'a Path>,
     /// The processor wrk may use.
     pub cpu: usize,
-    /// How long.
+    /// How long to load.
     pub duration: Duration,
 }
 
-/// What came of it.
+/// What a run of wrk counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
     /// Answers received.
@@ -88,7 +88,7 @@ pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
 }
 
 fn arguments(load: &Load<'_>) -> Vec<String> {
-    // Should the interrupt get lost, it ends by itself.
+    // Should the interrupt get lost, wrk ends by itself.
     let seconds = format!("{}s", load.duration.as_secs() + 10);
     let connections = load.connections.to_string();
     let mut arguments: Vec<String> =
@@ -124,7 +124,7 @@ fn parse(report: &str) -> Option<Outcome> {
     outcome
 }
 
-/// The sum of those that count in `connect 1, read 2, write 3, timeout 4`.
+/// The sum of the kinds that `counts` selects in `connect 1, read 2, write 3, timeout 4`.
 fn errors(text: &str, counts: impl Fn(&str) -> bool) -> u64 {
     let parts = text.split(", ").filter_map(|part| part.split_once(' '));
     parts.filter(|(name, _)| counts(name)).filter_map(|(_, n)| n.parse::<u64>().ok()).sum()

@@ -1,4 +1,4 @@
-//! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
+//! `ropewalk compare`: two servers under the same load. How they are judged is the part of `lab`.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use lab::workload::Workload;
 use lab::{Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, say_knob_notices};
+use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
 A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE for
-one of ours, or http://HOST:PORT for one that runs already (then its processor time is not known).
-Both run all the time, one of them is loaded at a time, in pairs of randomised order: first by as
-many clients as there are, then at one rate that both sustain with ease. The verdict rests on what the
-same work costs: a difference, a tie, or that these pairs cannot tell.
+one of ours, or http://HOST:PORT for a server that runs already (its processor time is not known
+then). Both run all the time, one of them is loaded at a time, in pairs of randomised order: first
+by all clients, then at one rate that both sustain with ease. The verdict rests on what the same work
+costs: a difference, a tie, or that these pairs cannot tell.
 
-Exit status: 0 one is better, or a tie, 1 it could not be done, 2 wrong usage, 3 these pairs cannot
-tell, or none was good, 4 it was interrupted.
+Exit status: 0 one is better, or a tie, 1 the comparison could not be done, 2 wrong usage, 3 these
+pairs cannot tell, or none was good, 4 the comparison was interrupted.
 
 Examples:
   ropewalk compare ropewalk nginx                            SPECweb99 files in memory
@@ -39,7 +39,7 @@ pub(crate) struct CompareArguments {
     second: String,
     #[command(flatten)]
     workload: WorkloadOptions,
-    /// Clients that ask as fast as they are served
+    /// Clients that send as fast as they are served
     #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
     connections: u64,
     /// The common rate, requests/s [default: half of what the slower server sustains]
@@ -51,10 +51,10 @@ pub(crate) struct CompareArguments {
     /// Length of a window
     #[arg(long, value_name = "TIME", default_value = "1s")]
     window: String,
-    /// A difference that is none
+    /// A difference that counts as none
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     margin: f64,
-    /// Look at every byte in all windows, not only before the first
+    /// Check every byte in all windows, not only before the first
     #[arg(long)]
     verify_bytes: bool,
     /// Seeds the order and the arrivals
@@ -74,7 +74,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
-    [&first, &second].into_iter().for_each(|typed| say_knob_notices(&lab, typed));
+    [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
     let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut progress = ProgressLine::new();
@@ -83,7 +83,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
-    Side::tell_apart(&mut sides);
+    Side::name_apart(&mut sides);
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
     let mut watch = Onlooker { progress: ProgressLine::new(), interrupt };
@@ -109,14 +109,14 @@ fn failure(why: Uncompared) -> Failure {
     }
 }
 
-/// Whoever looks on at the terminal.
+/// The user at the terminal.
 struct Onlooker {
     progress: ProgressLine,
     interrupt: Interrupt,
 }
 
 impl Watch for Onlooker {
-    fn tell(&mut self, line: &str) {
+    fn report(&mut self, line: &str) {
         self.progress.say_to_people(line);
     }
 
@@ -165,7 +165,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
     let started = sides.iter().filter(|side| matches!(side.instance, Instance::Started(_)));
     let started: Vec<String> = started.map(Side::label).collect();
     let cpus = listed_cpus(&lab.server_cpus);
-    // Where what runs already runs is not known.
+    // The CPUs of a server that runs already are not known.
     let servers = match started.as_slice() {
         [] => String::new(),
         [one] => format!("{one} on CPU {cpus}, "),

@@ -1,4 +1,4 @@
-//! Options that all commands of the lab share: where their files are, which servers there are,
+//! Options that all commands of the lab share: where their files are, which servers are known,
 //! which processors they get.
 
 use std::env;
@@ -38,7 +38,7 @@ pub(crate) struct LabOptions {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "What is asked for")]
+#[command(next_help_heading = "What is requested")]
 pub(crate) struct WorkloadOptions {
     /// A workload by name: zipf, zipf-sessions, 50KB, 1KB, tcp-intensive
     #[arg(long, value_name = "NAME", conflicts_with = "log")]
@@ -72,7 +72,7 @@ impl KnownServers {
         let program = program.as_deref().map_err(String::as_str);
         let descriptions =
             lab::catalogue(program, self.servers.as_deref()).map_err(Failure::Usage)?;
-        descriptions.iter().for_each(say_notices);
+        descriptions.iter().for_each(print_notices);
         Ok(descriptions)
     }
 }
@@ -87,7 +87,7 @@ impl LabOptions {
             .map_err(|why| Failure::Operation(format!("this program cannot be found: {why}")))?;
         let scratch = self.scratch.clone().unwrap_or_else(default_scratch);
         lab::workload::make_folder(&scratch).map_err(Failure::Operation)?;
-        // Servers are started elsewhere.
+        // Servers are started in another folder.
         let scratch = std::path::absolute(&scratch)
             .map_err(|why| Failure::Usage(format!("--scratch {}: {why}", scratch.display())))?;
         let descriptions = self.known.descriptions()?;
@@ -112,7 +112,7 @@ impl LabOptions {
         })
     }
 
-    /// How much others may have had, 0 to 1, and as it was typed; none if it was not.
+    /// How much others may have had, 0 to 1, and as it was typed; none if it was not typed.
     pub(crate) fn interference_bound(&self) -> Result<Option<(f64, &str)>, Failure> {
         let parsed = |typed: &'_ str| {
             let explain = |why| Failure::Usage(format!("--interference-bound {typed}: {why}"));
@@ -122,12 +122,12 @@ impl LabOptions {
         typed.map(|typed| Ok((parsed(typed)?, typed))).transpose()
     }
 
-    /// The first of these options that was typed, for commands that can do nothing with any.
+    /// The first of these options that was typed, for commands that take none of them.
     pub(crate) fn first_typed(&self) -> Option<&'static str> {
         self.typed().next()
     }
 
-    /// The first that chooses CPUs, for commands whose CPUs are chosen otherwise.
+    /// The first option that chooses CPUs, for commands whose CPUs are chosen otherwise.
     pub(crate) fn cpus_typed(&self) -> Option<&'static str> {
         let server = self.server_cpus.as_ref().map(|_| SERVER_CPUS);
         server.or_else(|| self.client_cpus.as_ref().map(|_| CLIENT_CPUS))
@@ -159,7 +159,7 @@ impl LabOptions {
 }
 
 impl WorkloadOptions {
-    /// What was typed, or this preset, for these servers.
+    /// The workload that was typed, or this preset, for these servers.
     pub(crate) fn spec(
         &self,
         default: &str,
@@ -190,31 +190,31 @@ impl WorkloadOptions {
 }
 
 /// Says what has become of knobs that were typed for a server and are others today.
-pub(crate) fn say_knob_notices(lab: &Lab, spec: &ServerSpec) {
+pub(crate) fn print_knob_notices(lab: &Lab, spec: &ServerSpec) {
     lab.knob_notices(spec).iter().for_each(|notice| notify(&format!("{spec}: {notice}")));
 }
 
 /// Says which names in a description of the user's own are others today.
-fn say_notices(description: &ServerDescription) {
+fn print_notices(description: &ServerDescription) {
     let folder = description.folder.as_deref().unwrap_or(Path::new(""));
     let file = folder.join(format!("{}.toml", description.name));
     description.notices.iter().for_each(|notice| notify(&format!("{}: {notice}", file.display())));
 }
 
 impl WorkloadOptions {
-    /// Whether nothing is known of what replies should be.
+    /// Whether the right replies are unknown.
     pub(crate) fn is_unknown(&self) -> bool {
         self.log.is_some() && self.root.is_none()
     }
 }
 
-/// Readable by all, because some servers drop to a user of their own; and not in a temporary
-/// directory that is memory.
+/// The default scratch directory: readable by all, because some servers drop to a user of their
+/// own; and not in a temporary directory, which may be memory.
 fn default_scratch() -> PathBuf {
     PathBuf::from(format!("/var/tmp/ropewalk-{}", os::process::user_id()))
 }
 
-/// A new folder for records, or one that is to be gone on with, and what is in it.
+/// Opens a new folder for records, or one to go on with, and returns its content with it.
 pub(crate) fn open_records(
     path: &Path,
     header: &Header,

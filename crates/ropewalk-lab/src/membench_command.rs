@@ -1,4 +1,4 @@
-//! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The measuring is the lab's.
+//! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The lab does the measuring.
 
 use clap::Args;
 use command::units::Duration;
@@ -17,13 +17,13 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct MembenchArguments {
-    /// All measurements together take at most about so long
+    /// The time that all measurements together take at most, about
     #[arg(long, value_name = "TIME", default_value = "30s")]
     budget: Duration,
     /// The area of each core; by default four times the last cache, and at least 64
     #[arg(long, value_name = "MIB")]
     area: Option<u64>,
-    /// How often each is measured
+    /// How often each measurement is made
     #[arg(long, value_name = "N", default_value_t = 11)]
     repetitions: u32,
     /// For programs: all rows, with intervals

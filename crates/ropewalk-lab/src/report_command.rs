@@ -22,10 +22,10 @@ pub(crate) struct ReportArguments {
     /// The folder that `study`, `tune` or `compare` wrote, finished or not
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Where to write to, - for standard output; else report.* in the folder
+    /// Where to write to, - for standard output [default: report.* in the folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form; else what the output's name ends in, else html
+    /// The form [default: by the end of the output's name, else html]
     #[arg(long, value_name = "FORM")]
     format: Option<Form>,
 }
@@ -42,12 +42,12 @@ enum Form {
     CsvPoints,
     /// All figures on one sheet
     Svg,
-    /// The same as a picture
+    /// All figures on one sheet, as a picture
     Png,
 }
 
 impl Form {
-    fn of_ending(ending: &OsStr) -> Option<Self> {
+    fn from_extension(ending: &OsStr) -> Option<Self> {
         match ending.to_str()? {
             "html" | "htm" => Some(Self::Html),
             "md" | "markdown" => Some(Self::Markdown),
@@ -77,7 +77,7 @@ impl ReportArguments {
         match (self.format, ending) {
             (Some(form), _) => Ok(form),
             (None, None) => Ok(Form::Html),
-            (None, Some(ending)) => Form::of_ending(ending).ok_or_else(|| {
+            (None, Some(ending)) => Form::from_extension(ending).ok_or_else(|| {
                 format!(
                     "-o: no report ends in .{}: name it .html, .md, .csv, .svg or .png, or say \
                      which it is with --format",
@@ -88,7 +88,7 @@ impl ReportArguments {
     }
 }
 
-/// Writes the report and says where it is.
+/// Writes the report and prints where it is.
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let form = arguments.form().map_err(Failure::Usage)?;
     let path = match &arguments.output {

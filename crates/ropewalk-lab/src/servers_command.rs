@@ -1,5 +1,5 @@
-//! `ropewalk servers`: which servers the lab can compare, which of them are here, and what can be
-//! turned on them.
+//! `ropewalk servers`: which servers the lab can compare, which of them are installed here, and
+//! which knobs they have.
 
 use clap::Args;
 use command::{Failure, print};
@@ -36,9 +36,9 @@ pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     let descriptions = arguments.known.descriptions()?;
     let surroundings = Surroundings::find(arguments.build);
     let found =
-        Found::look(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
+        Found::detect(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
     let lines: Vec<Line<'_>> =
-        descriptions.iter().filter_map(|description| Line::of(description, &found)).collect();
+        descriptions.iter().filter_map(|description| Line::find(description, &found)).collect();
     if arguments.json {
         let objects: Vec<Value> = lines.iter().map(Line::json).collect();
         return print(&format!("{:#}\n", Value::from(objects)));
@@ -47,14 +47,14 @@ pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     print(&lines.iter().map(|line| line.paragraph(is_detailed)).collect::<Vec<_>>().join("\n"))
 }
 
-/// A server that was looked for.
+/// A server of the list.
 struct Line<'f> {
     description: &'f ServerDescription,
     state: Result<&'f Installed, &'f Skipped>,
 }
 
 impl<'f> Line<'f> {
-    fn of(description: &'f ServerDescription, found: &'f Found) -> Option<Self> {
+    fn find(description: &'f ServerDescription, found: &'f Found) -> Option<Self> {
         let installed =
             found.installed.iter().find(|there| there.description.name == description.name);
         let skipped = || found.skipped.iter().find(|skipped| skipped.name == description.name);

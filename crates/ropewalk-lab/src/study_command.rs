@@ -1,5 +1,5 @@
-//! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is `lab`'s
-//! business.
+//! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is the part
+//! of `lab`.
 
 mod arguments;
 mod end;
@@ -14,25 +14,25 @@ use lab::study::{
 use load::interrupt::Interrupt;
 use page::number::counted;
 
-use crate::lab_options::{open_records, say_knob_notices};
+use crate::lab_options::{open_records, print_knob_notices};
 pub(crate) use arguments::{STUDY_HELP, StudyArguments};
 use end::{Terminal, conclude};
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     let experiment = Experiment::read(&arguments.experiment, arguments.size.as_deref());
     match experiment.map_err(Failure::Usage)? {
-        Experiment::Servers(definition) => of_servers(arguments, *definition),
+        Experiment::Servers(definition) => study_servers(arguments, *definition),
         Experiment::Cache(definition) => of_cache::study(arguments, *definition),
     }
 }
 
-fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
+fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
     for notice in &definition.notices {
         notify(&format!("{}: {notice}", arguments.experiment.display()));
     }
     if let Some(option) = arguments.lab.cpus_typed() {
         return Err(Failure::Usage(format!(
-            "{option}: a study's testbeds say who gets which CPUs: put `cpus` and `client_cpus` \
+            "{option}: a study's testbeds assign the CPUs: put `cpus` and `client_cpus` \
              under [[testbeds]] in {}; `taskset` bounds what they are taken from",
             arguments.experiment.display()
         )));
@@ -44,7 +44,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     definition.check_budget(reckoned_run_s(&definition))?;
     let mut lab = arguments.lab.open()?;
     definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
-    definition.servers.iter().for_each(|typed| say_knob_notices(&lab, typed));
+    definition.servers.iter().for_each(|typed| print_knob_notices(&lab, typed));
     let selection = Selection::find(&lab, &mut definition)?;
     print(&introduction(&definition, &selection))?;
     if arguments.dry_run {
@@ -52,10 +52,10 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     }
     let mut stage = selection.stage(&lab, &definition)?;
     let (more, inside) = stage.try_testbeds()?;
-    print(&more.iter().map(told_of).collect::<String>())?;
+    print(&more.iter().map(skipped_line).collect::<String>())?;
     check_testbeds(&stage.testbeds)?;
     definition.check_budget(stage.reckoned_run_s())?;
-    print(&told_of_pauses(&stage))?;
+    print(&pauses_text(&stage))?;
     let path = arguments.folder(&definition.name);
     let skipped = [selection.skipped, more].concat();
     let (folder, opened) = open_records(&path, &stage.header(&lab, skipped), arguments.resume)?;
@@ -84,11 +84,11 @@ fn introduction(definition: &Definition, selection: &Selection) -> String {
         counted(definition.repetitions as usize, "repetition"),
         minutes(estimate_s(definition, selection.cells(definition), reckoned_run_s(definition))),
     );
-    text + &selection.skipped.iter().map(told_of).collect::<String>()
+    text + &selection.skipped.iter().map(skipped_line).collect::<String>()
 }
 
-/// What sessions that pause take, and how long it takes in all then.
-fn told_of_pauses(stage: &Stage<'_>) -> String {
+/// What pauses of sessions cost in time, and how long the study takes then.
+fn pauses_text(stage: &Stage<'_>) -> String {
     let line = |(workload, seconds)| {
         format!(
             "workload {workload}: its sessions pause, so each run begins {seconds:.1} s before \
@@ -102,7 +102,7 @@ fn told_of_pauses(stage: &Stage<'_>) -> String {
     }
 }
 
-fn told_of(skipped: &Skipped) -> String {
+fn skipped_line(skipped: &Skipped) -> String {
     let Skipped { what, reason, command } = skipped;
     match command.as_str() {
         "" => format!("skipped {what}: {reason}\n"),

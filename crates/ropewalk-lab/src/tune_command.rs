@@ -1,5 +1,5 @@
-//! `ropewalk tune`: what was typed becomes what is wanted, and what was found is shown. How it is
-//! searched is `lab`'s business.
+//! `ropewalk tune`: turns the command line into a search, and prints its result. How the search is
+//! done is the part of `lab`.
 
 use std::path::PathBuf;
 
@@ -15,18 +15,18 @@ use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, open_records, say_knob_notices};
+use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
-What is best is what sustains the highest rate under the conditions: the share of what is offered that
-is served, errors, how alike kinds of file fare, and quantiles of the response times named.
+The best configuration sustains the highest rate under the conditions: the share of what is offered
+that is served, errors, how alike kinds of file fare, and named quantiles of the response times.
 Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that the
 budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
 (docs/tune.md).
 
-Exit status: 0 the best of what was tried is known, 1 it could not be done, 2 wrong usage, 3 it was
-not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.
+Exit status: 0 the best of what was tried is known, 1 the search could not be done, 2 wrong usage, 3
+it was not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.
 
 Examples:
   ropewalk tune nginx --workload zipf --budget 20m
@@ -35,7 +35,10 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct TuneArguments {
-    #[arg(value_name = "SERVER", help = "NAME[/SETTING][,KNOB=VALUE...]: what is not varied")]
+    #[arg(
+        value_name = "SERVER",
+        help = "NAME[/SETTING][,KNOB=VALUE...]: the configuration to vary"
+    )]
     server: String,
     #[command(flatten)]
     workload: WorkloadOptions,
@@ -54,7 +57,7 @@ pub(crate) struct TuneArguments {
     /// Length of the window of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
     window: String,
-    /// With which the best is to be right
+    /// The confidence with which the best is to be right
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
     /// A difference that does not matter
@@ -89,7 +92,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
-    say_knob_notices(&lab, &server);
+    print_knob_notices(&lab, &server);
     let typed = (arguments.server.as_str(), &server);
     let (plan, subject) = wanted.prepare(&lab, typed, &spec, conditions)?;
     print(&introduction(&plan, &wanted, &subject))?;
@@ -101,7 +104,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let (folder, opened) = open_records(&path, &header, arguments.resume)?;
     folder.add_environment(&subject.environment()).map_err(Failure::Operation)?;
     let mut interrupt = Interrupt::new().map_err(Failure::Operation)?;
-    let mut watch = teller(opened.runs.len());
+    let mut watch = progress_printer(opened.runs.len());
     let found = subject.search(&plan, (&folder, &opened), &mut watch, &mut || interrupt.came());
     drop(watch);
     match found {
@@ -117,7 +120,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
 }
 
 impl TuneArguments {
-    /// What is wanted, and the conditions under which a rate is sustained.
+    /// The search, and the conditions under which a rate is sustained.
     fn wanted(&self) -> Result<(Wanted, Conditions), Failure> {
         let explain = |option: &str, why: String| Failure::Usage(format!("{option}: {why}"));
         let seconds = |option: &str, text: &str| {
@@ -156,9 +159,9 @@ impl TuneArguments {
     }
 }
 
-/// Tells how it goes on, a line for each run that was not on record; on a terminal in one place.
-fn teller(recorded: usize) -> impl FnMut(&Progress<'_>) {
-    let mut told = ProgressLine::new();
+/// Prints the progress, a line for each run that was not on record; on a terminal in one place.
+fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
+    let mut progress_line = ProgressLine::new();
     move |progress| {
         if progress.runs as usize <= recorded {
             return;
@@ -175,12 +178,12 @@ fn teller(recorded: usize) -> impl FnMut(&Progress<'_>) {
             "run {}, {}, about {} left: {} at {:.0}/s {judged}{best}",
             progress.runs,
             progress.stage,
-            // There is a next run, or else nobody will mind.
+            // There is a next run; after the last one the second does not matter.
             minutes(progress.left_s.max(1.0)),
             progress.candidate,
             progress.rate,
         );
-        told.say(&line);
+        progress_line.say(&line);
     }
 }
 
@@ -219,7 +222,10 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
 fn conclude(tuned: &Tuned, written: &Written, folder: &Folder) -> Result<(), Failure> {
     print(&written.text)?;
     let path = folder.path().display();
-    let who = if tuned.is_decided() { "the winner" } else { "who is ahead" };
-    print(&format!("Records and surface.csv in {path}; {who} in {}\n", written.winner.join(", ")))?;
+    let which = if tuned.is_decided() { "the winner" } else { "the configuration that is ahead" };
+    print(&format!(
+        "Records and surface.csv in {path}; {which} in {}\n",
+        written.winner.join(", ")
+    ))?;
     if tuned.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

@@ -97,7 +97,7 @@ fn find(
     progress("looking for servers");
     let wanted: Vec<ServerDescription> =
         descriptions.into_iter().filter(|description| is_wanted(description, options)).collect();
-    let mut found = Found::look(&wanted, &[], surroundings)?;
+    let mut found = Found::detect(&wanted, &[], surroundings)?;
     report.skipped.extend(found.skipped);
     // Ropewalk first: the floor's head is made like its head.
     found

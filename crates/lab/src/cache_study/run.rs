@@ -89,7 +89,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let left_s = budget_s.map_or(all_s, |budget| all_s.min(budget - self.spent_s()).max(0.0));
         let left = minutes(left_s);
         let Numbers { cpu_ns, hit_percent, .. } = numbers;
-        self.watch.tell(&format!(
+        self.watch.report(&format!(
             "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits; about {left} remain"
         ));
     }

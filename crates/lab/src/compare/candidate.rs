@@ -1,4 +1,4 @@
-//! From a server that was typed to one of the two that are compared.
+//! From a server that was typed to one of the two servers that are compared.
 
 use super::{Instance, Side};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::server_spec::ServerSpec;
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
-/// A server that was typed, and is there.
+/// A server that was typed, and is present.
 #[derive(Debug)]
 pub enum Candidate {
     /// A server that runs already, at this address.
@@ -22,10 +22,10 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    /// Looks whether it is there.
+    /// Looks for the server.
     ///
     /// # Errors
-    /// When it is not, or cannot be set so.
+    /// When it is absent, or cannot be set so.
     pub fn find(lab: &Lab, spec: &ServerSpec) -> Result<Self, Error> {
         match spec {
             ServerSpec::Running { address } => match http::connect(*address) {
@@ -36,10 +36,10 @@ impl Candidate {
         }
     }
 
-    /// The server, running.
+    /// Starts the server, unless it runs already.
     ///
     /// # Errors
-    /// When it cannot be started, with what it said, in a line.
+    /// When it cannot be started, with what it printed, in a line.
     pub fn start(self, lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Error> {
         let (installed, setting) = match self {
             Self::Running(address) => return Ok(running(spec, address)),
@@ -61,7 +61,7 @@ impl Candidate {
     }
 }
 
-/// What a server has printed may be several lines.
+/// Joins the lines that a server has printed.
 fn in_one_line(why: &str) -> String {
     why.lines().collect::<Vec<_>>().join("; ")
 }

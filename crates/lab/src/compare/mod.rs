@@ -1,10 +1,10 @@
 //! Two servers under the same load, alternately: which is better, or a tie.
 //!
 //! Both run all the time and one of them is loaded at a time, so that whatever else the machine
-//! does meets both alike; the order within a pair is randomised. First both are asked by as many
-//! clients as there are, which says what each can sustain; then at one rate that both sustain, which
-//! says what the same work costs and how long users wait. The figures of a pair are divided by
-//! each other, and the ratios judged. What was measured is kept as any study is.
+//! does affects both alike; the order within a pair is randomised. First both are loaded by all
+//! clients, which shows what each can sustain; then at one rate that both sustain, which shows what
+//! the same work costs and how long users wait. The figures of a pair are divided by each other,
+//! and the ratios judged. What was measured is kept as any study is.
 
 mod candidate;
 mod place;
@@ -14,7 +14,7 @@ mod verdict;
 pub use candidate::Candidate;
 pub use place::Place;
 pub use text::render;
-pub use verdict::{Figure, Told, Verdict, told};
+pub use verdict::{Figure, RatioVerdict, Verdict, judge_ratio};
 
 use crate::environment::Environment;
 use crate::error::Error;
@@ -35,7 +35,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A window that is void is repeated so often.
+/// How often a void window is repeated.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The common rate, as a part of what the slower server sustains.
@@ -47,25 +47,25 @@ const PAGE: &str = "report.html";
 /// How to compare.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Clients that ask both as fast as they are served.
+    /// Clients that send as fast as they are served.
     pub connections: u64,
-    /// How many pairs of each phase.
+    /// How many pairs each phase has.
     pub pairs: u32,
     /// Seconds of a window.
     pub window_s: f64,
     /// Requests a second in the second phase; none: half of what the slower server sustains.
     pub rate_per_s: Option<f64>,
-    /// A difference that is none: 0.02.
+    /// A difference that counts as none: 0.02.
     pub margin: f64,
-    /// Of the intervals: 0.95.
+    /// The confidence of intervals: 0.95.
     pub confidence: f64,
     /// Seeds the order and the arrivals.
     pub seed: u64,
-    /// Whether every byte is looked at in all windows, not only before the first.
+    /// Whether every byte is checked in all windows, not only before the first.
     pub verify_bytes: bool,
 }
 
-/// One of the two.
+/// One of the two servers.
 #[derive(Debug)]
 pub struct Side {
     /// The server's name.
@@ -87,20 +87,20 @@ pub struct Side {
 /// A server that takes part.
 #[derive(Debug)]
 pub enum Instance {
-    /// Started for this; it ends when dropped.
+    /// The server was started for the comparison; it ends when dropped.
     Started(Box<RunningServer>),
-    /// There already.
+    /// The server ran already.
     Running(SocketAddr),
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The figures with their verdicts, the most telling first.
     pub figures: Vec<(Figure, Verdict)>,
     /// The common rate, requests a second.
     pub rate_per_s: f64,
-    /// Of the intervals.
+    /// The confidence of intervals.
     pub confidence: f64,
     /// Windows that were void, repeated or not.
     pub void: Vec<VoidWindow>,
@@ -113,17 +113,17 @@ pub struct Comparison {
 pub struct VoidWindow {
     /// Which of the two servers was loaded, from 0.
     pub side: usize,
-    /// For which phase.
+    /// The phase.
     pub purpose: Purpose,
-    /// For which pair, from 1.
+    /// The pair, from 1.
     pub pair: u32,
-    /// Why it says nothing.
+    /// Why the window says nothing.
     pub why: Vec<Void>,
 }
 
 impl VoidWindow {
-    /// Which server, phase and pair the window was of and why it says nothing, in a line.
-    pub fn told(&self, sides: &[Side; 2]) -> String {
+    /// Describes which server, phase and pair the window was of and why it says nothing, in a line.
+    pub fn describe(&self, sides: &[Side; 2]) -> String {
         let Self { side, purpose, pair, why } = self;
         format!("{}, {purpose}, pair {pair}: {}", sides[*side].label(), in_words(why))
     }
@@ -147,14 +147,14 @@ impl Comparison {
         self.void.iter().filter(is_disturbed).count()
     }
 
-    /// Whether nothing was measured that can be compared.
+    /// Whether nothing comparable was measured.
     pub fn is_void(&self) -> bool {
         self.figures.iter().all(|(_, verdict)| *verdict == Verdict::Nothing)
     }
 }
 
 impl Side {
-    /// What a table calls it.
+    /// The server's name in tables.
     pub fn label(&self) -> String {
         if self.setting.is_empty() {
             self.server.clone()
@@ -163,8 +163,9 @@ impl Side {
         }
     }
 
-    /// A server that is compared with itself has two names, or its records would be those of one.
-    pub fn tell_apart(sides: &mut [Self; 2]) {
+    /// Gives a server that is compared with itself two names: otherwise its records would be those
+    /// of one server.
+    pub fn name_apart(sides: &mut [Self; 2]) {
         if sides[0].label() == sides[1].label() {
             sides[1].server += " again";
         }
@@ -172,16 +173,16 @@ impl Side {
 
     fn target(&self) -> Target<'_> {
         match &self.instance {
-            Instance::Started(server) => Target::of(server),
+            Instance::Started(server) => Target::of_server(server),
             Instance::Running(address) => Target::foreign(*address),
         }
     }
 
-    /// Whether it still runs, as far as that is known: there is nothing to compare with what has
-    /// ended.
+    /// Checks that the server still runs, as far as that is known: a server that has ended cannot
+    /// be compared.
     ///
     /// # Errors
-    /// That it does not, what it was asked then, and what might be done.
+    /// That it has ended, what the load was then, and what might be done.
     fn still_runs(&self, when: &str, offered: Offered) -> Result<(), String> {
         let Instance::Started(server) = &self.instance else { return Ok(()) };
         if !server.group().has_ended() {
@@ -192,8 +193,8 @@ impl Side {
             Offered::RequestsPerS(_) => "a lower rate (--request-rate)",
         };
         let words = match server.last_words() {
-            words if words.is_empty() => "It said nothing.".to_owned(),
-            words => format!("Its last words: {words}"),
+            words if words.is_empty() => "It printed nothing.".to_owned(),
+            words => format!("Its output ended: {words}"),
         };
         let label = self.label();
         Err(format!("{label} has ended ({when}); try {less} or another setting. {words}"))
@@ -201,12 +202,12 @@ impl Side {
 }
 
 impl Plan {
-    /// Seconds that it takes, warming up not counted.
+    /// Seconds that the comparison takes, warming up not counted.
     pub fn estimated_s(&self) -> f64 {
         f64::from(self.pairs) * 4.0 * self.window_s
     }
 
-    /// What the folder's header says.
+    /// The header of the folder.
     pub fn header(&self, workload: &Workload, sides: &[Side; 2]) -> Header {
         let servers = sides.iter().map(|side| Server {
             name: side.server.clone(),
@@ -234,7 +235,7 @@ impl Plan {
         }
     }
 
-    /// Begins the records in a folder, with what the machine is.
+    /// Begins the records in a folder, with a description of the machine.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -252,7 +253,7 @@ impl Plan {
         Ok(folder)
     }
 
-    /// Asks each for everything once and loads it until it is steady. `watch` hears of it.
+    /// Primes both servers and loads each until it is steady. `watch` receives the progress.
     ///
     /// # Errors
     /// When a server does not serve what it should, or has ended.
@@ -264,7 +265,7 @@ impl Plan {
         watch: &mut dyn Watch,
     ) -> Result<(), Uncompared> {
         for side in sides {
-            watch.tell(&format!("{}: asking for everything once", side.label()));
+            watch.report(&format!("{}: requesting everything once", side.label()));
             let offered = Offered::Connections(self.connections);
             let trial = self.trial(workload, offered, 0);
             let target = side.target();
@@ -274,7 +275,7 @@ impl Plan {
                 windows_max: UNTIL_STEADY,
             };
             let warm_up = bench.make_ready(target, &trial, &readying);
-            // Whoever wants it to end may have ended the generator, too.
+            // A user who interrupts the comparison may have ended the generator, too.
             if watch.is_interrupted() {
                 return Err(Uncompared::Interrupted);
             }
@@ -282,12 +283,13 @@ impl Plan {
             let runs = side.still_runs("while it was warmed up", offered);
             runs.map_err(Uncompared::Failed)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
-            watch.tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
+            watch.report(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
         }
         Ok(())
     }
 
-    /// Compares the two, which are ready, and writes everything down. `watch` hears how it goes on.
+    /// Compares the two, which are ready, and writes everything down. `watch` receives the
+    /// progress.
     ///
     /// # Errors
     /// When a server has ended or answers nothing, or the load cannot be run.
@@ -338,17 +340,17 @@ impl Plan {
     }
 }
 
-/// Writes the page beside the records; its path.
+/// Writes the page beside the records; returns its path.
 ///
 /// # Errors
-/// When they cannot be read, or it cannot be written.
+/// When the records cannot be read, or the page cannot be written.
 pub fn write_page(folder: &Folder) -> Result<PathBuf, Error> {
     let page = Report::read(folder.path()).map_err(Error::Failed)?.html();
     folder.write_whole(PAGE, &page).map_err(Error::Failed)?;
     Ok(folder.path().join(PAGE))
 }
 
-/// The runs of a phase, by side; what was void to the last is none.
+/// The runs of a phase, by side; a run is none if it stayed void.
 type Phase = [Vec<Option<Measured>>; 2];
 
 struct Phases<'a> {
@@ -371,11 +373,12 @@ impl Phases<'_> {
     ) -> Result<Phase, Uncompared> {
         let mut phase: Phase = [Vec::new(), Vec::new()];
         for block in 0..self.plan.pairs {
-            watch.tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
+            watch.report(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
             let first = self.generator.below(2);
             for side in [first, 1 - first] {
                 let measured = self.window(side, purpose, offered, block);
-                // Whoever wants it to end may have ended a server or the generator, too.
+                // A user who interrupts the comparison may have ended a server or the generator,
+                // too.
                 if watch.is_interrupted() {
                     return Err(Uncompared::Interrupted);
                 }
@@ -436,7 +439,7 @@ impl Phases<'_> {
     }
 }
 
-/// Why there is no comparison; in a line.
+/// Why two servers could not be compared, in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncompared {
     /// All windows of one of the two were void: nothing is known of it.
@@ -444,12 +447,12 @@ pub enum Uncompared {
     /// The comparison cannot be done: a server has ended or answers nothing, or the load cannot be
     /// run.
     Failed(String),
-    /// Somebody wanted it to end.
+    /// The user asked for it.
     Interrupted,
 }
 
 impl Uncompared {
-    /// Where no load was run there is no window that could be void, whoever is to blame.
+    /// Where no load was run there is no window that could be void, whatever the cause.
     fn run_failed(side: &Side, why: &RunFailure) -> Self {
         Self::Failed(format!("{}: {why}", side.label()))
     }
@@ -459,12 +462,15 @@ impl fmt::Display for Uncompared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Void(why) | Self::Failed(why) => out.write_str(why),
-            Self::Interrupted => out.write_str("interrupted: of what was measured nothing is said"),
+            Self::Interrupted => {
+                out.write_str("interrupted: there is no verdict on what was measured")
+            }
         }
     }
 }
 
-/// Whether both have answered in some window of the first phase: else there is nothing to compare.
+/// Checks that both have answered in some window of the first phase: otherwise they cannot be
+/// compared.
 ///
 /// # Errors
 /// Which has not, why, and what might be done.
@@ -482,7 +488,7 @@ fn check_answers(
         let last = last.filter(|_| runs.iter().all(Option::is_none));
         let why = match last {
             Some(last) => {
-                let last = last.told(sides);
+                let last = last.describe(sides);
                 format!("all its windows with all clients were void, the last: {last}")
             }
             None => "it answered nothing to all clients".to_owned(),
@@ -501,8 +507,8 @@ fn check_answers(
     Ok(())
 }
 
-/// Whoever keeps up with less of the common rate queues requests. What is under way when a window
-/// ends is less.
+/// A server that keeps up with less of the common rate than this share queues requests. What is
+/// under way when a window ends is less.
 const KEPT_UP_MIN: f64 = 0.95;
 
 /// A rate that both sustain with ease: half of what the slower one does. Both have answered.
@@ -535,10 +541,10 @@ fn figure(
     phase: &Phase,
     value: impl Fn(&Measured) -> Option<f64>,
 ) -> Figure {
-    let of = |runs: &Vec<Option<Measured>>| {
+    let values = |runs: &Vec<Option<Measured>>| {
         runs.iter().map(|run| run.as_ref().and_then(&value).unwrap_or(f64::NAN)).collect()
     };
-    Figure { name, less_is_better, first: of(&phase[0]), second: of(&phase[1]) }
+    Figure { name, less_is_better, first: values(&phase[0]), second: values(&phase[1]) }
 }
 
 fn time_us(run: &Measured, name: &str) -> Option<f64> {

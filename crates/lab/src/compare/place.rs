@@ -6,8 +6,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A folder that is made before a server is started, so that what is wrong with it is known early,
-/// and that goes again if nothing is written into it.
+/// A folder that is made before a server is started, so that a mistake in it is known early, and
+/// that is removed if nothing is written into it.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -15,13 +15,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// What was typed, or else a new folder in the scratch directory.
+    /// Makes the folder that was typed, or else a new one in the scratch directory.
     ///
     /// # Errors
-    /// When there are records in it, or it cannot be made.
+    /// When the folder holds records, or it cannot be made.
     pub fn make(typed: Option<&Path>, scratch: &Path) -> Result<Self, Error> {
         let Some(path) = typed else { return Self::new_in(scratch) };
-        if Folder::is_at(path) {
+        if Folder::has_records(path) {
             let path = path.display();
             return Err(Error::Failed(format!(
                 "{path}: there are records in it already: choose another folder (-o)"
@@ -32,12 +32,12 @@ impl Place {
         Ok(Self { path: path.to_owned(), is_new })
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first `compare-N` that nobody has.
+    /// Makes the first `compare-N` that does not exist yet.
     fn new_in(scratch: &Path) -> Result<Self, Error> {
         let mut number = 1;
         loop {

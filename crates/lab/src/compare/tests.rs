@@ -1,4 +1,4 @@
-//! The arithmetic and the words; that real servers are compared is tested with the command.
+//! The arithmetic and the words; the comparison of real servers is tested with the command.
 
 use super::*;
 use crate::record::Figures;
@@ -100,7 +100,7 @@ fn a_server_that_is_compared_with_itself_has_two_names() {
     let names = |second: &str, setting: &str| {
         let mut sides = sides();
         (sides[1].server, sides[1].setting) = (second.into(), setting.into());
-        Side::tell_apart(&mut sides);
+        Side::name_apart(&mut sides);
         sides.map(|side| side.label())
     };
     assert_eq!(names("a", "usual"), ["a/usual", "a again/usual"]);
@@ -115,7 +115,7 @@ fn equal_servers_are_a_tie() {
     assert!(text.contains("Verdict: a tie. "), "{text}");
 }
 
-/// A server may win by not doing its work; whoever reads the verdict is told.
+/// A server may win by not doing its work; the verdict then says so.
 #[test]
 fn what_was_failed_is_said() {
     let phase = phase(
@@ -127,9 +127,9 @@ fn what_was_failed_is_said() {
     assert!(text.ends_with("But mind what is said above.\n"), "{text}");
 }
 
-/// Requests that queue are done in bulk, which costs less than the same work done in time.
+/// Requests that queue are served in bulk, which costs less than the same work done in time.
 #[test]
-fn who_does_not_bear_the_common_rate_is_named() {
+fn a_server_that_does_not_sustain_the_common_rate_is_named() {
     let late = |n: f64| {
         let mut late = measured(900.0 * n, Some(10.0 * n), 0);
         late.figures.kept_up_share = 0.8;
@@ -151,9 +151,10 @@ fn without_a_pair_there_is_no_verdict() {
     assert!(text.ends_with("Verdict: none. In no pair were both windows good.\n"), "{text}");
 }
 
-/// A rate that both sustain is not known then, and whoever has answered would win by that alone.
+/// No rate is known then that both sustain, and the server that has answered would win by that
+/// alone.
 #[test]
-fn who_has_not_answered_is_not_compared() {
+fn a_server_that_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];
     let window = |side, pair, why: &str| VoidWindow {
         side,

@@ -6,10 +6,10 @@ use page::number;
 use statistics::{median, values_min};
 use std::fmt::Write as _;
 
-/// So many void windows are told one by one.
+/// How many void windows are listed one by one.
 const VOID_MAX: usize = 6;
 
-/// The table, what is to be minded, and the verdict. Lines end with a line feed.
+/// The table, the caveats, and the verdict. Lines end with a line feed.
 pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
     let mut text = String::new();
     for (letter, side) in ["A", "B"].into_iter().zip(sides) {
@@ -23,7 +23,7 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
         text.push_str(&line(figure, verdict));
     }
     for void in comparison.void.iter().take(VOID_MAX) {
-        let _ = writeln!(text, "void: {}", void.told(sides));
+        let _ = writeln!(text, "void: {}", void.describe(sides));
     }
     if let Some(more @ 1..) = comparison.void.len().checked_sub(VOID_MAX) {
         let _ = writeln!(text, "void: and {more} more, in the records");
@@ -61,7 +61,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What helps: what is `usual`, but where others were in the way that they go.
+/// What helps: `usual`, or, where others disturbed windows, to keep them away.
 fn advice(comparison: &Comparison, usual: &str) -> String {
     match comparison.disturbed() {
         0 => usual.to_owned(),

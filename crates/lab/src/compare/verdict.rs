@@ -1,4 +1,4 @@
-//! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
+//! What paired measurements of two servers show: which is better, a tie, or neither.
 
 use statistics::{Estimate, Interval, paired_ratio, values_min};
 use std::fmt;
@@ -6,17 +6,17 @@ use std::fmt;
 /// A figure by which two servers are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// The figure's name, with its unit.
     pub name: &'static str,
-    /// Whether less of it is better.
+    /// Whether a lower figure is better.
     pub less_is_better: bool,
-    /// Of the first server, one for each pair. What is missing is not a number.
+    /// The first server's figures, one for each pair. A missing figure is not a number.
     pub first: Vec<f64>,
-    /// Of the second server, one for each pair. What is missing is not a number.
+    /// The second server's figures, one for each pair. A missing figure is not a number.
     pub second: Vec<f64>,
 }
 
-/// What a figure says.
+/// What a figure says of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The first server is better; its figure over the second's.
@@ -25,7 +25,7 @@ pub enum Verdict {
     Second(Estimate),
     /// The servers differ by no more than the margin.
     Tie(Estimate),
-    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
+    /// The interval holds 1 and reaches beyond the margin: more pairs might decide.
     Open(Estimate),
     /// There are fewer than [`values_min`] pairs, which support no interval.
     TooFew(Estimate),
@@ -33,50 +33,51 @@ pub enum Verdict {
     Nothing,
 }
 
-/// What the interval of a ratio says. There is one rule, for the terminal and for the page.
+/// What the interval of a ratio says. The rule is the same for the terminal and for the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum RatioVerdict {
     /// The interval lies above 1, and reaches beyond the margin.
     Higher,
     /// The interval lies below 1, and reaches beyond the margin.
     Lower,
     /// The interval lies within the margin.
     Tie,
-    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
+    /// The interval holds 1 and reaches beyond the margin: more pairs might decide.
     Open,
     /// The interval is of fewer than [`values_min`] pairs, which support none.
     TooFew,
 }
 
-/// What the interval of the ratio of so many pairs says with that confidence, where a difference of
-/// no more than the `margin` (0.02: 2 %) is none.
-pub fn told(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> Told {
+/// Judges the interval of the ratio of this many pairs with that confidence, where a difference of
+/// no more than the `margin` (0.02: 2 %) counts as none.
+pub fn judge_ratio(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> RatioVerdict {
     match interval {
-        _ if pairs < values_min(confidence) => Told::TooFew,
-        _ if interval.is_within(margin) => Told::Tie,
-        Interval { low, .. } if low > 1.0 => Told::Higher,
-        Interval { high, .. } if high < 1.0 => Told::Lower,
-        _ => Told::Open,
+        _ if pairs < values_min(confidence) => RatioVerdict::TooFew,
+        _ if interval.is_within(margin) => RatioVerdict::Tie,
+        Interval { low, .. } if low > 1.0 => RatioVerdict::Higher,
+        Interval { high, .. } if high < 1.0 => RatioVerdict::Lower,
+        _ => RatioVerdict::Open,
     }
 }
 
 impl Figure {
-    /// Judges it. `margin` is the difference that is none, such as 0.02; `confidence` such as 0.95.
+    /// Judges the figure. `margin` is the difference that counts as none, such as 0.02;
+    /// `confidence` such as 0.95.
     pub fn judge(&self, margin: f64, confidence: f64) -> Verdict {
         let Some(ratio) = paired_ratio(&self.first, &self.second, confidence) else {
             return Verdict::Nothing;
         };
-        match told(ratio.interval, margin, self.pairs(), confidence) {
-            Told::TooFew => Verdict::TooFew(ratio),
-            Told::Tie => Verdict::Tie(ratio),
-            Told::Open => Verdict::Open(ratio),
-            Told::Lower if self.less_is_better => Verdict::First(ratio),
-            Told::Higher if !self.less_is_better => Verdict::First(ratio),
-            Told::Lower | Told::Higher => Verdict::Second(ratio),
+        match judge_ratio(ratio.interval, margin, self.pairs(), confidence) {
+            RatioVerdict::TooFew => Verdict::TooFew(ratio),
+            RatioVerdict::Tie => Verdict::Tie(ratio),
+            RatioVerdict::Open => Verdict::Open(ratio),
+            RatioVerdict::Lower if self.less_is_better => Verdict::First(ratio),
+            RatioVerdict::Higher if !self.less_is_better => Verdict::First(ratio),
+            RatioVerdict::Lower | RatioVerdict::Higher => Verdict::Second(ratio),
         }
     }
 
-    /// How many pairs there are in which neither is missing.
+    /// How many pairs have both figures.
     fn pairs(&self) -> usize {
         let pairs = self.first.iter().zip(&self.second);
         pairs.filter(|(first, second)| (*first / *second).is_finite()).count()
@@ -84,7 +85,7 @@ impl Figure {
 }
 
 impl Verdict {
-    /// Whether it says which is better, or that neither is.
+    /// Whether the verdict is that one is better, or that neither is.
     pub fn is_decided(&self) -> bool {
         matches!(self, Self::First(_) | Self::Second(_) | Self::Tie(_))
     }
@@ -140,26 +141,27 @@ mod tests {
     #[test]
     fn an_interval_says_one_of_five_things() {
         #[track_caller]
-        fn check(low: f64, high: f64, pairs: usize, expected: Told) {
-            assert_eq!(told(Interval { low, high }, 0.02, pairs, 0.95), expected);
+        fn check(low: f64, high: f64, pairs: usize, expected: RatioVerdict) {
+            assert_eq!(judge_ratio(Interval { low, high }, 0.02, pairs, 0.95), expected);
         }
-        check(1.01, 1.05, 6, Told::Higher);
-        check(0.90, 0.99, 6, Told::Lower);
-        check(0.99, 1.01, 6, Told::Tie);
-        check(1.005, 1.01, 6, Told::Tie);
-        check(0.7, 1.4, 6, Told::Open);
-        check(1.0, 1.05, 6, Told::Open);
-        check(0.99, 1.01, 5, Told::TooFew);
+        check(1.01, 1.05, 6, RatioVerdict::Higher);
+        check(0.90, 0.99, 6, RatioVerdict::Lower);
+        check(0.99, 1.01, 6, RatioVerdict::Tie);
+        check(1.005, 1.01, 6, RatioVerdict::Tie);
+        check(0.7, 1.4, 6, RatioVerdict::Open);
+        check(1.0, 1.05, 6, RatioVerdict::Open);
+        check(0.99, 1.01, 5, RatioVerdict::TooFew);
         let of_confidence = |confidence| {
             [3, 4, 7, 8].map(|pairs| {
-                told(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence) == Told::TooFew
+                judge_ratio(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence)
+                    == RatioVerdict::TooFew
             })
         };
         assert_eq!(of_confidence(0.99), [true, true, true, false]);
         assert_eq!(of_confidence(0.8), [true, false, false, false]);
     }
 
-    /// A real difference below the margin is a tie, and said to be one.
+    /// A real difference below the margin is a tie, and is reported as one.
     #[test]
     fn a_difference_within_the_margin_is_none() {
         let verdict = figure(true, 0.99, 0.001).judge(0.02, 0.95);
@@ -168,14 +170,14 @@ mod tests {
 
     #[test]
     fn five_pairs_tell_nothing_and_six_do() {
-        let of = |pairs: usize| {
+        let verdict = |pairs: usize| {
             let mut figure = figure(true, 0.5, 0.02);
             figure.first.truncate(pairs);
             figure.first.push(f64::NAN); // a window that was void to the last
             figure.judge(0.02, 0.95)
         };
-        assert!(matches!(of(5), Verdict::TooFew(_)));
-        assert!(matches!(of(6), Verdict::First(_)));
+        assert!(matches!(verdict(5), Verdict::TooFew(_)));
+        assert!(matches!(verdict(6), Verdict::First(_)));
     }
 
     #[test]

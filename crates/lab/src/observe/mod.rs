@@ -183,7 +183,7 @@ impl<'a> Observer<'a> {
     pub fn since(&self, first: &Look) -> Observed {
         let last = self.look();
         let mut observed = between(first, &last, &self.watched);
-        let used = memory::of(&self.processes());
+        let used = memory::of_processes(&self.processes());
         observed.resident_bytes = used.proportional_bytes;
         observed.own_bytes = used.own_bytes;
         let counted = self.watched.enclosure.and_then(Enclosure::memory);

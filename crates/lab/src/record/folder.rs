@@ -1,9 +1,9 @@
 //! The folder in which the records of one study lie, and how it is opened again.
 //!
 //! ```text
-//! study.json          what was asked for (Header), written once
+//! study.json          what was requested (Header), written once
 //! environments.jsonl  the machine, a line each time the study was begun or resumed
-//! participants.jsonl  who takes part and who does not, a line each time it was resumed
+//! participants.jsonl  what takes part and what does not, a line each time it was resumed
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! tuned.jsonl         what a tuning has found, a line each time it came to its end
@@ -12,8 +12,8 @@
 //! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
 //! ```
 //!
-//! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
-//! folder is opened the next time.
+//! A process that is killed while it writes a line leaves half a line; when the folder is opened
+//! the next time, it is cut off, with a notice.
 
 use super::purpose::SearchLine;
 use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
@@ -38,23 +38,23 @@ const OUTCOMES: &str = "outcomes";
 /// The first version that holds all that a study needs to go on.
 const RESUMED_FROM: u32 = 2;
 
-/// The first version that calls a testbed so.
+/// The first version that has the name testbed for what was a domain.
 const TESTBEDS_FROM: u32 = 3;
 
-/// What is appended to.
+/// The files that are appended to.
 const LISTS: [&str; 7] = [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, CEILINGS, CACHE];
 
-/// A folder that can be added to. Only one process may have it at a time.
+/// A folder that can be added to. Only one process may have it open at a time.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     _lock: FileLock,
 }
 
-/// All that a folder holds.
+/// The content of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opened {
-    /// What was asked for, with all who took part each time the study was begun or resumed.
+    /// What was requested, with all servers that took part whenever the study was begun or resumed.
     pub header: Header,
     /// The machine, each time the study was begun or resumed.
     pub environments: Vec<Value>,
@@ -62,7 +62,8 @@ pub struct Opened {
     pub runs: Vec<Run>,
     /// All searches.
     pub searches: Vec<Search>,
-    /// What a tuning has found; none if it did not come to its end, or did not write it down yet.
+    /// The result of a tuning; none if it did not come to its end, or has not been written down
+    /// yet.
     pub tuning: Option<Tuning>,
     /// Measurements of the cache by itself.
     pub cache: Vec<CacheRun>,
@@ -70,7 +71,7 @@ pub struct Opened {
     pub ceilings: Vec<(String, Ceiling)>,
     /// What was not whole and is left out: a line each.
     pub damage: Vec<String>,
-    /// What its version called otherwise than this program does, in a line, with the folder.
+    /// Names in records of its version that are others today, in a line, with the folder.
     pub notice: Option<String>,
 }
 
@@ -85,12 +86,12 @@ impl Folder {
     /// Makes a new folder with a header in it.
     ///
     /// # Errors
-    /// When there is a study in it already, or it cannot be written.
+    /// When the folder holds a study already, or cannot be written.
     pub fn create(path: &Path, header: &Header) -> Result<Self, String> {
         let explain = |why| format!("{}: {why}", path.display());
         fs::create_dir_all(path.join(OUTCOMES)).map_err(explain)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
-        if Self::is_at(path) {
+        if Self::has_records(path) {
             return Err(format!(
                 "{}: there is a study in it already; resume it (--resume) or choose another folder",
                 path.display()
@@ -108,22 +109,22 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Whether there are records in a folder.
-    pub fn is_at(path: &Path) -> bool {
+    /// Whether a folder holds records.
+    pub fn has_records(path: &Path) -> bool {
         path.join(HEADER).exists()
     }
 
-    /// Opens a folder to go on with it. What was not whole is cut off, and is damage.
+    /// Opens a folder to go on with it. What was not whole is cut off, and is listed as damage.
     ///
     /// # Errors
-    /// When there is none, another process has it, an earlier version wrote it, or it is damaged in
-    /// the middle.
+    /// When the folder holds no study, another process has it open, an earlier version wrote it, or
+    /// it is damaged in the middle.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
-        if !Self::is_at(path) {
+        if !Self::has_records(path) {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
-        // Read first: it says what is not whole.
+        // Read first: this says what is not whole.
         let opened = Self::read(path)?;
         let version = opened.header.version;
         if version < RESUMED_FROM {
@@ -141,7 +142,8 @@ impl Folder {
     /// Reads a folder that may still be written to.
     ///
     /// # Errors
-    /// When there is no study in it, or of a later version, or a line in its middle is damaged.
+    /// When the folder holds no study, or one of a later version, or a line in its middle is
+    /// damaged.
     pub fn read(path: &Path) -> Result<Opened, String> {
         let mut damage = Vec::new();
         let mut header = read_header(&path.join(HEADER))?;
@@ -163,20 +165,20 @@ impl Folder {
         })
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what the machine is now.
+    /// Writes a description of the machine as it is now.
     ///
     /// # Errors
-    /// When it cannot be written; so with all below.
+    /// When it cannot be written; so with all methods below.
     pub fn add_environment<T: Serialize>(&self, environment: &T) -> Result<(), String> {
         self.append(ENVIRONMENTS, environment)
     }
 
-    /// Writes who takes part when a study is resumed; at first the header says it.
+    /// Writes the participants when a study is resumed; at first the header has them.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     pub fn add_participants(&self, participants: &Participants) -> Result<(), String> {
         self.append(PARTICIPANTS, participants)
@@ -201,7 +203,7 @@ impl Folder {
         self.append(SEARCHES, search)
     }
 
-    /// Writes down what a tuning has found in the end.
+    /// Writes down the final result of a tuning.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     pub fn add_tuning(&self, tuning: &Tuning) -> Result<(), String> {
         self.append(TUNINGS, tuning)
@@ -257,7 +259,8 @@ fn text_of(header: &Header) -> String {
     text
 }
 
-/// The lock goes when its file is closed, which the kernel does for whoever is killed.
+/// The lock is released when its file is closed, which the kernel does for a process that is
+/// killed.
 fn lock(path: &Path) -> Result<FileLock, String> {
     let path = path.join(".lock");
     let explain = |why: std::io::Error| format!("{}: {why}", path.display());
@@ -287,8 +290,8 @@ fn read_header(path: &Path) -> Result<Header, String> {
     Ok(header)
 }
 
-/// The lines of a file; none if there is no file. A last line that does not end is damage; any
-/// other that cannot be read is an error.
+/// The lines of a file; none if the file does not exist. A last line that does not end is damage;
+/// any other line that cannot be read is an error.
 fn read_lines<T: DeserializeOwned>(
     path: &Path,
     damage: &mut Vec<String>,
@@ -316,8 +319,8 @@ fn cut_half_line(path: &Path) -> Result<(), String> {
         .map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// What a file holds; nothing if there is none. One that is there and cannot be read is not empty:
-/// whoever took it for that would write its runs anew over those that it has.
+/// The content of a file; empty if the file does not exist. A file that exists and cannot be read
+/// must not count as empty: new runs would replace those that it has.
 fn read_if_there(path: &Path) -> Result<Vec<u8>, String> {
     match fs::read(path) {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -387,7 +390,7 @@ mod tests {
         assert_eq!(opened.damage, Vec::<String>::new());
     }
 
-    /// Why its runs were void is known in words only, and a search decides by more.
+    /// The reasons of its void runs are texts only, and a search decides by more.
     #[test]
     fn what_an_earlier_version_wrote_is_read_and_not_gone_on_with() {
         let scratch = Scratch::new("earlier");
@@ -410,8 +413,8 @@ mod tests {
         assert!(why.contains("its version is 4"), "{why}");
     }
 
-    /// The searches of an earlier record have no field for their block, and all that was absent is
-    /// named in one.
+    /// The searches of an earlier record have no field for their block, and everything absent is
+    /// named in one field.
     #[test]
     fn what_is_said_in_words_in_earlier_records_is_understood() {
         let scratch = Scratch::new("words");
@@ -430,7 +433,7 @@ mod tests {
         assert_eq!((purpose, *block, *held_per_s), (&Purpose::Race, 3, 5.0));
     }
 
-    /// What had another name in version 2 is read, with a notice, and the study goes on.
+    /// Names of version 2 are read, with a notice, and the study goes on.
     #[test]
     fn a_record_of_domains_is_read_and_gone_on_with() {
         let scratch = Scratch::new("domains");
@@ -444,7 +447,7 @@ mod tests {
         let search = Search { testbed: testbed.clone(), ..Search::default() };
         folder.add_search(&search).expect("it is written");
         folder.add_ceiling(&testbed, Ceiling::default()).expect("it is written");
-        folder.add_participants(&Participants::of(&header)).expect("it is written");
+        folder.add_participants(&Participants::from_header(&header)).expect("it is written");
         drop(folder);
         let now = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(now.notice, None);
@@ -491,8 +494,8 @@ mod tests {
         assert!(why.contains("runs.jsonl: line 1: "), "{why}");
     }
 
-    /// The runs of a file that cannot be read must not be taken for none: the next would be number
-    /// 1, in the place of another.
+    /// The runs of a file that cannot be read must not count as none: the next would be number 1,
+    /// in the place of another.
     #[test]
     fn a_file_that_cannot_be_read_is_not_an_empty_one() {
         let scratch = Scratch::new("unread");
@@ -527,8 +530,8 @@ mod tests {
         drop(folder);
         let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
         assert!(why.contains("there is a study in it already"), "{why}");
-        // Its runs would be taken for those of the new one.
-        let folder = Folder::resume(&scratch.0).expect("nobody has it").0;
+        // Its runs would be taken for those of the new study.
+        let folder = Folder::resume(&scratch.0).expect("it is not locked").0;
         folder.add_run(&run(1), None).expect("it is written");
         drop(folder);
         fs::remove_file(scratch.0.join(HEADER)).expect("it is there");

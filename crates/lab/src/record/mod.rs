@@ -1,4 +1,4 @@
-//! What the lab writes down: one record for each run, and what stands above all of them.
+//! What the lab writes down: one record for each run, and a header for all of them.
 //!
 //! A study, a tuning and a comparison are written in the same form, a [`Folder`] of JSON lines,
 //! so that one report can show each of them. Nothing is measured or judged here. Names of
@@ -25,16 +25,16 @@ use std::path::Path;
 use std::{fmt, fs};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What `format` says in every header.
+/// The `format` of every header.
 pub const FORMAT: &str = "ropewalk-study";
 
-/// The version that is written. It grows when what a reader relies on changes its meaning or goes;
-/// fields may be added without. In version 1 the reasons of void runs were words, which says enough
-/// for a report, and not whether a generator gave out: a search decides by that. Before version 3 a
-/// testbed was called a domain.
+/// The version that is written. It grows when a field that readers rely on changes its meaning or
+/// goes; fields may be added without. In version 1 the reasons of void runs were texts, which is
+/// enough for a report, but does not say whether a generator gave out: a search decides by that.
+/// Before version 3 a testbed was called a domain.
 pub const VERSION: u32 = 3;
 
-/// What was asked for, once for a folder.
+/// What was requested, once for a folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
@@ -46,9 +46,9 @@ pub struct Header {
     pub kind: Kind,
     /// Short, for file names.
     pub name: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
-    /// The paper and the figure or table that asked first; empty if none did.
+    /// The paper and the figure or table that asked the question first; empty if none did.
     pub source: String,
     /// What is to be learned.
     pub question: String,
@@ -58,30 +58,30 @@ pub struct Header {
     pub definition: String,
     /// The servers that take part.
     pub servers: Vec<Server>,
-    /// The servers and testbeds that should have and do not.
+    /// The servers and testbeds that should take part and do not.
     pub skipped: Vec<Skipped>,
-    /// What clients ask for.
+    /// What clients request.
     pub workloads: Vec<Described>,
     /// Where servers run: processors, memory, network.
     #[serde(alias = "domains")]
     pub testbeds: Vec<Described>,
-    /// What is to be measured, of a study of servers: whatever has no valid run is missing.
+    /// What is to be measured, in a study of servers: a point without a valid run is missing.
     pub planned: Vec<Planned>,
     /// How often each point is to be measured.
     pub repetitions: u32,
-    /// Of intervals: 0.95.
+    /// The confidence of intervals: 0.95.
     pub confidence: f64,
     /// A difference of two servers that counts as none, such as 0.02; 0 where any counts.
     pub margin: f64,
     /// Seconds that the runs were estimated to take in all.
     pub estimated_s: f64,
-    /// Seconds that they may take; none: no bound.
+    /// Seconds that the runs may take; none: no bound.
     pub budget_s: Option<f64>,
-    /// Seeds the order of the runs and their arrivals.
+    /// The seed of the order of the runs and of their arrivals.
     pub seed: u64,
-    /// The server that does the least that any can do, the bottom line; empty if it is not there.
+    /// The server that does the least that any can do; empty if it is absent.
     pub floor: String,
-    /// When it was begun, in microseconds since 1970.
+    /// When the records were begun, in microseconds since 1970.
     pub started_unix_us: u64,
 }
 
@@ -108,7 +108,7 @@ pub struct CacheRun {
     pub block: u32,
     /// What was measured.
     pub cell: crate::cache_study::Cell,
-    /// What it was measured to be.
+    /// The measured numbers.
     pub numbers: crate::cache_study::Numbers,
 }
 
@@ -120,7 +120,7 @@ pub struct Server {
     pub name: String,
     /// Its architecture in a line.
     pub description: String,
-    /// As it says itself.
+    /// Its version, as it reports it.
     pub version: String,
     /// The program that was started, of a server that the lab found itself: Ropewalk.
     #[serde(skip_serializing_if = "Program::is_unknown")]
@@ -185,15 +185,15 @@ impl fmt::Display for Program {
 pub struct Described {
     /// As in [`Point`].
     pub name: String,
-    /// In a sentence.
+    /// Its description, a sentence.
     pub about: String,
     /// Numbers that describe it: `files`, `bytes`, `mean_body_bytes`, `requests_per_session`,
     /// `cpus`, `memory_bytes` and the like.
     pub numbers: BTreeMap<String, f64>,
 }
 
-/// A server that is to be measured with a workload in a testbed, named as in [`Point`]. How much is
-/// offered there, the definition says.
+/// A server that is to be measured with a workload in a testbed, named as in [`Point`]. The
+/// definition says how much is offered there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Planned {
@@ -215,11 +215,11 @@ impl From<Point> for Planned {
     }
 }
 
-/// Rates are the same if they differ by less than this part: their text may have been rounded when
-/// it was read.
+/// Rates are equal if they differ by less than this part: their text may have been rounded when it
+/// was read.
 const ROUNDING: f64 = 1e-9;
 
-/// What one run is asked to measure.
+/// What one run is to measure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The server's name.
@@ -234,12 +234,12 @@ pub struct Point {
     /// The testbed's name.
     #[serde(alias = "domain")]
     pub testbed: String,
-    /// How much is asked.
+    /// How much is requested.
     pub offered: Offered,
 }
 
 impl Point {
-    /// Whether it is the same, though one of them may have been read from a file.
+    /// Whether two points are the same, though one of them may have been read from a file.
     pub fn is_same(&self, other: &Self) -> bool {
         self.offered.is_near(other.offered)
             && (&self.server, &self.setting, &self.knobs)
@@ -248,13 +248,13 @@ impl Point {
     }
 }
 
-/// How much is asked of a server.
+/// How much is requested of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// Open or partly open: so many requests a second, in the mean over sessions.
+    /// Open or partly open: requests a second, in the mean over sessions.
     RequestsPerS(f64),
-    /// Closed: so many clients, each of which waits for its reply.
+    /// Closed: the number of clients, each of which waits for its reply.
     Connections(u64),
 }
 
@@ -285,18 +285,18 @@ impl Default for Offered {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
-    /// Counts from 1 within a folder.
+    /// The number of the run, counted from 1 within a folder.
     pub number: u64,
     /// What was to be measured.
     pub point: Point,
-    /// Which repetition of its point, from 0: runs of one block follow each other closely, so
-    /// that those of two servers in the same block are a pair.
+    /// Which repetition of its point, from 0: runs of one block follow each other closely, so that
+    /// the runs of two servers in the same block are a pair.
     pub block: u32,
     /// How often this repetition had been void before.
     pub attempt: u32,
     /// What the run was for.
     pub purpose: Purpose,
-    /// Seeds the arrivals.
+    /// The seed of the arrivals.
     pub seed: u64,
     /// When its window began, in microseconds since 1970.
     pub started_unix_us: u64,
@@ -306,11 +306,11 @@ pub struct Run {
     pub window_s: f64,
     /// Seconds that all of it took, the server's start and end included.
     pub took_s: f64,
-    /// Why the run says nothing about the server, if so.
+    /// Why the run says nothing about the server, if it does not.
     pub void: Vec<Void>,
-    /// What the clients saw; none if the load could not be run at all.
+    /// What the clients observed; none if the load could not be run at all.
     pub figures: Option<Figures>,
-    /// What was observed beside the run, by name: see `docs/testbeds.md`.
+    /// What was observed beside the clients, by name: see `docs/testbeds.md`.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed, and why.
     pub not_available: Vec<String>,
@@ -328,23 +328,23 @@ impl Run {
         })
     }
 
-    /// Who was disturbed worst by what others did on the CPUs of the run, and how much of what it
-    /// needed these had; none where that was not observed.
+    /// What other processes disturbed worst on the CPUs of the run, and how much of what it needed
+    /// they took; none where that was not observed.
     pub fn interference(&self) -> Option<(Disturbed, f64)> {
         interference_in(&self.observed)
     }
 
-    /// The part of so many processors that the server itself used, 0 to 1: not what else was done
+    /// The part of this many processors that the server itself used, 0 to 1, without other programs
     /// on them.
     pub fn utilisation(&self, cpus: Option<f64>) -> Option<f64> {
-        let told = self.observed.get("cpu_utilisation").copied();
-        // What is observed begins before the window and ends after it; the rate is the window's.
+        let observed = self.observed.get("cpu_utilisation").copied();
+        // The observation begins before the window and ends after it; the rate is the window's.
         let rate = self.figures.as_ref()?.throughput_per_s;
-        told.or_else(|| Some(self.cpu_us_per_request()? * rate / 1e6 / cpus?))
+        observed.or_else(|| Some(self.cpu_us_per_request()? * rate / 1e6 / cpus?))
     }
 }
 
-/// What the clients saw, in short.
+/// What the clients observed, in short.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -364,14 +364,14 @@ pub struct Figures {
     pub kept_up_share: f64,
     /// Part of the requests issued that failed, 0 to 1.
     pub error_share: f64,
-    /// Failed requests by kind, those that happened.
+    /// Failed requests by kind, for the kinds that occurred.
     pub errors: BTreeMap<String, u64>,
     /// Response times from when a request should have been sent, by name: `mean`, `p50`, `p90`,
     /// `p95`, `p99`, `p99.9`, `max`; in microseconds. Empty if there was no good reply.
     pub times_us: BTreeMap<String, f64>,
     /// How far apart the timeouts of kinds of file lie, in percentage points.
     pub spread_points: Option<f64>,
-    /// Requests issued and good replies by kind of file, those kinds that were asked for.
+    /// Requests issued and good replies by kind of file, for the kinds that were requested.
     pub served_by_kind: BTreeMap<String, (u64, u64)>,
     /// How late the generator itself was at the 99th percentile, in microseconds.
     pub lag_p99_us: f64,
@@ -381,40 +381,41 @@ pub struct Figures {
     pub idle_connections: u64,
     /// Connections that rested beside the load and that the server had closed at the end.
     pub idle_closed: u64,
-    /// How busy the generator's threads were within the window, 0 to 1. One that is late is void;
-    /// in a closed run nothing is ever late, and this alone tells who was the limit.
+    /// How busy the generator's threads were within the window, 0 to 1. A late generator makes a
+    /// run void; in a closed run nothing is ever late, and this figure alone shows whether the
+    /// generator was the limit.
     pub client_busy_share: f64,
 }
 
 impl Figures {
-    /// How far apart the timeouts of kinds of file lie, in percentage points, as far as it is held
+    /// How far apart the timeouts of kinds of file lie, in percentage points, as far as it counts
     /// against a server: 0 where kinds that are all served alike may well lie as far apart.
     pub fn unfair_points(&self) -> Option<f64> {
         let is_known = !self.served_by_kind.is_empty();
         self.spread_points.map(|points| if is_known && self.fares_alike() { 0.0 } else { points })
     }
 
-    /// Whether all kinds of file that were asked for often are served alike, but for chance.
+    /// Whether all kinds of file that were requested often are served alike, but for chance.
     pub fn fares_alike(&self) -> bool {
         fare_alike(&self.served_by_kind)
     }
 }
 
-/// Whether all kinds of file that were asked for often are served alike, but for chance: of each
-/// the requests issued and the good replies.
+/// Whether all kinds of file that were requested often are served alike, but for chance; each kind
+/// has the requests issued and the good replies.
 pub(crate) fn fare_alike(served_by_kind: &BTreeMap<String, (u64, u64)>) -> bool {
     let often = served_by_kind.values().filter(|kind| kind.0 >= SPREAD_REQUESTS_MIN);
     let failed = often.map(|&(requests, replies)| (requests.saturating_sub(replies), requests));
     may_be_chance(&failed.collect::<Vec<_>>())
 }
 
-/// A generator that is busier than this in a closed run was the limit, or nearly so. In an open
-/// one it says nothing: so as not to be late it waits awake.
+/// A generator that is busier than this in a closed run was the limit, or nearly so. In an open run
+/// it says nothing: the generator waits awake so as not to be late.
 pub const CLIENT_BUSY_MAX: f64 = 0.95;
 
 impl Figures {
     /// The figures of an outcome.
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn from_outcome(outcome: &Outcome) -> Self {
         let measures = &outcome.measures;
         let times = &measures.times;
         let errors = measures.errors.iter().filter(|&(_, count)| count > 0);
@@ -464,7 +465,7 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
     ])
 }
 
-/// What a search for the highest rate has found: the maximum achievable throughput (MAT).
+/// The result of a search for the highest rate: the maximum achievable throughput (MAT).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Search {
@@ -485,9 +486,9 @@ pub struct Search {
     pub conditions: String,
     /// The highest rate that was held, requests a second; 0 if none was.
     pub held_per_s: f64,
-    /// The lowest rate above it that was not; none if all were held.
+    /// The lowest rate above it that was not held; none if all were held.
     pub broke_per_s: Option<f64>,
-    /// What broke there, worst first; why the server did not start, if it never did.
+    /// The conditions that broke there, worst first; why the server did not start, if it never did.
     pub broken: Vec<String>,
     /// Throughput at the held rate, of each trial that held.
     pub throughputs_per_s: Vec<f64>,
@@ -496,19 +497,20 @@ pub struct Search {
 }
 
 impl Search {
-    /// Why no higher rate was held, in a line: what broke first, or why nothing could be seen.
+    /// Why no higher rate was held, in a line: what broke first, or why nothing could be judged.
     pub fn reason(&self) -> &str {
-        let told = self.broken.first().and_then(|why| why.lines().next());
-        told.unwrap_or("every run was void")
+        let broke_first = self.broken.first().and_then(|why| why.lines().next());
+        broke_first.unwrap_or("every run was void")
     }
 
-    /// Whether more may be sustained than what held: the generator gave out, or nothing broke.
+    /// Whether a higher rate than the held one may be sustained: the generator gave out, or nothing
+    /// broke.
     pub fn is_bound(&self) -> bool {
         self.generator_bound || self.broke_per_s.is_none()
     }
 
     /// Where the limit is: what held, if that is a lower bound; 0 if every rate broke. None if
-    /// nothing held and none of that is the server's doing for certain.
+    /// nothing held and the server is not certain to be the cause.
     pub fn limit_per_s(&self) -> Option<f64> {
         match (self.held_per_s, self.broke_per_s) {
             (held, _) if self.is_bound() => (held > 0.0).then_some(held),
@@ -517,25 +519,25 @@ impl Search {
     }
 }
 
-/// What a tuning has found, once it is at its end.
+/// The result of a tuning, once it is at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tuning {
     /// The name of the setting that won.
     pub winner: String,
-    /// Those it raced with last, the best first.
+    /// The settings that the winner raced with last, the best first.
     pub rivals: Vec<Rival>,
 }
 
 impl Tuning {
-    /// Whether the winner is better than, or tied with, all that raced with it last: else nobody
-    /// knows which is best.
+    /// Whether the winner is better than, or tied with, all that raced with it last: otherwise it
+    /// is not known which is best.
     pub fn is_decided(&self) -> bool {
         self.rivals.iter().all(|rival| rival.outcome != RaceOutcome::Open)
     }
 }
 
-/// One of those that the winner of a tuning raced with last.
+/// A setting that the winner of a tuning raced with last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rival {
@@ -545,7 +547,7 @@ pub struct Rival {
     pub outcome: RaceOutcome,
 }
 
-/// How the winner of a tuning did against one that raced with it.
+/// How the winner of a tuning did against a setting that raced with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RaceOutcome {
@@ -555,7 +557,7 @@ pub enum RaceOutcome {
     Worse,
     /// The winner and its rival differ by less than matters.
     Tie,
-    /// Too close to tell.
+    /// The difference is not clear.
     #[default]
     Open,
 }
@@ -573,7 +575,7 @@ pub struct Ceiling {
 mod tests {
     use super::*;
 
-    /// Of a kind that is asked for rarely a few more or fewer fail by chance.
+    /// Of a kind that is requested rarely a few more or fewer fail by chance.
     #[test]
     fn chance_is_not_held_against_a_server() {
         let unfair_points = |kinds: &[(&str, (u64, u64))]| {
@@ -588,7 +590,7 @@ mod tests {
         assert_eq!(
             unfair_points(&[often, ("class3_8", (40, 0))]),
             Some(0.0),
-            "asked for too rarely"
+            "requested too rarely"
         );
         assert_eq!(unfair_points(&[]), Some(6.0), "nothing more is known");
     }

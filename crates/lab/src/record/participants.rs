@@ -1,5 +1,5 @@
-//! Who takes part in a study, each time it is begun or resumed: what was not there at first may
-//! have been installed since, and the other way round.
+//! Which servers take part in a study, each time it is begun or resumed: a server that was absent
+//! at first may have been installed since, and the other way round.
 
 use super::{Absent, Described, Header, Planned, Server, Skipped};
 use crate::server_spec::ServerSpec;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Participants {
-    /// The servers, as in [`Header`]; the other fields are as there, too.
+    /// The servers, as in [`Header`]; so are the other fields.
     pub servers: Vec<Server>,
-    /// Servers and testbeds that are not there now.
+    /// Servers and testbeds that are absent now.
     pub skipped: Vec<Skipped>,
     /// Where servers run now.
     #[serde(alias = "domains")]
@@ -22,7 +22,7 @@ pub struct Participants {
 
 impl Participants {
     /// The participants that a header names.
-    pub fn of(header: &Header) -> Self {
+    pub fn from_header(header: &Header) -> Self {
         Self {
             servers: header.servers.clone(),
             skipped: header.skipped.clone(),
@@ -31,7 +31,7 @@ impl Participants {
         }
     }
 
-    /// Makes `header` say of all who took part at any time, and of those who do not now.
+    /// Makes `header` list everything that took part at any time, and everything that does not now.
     pub(super) fn join(self, header: &mut Header) {
         let skipped = self.skipped.into_iter().map(|one| explained(header, one));
         header.skipped = skipped.collect();
@@ -54,11 +54,12 @@ impl Participants {
     }
 }
 
-/// Why it is skipped, if it was not always.
+/// Why it is skipped, if it took part before.
 fn explained(header: &Header, mut skipped: Skipped) -> Skipped {
     if took_part(header, &skipped.what) {
         let reason = skipped.reason;
-        skipped.reason = format!("it did at first, but not when this was last resumed: {reason}");
+        skipped.reason =
+            format!("it took part at first, but not when the study was last resumed: {reason}");
     }
     skipped
 }
@@ -79,7 +80,7 @@ fn took_part(header: &Header, what: &Absent) -> bool {
     }
 }
 
-/// A server may have been upgraded, or be set otherwise.
+/// Enters what may have changed: a server may have been upgraded, or be set otherwise.
 fn learn(known: &mut Server, now: Server) {
     let is_known = (&known.version, &known.program.xxh3) == (&now.version, &now.program.xxh3);
     let version = now.version_and_program();
@@ -144,14 +145,14 @@ mod tests {
     }
 
     fn reasons(header: &Header) -> Vec<(String, bool)> {
-        let at_first = |one: &Skipped| one.reason.starts_with("it did at first, but not ");
+        let at_first = |one: &Skipped| one.reason.starts_with("it took part at first, but not ");
         header.skipped.iter().map(|one| (one.what.to_string(), at_first(one))).collect()
     }
 
     #[test]
-    fn who_took_part_the_same_way_changes_nothing() {
+    fn the_same_participants_change_nothing() {
         let mut joined = header();
-        Participants::of(&header()).join(&mut joined);
+        Participants::from_header(&header()).join(&mut joined);
         assert_eq!(joined, header());
     }
 

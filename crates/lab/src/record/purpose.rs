@@ -1,5 +1,5 @@
-//! What a run or a search was made for. What is decided upon is the variant; records hold its
-//! words, which are written and read here and nowhere else.
+//! What a run or a search was made for. Decisions are made by the variant; records hold its text,
+//! which is written and read here and nowhere else.
 
 use super::Search;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum Purpose {
     },
     /// The rate at which a server uses this part of its CPUs, 0 to 1.
     Utilisation(f64),
-    /// A comparison with as many clients as there are.
+    /// A comparison with all its clients.
     Saturation,
     /// A comparison at one rate that both sustain.
     CommonRate,
@@ -37,12 +37,12 @@ pub enum Purpose {
     Challenge(u32),
     /// A last look at the winner.
     Confirmation,
-    /// One of which only the words are known.
+    /// A purpose of which only the text is known.
     Other(String),
 }
 
 impl Purpose {
-    /// The utilisation whose rate is looked for; none if something else is.
+    /// The utilisation whose rate is looked for; none if the purpose is another.
     pub fn utilisation(&self) -> Option<f64> {
         match self {
             Self::Utilisation(share) => Some(*share),
@@ -78,7 +78,7 @@ impl From<Purpose> for String {
 }
 
 impl From<String> for Purpose {
-    /// The one whose words these are.
+    /// The purpose with this text.
     fn from(words: String) -> Self {
         let number = words.rsplit(' ').next().unwrap_or_default();
         let plain = [
@@ -102,7 +102,7 @@ impl From<String> for Purpose {
     }
 }
 
-/// A search as records hold it: those of earlier versions have no field for its block.
+/// A search as records hold it: searches of earlier versions have no field for their block.
 #[derive(Deserialize)]
 pub(super) struct SearchLine {
     block: Option<u32>,
@@ -120,8 +120,8 @@ impl From<SearchLine> for Search {
     }
 }
 
-/// Takes from a purpose the block that earlier versions wrote behind it: `race 3` was of the runs
-/// of block 3 whose purpose is `race`.
+/// Splits off the block that earlier versions wrote behind a purpose: `race 3` was the text for
+/// runs of block 3 whose purpose is `race`.
 fn with_block(purpose: Purpose) -> (Purpose, u32) {
     match purpose {
         Purpose::Limit { block } => (purpose, block),

@@ -1,5 +1,5 @@
-//! A new folder for records, or one that is gone on with: then what is asked for must be what was
-//! asked for before, and the workloads what they were.
+//! Opens a folder for records, a new one or one to go on with: then the request must be equal to
+//! the recorded one, and the workloads unchanged.
 
 use super::{Described, Folder, Header, Opened, Participants};
 use crate::error::Error;
@@ -7,10 +7,10 @@ use crate::former_names::renamed_experiment;
 use std::path::Path;
 
 impl Folder {
-    /// Makes a new folder, or, to `resume`, opens one that is there; and what is in it.
+    /// Makes a new folder, or, to `resume`, opens an existing one; returns it with its content.
     ///
     /// # Errors
-    /// When there is a study in it already, or none to go on with, or another one than this.
+    /// When the folder holds a study already, or none to go on with, or another one than this.
     pub fn open(path: &Path, header: &Header, resume: bool) -> Result<(Self, Opened), Error> {
         if !resume {
             let folder = Self::create(path, header).map_err(Error::Failed)?;
@@ -19,8 +19,8 @@ impl Folder {
         let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
         if renamed_experiment(&opened.header.definition) != header.definition {
             let path = path.display();
-            return Err(Error::Asked(format!(
-                "{path}: it was begun as something else: see `definition` in {path}/study.json"
+            return Err(Error::Usage(format!(
+                "{path}: it was begun with another definition: see `definition` in {path}/study.json"
             )));
         }
         if !header.servers.is_empty() {
@@ -31,14 +31,14 @@ impl Folder {
                     path.display()
                 )));
             }
-            folder.add_participants(&Participants::of(header)).map_err(Error::Failed)?;
+            folder.add_participants(&Participants::from_header(header)).map_err(Error::Failed)?;
         }
         Ok((folder, opened))
     }
 }
 
-/// Which of the workloads is another than it was, though it has the same name: its log has grown,
-/// or its files are others.
+/// A workload that has changed since, though it has the same name: its log has grown, or its files
+/// are others.
 fn changed(before: &[Described], now: &[Described]) -> Option<String> {
     let pairs = now.iter().flat_map(|now| {
         let before = before.iter().filter(|before| before.name == now.name);
@@ -47,7 +47,7 @@ fn changed(before: &[Described], now: &[Described]) -> Option<String> {
     pairs.into_iter().find_map(|(before, now)| {
         let (number, was) = before.numbers.iter().find(|(number, was)| {
             let is = now.numbers.get(*number).unwrap_or(was);
-            // They were written down and read again.
+            // The numbers were written down and read again.
             (*was - is).abs() > 1e-9 * was.abs()
         })?;
         let name = number.replace('_', " ");
@@ -67,7 +67,7 @@ mod tests {
             ..Described::default()
         };
         let before = [workload("a", 5.0), workload("b", 0.3)];
-        // As a number may come back from text.
+        // A number may differ like this when it was read back from text.
         assert_eq!(changed(&before, &[workload("b", 0.1 + 0.2), workload("a", 5.0)]), None);
         assert_eq!(
             changed(&before, &[workload("a", 7.0)]).as_deref(),

@@ -1,4 +1,4 @@
-//! What takes no part in a study, and why. What that is the variant says; the words of earlier
+//! What takes no part in a study, and why. The variant says what it is; the texts of earlier
 //! records are read here and nowhere else.
 
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use std::fmt;
 /// A server or a testbed that takes no part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// What takes no part.
     #[serde(flatten)]
     pub what: Absent,
-    /// Why not.
+    /// Why it does not.
     pub reason: String,
     /// The command that mends it; empty if there is none.
     pub command: String,
@@ -64,14 +64,14 @@ impl TryFrom<Line> for Absent {
         match (line.server, line.testbed) {
             (Some(server), Some(testbed)) => Ok(Self::ServerIn { server, testbed }),
             (None, Some(testbed)) => Ok(Self::Testbed { testbed }),
-            (Some(words), None) => Ok(of_words(words)),
+            (Some(words), None) => Ok(parse_words(words)),
             (None, None) => Err("neither a server nor a testbed is named"),
         }
     }
 }
 
-/// Earlier versions wrote the words of all three into the field of the server.
-fn of_words(words: String) -> Absent {
+/// Earlier versions wrote the text of all three variants into the field of the server.
+fn parse_words(words: String) -> Absent {
     if let Some(testbed) = words.strip_prefix("domain ") {
         return Absent::Testbed { testbed: testbed.into() };
     }

@@ -225,7 +225,7 @@ impl Panel {
             cpus,
             closed,
             floor: floor.map(|series| series.name.clone()),
-            gauge: Gauge::of(cpus, number_of(&opened.header.testbeds, testbed, "client_cpus")),
+            gauge: Gauge::of_cpus(cpus, number_of(&opened.header.testbeds, testbed, "client_cpus")),
             limit_per_s: limit_per_s(opened, workload, testbed),
             tuning: tuning_of(opened, &series),
             series,

@@ -2,8 +2,8 @@
 //!
 //! In a block every candidate's limit is found once, and the runs of all of them alternate, in a
 //! new random order: what slows the machine for a while slows all of them. So the estimates of a
-//! block are pairs, and two candidates are compared by their ratios. Who takes part in which
-//! block, and when there are enough of them, is decided in `tune`.
+//! block are pairs, and two candidates are compared by their ratios. Which candidates take part in
+//! which block, and when there are enough blocks, is decided in `tune`.
 
 use super::mat::{Climb, Found, LimitSearch};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where more runs were made than were reckoned, this part of them is reckoned to come.
 const OVERDUE_PARTS: f64 = 4.0;
 
-/// A limit is not sought further below what was expected.
+/// A limit is not sought below what was expected by more than this factor.
 const DEPTH: f64 = 32.0;
 
 /// What is known of a candidate.
@@ -24,19 +24,20 @@ const DEPTH: f64 = 32.0;
 pub struct Standing {
     /// Its estimated limit in each block it took part in, requests a second.
     pub estimates_per_s: BTreeMap<u32, f64>,
-    /// The blocks in which every rate broke: the lowest of these stands for the limit, which it is
-    /// not below. Were such blocks left out, those in which it fared well would decide.
+    /// The blocks in which every rate broke: the lowest of these rates stands for the limit, which
+    /// is not above it. If such blocks were left out, the blocks in which the candidate fared well
+    /// would decide.
     pub bounds: BTreeSet<u32>,
     /// Why it can no longer win.
     pub out: Option<String>,
-    /// In some block the generator, not the server, was the limit.
+    /// Whether the generator, not the server, was the limit in some block.
     pub generator_bound: bool,
     /// Runs, void ones included.
     pub runs: u32,
     pub(super) served_by_kind: ServedByKind,
 }
 
-/// How many runs there were, and how many of them say nothing.
+/// How many runs were made, and how many of them say nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     /// All.
@@ -45,7 +46,7 @@ pub struct Runs {
     pub void: u32,
     /// Void runs that others disturbed.
     pub disturbed: u32,
-    /// Runs in which the generator gave out.
+    /// Runs in which the generator reached its limit.
     pub generator_gave_out: u32,
 }
 
@@ -60,7 +61,7 @@ impl Runs {
     }
 }
 
-/// How far it is, after each run.
+/// The progress of a search, after each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// What is being done.
@@ -71,20 +72,20 @@ pub struct Progress<'a> {
     pub void_runs: u32,
     /// Seconds that these took.
     pub spent_s: f64,
-    /// Seconds that what is left is reckoned to take if runs take as long as these did: a run at
-    /// least.
+    /// Seconds that the rest is reckoned to take if runs take as long as these did: a run at least.
     pub left_s: f64,
     /// The candidate of the last run.
     pub candidate: &'a str,
     /// The rate of the last run.
     pub rate: f64,
-    /// What it said.
+    /// What the last run said.
     pub judged: Judged,
     /// The best candidate so far and its estimated limit.
     pub best: Option<(&'a str, f64)>,
 }
 
-/// How closely the limit of the winner is found at the end, which is told; races average it.
+/// How closely the limit of the winner is found at the end, which is reported; races average over
+/// blocks.
 const LAST_GAP: f64 = 0.02;
 
 /// The candidates, and what is known of each.
@@ -101,15 +102,15 @@ pub struct Blocks<'m> {
     blocks: u32,
     runs: Runs,
     spent_s: f64,
-    /// Seconds that all runs may take; none: as long as it needs.
+    /// Seconds that all runs may take; none: no bound.
     budget_s: Option<f64>,
     outlook: Outlook,
 }
 
-/// How long it is reckoned to go on.
+/// How long the search is reckoned to go on.
 #[derive(Clone, Copy, Default)]
 struct Outlook {
-    /// Runs there had been when it was reckoned.
+    /// The number of runs when it was reckoned.
     from: f64,
     /// The number of the last run.
     runs: f64,
@@ -119,14 +120,14 @@ struct Outlook {
 enum Step {
     /// The step made a run.
     Made,
-    /// The limit is known: there is nothing to do.
+    /// The limit is known: no run is needed.
     AtItsEnd,
     /// The budget has no time for another run.
     NoTime,
 }
 
 impl<'m> Blocks<'m> {
-    /// Without candidates.
+    /// A search without candidates yet.
     pub fn new(
         measure: &'m mut dyn Measure,
         watch: &'m mut dyn FnMut(&Progress<'_>),
@@ -149,13 +150,13 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// From now on no run is begun that would not end within so many seconds of runs in all.
-    pub fn keep_to(&mut self, budget_s: Option<f64>) {
+    /// Bounds the seconds of all runs: from now on no run is begun that would not end within them.
+    pub fn set_budget(&mut self, budget_s: Option<f64>) {
         self.budget_s = budget_s;
     }
 
-    /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
-    pub fn expect(&mut self, runs: f64) {
+    /// Records how many runs are reckoned to come, but no more than the budget allows.
+    pub fn expect_runs(&mut self, runs: f64) {
         let from = f64::from(self.runs.made);
         self.outlook = Outlook { from, runs: from + runs };
     }
@@ -195,7 +196,8 @@ impl<'m> Blocks<'m> {
 
     /// Finds the limits of all of `field` once, beginning near where they are expected: at their
     /// own estimates so far, else at `level_per_s`. False if the budget ended before all were
-    /// found: then those that were do not count, as they have nothing to be compared with.
+    /// found: then the limits that were found do not count, as they have nothing to be compared
+    /// with.
     ///
     /// # Errors
     /// When the search is to end.
@@ -226,7 +228,9 @@ impl<'m> Blocks<'m> {
             }
         }
         climbs.sort_by_key(|(candidate, _)| *candidate);
-        climbs.iter().try_for_each(|(candidate, climb)| self.note(*candidate, &climb.found()))?;
+        climbs
+            .iter()
+            .try_for_each(|(candidate, climb)| self.record_limit(*candidate, &climb.found()))?;
         Ok(true)
     }
 
@@ -241,8 +245,8 @@ impl<'m> Blocks<'m> {
         Ok(is_whole.then_some(found))
     }
 
-    /// Decides with confidence which rate a candidate sustains, from where it is expected; and whether
-    /// the budget lasted until then.
+    /// Decides with confidence which rate a candidate sustains, from where it is expected; and
+    /// whether the budget lasted until then.
     ///
     /// # Errors
     /// When the search is to end.
@@ -255,7 +259,7 @@ impl<'m> Blocks<'m> {
         self.alone(candidate, rules, &Purpose::Confirmation)
     }
 
-    /// A climb to its end, or to that of the budget; and whether to its own.
+    /// Runs one climb to its end, or to that of the budget; and whether it reached its own.
     fn alone(
         &mut self,
         candidate: usize,
@@ -272,12 +276,11 @@ impl<'m> Blocks<'m> {
             }
         }
         let found = climb.found();
-        self.measure.found(&self.candidates[candidate], &found)?;
+        self.measure.limit_found(&self.candidates[candidate], &found)?;
         Ok((found, true))
     }
 
-    /// Looks once more at whether a candidate drops a kind of file, after further runs; if so it is
-    /// out.
+    /// Checks again, after further runs, whether a candidate drops a kind of file; if so it is out.
     pub fn is_fair(&mut self, candidate: usize) -> bool {
         let standing = &mut self.standings[candidate];
         if standing.out.is_none() {
@@ -286,9 +289,9 @@ impl<'m> Blocks<'m> {
         standing.out.is_none()
     }
 
-    /// Those of `field` that can still win, the best first: by the geometric means of their
-    /// estimates in the blocks from `from_block` on in which all of them took part; last those of
-    /// which nothing is known since.
+    /// The candidates of `field` that can still win, the best first: by the geometric means of
+    /// their estimates in the blocks from `from_block` on in which all of them took part; last the
+    /// candidates without an estimate since.
     pub fn ranking(&self, field: &[usize], from_block: u32) -> Vec<usize> {
         let able = field.iter().copied().filter(|&one| self.standings[one].out.is_none());
         let (mut ranked, unknown): (Vec<usize>, Vec<usize>) = able.partition(|&one| {
@@ -304,15 +307,15 @@ impl<'m> Blocks<'m> {
         ranked
     }
 
-    /// By what factor `a` sustains more than `b`, with that confidence however often one looks, from
-    /// the blocks from `from_block` on.
+    /// The factor by which `a` sustains more than `b`, from the blocks from `from_block` on; the
+    /// interval holds with that confidence however often it is computed on the way.
     pub fn ratio(&self, a: usize, b: usize, from_block: u32, confidence: f64) -> Interval {
         let logs = self.log_ratios(a, b, from_block);
         ratio_of_logs(anytime_interval(&logs, confidence))
     }
 
-    /// The logarithms of the ratios of two candidates, block by block. Where neither held any rate
-    /// nothing is known of it.
+    /// The logarithms of the ratios of two candidates, block by block, without blocks in which
+    /// neither held any rate.
     pub fn log_ratios(&self, a: usize, b: usize, from_block: u32) -> Vec<f64> {
         let (of_a, of_b) = (&self.standings[a], &self.standings[b]);
         let mut blocks = self.common_blocks(&[a, b], from_block);
@@ -377,7 +380,7 @@ impl<'m> Blocks<'m> {
     fn left_s(&self) -> f64 {
         let run_s = self.run_s();
         let runs = f64::from(self.runs.made);
-        // What takes longer than was reckoned goes on for a while.
+        // A search that takes longer than was reckoned goes on for a while.
         let further = (runs - self.outlook.from) / OVERDUE_PARTS;
         let reckoned_s = (self.outlook.runs - runs).max(further) * run_s;
         let budget_s = self.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
@@ -393,7 +396,7 @@ impl<'m> Blocks<'m> {
         known.max_by(|a, b| (blocks(a.0), a.1).partial_cmp(&(blocks(b.0), b.1)).expect("numbers"))
     }
 
-    fn note(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
+    fn record_limit(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
         let spread_max = self.conditions.spread_max;
         let standing = &mut self.standings[candidate];
         standing.generator_bound |= found.generator_bound;
@@ -411,11 +414,11 @@ impl<'m> Blocks<'m> {
                 standing.bounds.insert(found.block);
             }
         }
-        // Where runs were void, and so the limit was not seen, the block says nothing of it.
+        // Where runs were void and so the limit was not observed, the block says nothing of it.
         if standing.out.is_none() {
             standing.out = standing.unfairness(spread_max);
         }
-        self.measure.found(&self.candidates[candidate], found)
+        self.measure.limit_found(&self.candidates[candidate], found)
     }
 
     fn climb(&self, rules: Rules, stage: &Purpose, seed: u64) -> Climb {
@@ -429,8 +432,8 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// Begins a little below the level, by a random part of the gap: where all candidates were
-    /// tried at the same rates, those that are nearly alike would look the same.
+    /// Begins a little below the level, by a random part of the gap: if all candidates were tried
+    /// at the same rates, those that are nearly alike would look the same.
     fn rules(&self, level_per_s: f64, generator: &mut Generator) -> Rules {
         let gap = 1.0 + self.gap;
         self.rules_from(level_per_s / gap * gap.powf(generator.unit() - 0.5))
@@ -455,13 +458,14 @@ fn geometric_mean<'r>(rates: impl Iterator<Item = &'r f64>) -> Option<f64> {
 }
 
 impl Standing {
-    /// Where its limit is expected: in the blocks in which it held something.
+    /// The rate at which its limit is expected, from the blocks in which it held a rate.
     fn level_per_s(&self) -> Option<f64> {
         let held = self.estimates_per_s.iter().filter(|(block, _)| !self.bounds.contains(block));
         geometric_mean(held.map(|(_, rate)| rate))
     }
 
-    /// In a short run few files of a rare kind are asked for; in all that held there are enough.
+    /// In a short run few files of a rare kind are requested; in all runs that held there are
+    /// enough.
     fn pool(&mut self, figures: &Figures) {
         for (kind, (requests, replies)) in &figures.served_by_kind {
             let sum = self.served_by_kind.entry(kind.clone()).or_default();
@@ -469,7 +473,7 @@ impl Standing {
         }
     }
 
-    /// Whether a kind of file was dropped in the runs that held, and not by chance.
+    /// Why it is unfair, if a kind of file was dropped in the runs that held, and not by chance.
     fn unfairness(&self, spread_max: f64) -> Option<String> {
         if fare_alike(&self.served_by_kind) {
             return None;
@@ -484,15 +488,19 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Observation};
+    use super::super::{Observation, RunRequest};
     use super::*;
 
-    /// The first sustains 1,000 requests a second in even blocks and none in odd ones, the second
-    /// nothing after the first block, all others 900.
+    /// The first candidate sustains 1,000 requests a second in even blocks and none in odd ones,
+    /// the second nothing after the first block, all others 900.
     struct Moody;
 
     impl Measure for Moody {
-        fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+        fn measure(
+            &mut self,
+            candidate: &Candidate,
+            asked: &RunRequest,
+        ) -> Result<Observation, Stop> {
             let sustains = match (candidate.name.as_str(), asked.block) {
                 ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
                 ("moody", _) => 1000.0,
@@ -505,7 +513,7 @@ mod tests {
         }
     }
 
-    fn with<T>(names: &[&str], count: u32, look: impl FnOnce(&Blocks<'_>) -> T) -> T {
+    fn with_blocks<T>(names: &[&str], count: u32, look: impl FnOnce(&Blocks<'_>) -> T) -> T {
         let (mut measure, mut watch) = (Moody, |_: &Progress<'_>| ());
         let mut blocks = Blocks::new(&mut measure, &mut watch, Conditions::default(), (0.04, 1));
         let field: Vec<usize> = names
@@ -523,7 +531,7 @@ mod tests {
 
     #[test]
     fn blocks_in_which_nothing_held_count_against_a_candidate() {
-        with(&["moody", "calm"], 21, |blocks| {
+        with_blocks(&["moody", "calm"], 21, |blocks| {
             assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
             let ratio = blocks.ratio(1, 0, 2, 0.95);
             assert!(ratio.low > 1.0, "{ratio:?}");
@@ -532,8 +540,8 @@ mod tests {
 
     /// Candidates are not ranked in the order in which they were named.
     #[test]
-    fn who_holds_nothing_any_more_is_last() {
-        with(&["broken", "calm"], 3, |blocks| {
+    fn a_candidate_that_holds_nothing_any_more_is_last() {
+        with_blocks(&["broken", "calm"], 3, |blocks| {
             assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
             let logs = blocks.log_ratios(1, 0, 2);
             assert!(logs.len() == 2 && logs.iter().all(|&log| log > 1.0), "{logs:?}");
@@ -543,20 +551,23 @@ mod tests {
 
     #[test]
     fn of_two_that_hold_nothing_the_ratio_is_not_known() {
-        with(&["broken", "broken"], 3, |blocks| {
+        with_blocks(&["broken", "broken"], 3, |blocks| {
             assert!(blocks.log_ratios(0, 1, 2).is_empty());
         });
     }
 
-    /// Five in a hundred requests may fail by the conditions; of a rare kind three more did.
+    /// The conditions allow five in a hundred requests to fail; of a rare kind three more did.
     #[test]
     fn a_kind_that_is_behind_by_chance_is_not_dropped() {
         let kinds = |large: (u64, u64)| [("small".into(), (10_000, 9500)), ("large".into(), large)];
-        let of = |large| {
+        let unfairness = |large| {
             let served_by_kind = kinds(large).into();
             Standing { served_by_kind, ..Standing::default() }.unfairness(0.02)
         };
-        assert_eq!(of((120, 111)), None);
-        assert!(of((1200, 1110)).is_some_and(|why| why.starts_with("unfair: large is served 2.")));
+        assert_eq!(unfairness((120, 111)), None);
+        assert!(
+            unfairness((1200, 1110))
+                .is_some_and(|why| why.starts_with("unfair: large is served 2."))
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The configurations there are: every combination of the values that the knobs may take, a sample
-//! of them, and the neighbours of one.
+//! The configurations of a search: every combination of the values that the knobs may take, a
+//! sample of them, and the neighbours of one.
 //!
-//! Not which of them is best.
+//! Which of them is best is decided elsewhere.
 
 use super::Candidate;
 use crate::template::Values;
@@ -26,7 +26,7 @@ pub struct Grid {
     first: Vec<Values>,
 }
 
-/// Attempts to draw a configuration that is not there yet, for each that is wanted.
+/// Attempts to draw a configuration that is not drawn yet, for each that is wanted.
 const ATTEMPTS: usize = 20;
 
 impl Grid {
@@ -47,7 +47,7 @@ impl Grid {
         &self.dimensions
     }
 
-    /// How many configurations there are.
+    /// How many configurations the grid has.
     pub fn size(&self) -> usize {
         let counts = self.dimensions.iter().map(|dimension| dimension.values.len());
         let points = counts.fold(1_usize, usize::saturating_mul);
@@ -55,7 +55,7 @@ impl Grid {
         points.saturating_add(beside)
     }
 
-    /// Whether it is one of the combinations.
+    /// Whether a point is one of the combinations.
     fn has(&self, point: &Values) -> bool {
         self.dimensions.iter().all(|dimension| {
             let value = point.get(&dimension.name);
@@ -70,7 +70,7 @@ impl Grid {
             points = points
                 .iter()
                 .flat_map(|point| {
-                    dimension.values.iter().map(|value| with(point, dimension, value))
+                    dimension.values.iter().map(|value| with_value(point, dimension, value))
                 })
                 .collect();
         }
@@ -108,7 +108,7 @@ impl Grid {
             let is_near = |index: usize| at.is_none_or(|at| at.abs_diff(index) == 1);
             for (index, value) in dimension.values.iter().enumerate() {
                 if is_near(index) {
-                    found.push(self.named(with(&centre.knobs, dimension, value)));
+                    found.push(self.named(with_value(&centre.knobs, dimension, value)));
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Grid {
         points
     }
 
-    /// Named by what differs from the base.
+    /// A candidate that is named by what differs from the base.
     fn named(&self, knobs: Values) -> Candidate {
         let differing =
             knobs.iter().filter(|(name, value)| self.base.knobs.get(*name) != Some(value));
@@ -146,7 +146,7 @@ impl Grid {
     }
 }
 
-fn with(point: &Values, dimension: &Dimension, value: &str) -> Values {
+fn with_value(point: &Values, dimension: &Dimension, value: &str) -> Values {
     let mut point = point.clone();
     point.insert(dimension.name.clone(), value.to_owned());
     point

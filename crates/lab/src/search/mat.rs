@@ -3,20 +3,20 @@
 //!
 //! Rates grow until one breaks; the gap is halved on the log scale until it is small; then both
 //! ends are tried until it is decided with confidence whether they hold. A void run is made again
-//! and counted; a rate that stays void ends the gap from above. Only where the generator was why is
-//! it said to be the limit.
+//! and counted; a rate that stays void ends the gap from above. Only where the generator was the
+//! cause is it reported as the limit.
 
-use super::{Asked, Candidate, Measure, Observation, Stop, judge};
+use super::{Candidate, Measure, Observation, RunRequest, Stop, judge};
 use crate::record::{Figures, Purpose};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
 
-/// A climb that has not ended by then never will.
+/// A climb that has not ended after this many trials never will.
 const TRIALS_MAX: usize = 40;
-/// So often in a row a run at a rate is made again because others disturbed it, before that counts
-/// as a void run of that rate: what comes and goes is not there all the time.
+/// How often in a row a run at a rate is made again because others disturbed it, before that counts
+/// as a void run of that rate: disturbances that come and go are not there all the time.
 const DISTURBED_MAX: usize = 4;
-/// A configuration under which the server did not start so often is given up.
+/// A configuration under which the server failed to start this often is given up.
 const STARTS_MAX: u32 = 2;
 
 /// How one limit is sought.
@@ -30,7 +30,7 @@ pub struct LimitSearch {
     pub purpose: Purpose,
     /// The block they belong to.
     pub block: u32,
-    /// Seeds their arrivals.
+    /// The seed of the arrivals.
     pub seed: u64,
 }
 
@@ -45,14 +45,15 @@ pub struct Found {
     pub conditions: String,
     /// The highest rate that held, requests a second.
     pub held_per_s: Option<f64>,
-    /// The lowest rate above it that did not; none if all held, or if rates between could not be
-    /// judged and the generator was not why: then the limit may be anywhere above what held.
+    /// The lowest rate above it that did not hold; none if all held, or if rates between could not
+    /// be judged and the generator was not the cause: then the limit may be anywhere above what
+    /// held.
     pub broke_per_s: Option<f64>,
     /// The conditions that broke there.
     pub broken: Vec<String>,
     /// Throughput of each run at the rate that held.
     pub throughputs_per_s: Vec<f64>,
-    /// The generator gave out before a rate broke.
+    /// Whether the generator reached its limit before a rate broke.
     pub generator_bound: bool,
     /// Runs, void ones included.
     pub runs: u32,
@@ -63,19 +64,21 @@ pub struct Found {
 }
 
 impl Found {
-    /// The best guess at the limit: the middle of the gap on the log scale. What held, where
+    /// The best guess at the limit: the middle of the gap on the log scale; what held, where
     /// nothing broke; none if nothing held.
     pub fn estimate_per_s(&self) -> Option<f64> {
         let held = self.held_per_s?;
         Some(self.broke_per_s.map_or(held, |broke| (held * broke).sqrt()))
     }
 
-    /// Whether it is known where the limit is: else it sustains what held, and maybe any rate more.
+    /// Whether the limit is known: otherwise the server sustains what held, and maybe any higher
+    /// rate.
     pub fn is_limit(&self) -> bool {
         self.broke_per_s.is_some() || self.generator_bound
     }
 
-    /// Why it sustains no more: the conditions that broke, or why the server did not start.
+    /// Why a higher rate is not sustained: the conditions that broke, or why the server did not
+    /// start.
     pub fn reasons(&self) -> Vec<String> {
         self.broken.iter().chain(&self.failed).cloned().collect()
     }
@@ -87,13 +90,13 @@ struct Trial {
     judged: Judged,
     throughput_per_s: f64,
     violations: Vec<Violation>,
-    /// The generator could not keep up, or had nothing left to ask with.
+    /// Whether the generator could not keep up, or had no sessions left to send.
     generator_gave_out: bool,
-    /// Others were in the way.
+    /// Whether other processes disturbed the trial.
     is_disturbed: bool,
 }
 
-/// A search for one limit, a run at a time, so that those of several candidates can alternate.
+/// A search for one limit, a run at a time, so that the runs of several candidates can alternate.
 pub struct Climb {
     search: LimitSearch,
     bracket: Bracket,
@@ -102,20 +105,20 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Before its first run.
+    /// A climb before its first run.
     pub fn new(search: LimitSearch) -> Self {
         let bracket = Bracket::new(search.rules);
         Self { search, bracket, trials: Vec::new(), failures: Vec::new() }
     }
 
     /// The run to make next; none once the limit is known.
-    pub fn next(&self) -> Option<Asked> {
+    pub fn next(&self) -> Option<RunRequest> {
         if self.has_failed() || self.trials.len() >= TRIALS_MAX {
             return None;
         }
         let rate = self.bracket.next_rate()?;
         let void = |trial: &&Trial| trial.rate == rate && trial.judged == Judged::Void;
-        Some(Asked {
+        Some(RunRequest {
             rate,
             purpose: self.search.purpose.clone(),
             block: self.search.block,
@@ -126,7 +129,7 @@ impl Climb {
         })
     }
 
-    /// Takes what the run has shown, and says what it means.
+    /// Records what a run has shown, and returns how it is judged.
     pub fn learn(&mut self, rate: f64, observation: &Observation) -> Judged {
         let (judged, violations) = judge(&self.search.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
@@ -134,7 +137,7 @@ impl Climb {
         let generator_gave_out = generator_gave_out(&observation.void);
         let is_disturbed =
             judged == Judged::Void && observation.void.iter().any(Void::is_interference);
-        // Else it says nothing about the rate, not even that it cannot be judged.
+        // Otherwise it says nothing about the rate, not even that the rate cannot be judged.
         if !is_disturbed || self.disturbed_in_a_row(rate) >= DISTURBED_MAX {
             self.bracket.add(rate, judged);
         }
@@ -162,7 +165,7 @@ impl Climb {
         self.failures.len() as u32 >= STARTS_MAX && self.failures.len() == self.trials.len()
     }
 
-    /// Whether no higher rate could be judged because the generator gave out, each time.
+    /// Whether no higher rate could be judged because the generator reached its limit each time.
     fn is_generator_bound(&self) -> bool {
         let Some(rate) = self.bracket.gave_out() else { return false };
         let mut there = self.trials.iter().filter(|trial| trial.rate == rate);
@@ -198,7 +201,8 @@ impl Climb {
     }
 }
 
-/// Each condition as it broke worst, the worst first, in words; what is no condition says it all.
+/// Each condition as it broke worst, the worst first, in words; a violation that is no condition
+/// replaces them all.
 fn worst<'v>(violations: impl Iterator<Item = &'v Violation>) -> Vec<String> {
     let mut all: Vec<&Violation> = violations.collect();
     all.sort_by(|a, b| b.excess.total_cmp(&a.excess));
@@ -215,10 +219,10 @@ fn worst<'v>(violations: impl Iterator<Item = &'v Violation>) -> Vec<String> {
     all.iter().map(words).collect()
 }
 
-/// How far one outcome must be ahead, so that a rate which does the same in 4 of 5 runs is judged
+/// How far one outcome must be ahead, so that a rate that does the same in 4 of 5 runs is judged
 /// rightly with that confidence: see [`Rules::lead`].
 pub fn lead_for(confidence: f64) -> u32 {
-    // A little less, so that a confidence of 4 in 5 is one.
+    // A little less, so that a confidence of 4 in 5 gives a lead of one.
     let odds = confidence / (1.0 - confidence) * (1.0 - 1e-9);
     let mut lead = 1;
     while 4_f64.powi(lead as i32) < odds && lead < 10 {
@@ -242,7 +246,7 @@ pub fn mat(
         climb.learn(asked.rate, &observation);
     }
     let found = climb.found();
-    measure.found(candidate, &found)?;
+    measure.limit_found(candidate, &found)?;
     Ok(found)
 }
 
@@ -266,7 +270,7 @@ mod tests {
         LimitSearch { rules, conditions, purpose: Purpose::Race, block: 0, seed }
     }
 
-    /// Whether sessions are long or short, and wherever the search begins.
+    /// The limit is the capacity with long and short sessions, and wherever the search begins.
     #[test]
     fn the_limit_of_a_queue_is_its_capacity() {
         for length in [1, 3, 5, 8] {
@@ -319,7 +323,7 @@ mod tests {
         assert!(close >= 190, "{close} of 200");
     }
 
-    /// That a server ends under load is no weakness of the generator, and the search goes on below
+    /// A server that ends under load is no weakness of the generator, and the search goes on below
     /// that rate.
     #[test]
     fn a_server_that_ends_under_load_breaks() {
@@ -332,7 +336,7 @@ mod tests {
         assert_eq!(found.broken, ["the server has ended"]);
     }
 
-    /// Some rates are void whatever is asked: that they are is not the generator's doing.
+    /// Some rates are void whatever is requested: the generator is not the cause.
     #[test]
     fn what_is_void_for_another_reason_is_no_limit_of_the_generator() {
         let late = LATE;
@@ -379,8 +383,8 @@ mod tests {
         assert!(late.generator_bound && late.broke_per_s == Some(800.0), "{late:?}");
     }
 
-    /// What comes and goes: a rate is judged by the runs that nobody disturbed, and where all were
-    /// disturbed nothing is known of it.
+    /// A rate is judged by the runs that were not disturbed, and where all were disturbed nothing
+    /// is known of it.
     #[test]
     fn runs_that_others_disturbed_are_made_again_and_say_nothing() {
         let disturbed = || {
@@ -392,7 +396,7 @@ mod tests {
             let mut runs = 0;
             while let Some(asked) = climb.next() {
                 let served_share = (1000.0 / asked.rate).min(1.0);
-                // Beside a foreign load it seems to sustain half of that.
+                // Beside a foreign load the server seems to sustain half of that.
                 let halved = Figures { served_share: served_share / 2.0, ..Figures::default() };
                 let quiet = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
                 let observation = match is_disturbed(runs) {
@@ -436,7 +440,7 @@ mod tests {
     fn an_unfair_server_bears_nothing() {
         let world = World { unfair: vec![0], window_s: 60.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        // Below it a kind of file is asked for too rarely to be judged in one run.
+        // Below this rate a kind of file is requested too rarely to be judged in one run.
         let mut search = search(500.0, 1);
         search.rules.min = 200.0;
         let found = mat(&mut server, &Candidate::default(), &search).expect("it ends");

@@ -1,9 +1,10 @@
-//! Searching: the highest rate that a server sustains (`mat`), and the configuration that sustains the
-//! most (`grid`, `blocks`, `tune`).
+//! Searches for the highest rate that a server sustains (`mat`), and for the configuration that
+//! sustains the most (`grid`, `blocks`, `tune`).
 //!
-//! Nothing here starts or measures a server: that is a [`Measure`]'s business, which may be a
-//! simulation. Given the same seed and the same answers, a search asks the same questions; so one
-//! that was broken off is resumed by answering again what was answered before ([`Recorder`]).
+//! Nothing here starts or measures a server: that is the part of a [`Measure`], which may be a
+//! simulation. Given the same seed and the same observations, a search requests the same runs; so a
+//! search that was interrupted is resumed by giving it the recorded observations again
+//! ([`Recorder`]).
 
 mod blocks;
 mod grid;
@@ -31,10 +32,10 @@ use crate::template::Values;
 use crate::void::Void;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
 
-/// A kind of file says something about fairness once it was asked for so often.
+/// A kind of file counts in judging fairness once it was requested this often.
 const KIND_REQUESTS_MIN: u64 = load::outcome::SPREAD_REQUESTS_MIN;
 
-/// The quantiles that [`Figures`] have, by name: others cannot be a condition here.
+/// The quantiles that [`Figures`] have, by name: no other quantile can be a condition here.
 const QUANTILES: [(f64, &str); 5] =
     [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9")];
 
@@ -49,45 +50,45 @@ pub struct Candidate {
 
 /// One run that a search wants.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct RunRequest {
     /// Requests a second.
     pub rate: f64,
-    /// Which search it is for.
+    /// The search that it is for.
     pub purpose: Purpose,
-    /// Which block: candidates in the same block are measured alternately.
+    /// Its block: candidates in the same block are measured alternately.
     pub block: u32,
     /// How often this rate had been void before, in this search.
     pub attempt: u32,
-    /// Seeds the arrivals.
+    /// The seed of the arrivals.
     pub seed: u64,
     /// Whether sessions are to be evenly spaced.
     pub is_even: bool,
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// What clients saw; none if there was no load: the server did not start.
+    /// What clients observed; none if there was no load: the server did not start.
     pub figures: Option<Figures>,
-    /// Why it says nothing, if so.
+    /// Why the run says nothing, if it does not.
     pub void: Vec<Void>,
-    /// Seconds that it took, the server's start and end included.
+    /// Seconds that the run took, the server's start and end included.
     pub took_s: f64,
 }
 
 /// Why a search ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Somebody wanted it.
+    /// The user asked for it.
     Interrupted,
-    /// No run can be made or written down now, whatever is measured, and why: once that is mended
-    /// it can go on.
+    /// No run can be made or written down now, whatever is measured, and why: once the cause is
+    /// mended the search can go on.
     Unable(String),
     /// The search cannot go on, and why.
     Failed(String),
 }
 
-/// Why a search or a study ends that can go on once that is mended.
+/// The message of a search or a study that can go on once the cause of its end is mended.
 pub fn unable(why: &str) -> String {
     format!("runs cannot be made any more: {why}: mend it and go on (--resume)")
 }
@@ -98,19 +99,19 @@ pub trait Measure {
     ///
     /// # Errors
     /// When the search is to end.
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop>;
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop>;
 
-    /// Hears what a search of a candidate's limit has found.
+    /// Receives what a search of a candidate's limit has found.
     ///
     /// # Errors
     /// When the search is to end.
-    fn found(&mut self, _candidate: &Candidate, _found: &Found) -> Result<(), Stop> {
+    fn limit_found(&mut self, _candidate: &Candidate, _found: &Found) -> Result<(), Stop> {
         Ok(())
     }
 }
 
 /// Whether a run held, and the conditions that it broke. A server that ended, or served something
-/// wrong, has been asked for more than it sustains; what else makes a run void says nothing about it.
+/// wrong, had to serve more than it sustains; other reasons for a void run say nothing about it.
 pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec<Violation>) {
     let faults = faults(observation);
     if !faults.is_empty() {
@@ -125,7 +126,7 @@ pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec
 
 /// What a server did under the load of a run that breaks any conditions.
 fn faults(observation: &Observation) -> Vec<Violation> {
-    // Where there was no load it has failed, but not at this rate.
+    // Where there was no load the server has failed, but not at this rate.
     let is_judged = observation.figures.is_some();
     let fault = |why: &Void| {
         let (condition, found) = match why {
@@ -138,8 +139,8 @@ fn faults(observation: &Observation) -> Vec<Violation> {
     observation.void.iter().filter(|_| is_judged).filter_map(fault).collect()
 }
 
-/// The conditions that a run broke, the worst first. Its spread is the larger of two: how far
-/// apart the timeouts of kinds of file lie, and how far behind the rest the worst served kind is.
+/// The conditions that a run broke, the worst first. Its spread is the larger of two: how far apart
+/// the timeouts of kinds of file lie, and how far behind the rest the worst served kind is.
 pub fn violations(conditions: &Conditions, figures: &Figures) -> Vec<Violation> {
     let behind = match figures.fares_alike() {
         true => Some(0.0),
@@ -159,7 +160,7 @@ pub fn violations(conditions: &Conditions, figures: &Figures) -> Vec<Violation> 
 /// Whether all conditions can be judged from [`Figures`].
 ///
 /// # Errors
-/// Which cannot.
+/// The condition that cannot be judged.
 pub fn check_conditions(conditions: &Conditions) -> Result<(), String> {
     let unknown =
         conditions.quantiles.iter().find(|(quantile, _)| quantile_name(*quantile).is_none());
@@ -167,7 +168,7 @@ pub fn check_conditions(conditions: &Conditions) -> Result<(), String> {
         None => Ok(()),
         Some((quantile, _)) => {
             let names = QUANTILES.map(|(_, name)| name).join(", ");
-            Err(format!("p{}: of the percentiles a run keeps {names}", quantile * 100.0))
+            Err(format!("p{}: a run keeps only the percentiles {names}", quantile * 100.0))
         }
     }
 }
@@ -179,8 +180,8 @@ fn quantile_name(quantile: f64) -> Option<&'static str> {
 /// Requests issued and good replies, by kind of file.
 type ServedByKind = std::collections::BTreeMap<String, (u64, u64)>;
 
-/// The kind of file that fared worst of those that were asked for often, and by how much its
-/// served share lies below that of all.
+/// The kind of file that fared worst of those that were requested often, and how far its served
+/// share lies below that of all.
 fn least_served(kinds: &ServedByKind) -> Option<(&str, f64)> {
     let (requests, replies) =
         kinds.values().fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1));

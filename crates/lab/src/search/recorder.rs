@@ -1,34 +1,35 @@
-//! Writes down what a search measures, and answers again what was answered before.
+//! Records what a search measures, and replays the recorded observations.
 //!
-//! A search that was broken off is begun anew over the runs of its folder: as long as there are
-//! some, they are the answers; then it goes on measuring. Nothing else of its state is kept. If a
-//! question differs from the one on record, options or program have changed, and it ends.
+//! A search that was interrupted is begun anew over the runs of its folder: as long as recorded
+//! runs are left, they are its observations; then it goes on measuring. Nothing else of its state
+//! is kept. If a requested run differs from the recorded one, options or program have changed, and
+//! the search ends.
 
-use super::{Asked, Candidate, Found, Measure, Observation, Stop, unable};
+use super::{Candidate, Found, Measure, Observation, RunRequest, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::void::Void;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Rates are the same if they differ by less than this part: their text may have been rounded.
+/// Rates are equal if they differ by less than this part: their text may have been rounded.
 const ROUNDING: f64 = 1e-9;
 
-/// What is measured in truth.
+/// What makes real runs.
 pub trait Live {
     /// Makes one run.
     ///
     /// # Errors
     /// When the search is to end.
-    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop>;
+    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop>;
 }
 
-/// What came of a run.
+/// The result of a real run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// What clients saw; none if there was no load.
+    /// What clients observed; none if there was no load.
     pub figures: Option<Figures>,
-    /// Why it says nothing, if so.
+    /// Why the run says nothing, if it does not.
     pub void: Vec<Void>,
-    /// What was observed beside it.
+    /// What was observed beside the clients.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed.
     pub not_available: Vec<String>,
@@ -38,7 +39,7 @@ pub struct Measured {
     pub outcome_json: Option<String>,
 }
 
-/// What is the same for all runs.
+/// What is equal for all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// The server's name.
@@ -53,7 +54,7 @@ pub struct Context {
     pub window_s: f64,
 }
 
-/// Measures with `live`, unless the folder knows the answer.
+/// Measures with `live`, unless the folder has the run.
 pub struct Recorder<'f, L> {
     folder: &'f Folder,
     context: Context,
@@ -64,19 +65,19 @@ pub struct Recorder<'f, L> {
 }
 
 impl<'f, L: Live> Recorder<'f, L> {
-    /// Goes on with what the folder holds.
+    /// A recorder that goes on with what the folder holds.
     pub fn new(folder: &'f Folder, opened: &Opened, context: Context, live: L) -> Self {
         let past: VecDeque<Run> = opened.runs.iter().cloned().collect();
         let searches = opened.searches.iter().cloned().collect();
         Self { folder, context, live, past, searches, number: 0 }
     }
 
-    /// Whether what comes next is known already.
+    /// Whether the next run is on record.
     pub fn is_replaying(&self) -> bool {
         !self.past.is_empty()
     }
 
-    fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Observation, Stop> {
+    fn replay(&self, run: Run, point: &Point, asked: &RunRequest) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
             && (&run.purpose, run.block) == (&asked.purpose, asked.block)
@@ -96,7 +97,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         &mut self,
         candidate: &Candidate,
         point: Point,
-        asked: &Asked,
+        asked: &RunRequest,
     ) -> Result<Observation, Stop> {
         let begun_us = os::clock::now();
         let measured = self.live.run(candidate, asked)?;
@@ -121,7 +122,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         let outcome = measured.outcome_json.as_deref();
         let full = |why: String| Stop::Unable(unable(&why));
         let run = self.folder.add_run(&run, outcome).map_err(full)?;
-        // What is decided upon is what will be read again, to the last digit.
+        // Decisions use the run as it will be read again, to the last digit.
         let text = serde_json::to_string(&run).expect("it was just written");
         let run: Run = serde_json::from_str(&text).map_err(|why| Stop::Failed(why.to_string()))?;
         Ok(observation(run))
@@ -129,7 +130,7 @@ impl<'f, L: Live> Recorder<'f, L> {
 }
 
 impl<L: Live> Measure for Recorder<'_, L> {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         self.number += 1;
         let point = Point {
             server: self.context.server.clone(),
@@ -145,8 +146,8 @@ impl<L: Live> Measure for Recorder<'_, L> {
         }
     }
 
-    fn found(&mut self, candidate: &Candidate, found: &Found) -> Result<(), Stop> {
-        // One for each search, in their order; a few of the last may not have been written.
+    fn limit_found(&mut self, candidate: &Candidate, found: &Found) -> Result<(), Stop> {
+        // One search is on record for each, in their order; the last few may not have been written.
         if self.searches.pop_front().is_some() {
             return Ok(());
         }
@@ -186,7 +187,7 @@ mod tests {
     use std::path::PathBuf;
 
     impl Live for Simulated {
-        fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+        fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
             let Observation { figures, void, .. } = self.measure(candidate, asked)?;
             Ok(Measured { figures, void, ..Measured::default() })
         }
@@ -212,13 +213,13 @@ mod tests {
         LimitSearch { rules, conditions, purpose, block: 1, seed: 3 }
     }
 
-    /// The noise of a simulated server depends on how many runs it has made, so those that were
-    /// made before the break are made again, unseen.
+    /// The noise of a simulated server depends on how many runs it has made, so the runs that were
+    /// made before the interruption are made again, unrecorded.
     fn noisy(skip: u32, ends_above: f64) -> Simulated {
         let world = World { ends_above, ..World::noisy(vec![1000.0], 0.03) };
         let mut server = Simulated::new(world, 9);
         for _ in 0..skip {
-            let asked = Asked {
+            let asked = RunRequest {
                 rate: 1.0,
                 purpose: Purpose::Point,
                 block: 0,
@@ -236,7 +237,7 @@ mod tests {
         resumed("resume", f64::INFINITY);
     }
 
-    /// Why a run broke is read from its record.
+    /// The reason why a run broke is read from its record.
     #[test]
     fn a_search_for_the_limit_of_a_server_that_ends_is_resumed() {
         resumed("ended", 700.0);
@@ -278,12 +279,13 @@ mod tests {
         std::fs::remove_dir_all(&path).expect("it is ours");
     }
 
-    /// Were it on record, it would be the configuration's fault whenever the search is resumed.
+    /// If the failure were on record, it would count against the configuration whenever the search
+    /// is resumed.
     #[test]
     fn what_no_configuration_is_to_blame_for_is_not_on_record() {
         struct Full;
         impl Live for Full {
-            fn run(&mut self, _: &Candidate, _: &Asked) -> Result<Measured, Stop> {
+            fn run(&mut self, _: &Candidate, _: &RunRequest) -> Result<Measured, Stop> {
                 Err(Stop::Unable(unable("no room")))
             }
         }

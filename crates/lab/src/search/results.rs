@@ -9,10 +9,10 @@ use statistics::{Interval, Mean, Verdict};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// How many of those that are out are named.
+/// How many of the candidates that are out are named.
 const OUT_MAX: usize = 5;
 
-/// The winner and how sure it is, for people.
+/// The winner and how sure the result is, for people.
 pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     let name = |candidate: usize| &tuned.candidates[candidate].name;
     let mut text = match tuned.is_decided() {
@@ -46,7 +46,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     text + &counts(tuned)
 }
 
-/// What a search has found, as the records hold it.
+/// The result of a search, as the records hold it.
 pub fn tuning(tuned: &Tuned) -> Tuning {
     let name = |candidate: usize| tuned.candidates[candidate].name.clone();
     let rivals = tuned.rivals.iter().map(|rival| Rival {
@@ -61,7 +61,7 @@ pub fn tuning(tuned: &Tuned) -> Tuning {
     Tuning { winner: name(tuned.winner), rivals: rivals.collect() }
 }
 
-/// What each interval covers, and what all races do together.
+/// The confidence of each interval, and of all races together.
 fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let Certainty { of_rival, of_gain, races } = tuned.certainty;
@@ -72,12 +72,12 @@ fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     let races = if races == 1 { "the race".to_owned() } else { format!("the {races} races") };
     let all = format!("in {races} a worse configuration was taken for better");
     vec![
-        format!("{each}, however often one looked;"),
+        format!("{each}, however often it was judged;"),
         format!("with {} nowhere {all})", percent(confidence)),
     ]
 }
 
-/// Why it is no clearer, and what helps.
+/// Why the result is not clearer, and what helps.
 fn advice(tuned: &Tuned) -> Vec<String> {
     let Runs { made, void, disturbed, generator_gave_out } = tuned.runs;
     let is_much = |count: u32| f64::from(count) >= MUCH_VOID * f64::from(made);
@@ -106,7 +106,8 @@ fn sustains(tuned: &Tuned) -> String {
         let standing = &tuned.standings[tuned.winner];
         let blocks = standing.estimates_per_s.len();
         return match (found.held_per_s, mean_of(standing)) {
-            // What it sustained last is nearer to what it sustains now than any block before.
+            // What the winner sustained last is nearer to what it sustains now than any block
+            // before.
             (Some(held), _) => format!(
                 "held {held:.0} requests/s in {} when the budget was spent",
                 number::counted(runs, "run")
@@ -124,7 +125,7 @@ fn sustains(tuned: &Tuned) -> String {
             let runs = number::counted(runs, "run");
             format!("sustains {held:.0} requests/s (held in {runs})")
         }
-        None => "held no rate when it was looked at for the last time,".to_owned(),
+        None => "held no rate in its last measurement,".to_owned(),
     };
     let sustains = format!("{sustains} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
@@ -141,7 +142,7 @@ fn counts(tuned: &Tuned) -> String {
     let candidates = tuned.candidates.len();
     let disturbed = match disturbed {
         0 => String::new(),
-        count => format!(", {count} because others were in the way"),
+        count => format!(", {count} because others disturbed them"),
     };
     let mut text =
         format!("{candidates} configurations in {made} runs, {void} of them void{disturbed}.\n");
@@ -169,8 +170,8 @@ fn times(ratio: Interval) -> String {
     format!("{middle:.3} times ({:.3} to {:.3})", ratio.low, ratio.high)
 }
 
-/// The tuning surface: a line for each configuration, those that sustain the most first. `knobs` are
-/// the names of those that were varied.
+/// The tuning surface: a line for each configuration, those that sustain the most first. `knobs`
+/// are the names of the knobs that were varied.
 pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
     let mut text = String::from("configuration,");
     knobs.iter().for_each(|knob| text += &format!("{},", quoted(knob)));
@@ -209,14 +210,14 @@ fn rates(standing: &Standing, confidence: f64) -> String {
     format!("{middle:.1},{low:.1},{high:.1}")
 }
 
-/// The mean of the logarithms of the estimates; without an error if there is one only.
+/// The mean of the logarithms of the estimates; without an error if there is only one.
 fn mean_of(standing: &Standing) -> Option<Mean> {
     let logs: Vec<f64> = standing.estimates_per_s.values().map(|rate| rate.ln()).collect();
     let single = |&log| Mean { count: 1, mean: log, error_squared: 0.0 };
     Mean::from_sample(&logs).or(logs.first().map(single))
 }
 
-/// As RFC 4180 has it.
+/// Quotes a field as in RFC 4180.
 fn quoted(text: &str) -> String {
     let needs: BTreeSet<char> = [',', '"', '\n', '\r'].into();
     if text.chars().any(|c| needs.contains(&c)) {
@@ -285,7 +286,7 @@ Best: buffers=1 1m
   1.149 times (1.100 to 1.200) the rate of usual
   1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
   (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
-however often one looked;
+however often it was judged;
   with 95.0 % nowhere in the 2 races a worse configuration was taken for better)
 3 configurations in 60 runs, 2 of them void.
 out: buffers=a,b: it does not start
@@ -305,7 +306,7 @@ out: buffers=a,b: it does not start
         Tuned { rivals: vec![rival], budget_ended: true, ..tuned() }
     }
 
-    /// Whoever happens to be ahead is not the best.
+    /// A candidate that happens to be ahead is not the best.
     #[test]
     fn what_was_not_decided_is_not_called_best() {
         assert!(tuned().is_decided() && !undecided().is_decided());
@@ -326,7 +327,7 @@ out: buffers=a,b: it does not start
         check(none, "a longer one may tell more", "disturbed");
         let disturbed = Runs { made: 40, void: 26, disturbed: 24, generator_gave_out: 0 };
         check(disturbed, "others disturbed 24 of the 40 runs: stop what else runs", "longer one");
-        check(disturbed, "26 of them void, 24 because others were in the way.\n", "longer one");
+        check(disturbed, "26 of them void, 24 because others disturbed them.\n", "longer one");
     }
 
     /// Two runs of the last look held more than twice what the blocks before had shown.
@@ -375,7 +376,7 @@ out: buffers=a,b: it does not start
         let conditions = "errors=0.1%".to_owned();
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
         let told = sustains(&Tuned { last_look: found, ..tuned() });
-        let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
+        let expected = "held no rate in its last measurement, under errors=0.1%; \
                         at 900 it broke (errors=0.1%: 3%)";
         assert_eq!(told, expected);
     }

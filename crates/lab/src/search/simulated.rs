@@ -1,6 +1,6 @@
 //! Servers that are formulas, for the tests: known capacities behind the noise of real machines.
 
-use super::{Asked, Candidate, Measure, Observation, Stop};
+use super::{Candidate, Measure, Observation, RunRequest, Stop};
 use crate::record::Figures;
 use crate::void::Void;
 use load::backlog::{Backlog, STEPS};
@@ -8,7 +8,7 @@ use statistics::Generator;
 use std::collections::BTreeMap;
 use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
-/// What is true.
+/// The truth about a simulated machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     /// Requests a second that each candidate sustains, by the number in its name.
@@ -19,9 +19,9 @@ pub(crate) struct World {
     pub(crate) drift: f64,
     /// Share of the runs in which something else takes half of the machine.
     pub(crate) stalls: f64,
-    /// The generator cannot keep up above this rate.
+    /// The rate above which the generator cannot keep up.
     pub(crate) generator: f64,
-    /// A server that is asked for more than this ends.
+    /// The rate above which a server ends.
     pub(crate) ends_above: f64,
     /// Candidates that sustain twice as much by dropping a fifth of the large files.
     pub(crate) unfair: Vec<usize>,
@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) run_s: f64,
 }
 
-/// What a run is void for in which the generator gives out.
+/// Why a run is void in which the generator reaches its limit.
 pub(crate) const LATE: Void =
     Void::Load(load::void::Void::Late { p99_us: 20_000, bound_us: 10_000 });
 
@@ -41,7 +41,7 @@ pub(crate) const LATE: Void =
 const DRIFT_RUNS: f64 = 300.0;
 
 impl World {
-    /// Without any noise.
+    /// A world without any noise.
     pub(crate) fn quiet(capacities: Vec<f64>) -> Self {
         Self {
             capacities,
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// As on a virtual machine with neighbours.
+    /// A world like a virtual machine with neighbours.
     pub(crate) fn noisy(capacities: Vec<f64>, noise: f64) -> Self {
         Self { noise, drift: 0.1, stalls: 0.02, ..Self::quiet(capacities) }
     }
@@ -65,7 +65,7 @@ pub(crate) struct Simulated {
     generator: Generator,
     /// Runs made.
     pub(crate) runs: u32,
-    /// Runs after which somebody presses Ctrl-C.
+    /// Runs after which the user presses Ctrl-C.
     pub(crate) runs_max: u32,
 }
 
@@ -74,7 +74,7 @@ impl Simulated {
         Self { world, generator: Generator::new(seed ^ 0xD1CE), runs: 0, runs_max: u32::MAX }
     }
 
-    /// The number that a candidate's name ends in; 0 if in none.
+    /// The number at the end of a candidate's name; 0 if there is none.
     fn index(candidate: &Candidate) -> usize {
         let digits = candidate.name.rsplit(|c: char| !c.is_ascii_digit()).next();
         digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
@@ -97,7 +97,7 @@ impl Simulated {
 }
 
 impl Measure for Simulated {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         if self.runs >= self.runs_max {
             return Err(Stop::Interrupted);
         }
@@ -144,7 +144,7 @@ pub(crate) struct Queue {
 }
 
 impl Measure for Queue {
-    fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, _: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let load = VirtualLoad {
             service: Service::Queue(QUEUE_PER_S),
             length: self.length,

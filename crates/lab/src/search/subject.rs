@@ -1,5 +1,5 @@
-//! What is tuned and for what: from what was typed to the plan of a search, and from what it has
-//! found to files. How it is searched is `tune`'s.
+//! What is tuned and for what: from what was typed to the plan of a search, and from its result to
+//! files. How the search is done is in `tune`.
 
 use super::blocks::{Blocks, Progress};
 use super::grid::{Dimension, Grid};
@@ -33,7 +33,7 @@ const GAP: f64 = 0.04;
 /// Where the first search begins, requests a second.
 const FIRST_PER_S: f64 = 500.0;
 
-/// More configurations than this are no grid that anybody could try.
+/// A grid with more configurations than this takes too long to try.
 const GRID_MAX: usize = 5000;
 
 /// What a search leaves beside its records.
@@ -41,26 +41,26 @@ const SURFACE: &str = "surface.csv";
 const RESULT: &str = "result.txt";
 const WINNER: &str = "winner";
 
-/// Where a server of the winning configuration would listen.
+/// The port at which a server of the winning configuration would listen.
 const PORT: u16 = 8080;
 
 /// The only testbed.
 const HERE: &str = "here";
 
-/// What is wanted of a search, as it was typed.
+/// A search as it was typed.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The knobs to vary: `NAME` over its grid, `NAME=V1,V2` over these values; none: all.
     pub knobs: Vec<String>,
-    /// How.
+    /// The method of the search.
     pub method: Method,
-    /// What it may take, as it was typed.
+    /// The time it may take, as it was typed.
     pub budget: String,
-    /// What it may take, in seconds.
+    /// The time it may take, in seconds.
     pub budget_s: f64,
     /// Seconds of a window.
     pub window_s: f64,
-    /// With which the best is to be right, 0 to 1.
+    /// The confidence with which the best is to be right, 0 to 1.
     pub confidence: f64,
     /// A difference that does not matter, 0 to 1.
     pub margin: f64,
@@ -68,7 +68,7 @@ pub struct Wanted {
     pub seed: u64,
 }
 
-/// What is tuned, for what.
+/// What is tuned, and under which load.
 #[derive(Debug)]
 pub struct Subject<'a> {
     /// The server, as it was typed.
@@ -77,19 +77,19 @@ pub struct Subject<'a> {
     pub bench: &'a Bench,
     /// The server.
     pub installed: Installed,
-    /// What is not varied stays as it is here.
+    /// The setting from which everything that is not varied is taken.
     pub base: Setting,
-    /// What is asked for.
+    /// What is requested.
     pub workload: Workload,
     /// How it is started.
     pub launch: Launch,
-    /// What must hold.
+    /// The conditions that must hold.
     pub conditions: Conditions,
     /// Seconds of a window.
     pub window_s: f64,
 }
 
-/// What was written down of what a search has found.
+/// What was written down of the result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The result, in words.
@@ -99,10 +99,10 @@ pub struct Written {
 }
 
 impl Wanted {
-    /// The plan for a server, as it was `typed` and read, under a workload, which is made.
+    /// Makes the plan for a server, which was `typed` and read, under a workload, which is made.
     ///
     /// # Errors
-    /// When the server is not there, the plan makes no sense, or the workload cannot be made.
+    /// When the server is absent, the plan makes no sense, or the workload cannot be made.
     pub fn prepare<'a>(
         &self,
         lab: &'a Lab,
@@ -111,7 +111,7 @@ impl Wanted {
         conditions: Conditions,
     ) -> Result<(Plan, Subject<'a>), Error> {
         let (installed, base) = lab.find(server)?;
-        let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Asked)?;
+        let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Usage)?;
         let workload = lab.bench.tools.prepare(workload).map_err(Error::Failed)?;
         let subject = Subject {
             typed: typed.to_owned(),
@@ -126,10 +126,10 @@ impl Wanted {
         Ok((plan, subject))
     }
 
-    /// What is to be done with a server in a setting, which serves with so many workers.
+    /// The plan for a server in a setting, which serves with this many workers.
     ///
     /// # Errors
-    /// What of it makes no sense, or does not fit the budget, in a line.
+    /// The part of the plan that makes no sense, or does not fit the budget, in a line.
     fn plan(
         &self,
         (installed, base): (&Installed, &Setting),
@@ -173,8 +173,8 @@ impl Wanted {
         Ok(plan)
     }
 
-    /// Whether the budget is enough: a grid is measured as a whole or not at all, and halving looks
-    /// at a few at the least.
+    /// Checks that the budget is enough: a grid is measured as a whole or not at all, and halving
+    /// measures a few candidates at the least.
     fn fits(&self, plan: &Plan) -> Result<(), String> {
         let (size, budget) = (plan.grid.size(), &self.budget);
         let (needed_s, why, or) = match plan.method {
@@ -202,7 +202,7 @@ impl Wanted {
         Err(format!("{why}: {or} --budget {needed}"))
     }
 
-    /// Whether it was typed which values of a knob are tried: no others are.
+    /// Whether the values of a knob to be tried were typed: no others are tried.
     fn has_values(&self, installed: &Installed, knob: &str) -> bool {
         self.typed(installed).any(|(_, name, values)| name == knob && values.is_some())
     }
@@ -269,8 +269,8 @@ impl Wanted {
     }
 }
 
-/// A configuration as in a named setting in what is varied, and as in the base in all else; none
-/// if it was typed which values of a knob are tried, and the setting has another.
+/// A configuration as in a named setting in what is varied, and as in the base in all else; none if
+/// the values of a knob to be tried were typed, and the setting has another value.
 fn wanted(
     base: &Values,
     setting: Values,
@@ -288,8 +288,8 @@ fn wanted(
     Some(knobs)
 }
 
-/// Adds the base's value to those of a knob's grid, in its place by size; instead of the one that
-/// means the same. `{workers}` stands for a number that is no secret.
+/// Adds the base's value to those of a knob's grid, in its place by size; in place of the value
+/// that means the same, if there is one: `{workers}` stands for a number that is known here.
 fn add_own(values: &mut Vec<String>, own: &str, workers: usize) {
     if values.iter().any(|value| value == own) {
         return;
@@ -308,8 +308,8 @@ fn dimension(name: &str, values: Vec<String>) -> Dimension {
 }
 
 impl Subject<'_> {
-    /// What the server is started with, but for what is varied; the same for the same files,
-    /// command, environment and values of knobs.
+    /// A digest of what the server is started with, except for what is varied; equal for equal
+    /// files, command, environment and values of knobs.
     fn fingerprint(&self) -> String {
         let description = &self.installed.description;
         let settings: Vec<Values> =
@@ -318,7 +318,7 @@ impl Subject<'_> {
         digest(format!("{:?}", (&description.files, &description.start, base, settings)))
     }
 
-    /// What the folder's header says.
+    /// The header of the folder.
     pub fn header(&self, plan: &Plan) -> Header {
         let description = &self.installed.description;
         let server = Server {
@@ -359,11 +359,11 @@ impl Subject<'_> {
         Environment::record([version].into())
     }
 
-    /// Finds the best of the plan, going on with what the folder holds. `watch` hears of each run,
-    /// `is_interrupted` is asked before each.
+    /// Finds the best of the plan, going on with what the folder holds. `watch` is called after
+    /// each run, `is_interrupted` before each.
     ///
     /// # Errors
-    /// When the search was broken off, or no candidate sustains any rate.
+    /// When the search was interrupted, or no candidate sustains any rate.
     pub fn search(
         &self,
         plan: &Plan,
@@ -426,7 +426,7 @@ impl Subject<'_> {
         text
     }
 
-    /// Writes down what was found: among the records, as a table, in words, and as the files of the
+    /// Writes the result: among the records, as a table, in words, and as the files of the
     /// configuration that is ahead.
     ///
     /// # Errors
@@ -447,8 +447,8 @@ impl Subject<'_> {
         Ok(Written { text, winner })
     }
 
-    /// Writes the winner's configuration as it was filled in, and the command that starts it; the
-    /// paths of the files.
+    /// Writes the winner's configuration as it was filled in, and the command that starts it;
+    /// returns the names of the files.
     fn winner(&self, candidate: &Candidate, folder: &Path) -> Result<Vec<String>, String> {
         let explain = |why: std::io::Error| format!("{}: {why}", folder.display());
         fs::create_dir_all(folder).map_err(explain)?;
@@ -472,7 +472,7 @@ impl Subject<'_> {
     }
 }
 
-/// In quotes, if a shell would not take it as it is.
+/// Quotes a word, if a shell would otherwise change it.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -489,8 +489,8 @@ mod tests {
         of.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// The values that were typed are all that are tried; where none were, named settings may have
-    /// others than the grid.
+    /// Values that were typed are the only ones tried; where none were typed, named settings may
+    /// have values outside of the grid.
     #[test]
     fn settings_with_values_that_were_not_typed_are_left_out() {
         let base = values(&[("sendfile", "on"), ("workers", "1"), ("nodelay", "off")]);

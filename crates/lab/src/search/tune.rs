@@ -2,15 +2,16 @@
 //!
 //! *Halving*: all candidates for one block, the best third of them until they have two, the best
 //! third of those until they have four, down to three candidates (successive halving, Jamieson and
-//! Talwalkar 2016). *Grid*, as in the papers: all candidates for three blocks. Then those that are
-//! left race: blocks of their own until for each pair with the leader the interval of the ratio
-//! says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals hold
-//! at all looks at once). Where not all neighbours of the winner took part, because the candidates
-//! were a sample or lie beside the grid, these then challenge it, one knob at a time, each time in
-//! a race. All races there may be share the confidence, each its pairs.
+//! Talwalkar 2016). *Grid*, as in the papers: all candidates for three blocks. Then the remaining
+//! candidates race: blocks of their own until for each pair with the leader the interval of the
+//! ratio says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals
+//! hold at all looks at once). Where not all neighbours of the winner took part, because the
+//! candidates were a sample or lie beside the grid, these neighbours then challenge it, one knob at
+//! a time, each time in a race. All possible races share the confidence, and the pairs of a race
+//! share its part.
 //!
-//! The base takes part in the first race; what tuning gains is the product of what each winner
-//! sustains more than the one before it, of the blocks of the races alone.
+//! The base takes part in the first race; the gain of tuning is the product of the factors by which
+//! each winner sustains more than the one before it, from the blocks of the races alone.
 
 use super::blocks::{Blocks, Runs, Standing};
 use super::grid::Grid;
@@ -22,7 +23,7 @@ use statistics::{Interval, Verdict, verdict};
 
 /// Candidates that race.
 const FINALISTS: usize = 3;
-/// Of a rung's candidates so many part is kept.
+/// One in this many of a rung's candidates is kept.
 const KEPT_PART: usize = 3;
 /// Blocks of a grid.
 const GRID_BLOCKS: u32 = 3;
@@ -32,19 +33,20 @@ const RACE_BLOCKS: (u32, u32) = (3, 20);
 pub(super) const ROUNDS_MAX: u32 = 5;
 /// Runs that one limit takes, as reckoned in advance.
 const RUNS_PER_LIMIT: f64 = 4.5;
-/// Where so many of the runs are void that is why nothing is clear, and no budget helps.
+/// If this share of the runs is void, that is the reason why nothing is clear, and no budget helps.
 pub(super) const MUCH_VOID: f64 = 0.25;
-/// What helps where others are in the way.
+/// What helps where other processes disturb the runs.
 pub(crate) const FREE_CPUS: &str = "stop what else runs on the CPUs, or choose others \
                                     (--server-cpus, --client-cpus)";
 /// Blocks that a race is reckoned to take.
 const RACE_BLOCKS_RECKONED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
 const RUNS_OF_ENDS: f64 = 24.0;
-/// So many runs of a budget are kept for the last limit: in nine of ten noisy worlds it takes
-/// fewer, and in half of them half as many.
+/// Runs of a budget that are kept for the last limit: in nine of ten noisy worlds it takes fewer,
+/// and in half of them half as many.
 const RUNS_KEPT_FOR_LAST: f64 = 26.0;
-/// A first look at each takes this times the runs reckoned or less, in 199 of 200 noisy worlds.
+/// A first look at each candidate takes at most this times the runs reckoned, in 199 of 200 noisy
+/// worlds.
 const RESERVE: f64 = 1.2;
 /// The part of a budget that is left for neighbours, where not all configurations are candidates:
 /// steps from a good one come nearer to the best than more drawn at random (with a quarter, races
@@ -60,18 +62,18 @@ pub enum Method {
     Halving,
 }
 
-/// What is to be done.
+/// The plan of a search.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How.
+    /// The method of the search.
     pub method: Method,
-    /// The configurations there are.
+    /// The configurations that may be tried.
     pub grid: Grid,
     /// Seconds that a run is reckoned to take, until the first have shown how long they do.
     pub run_s: f64,
-    /// Seconds that all may take; none: as long as it needs.
+    /// Seconds that the search may take; none: no bound.
     pub budget_s: Option<f64>,
-    /// With which the winner is to be right.
+    /// The confidence with which the winner is to be right.
     pub confidence: f64,
     /// A difference smaller than this does not matter: 0.02 is 2 %.
     pub margin: f64,
@@ -81,29 +83,29 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// One of those the winner raced with.
+/// A candidate that the winner raced with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rival {
     /// Its number among the candidates.
     pub candidate: usize,
-    /// By what factor the winner sustains more.
+    /// The factor by which the winner sustains more.
     pub ratio: Interval,
-    /// What that says.
+    /// What the ratio says.
     pub verdict: Verdict,
 }
 
-/// With which confidence what is said of the races holds, however often one has looked.
+/// The confidence with which the results of the races hold, however often they were judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Certainty {
-    /// Of the interval of a rival, by itself.
+    /// The confidence of the interval of a rival, by itself.
     pub of_rival: f64,
-    /// Of the interval of the gain.
+    /// The confidence of the interval of the gain.
     pub of_gain: f64,
     /// Races that were run.
     pub races: u32,
 }
 
-/// What has been found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     /// All candidates, the base first.
@@ -115,19 +117,20 @@ pub struct Tuned {
     /// The candidates that the winner raced with last, the best first, and then those that
     /// challenged it in vain.
     pub rivals: Vec<Rival>,
-    /// By what factor it sustains more than the base; none if it is the base.
+    /// The factor by which the winner sustains more than the base; none if it is the base.
     pub gain: Option<Interval>,
-    /// What is certain of what is said.
+    /// The confidence of these results.
     pub certainty: Certainty,
-    /// What it sustained when it was looked at for the last time.
+    /// What the winner sustained in its last measurement.
     pub last_look: Found,
-    /// Whether that was decided with confidence: else the budget had run out.
+    /// Whether that was decided with confidence: otherwise the budget had run out.
     pub is_confirmed: bool,
-    /// How many runs there were.
+    /// How many runs were made.
     pub runs: Runs,
     /// Whether the budget ended the search before its confidence did.
     pub budget_ended: bool,
-    /// Whether neighbours won as often as they may challenge, and those of the last were not tried.
+    /// Whether neighbours won as often as they may challenge, and those of the last winner were not
+    /// tried.
     pub rounds_ended: bool,
 }
 
@@ -138,8 +141,8 @@ impl Tuned {
         self.rivals.iter().filter(|rival| rival.verdict == Verdict::CannotTell)
     }
 
-    /// Whether the best is known: of the winner something is, and it is better than, or tied with,
-    /// all that raced with it.
+    /// Whether the best is known: the winner was measured, and is better than, or tied with, all
+    /// that raced with it.
     pub fn is_decided(&self) -> bool {
         let is_known = !self.standings[self.winner].estimates_per_s.is_empty();
         is_known && self.undecided().next().is_none()
@@ -159,8 +162,8 @@ impl Plan {
         }
     }
 
-    /// Seconds that all is reckoned to take, the budget if that is less. Neighbours of the best of
-    /// a sample take what it has left.
+    /// Seconds that the whole search is reckoned to take, the budget if that is less. Neighbours of
+    /// the best of a sample take what it has left.
     pub fn expected_s(&self) -> f64 {
         let candidates = self.candidates().len();
         let all = self.runs_reckoned(candidates) * self.run_s;
@@ -173,23 +176,23 @@ impl Plan {
         self.runs_reckoned(self.grid.size()) * self.run_s
     }
 
-    /// Seconds that a first look at as few candidates as may be is reckoned to take: in less
+    /// Seconds that a first look at as few candidates as possible is reckoned to take: in less time
     /// nothing may be found.
     pub fn least_s(&self) -> f64 {
         least_runs(self.least()) * self.run_s
     }
 
-    /// With so many candidates it begins at the least.
+    /// The smallest number of candidates with which a search begins.
     pub fn least(&self) -> usize {
         self.grid.size().min(FINALISTS + 1)
     }
 
-    /// Runs that so many candidates are reckoned to take.
+    /// Runs that this many candidates are reckoned to take.
     pub fn runs_reckoned(&self, candidates: usize) -> f64 {
         self.runs_from(0, candidates) + RUNS_OF_ENDS / 2.0
     }
 
-    /// Runs that so many candidates are reckoned to take, without those for the first limit, and
+    /// Runs that this many candidates are reckoned to take, without those for the first limit, and
     /// without those of the first `done` rungs, or blocks of a grid, which are done.
     fn runs_from(&self, done: u32, candidates: usize) -> f64 {
         let mut limits = 0.0;
@@ -210,7 +213,7 @@ impl Plan {
         limits * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0
     }
 
-    /// How many candidates to begin with, if a run takes so long.
+    /// How many candidates to begin with, if a run takes `run_s` seconds.
     fn initial(&self, run_s: f64) -> usize {
         let size = self.grid.size();
         let Some(budget_s) = self.budget_s else { return size };
@@ -223,13 +226,15 @@ impl Plan {
     }
 }
 
-/// Runs for the first limit and one of each, and what nearly all searches need beyond that.
+/// Runs for the first limit and one of each candidate, and what nearly all searches need beyond
+/// that.
 fn least_runs(candidates: usize) -> f64 {
     RESERVE * (RUNS_OF_ENDS / 2.0 + candidates as f64 * RUNS_PER_LIMIT)
 }
 
-/// The most, from `least` on and below `end`, that fits; `least` if nothing does. Where a number
-/// does not fit, no greater one does: a grid may have more points than can be looked at in turn.
+/// The largest number, from `least` on and below `end`, that fits; `least` if none does. Where a
+/// number does not fit, no greater one does: a grid may have too many points to try each number in
+/// turn.
 fn most_fitting(least: usize, end: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut most, mut end) = (least, end);
     while end.saturating_sub(most) > 1 {
@@ -244,7 +249,7 @@ fn most_fitting(least: usize, end: usize, fits: impl Fn(usize) -> bool) -> usize
 }
 
 /// Blocks of each rung of a halving: 1, 2, 4 and 8 blocks in all, as the field shrinks to a third.
-/// What was measured in the rungs before counts.
+/// Measurements of earlier rungs count.
 fn rungs() -> impl Iterator<Item = u32> {
     [1, 1, 2, 4].into_iter().chain(std::iter::repeat(8))
 }
@@ -256,9 +261,9 @@ fn kept(field: usize) -> usize {
 /// Finds the best configuration. `blocks` have no candidates yet.
 ///
 /// # Errors
-/// When the search was broken off, or no candidate sustains any rate.
+/// When the search was interrupted, or no candidate sustains any rate.
 pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    blocks.keep_to(plan.budget_s);
+    blocks.set_budget(plan.budget_s);
     let mut search = Search {
         blocks,
         plan,
@@ -278,7 +283,7 @@ pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         search.races_max += ROUNDS_MAX;
     }
     let race = search.race(&finalists, &Purpose::Race)?;
-    let gain = race.over(0);
+    let gain = race.gain_over(0);
     let (race, gain) = search.challenges(race, gain)?;
     search.is_sample = false;
     search.tuned(race, gain)
@@ -290,13 +295,14 @@ struct Race {
     rivals: Vec<Rival>,
     /// Its first block.
     from: u32,
-    /// Of each pair.
+    /// The confidence of each pair.
     confidence: f64,
 }
 
 impl Race {
-    /// By what factor the winner sustains more than another; unknown if that did not race.
-    fn over(&self, other: usize) -> Gain {
+    /// The factor by which the winner sustains more than another candidate; unknown if that did not
+    /// race.
+    fn gain_over(&self, other: usize) -> Gain {
         let rival = self.rivals.iter().find(|rival| rival.candidate == other);
         let itself = Interval { low: 1.0, high: 1.0 };
         match rival {
@@ -306,21 +312,21 @@ impl Race {
         }
     }
 
-    /// Whether the winner was found better than another.
+    /// Whether the winner was found better than another candidate.
     fn is_won_against(&self, other: usize) -> bool {
         let over = self.rivals.iter().find(|rival| rival.candidate == other);
         over.is_some_and(|rival| rival.verdict == Verdict::Higher)
     }
 }
 
-/// What was gained, and with which confidence.
+/// A gain, and the confidence in it.
 #[derive(Clone, Copy)]
 struct Gain {
     ratio: Interval,
     confidence: f64,
 }
 
-/// Nothing is said, which is certain.
+/// An interval of all values, which is certain.
 const UNKNOWN: Gain = Gain { ratio: Interval { low: 0.0, high: f64::INFINITY }, confidence: 1.0 };
 
 impl Gain {
@@ -335,29 +341,30 @@ impl Gain {
 struct Search<'c, 'm> {
     blocks: &'c mut Blocks<'m>,
     plan: &'c Plan,
-    /// About what the base sustains.
+    /// About what the base sustains, requests a second.
     level_per_s: f64,
     budget_ended: bool,
     rounds_ended: bool,
-    /// Races so far, and how many there may be: they share the confidence.
+    /// Races so far, and how many are possible: they share the confidence.
     races: u32,
     races_max: u32,
-    /// The candidates are a sample, and what time is left is for neighbours of the best of them.
+    /// Whether the candidates are a sample: then the remaining time is for neighbours of the best
+    /// of them.
     is_sample: bool,
 }
 
 impl Search<'_, '_> {
-    /// The candidates. The first that sustains anything says about what they sustain, and how many of
-    /// the others there is time for.
+    /// Enters the candidates. The first that sustains anything shows about what they sustain, and
+    /// how many of the others there is time for.
     fn enter(&mut self) -> Result<Vec<usize>, Stop> {
         let (mut field, mut why) = (Vec::new(), String::new());
         let candidates = self.plan.candidates();
         self.is_sample = candidates.len() < self.plan.grid.size();
-        self.expect(self.plan.runs_reckoned(candidates.len()));
+        self.expect_runs(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
             if !field.is_empty() && !self.affords(1) {
                 return Err(Stop::Failed(match why.as_str() {
-                    "" => format!("the budget has ended: {}", self.nothing_seen()),
+                    "" => format!("the budget has ended: {}", self.no_valid_run()),
                     why => format!(
                         "the budget ended before a configuration kept the conditions at any rate: \
                          {why}"
@@ -381,19 +388,19 @@ impl Search<'_, '_> {
             why = found.failed.or(found.broken.first().cloned()).unwrap_or_default();
         }
         Err(Stop::Failed(match why.as_str() {
-            "" => self.nothing_seen(),
+            "" => self.no_valid_run(),
             why => format!("no configuration keeps the conditions at any rate: {why}"),
         }))
     }
 
-    /// What is said where every run was void.
-    fn nothing_seen(&self) -> String {
+    /// The message where every run was void.
+    fn no_valid_run(&self) -> String {
         let Runs { made, disturbed, .. } = self.blocks.runs();
         let why = match disturbed {
             0 => String::new(),
             _ => format!(": others disturbed {disturbed} of {made}; {FREE_CPUS}"),
         };
-        format!("of no configuration anything could be seen, because the runs were void{why}")
+        format!("no configuration could be measured, because the runs were void{why}")
     }
 
     /// Seconds that a run takes.
@@ -404,10 +411,10 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Lets people know how many runs are reckoned to come.
-    fn expect(&mut self, runs: f64) {
+    /// Updates how many runs are reckoned to come.
+    fn expect_runs(&mut self, runs: f64) {
         let runs = if self.is_sample { f64::INFINITY } else { runs };
-        self.blocks.expect(runs);
+        self.blocks.expect_runs(runs);
     }
 
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -420,7 +427,7 @@ impl Search<'_, '_> {
                 self.budget_ended = true;
                 break;
             }
-            self.expect(self.plan.runs_from(block, able.len()));
+            self.expect_runs(self.plan.runs_from(block, able.len()));
             if !self.blocks.block(&able, self.level_per_s, &Purpose::Grid)? {
                 self.budget_ended = true;
                 break;
@@ -429,7 +436,8 @@ impl Search<'_, '_> {
         self.finalists(field, FINALISTS)
     }
 
-    /// Runs take so much longer than was reckoned that there is no time for a block of all.
+    /// The message where runs take so much longer than was reckoned that a block of all does not
+    /// fit.
     fn grid_is_too_large(&self, able: usize) -> Stop {
         let run_s = self.run_s();
         let needed_s = self.blocks.spent_s() + self.plan.runs_from(0, able) * run_s;
@@ -440,10 +448,10 @@ impl Search<'_, '_> {
         ))
     }
 
-    /// The budget has ended before so many configurations were measured once.
+    /// The message where the budget ended before this many configurations were measured once.
     fn too_short(&self, candidates: usize) -> Stop {
         let Runs { made, disturbed, .. } = self.blocks.runs();
-        // Where runs are void a longer one helps no more.
+        // Where runs are void a longer budget does not help.
         if f64::from(disturbed) >= MUCH_VOID * f64::from(made) && disturbed > 0 {
             return Stop::Failed(format!(
                 "the budget has ended before {candidates} configurations had been looked at once, \
@@ -466,7 +474,7 @@ impl Search<'_, '_> {
             if field.len() <= FINALISTS + 1 {
                 break;
             }
-            self.expect(self.plan.runs_from(rung, field.len()));
+            self.expect_runs(self.plan.runs_from(rung, field.len()));
             for _ in 0..blocks {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
@@ -500,8 +508,8 @@ impl Search<'_, '_> {
         Ok(best)
     }
 
-    /// Blocks until the leader is better than, or tied with, each of the others. Only these blocks
-    /// count: the earlier ones are what the finalists were chosen by.
+    /// Measures blocks until the leader is better than, or tied with, each of the others. Only
+    /// these blocks count: the earlier ones are what the finalists were chosen by.
     fn race(&mut self, finalists: &[usize], stage: &Purpose) -> Result<Race, Stop> {
         let from = self.blocks.blocks() + 1;
         let mut racing = self.able(finalists);
@@ -518,7 +526,7 @@ impl Search<'_, '_> {
                 break;
             }
             let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
-            self.expect(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
+            self.expect_runs(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
             if !self.blocks.block(&racing, self.level_per_s, stage)? {
                 self.budget_ended = true;
                 break;
@@ -570,9 +578,9 @@ impl Search<'_, '_> {
         Rival { candidate, ratio, verdict: verdict(ratio, self.plan.margin) }
     }
 
-    /// Challenges the winner until no neighbour is found better or the budget has run out. Should
-    /// it prove unfair meanwhile, the next of its race takes its place, and whoever did best in the
-    /// challenge then challenges that one.
+    /// Lets neighbours challenge the winner until none is found better or the budget has run out.
+    /// Should the winner prove unfair meanwhile, the next of its race takes its place, and the best
+    /// of the challengers then challenges that one.
     fn challenges(&mut self, mut race: Race, mut gain: Gain) -> Result<(Race, Gain), Stop> {
         let mut more: Option<usize> = None;
         for round in 1..=ROUNDS_MAX {
@@ -586,19 +594,19 @@ impl Search<'_, '_> {
                 };
             } else if next.is_won_against(before) {
                 more = None;
-                gain = gain.times(next.over(before));
+                gain = gain.times(next.gain_over(before));
                 race = next;
             } else {
                 return Ok((self.challenged(race, &next), gain));
             }
         }
-        // One by the budget has said so.
+        // A search that the budget ended reports that instead.
         self.rounds_ended = !self.budget_ended && !self.unknown_neighbours(race.winner).is_empty();
         Ok((race, gain))
     }
 
-    /// The race whose winner was challenged in the next one, and was not found worse. Whether it
-    /// was found better, or as good, is to be told as that of its rivals is.
+    /// The race whose winner was challenged in the next one, and was not found worse. The result
+    /// against the challengers is reported together with that against its rivals.
     fn challenged(&self, mut race: Race, next: &Race) -> Race {
         let challengers = next.rivals.iter().map(|rival| rival.candidate).chain([next.winner]);
         let challengers = challengers.filter(|&one| one != race.winner);
@@ -607,14 +615,14 @@ impl Search<'_, '_> {
             .collect();
         race.rivals.retain(|rival| challengers.iter().all(|one| one.candidate != rival.candidate));
         race.rivals.extend(challengers);
-        // What is said of all of them holds of each.
+        // The lower confidence of the two is reported, which holds for all of them.
         race.confidence = race.confidence.min(next.confidence);
         race
     }
 
-    /// The neighbours of the winner that were not measured yet, and one that was, against it: a
-    /// block for all, then a race of the best two. None if there are none or the budget has run
-    /// out.
+    /// Measures the neighbours of the winner that were not measured yet, and `more`, against the
+    /// winner: a block for all, then a race of the best two. None if there are none or the budget
+    /// has run out.
     fn challenge(
         &mut self,
         winner: usize,
@@ -662,18 +670,18 @@ impl Search<'_, '_> {
         field.iter().copied().filter(|&one| standings[one].out.is_none()).collect()
     }
 
-    /// Whether there is time for so many limits, and for the last one.
+    /// Whether there is time for this many limits, and for the last one.
     fn affords(&self, limits: usize) -> bool {
         let runs = (limits as f64) * RUNS_PER_LIMIT + RUNS_KEPT_FOR_LAST;
         let needed = self.blocks.spent_s() + runs * self.run_s();
         self.plan.budget_s.is_none_or(|budget| needed <= budget)
     }
 
-    /// Confirms the winner; should the further runs show that it is unfair, the next.
+    /// Confirms the winner; should the further runs show that it is unfair, the next one.
     fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
         let mut looked: Option<(Found, bool)> = None;
-        self.expect(RUNS_OF_ENDS / 2.0);
+        self.expect_runs(RUNS_OF_ENDS / 2.0);
         let (last_look, is_confirmed) = loop {
             if !self.blocks.is_fair(race.winner) {
                 (race, gain) = self.without_winner(race)?;
@@ -710,27 +718,27 @@ impl Search<'_, '_> {
         race.rivals.iter().any(|rival| standings[rival.candidate].out.is_none())
     }
 
-    /// The outcome of a race had its winner, which is out, not taken part, and what is gained then.
-    /// It fails if all finalists are out.
+    /// The outcome of a race as if its winner, which is out, had not taken part, and the gain then.
+    /// Fails if all finalists are out.
     fn without_winner(&self, race: Race) -> Result<(Race, Gain), Stop> {
         let Race { rivals, from, confidence, .. } = race;
         let standings = self.blocks.standings();
         let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
         let mut left: Vec<Rival> = rivals.into_iter().filter(is_able).collect();
-        // The nearer to the winner, the better. Those that were beaten early have fewer blocks than
-        // the others, so that no blocks of all would tell.
+        // The nearer to the winner, the better. Candidates that were beaten early have fewer blocks
+        // than the others, so that blocks common to all would say nothing.
         left.sort_by(|a, b| middle(a.ratio).total_cmp(&middle(b.ratio)));
         let mut places = left.into_iter().map(|rival| rival.candidate);
         let all_out = || Stop::Failed("all finalists are unfair".into());
         let winner = places.next().ok_or_else(all_out)?;
         let rivals = places.map(|other| self.rival(winner, other, from, confidence)).collect();
-        // Only what was raced for: the blocks before are those by which it was chosen.
+        // Only the blocks of the race: the earlier blocks are those by which the winner was chosen.
         let ratio = self.blocks.ratio(winner, 0, from, confidence);
         Ok((Race { winner, rivals, from, confidence }, Gain { ratio, confidence }))
     }
 }
 
-/// Of a ratio, on the log scale; not a number where nothing is known of it.
+/// The middle of a ratio's interval, on the log scale; not a number where nothing is known of it.
 fn middle(ratio: Interval) -> f64 {
     (ratio.low * ratio.high).sqrt()
 }

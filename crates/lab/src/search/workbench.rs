@@ -1,8 +1,8 @@
-//! Measures in truth: starts a server under a candidate's knobs, warms it up, loads it, stops it.
+//! Makes real runs: starts a server under a candidate's knobs, warms it up, loads it, stops it.
 //!
 //! Each run has a server of its own, so that none inherits what another has left behind.
 
-use super::{Asked, Candidate, Live, Measured, Stop, unable};
+use super::{Candidate, Live, Measured, RunRequest, Stop, unable};
 use crate::install::Installed;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
@@ -11,15 +11,15 @@ use crate::trial::{Bench, RunFailure, Target, Trial};
 use crate::warm_up::Readying;
 use crate::workload::Workload;
 
-/// How many windows of warming up a run has: all runs the same, so that what a search decides
+/// How many windows of warming up a run has: equal for all runs, so that what a search decides
 /// within its budget does not depend on how steady a server is.
 pub const WARM_UPS: u32 = 1;
 
-/// A server that is there, and everything to measure it with.
+/// A server that is installed, and everything to measure it with.
 pub struct Workbench<'a> {
     /// What loads it.
     pub bench: &'a Bench,
-    /// What is asked for.
+    /// What is requested.
     pub workload: &'a Workload,
     /// The server.
     pub installed: &'a Installed,
@@ -29,16 +29,16 @@ pub struct Workbench<'a> {
     pub window_s: f64,
     /// Replies within so many microseconds count as goodput.
     pub latency_target_us: Option<u64>,
-    /// Whether somebody wants to end it.
+    /// Whether the user wants the search to end.
     pub is_interrupted: &'a mut dyn FnMut() -> bool,
 }
 
 impl Workbench<'_> {
-    /// A failure of the server is an answer; one of ours is not.
-    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, RunFailure> {
+    /// A failure of the server is an observation; a failure of ours is not.
+    fn try_run(&self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, RunFailure> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
-        let target = Target::of(&server);
+        let target = Target::of_server(&server);
         let trial = Trial {
             workload: self.workload,
             offered: Offered::RequestsPerS(asked.rate),
@@ -65,14 +65,14 @@ impl Workbench<'_> {
 }
 
 impl Live for Workbench<'_> {
-    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
         if (self.is_interrupted)() {
             return Err(Stop::Interrupted);
         }
         let measured = self.try_run(candidate, asked);
         match measured.map_err(|why| why.unless_gone(&self.bench.tools, self.workload)) {
             Ok(measured) => Ok(measured),
-            // Whoever wants it to end may have ended the server, too.
+            // A user who interrupts the search may have ended the server, too.
             Err(_) if (self.is_interrupted)() => Err(Stop::Interrupted),
             Err(RunFailure::Void(why)) => Ok(Measured { void: vec![why], ..Measured::default() }),
             Err(RunFailure::Surroundings(why)) => Err(Stop::Unable(unable(&why))),
@@ -97,8 +97,8 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    /// A scratch directory that cannot be made, taken for the fault of a configuration, would be
-    /// held against one configuration after the other.
+    /// A scratch directory that cannot be made, taken for the fault of a configuration, would count
+    /// against one configuration after the other.
     #[test]
     fn a_scratch_directory_that_is_gone_is_no_fault_of_a_configuration() {
         let descriptions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
@@ -145,7 +145,7 @@ mod tests {
             latency_target_us: None,
             is_interrupted: &mut || false,
         };
-        let asked = Asked {
+        let asked = RunRequest {
             rate: 1.0,
             purpose: Purpose::Point,
             block: 1,

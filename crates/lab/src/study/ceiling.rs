@@ -1,9 +1,9 @@
-//! The ceiling of the path between clients and servers, which no server can be above: how many
-//! bytes a second, and how many requests, a server gets through that does the least any can, on all
-//! the CPUs of the testbed.
+//! The ceiling of the path between clients and servers, which no server can exceed: how many bytes
+//! a second, and how many requests, pass it when the server does the least any can, on all the CPUs
+//! of the testbed.
 //!
-//! It is of the path, not of files: the testbed's bounds on memory and on the disk do not hold for
-//! it, because the floor answers from memory.
+//! The ceiling is that of the path, not of files: the testbed's bounds on memory and on the disk do
+//! not apply, because the floor answers from memory.
 
 use super::definition::Definition;
 use super::run::{STAGING_S, WARM_UPS_RECKONED};
@@ -17,34 +17,35 @@ use crate::workload::{WorkloadSpec, connections};
 use load::plan::ConnectionUse;
 use statistics::median;
 
-/// Windows of each kind, of which the median counts.
+/// Windows of each kind; their median counts.
 const WINDOWS: u64 = 3;
 
-/// Seconds of a window at least and at most; in between it is the study's own. In less a long
-/// transfer is not seen, and more than this shows nothing new.
+/// Seconds of a window at least and at most; in between it is the study's own. A shorter window
+/// misses long transfers, and a longer one shows nothing new.
 const WINDOW_S: (f64, f64) = (0.5, 2.0);
 
-/// As many clients for small requests as other runs have at their limit; and so many for each CPU
-/// of the server, lest one of its threads, to which the kernel deals them, has too few.
+/// Clients for small requests: as many as other runs have at their limit, and at least this many
+/// for each CPU of the server, so that none of its threads, to which the kernel deals them, has too
+/// few.
 const CLIENTS: (u64, u64) = (64, 32);
 
-/// Clients for long transfers, and so many for each CPU of the server. What is under way when a
+/// Clients for long transfers, and clients for each CPU of the server. What is under way when a
 /// window ends counts for nothing, so there are fewer than for small requests.
 const BULK_CLIENTS: (u64, u64) = (8, 4);
 
-/// Why it is not known if nobody waited for it.
+/// Why a ceiling is not known if its measurement was left early.
 const LEFT: &str = "it was left before it was measured";
 
 /// Bodies of long transfers, longest first. A fast path needs long ones, or requests are measured;
-/// of a slow one long ones measure nothing, because few end within a window.
+/// on a slow path long ones measure nothing, because few end within a window.
 const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 
-/// So many bodies for each client make what is under way when a window ends, half a body of each in
-/// the mean, one part in a hundred.
+/// With this many bodies for each client, what is under way when a window ends, half a body of each
+/// in the mean, is one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
-/// Measures the ceiling of a testbed with the floor, or says why it is not known; `ends` is asked
-/// before each run whether it shall be left.
+/// Measures the ceiling of a testbed with the floor, or returns why it is not known; `ends` is
+/// called before each run and says whether to leave.
 ///
 /// # Errors
 /// What of the machine is not as it was before.
@@ -84,7 +85,7 @@ fn measure(
         machine: stage.machine.clone(),
     };
     let cpus = path.testbeds[0].server_cpus(&path.machine) as u64;
-    let mut of = |workload, clients, figure: fn(&Figures) -> f64| {
+    let mut measured = |workload, clients, figure: fn(&Figures) -> f64| {
         let cell = Cell { participant: 0, workload, testbed: 0 };
         let offered = Offered::Connections(clients);
         let mut runs = Vec::new();
@@ -108,16 +109,16 @@ fn measure(
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(generators);
     let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {
-        requests_per_s: of(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,
+        requests_per_s: measured(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,
         bytes_per_s: bytes_per_s(bulk as f64 / window_s, |index| {
-            of(1 + index, bulk, |figures| figures.body_bytes_per_s)
+            measured(1 + index, bulk, |figures| figures.body_bytes_per_s)
         })?,
     })
 }
 
 /// Seconds that measuring the ceiling of a testbed is reckoned to take.
 pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
-    // Requests, and bodies of one length: most paths are no slower.
+    // Requests, and bodies of one length: most paths need no shorter bodies.
     (2 * WINDOWS) as f64 * (STAGING_S + run_s(window_s(definition), WARM_UPS_RECKONED))
 }
 
@@ -129,10 +130,10 @@ fn without_bounds(testbed: &Testbed) -> Testbed {
     Testbed { memory: None, disk: None, ..testbed.clone() }
 }
 
-/// The most that `measure` finds for the lengths of bodies, of which it is told the index. Each
-/// falls short of the path by what was under way when its window ended, so the highest is nearest.
-/// Shorter ones are tried until of every client (`clients_per_s`: clients by seconds of a window)
-/// enough have come whole.
+/// The most that `measure`, which gets an index into [`BULK_BYTES`], finds for the lengths of
+/// bodies. Each result falls short of the path by what was under way when its window ended, so the
+/// highest is nearest. Shorter bodies are tried until enough have come whole for every client
+/// (`clients_per_s`: clients by seconds of a window).
 fn bytes_per_s(
     clients_per_s: f64,
     mut measure: impl FnMut(usize) -> Result<f64, String>,
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
     use crate::testbed::{DiskIo, Memory, Network, Throttle};
 
-    /// What a window of half a second shows of a path with so many bytes a second: each client's
+    /// What a window of half a second shows of a path with this many bytes a second: each client's
     /// bodies that came whole.
     #[track_caller]
     fn check(path_bytes_per_s: f64, tried: usize, expected: Result<(f64, f64), &str>) {

@@ -1,5 +1,5 @@
 //! The ceilings of a study's testbeds: which are not known yet, and whether there is time for them.
-//! How one is measured is `ceiling`'s.
+//! How a ceiling is measured is in `ceiling`.
 
 use super::ceiling::{ceiling, reckoned_ceiling_s};
 use super::run::reckoned_run_s;
@@ -13,7 +13,7 @@ use crate::server_spec::ServerSpec;
 use crate::testbed::Testbed;
 use crate::watch::Watch;
 
-/// What answers with the least that any server can do.
+/// The server that does the least that any can do.
 const FLOOR: &str = "floor";
 
 /// Why a ceiling is left out.
@@ -34,13 +34,14 @@ impl Budget {
 }
 
 impl Stage<'_> {
-    /// Measures the ceiling of each testbed of which it is not `known` yet, where the floor is there
-    /// to find it and the budget, of which time is spent since `began_us`, holds it and a run.
-    /// `say` hears which are not known, and why. Whoever interrupts it is asked again by the study
-    /// itself.
+    /// Measures the ceiling of each testbed where it is not `known` yet, if the floor is there to
+    /// measure it with and the budget, which has been running since `began_us`, holds it and a run.
+    /// `say` prints which ceilings are not known, and why. An interrupt ends this early, and the
+    /// study itself then ends by it, too.
     ///
     /// # Errors
-    /// When it cannot be said or written down, or the machine is not as it was before.
+    /// When the reason cannot be printed or a ceiling not written down, or the machine is not as it
+    /// was before.
     pub fn measure_ceilings<E: From<Error>>(
         &self,
         lab: &Lab,
@@ -60,7 +61,7 @@ impl Stage<'_> {
             return say(&format!("The path's ceiling is not known: {NO_TIME}"));
         }
         let floor: ServerSpec = FLOOR.parse().map_err(Error::Failed)?;
-        let Found { installed, skipped } = lab.look(&floor)?;
+        let Found { installed, skipped } = lab.detect(&floor)?;
         for one in &skipped {
             say(&format!("The path's ceiling is not known: {}; {}", one.reason, one.command))?;
         }
@@ -80,8 +81,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Measures one and writes it down, or says why it is not known; nothing, if it was
-    /// interrupted.
+    /// Measures one ceiling and writes it down, or returns why it is not known; returns none if it
+    /// was interrupted.
     fn measure_ceiling(
         &self,
         floor: &Participant,
@@ -93,7 +94,7 @@ impl Stage<'_> {
         if !budget.holds(self.ceiling_and_run_s()) {
             return Ok(Some(NO_TIME.into()));
         }
-        // Each of its runs, and one of the study.
+        // Time for each run of the ceiling, and for one of the study.
         let runs_s = reckoned_run_s(self.definition) + self.reckoned_run_s();
         let mut ends = || watch.is_interrupted() || !budget.holds(runs_s);
         let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
@@ -114,8 +115,8 @@ impl Stage<'_> {
     }
 }
 
-/// The indices of those whose ceiling nobody has measured: all, or, where a study was ended in
-/// between, the later ones.
+/// The indices of the testbeds whose ceiling has not been measured: all, or, where a study was
+/// ended in between, the later ones.
 fn without_ceiling(testbeds: &[Testbed], known: &[(String, Ceiling)]) -> Vec<usize> {
     let is_known = |testbed: &Testbed| known.iter().any(|(name, _)| *name == testbed.name);
     (0..testbeds.len()).filter(|&index| !is_known(&testbeds[index])).collect()

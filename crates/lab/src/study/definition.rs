@@ -19,16 +19,16 @@ use load::find_limit::Conditions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Points of a range are apart by equal factors; so many are enough for any figure.
+/// Points of a range are apart by equal factors; this many are enough for any figure.
 const STEPS_MAX: u32 = 100;
 
-/// Rates that differ by less than their sixth decimal are one rate to any clock.
+/// Rates that are equal to six decimals are one rate to any clock.
 const DIGITS_MAX: i32 = 6;
 
 /// The testbed of an experiment that names none: the machine as it is.
 const HERE: &str = "here";
 
-/// So many clients that wait for their replies tell what a server can sustain at most.
+/// This many clients that wait for their replies show what a server can sustain at most.
 pub(super) const SATURATING_CLIENTS: u64 = 64;
 
 /// An experiment.
@@ -36,7 +36,7 @@ pub(super) const SATURATING_CLIENTS: u64 = 64;
 pub struct Definition {
     /// Short: its file's name without `.toml`.
     pub name: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
     /// The paper and its figure or table.
     pub source: String,
@@ -44,15 +44,15 @@ pub struct Definition {
     pub question: String,
     /// What the source found.
     pub expected: String,
-    /// Who takes part.
+    /// The servers that take part.
     pub servers: Vec<ServerSpec>,
-    /// The bottom line, if it takes part: a server that does the least that any can.
+    /// The server that does the least that any can do, if it takes part.
     pub floor: Option<String>,
-    /// What is asked for.
+    /// What is requested.
     pub workloads: Vec<WorkloadSpec>,
     /// Where servers run; at least one.
     pub testbeds: Vec<Testbed>,
-    /// How much is asked.
+    /// How much is requested.
     pub offered: OfferedPlan,
     /// How often each point is measured.
     pub repetitions: u32,
@@ -62,37 +62,37 @@ pub struct Definition {
     pub conditions: Conditions,
     /// Replies within so many microseconds are goodput.
     pub latency_target_us: Option<u64>,
-    /// Whether every byte of every reply is looked at.
+    /// Whether every byte of every reply is checked.
     pub verify_bytes: bool,
     /// Whether the servers' system calls are counted, which costs each of them a little.
     pub system_calls: bool,
-    /// How late a generator may be before a run is void, as one types it; none: as `ropewalk load`
-    /// has it.
+    /// How late a generator may be before a run is void, as a user types it; none: the default of
+    /// `ropewalk load`.
     pub lag_bound: Option<String>,
     /// How much of what a run needs others may have had before it is void, 0 to 1.
     pub interference_bound: f64,
     /// Seconds that the study may take.
     pub budget_s: Option<f64>,
-    /// Of intervals.
+    /// The confidence of intervals.
     pub confidence: f64,
     /// Seeds order and arrivals.
     pub seed: u64,
     /// The text that was read, with the size's changes in place.
     pub text: String,
-    /// Names in it that are others today, a line each.
+    /// Former names in it, a line each.
     pub notices: Vec<String>,
 }
 
-/// How much is asked of servers.
+/// How much is requested of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OfferedPlan {
     /// Requests a second, each of them.
     Rates(Vec<f64>),
-    /// So many clients that wait for their replies, each of them.
+    /// Numbers of clients that wait for their replies, each of them.
     Connections(Vec<u64>),
     /// As much as each server sustains under the conditions: the maximum achievable throughput.
     Mat,
-    /// The rates at which servers use so much of their processors, 0 to 1, each of them.
+    /// The rates at which servers use these parts of their processors, 0 to 1, each of them.
     Utilisations(Vec<f64>),
 }
 
@@ -151,7 +151,7 @@ impl Definition {
         let table = sized(table, size)?;
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
         let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
-        let mut definition = Self::of(written)?;
+        let mut definition = Self::from_written(written)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;
         definition.notices = notices;
@@ -159,10 +159,11 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Whether these servers can be set as it says, and no two servers are the same one.
+    /// Checks that these servers can be set as the definition says, and that no two servers are the
+    /// same one.
     ///
     /// # Errors
-    /// Which cannot, or are, in a line.
+    /// Which server cannot be set, or which two are the same, in a line.
     pub fn check_servers(&self, descriptions: &[ServerDescription]) -> Result<(), String> {
         let mut known: Vec<(&str, String, &ServerSpec)> = Vec::new();
         for spec in &self.servers {
@@ -174,7 +175,7 @@ impl Definition {
                 known.iter().find(|(name, of, _)| *name == description.name && *of == setting);
             if let Some((_, _, first)) = same {
                 return Err(format!(
-                    "servers: {spec} is {first} over again: leave one of them out"
+                    "servers: {spec} is the same as {first}: leave one of them out"
                 ));
             }
             known.push((&description.name, setting, spec));
@@ -182,21 +183,21 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether its budget holds a run of so many seconds.
+    /// Checks that the budget holds a run of `run_s` seconds.
     ///
     /// # Errors
-    /// When it would be spent at once, however often it is given.
+    /// When the budget would be spent at once, however often it is given.
     pub fn check_budget(&self, run_s: f64) -> Result<(), Error> {
         budget::check(self.budget_s, run_s, "shorten `window`")
     }
 
-    /// Whether requests come at a rate, in all its runs but those that saturate a server.
+    /// Whether requests come at a rate, in all runs but those that saturate a server.
     pub fn is_open(&self) -> bool {
         !matches!(self.offered, OfferedPlan::Connections(_))
     }
 
-    /// Settles when runs are void: by what was typed, which is the bench's bound on lag and a share
-    /// that others may have had, with its text, before what the file says.
+    /// Settles when runs are void: what was typed, which is the bench's bound on lag and a share
+    /// that others may have had, with its text, overrides what the file says.
     pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<(f64, &str)>) {
         match &bench.lag_bound {
             Some(typed) => self.bound_lag(typed),
@@ -215,33 +216,33 @@ impl Definition {
     pub fn search_limits(&mut self) -> Result<(), String> {
         self.offered = OfferedPlan::Mat;
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
-        self.note("offered", toml::Value::Table(mat));
+        self.set_in_text("offered", toml::Value::Table(mat));
         self.check_clients()
     }
 
-    /// Takes runs for void whose generator is later than this, in place of what the file says.
+    /// Makes runs void whose generator is later than this, in place of what the file says.
     fn bound_lag(&mut self, bound: &str) {
         self.lag_bound = Some(bound.to_owned());
-        self.note("lag_bound", bound.into());
+        self.set_in_text("lag_bound", bound.into());
     }
 
-    /// Takes runs for void that others disturbed more than this, in place of what the file says: a
+    /// Makes runs void that others disturbed more than this, in place of what the file says: a
     /// share, and as it was typed.
     fn bound_interference(&mut self, (share, typed): (f64, &str)) {
         self.interference_bound = share;
-        self.note("interference_bound", typed.into());
+        self.set_in_text("interference_bound", typed.into());
     }
 
-    /// What is measured stands in the text, however it was said: whoever goes on with a study must
-    /// say the same.
-    fn note(&mut self, key: &str, value: toml::Value) {
+    /// Sets a key in the text. The text says all that is measured, wherever it was said: a study is
+    /// resumed only with the same text.
+    fn set_in_text(&mut self, key: &str, value: toml::Value) {
         let mut table: toml::Table = self.text.parse().expect("`parse` wrote it");
         table.insert(key.to_owned(), value);
         self.text = toml::to_string(&table).expect("it was a table before");
     }
 
-    /// What it is called in messages, what it asks and where it is from.
-    fn of(written: Written) -> Result<Self, String> {
+    /// Reads what an experiment's file has, and checks it.
+    fn from_written(written: Written) -> Result<Self, String> {
         let seconds = |what: &str, typed: &str| {
             parse_duration(typed).map(|us| us as f64 / 1e6).map_err(|why| format!("{what}: {why}"))
         };
@@ -321,7 +322,7 @@ impl Definition {
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
     }
 
-    /// Whether there is a client for each place of a testbed where there are to be clients.
+    /// Checks that a testbed has a client for each place where it is to have clients.
     fn check_clients(&self) -> Result<(), String> {
         let fewest = match &self.offered {
             OfferedPlan::Rates(_) => return Ok(()),
@@ -373,7 +374,9 @@ impl WrittenOffered {
             (None, (None, None, None), None, None, Some(shares)) => {
                 distinct("utilisations", &shares)?;
                 if shares.iter().any(|&share| share > 0.95) {
-                    return Err("offered: utilisations up to 0.95; above is no rest".into());
+                    return Err(
+                        "offered: utilisations up to 0.95; above that too little is left".into()
+                    );
                 }
                 Ok(OfferedPlan::Utilisations(shares))
             }
@@ -382,7 +385,7 @@ impl WrittenOffered {
     }
 }
 
-/// A workload: a preset's name, or the whole of it.
+/// Reads a workload: a preset's name, or the whole of it.
 fn workload_of((index, value): (usize, toml::Value)) -> Result<WorkloadSpec, String> {
     match value.as_str() {
         Some(name) => WorkloadSpec::preset(name).ok_or(format!("no workload is called {name}")),
@@ -390,8 +393,7 @@ fn workload_of((index, value): (usize, toml::Value)) -> Result<WorkloadSpec, Str
     }
 }
 
-/// One of several tables. What is wrong with it is said with its name, or its number if it has
-/// none.
+/// Reads one of several tables. An error names the table, by its number if it has no name.
 fn table_of<T: DeserializeOwned>(
     what: &str,
     index: usize,
@@ -419,12 +421,12 @@ fn range_of(from: f64, to: f64, steps: u32) -> Result<Vec<f64>, String> {
     found.ok_or(format!("offered: from and to are too close for {steps} steps"))
 }
 
-/// As a point is told by what it is offered, what stands there twice would be one point.
+/// Refuses equal values: a point is identified by what it is offered, so they would be one point.
 fn distinct(what: &str, values: &[f64]) -> Result<(), String> {
     positive(what, values)?;
     let twice = (1..values.len()).find(|&at| values[..at].contains(&values[at]));
     twice.map_or(Ok(()), |at| {
-        Err(format!("offered: {what}: {} stands there twice; once is enough", values[at]))
+        Err(format!("offered: {what}: {} is listed twice; once is enough", values[at]))
     })
 }
 
@@ -534,7 +536,7 @@ connections = [64, 1000]
         check("from = 0.01\nto = 0.02\nsteps = 2", &[0.01, 0.02]);
     }
 
-    /// Equal points would be one point, of which the second is never measured.
+    /// Equal points would be one point, and the second would never be measured.
     #[test]
     fn servers_that_are_the_same_under_two_names_are_refused() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
@@ -546,9 +548,9 @@ connections = [64, 1000]
             let found = parse(&text, None).expect("it can be read").check_servers(&descriptions);
             assert_eq!(found, expected.map_err(str::to_owned), "{servers}");
         };
-        let twice = "servers: nginx/sendfile is nginx over again: leave one of them out";
+        let twice = "servers: nginx/sendfile is the same as nginx: leave one of them out";
         check(r#""nginx", "nginx/sendfile""#, Err(twice));
-        let twice = "servers: nginx,sendfile=off is nginx/sendfile,sendfile=off over again: leave \
+        let twice = "servers: nginx,sendfile=off is the same as nginx/sendfile,sendfile=off: leave \
                      one of them out";
         check(r#""nginx/sendfile,sendfile=off", "floor", "nginx,sendfile=off""#, Err(twice));
         check(r#""nginx", "nginx/buffers", "nginx,sendfile=off", "floor""#, Ok(()));
@@ -567,7 +569,7 @@ connections = [64, 1000]
         assert_eq!(definition.window_s, 0.5);
         let why = parse(TEXT, Some("tiny")).expect_err("there is none");
         assert_eq!(why, "no size tiny; it has paper");
-        // What was run can be read again from what the folder keeps.
+        // The text in the folder says what was run.
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!(again.offered, definition.offered);
     }
@@ -620,13 +622,13 @@ connections = [64, 1000]
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),
             ("to = 8000", "to = inf", "offered: to: inf is not above 0 and finite"),
             ("to = 8000", "to = 1000.0000001", "offered: from and to are too close for 4 steps"),
-            (RANGE, "rates = [100, 50, 100.0]", "offered: rates: 100 stands there twice; once is"),
-            (RANGE, "connections = [64, 64]", "offered: connections: 64 stands there twice"),
-            (RANGE, "utilisations = [0.5, 0.5]", "offered: utilisations: 0.5 stands there twice"),
+            (RANGE, "rates = [100, 50, 100.0]", "offered: rates: 100 is listed twice; once is"),
+            (RANGE, "connections = [64, 64]", "offered: connections: 64 is listed twice"),
+            (RANGE, "utilisations = [0.5, 0.5]", "offered: utilisations: 0.5 is listed twice"),
             ("\"nginx\", \"floor\"", "\"nginx\", \"nginx\"", "two servers called \"nginx\""),
             ("\"nginx\", \"floor\"", "", "servers: name at least one"),
             ("conditions = \"p99=50ms\"", "conditions = \"p99\"", "conditions: "),
-            ("p99=50ms", "p99.99=50ms", "conditions: p99.99: of the percentiles a run keeps p50"),
+            ("p99=50ms", "p99.99=50ms", "conditions: p99.99: a run keeps only the percentiles p50"),
             (
                 "repetitions = 3",
                 "repetitions = 3\nfloor = \"flor\"",

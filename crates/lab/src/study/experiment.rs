@@ -6,7 +6,7 @@ use std::path::Path;
 use super::definition::Definition;
 use crate::cache_study;
 
-/// What an experiment's file asks for.
+/// The two kinds of experiments.
 #[derive(Debug)]
 pub enum Experiment {
     /// Servers under load.
@@ -19,7 +19,7 @@ impl Experiment {
     /// Reads an experiment's file, in one of its sizes.
     ///
     /// # Errors
-    /// What is wrong, with the file's name; a size that there is not.
+    /// What is wrong, with the file's name; or that the size does not exist.
     pub fn read(path: &Path, size: Option<&str>) -> Result<Self, String> {
         let explain = |why: String| format!("{}: {why}", path.display());
         let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;

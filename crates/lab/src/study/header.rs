@@ -9,7 +9,7 @@ use crate::testbed::Testbed;
 use std::collections::BTreeMap;
 
 impl Stage<'_> {
-    /// What the folder's header says.
+    /// The header of the folder.
     pub fn header(&self, lab: &Lab, skipped: Vec<Skipped>) -> Header {
         let definition = self.definition;
         Header {
@@ -36,7 +36,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The machine, and the versions of all who take part.
+    /// The machine, and the versions of all servers that take part.
     pub fn environment(&self) -> Environment {
         let versions = self.participants.iter().map(|Participant { installed, .. }| {
             (installed.description.name.clone(), installed.version.clone())
@@ -49,7 +49,8 @@ impl Stage<'_> {
         self.cells().into_iter().map(|cell| point(cell).into()).collect()
     }
 
-    /// Who takes part, with the configuration of each setting in each testbed in which it differs.
+    /// The servers that take part, with the configuration of each setting in each testbed in which
+    /// it differs.
     fn servers(&self, lab: &Lab) -> Vec<Server> {
         let mut servers: Vec<Server> = Vec::new();
         for participant in &self.participants {
@@ -70,8 +71,8 @@ impl Stage<'_> {
         servers
     }
 
-    /// The configuration of a setting, with the testbed in its name where it is another than in the
-    /// one before.
+    /// The configuration of a setting, with the testbed in its name where it differs from the one
+    /// before.
     fn configurations(&self, lab: &Lab, participant: &Participant) -> Vec<(String, String)> {
         let Participant { installed, setting } = participant;
         let mut configurations: Vec<(String, String)> = Vec::new();

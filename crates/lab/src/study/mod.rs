@@ -1,11 +1,12 @@
 //! Studies: many servers, workloads, testbeds and rates, in a randomised order, kept in a folder
-//! that can be gone on with.
+//! and resumed from it.
 //!
 //! `experiment` reads an experiment's file, `definition` is what it says, `sizes` what differs in
-//! another size, `budget` whether that has time for it, `selection` who takes part, `header` is what is
-//! written down first. `schedule` says what to measure next, `stage` makes one run, `run` goes from
-//! the first to the last, `utilisation` finds the rate that makes a server so busy, `ceiling` and
-//! `ceilings` measure the paths themselves. What the runs mean is `report`'s business.
+//! another size, `budget` whether there is time for it, `selection` which servers take part,
+//! `header` is what is written down first. `schedule` says what to measure next, `stage` makes one
+//! run, `run` goes from the first run to the last, `utilisation` finds the rate that makes a server
+//! busy to a given degree, `ceiling` and `ceilings` measure the paths themselves. What the runs
+//! mean is the part of `report`.
 
 pub(crate) mod budget;
 mod ceiling;

@@ -9,7 +9,7 @@ use super::utilisation::{self, Gauge, Step};
 use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
-    Asked, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
+    Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
 };
 use crate::warm_up::run_s;
 use crate::watch::Watch;
@@ -17,18 +17,18 @@ use crate::workload::Workload;
 use load::find_limit::Rules;
 use statistics::Generator;
 
-/// Warming up is reckoned to take so many windows: most servers are steady after the second, which
-/// the third shows.
+/// Windows that warming up is reckoned to take: most servers are steady after the second, which the
+/// third shows.
 pub(super) const WARM_UPS_RECKONED: u32 = 3;
 
-/// Seconds that a run of a study is reckoned to take beside what any run does: its testbed is made
-/// and undone, the page cache filled, and replies are awaited that come late.
+/// Seconds that a run of a study is reckoned to take beside what any run takes: its testbed is made
+/// and undone, the page cache filled, and late replies are awaited.
 pub(super) const STAGING_S: f64 = 1.5;
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.02;
 
-/// What tells what a server can sustain at most.
+/// The load that shows what a server can sustain at most.
 const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
 
 /// How a study ended.
@@ -36,7 +36,7 @@ const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
 pub enum End {
     /// All was measured.
     Complete,
-    /// The budget is spent; what is missing could be had by resuming with another.
+    /// The budget is spent; a resumed study with another budget could measure what is missing.
     BudgetSpent,
     /// The study was interrupted and can be resumed.
     Interrupted,
@@ -50,18 +50,18 @@ pub struct Study<'a, W> {
     watch: W,
     runs: Vec<Run>,
     searches: Vec<Search>,
-    /// Since then the budget is spent.
+    /// When the budget began.
     began_us: u64,
-    /// Since then runs are made.
+    /// When this process began to make runs.
     runs_began_us: u64,
-    /// Runs of this process, to reckon what remains.
+    /// Runs of this process, used to reckon what remains.
     made: u32,
-    /// Searches of this process, for the same.
+    /// Searches of this process, used to reckon what remains.
     found: u32,
     tally: Tally,
 }
 
-/// What came of what a study was to find out.
+/// How much a study has found of what it was to find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Points, limits, or rates of a utilisation.
@@ -71,7 +71,7 @@ pub struct Tally {
     pub unknown: usize,
 }
 
-/// Makes a run with a seed, or says why none can be made now.
+/// Makes a run with a seed, or returns why none can be made now.
 type Make<'a> = dyn FnMut(Cell, Offered, u64) -> Result<Made, String> + 'a;
 
 /// One run that is wanted.
@@ -86,8 +86,8 @@ struct Wanted<'p> {
 }
 
 impl<'a, W: Watch> Study<'a, W> {
-    /// Begins, or goes on with what the folder holds. What was done since `began_us` counts against
-    /// the budget.
+    /// A study that begins, or goes on with what the folder holds. The time since `began_us` counts
+    /// against the budget.
     pub fn new(
         stage: &'a Stage<'a>,
         folder: &'a Folder,
@@ -128,7 +128,7 @@ impl<'a, W: Watch> Study<'a, W> {
         }
     }
 
-    /// What came of it, once it is at its end.
+    /// What the study has found, once it is at its end.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -152,7 +152,7 @@ impl<'a, W: Watch> Study<'a, W> {
             let Next { block, attempt, .. } = next;
             let seed = self.seed(block, attempt);
             let purpose = &Purpose::Point;
-            let run = self.one(&Wanted { cell, offered, block, attempt, purpose, seed })?;
+            let run = self.make_run(&Wanted { cell, offered, block, attempt, purpose, seed })?;
             schedule.learn(&run);
             let left_s = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, self.within_budget(left_s));
@@ -160,7 +160,7 @@ impl<'a, W: Watch> Study<'a, W> {
         self.tally.wanted += loads.len();
         for point in schedule.empty_points() {
             self.tally.unknown += 1;
-            self.watch.tell(&format!("{}: every run was void", describe(point)));
+            self.watch.report(&format!("{}: every run was void", describe(point)));
         }
         Ok(End::Complete)
     }
@@ -177,8 +177,8 @@ impl<'a, W: Watch> Study<'a, W> {
         )
     }
 
-    /// The most that each cell sustains, in blocks of randomised order; with a budget, after the
-    /// first blocks, where the interval is widest.
+    /// Finds the most that each cell sustains, in blocks of randomised order; with a budget, after
+    /// the first blocks, where the interval is widest.
     fn limits(&mut self) -> Result<End, String> {
         let cells = self.stage.cells();
         let loads: Vec<_> = cells.into_iter().map(|cell| (cell, Offered::default())).collect();
@@ -200,7 +200,8 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(End::Complete)
     }
 
-    /// One limit: what it sustains when 64 clients ask as fast as they are served is where to begin.
+    /// Finds one limit: the search begins at half of what the cell sustains when 64 clients send as
+    /// fast as they are served.
     fn limit(&mut self, cell: Cell, block: u32) -> Result<(), Stop> {
         let purpose = Purpose::Limit { block };
         let definition = self.stage.definition;
@@ -211,7 +212,7 @@ impl<'a, W: Watch> Study<'a, W> {
             conditions: definition.conditions.clone(),
             purpose,
             block,
-            // Those of its trials lie around it: they must not be those of another block.
+            // The seeds of its trials lie around it: they must not be those of another block.
             seed: Generator::new(self.seed(block, 0)).next_u64(),
         };
         let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
@@ -235,7 +236,7 @@ impl<'a, W: Watch> Study<'a, W> {
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
-        let told = sustained(&search);
+        let result = sustained(&search);
         self.folder.add_search(&search)?;
         self.searches.push(search);
         self.found += 1;
@@ -243,29 +244,29 @@ impl<'a, W: Watch> Study<'a, W> {
         let left = all.saturating_sub(self.searches.len());
         let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
         let left = minutes(self.within_budget(left_s));
-        self.watch.tell(&format!("{} {told}; about {left} remain", of_cell(point)));
+        self.watch.report(&format!("{} {result}; about {left} remain", describe_cell(point)));
         Ok(())
     }
 
-    /// Runs at the rates at which each server is so busy. The rates are found first, once, and are
-    /// on record as the first run that came near; the repetitions are at the same rate, so that
-    /// they can be compared.
+    /// Makes runs at the rates at which each server uses these shares of its CPUs. The rates are
+    /// found first, once, and are on record as the first run that came near; the repetitions are at
+    /// the same rate, so that they can be compared.
     fn utilisations(&mut self, shares: &[f64]) -> Result<End, String> {
         let mut loads = Vec::new();
         for cell in self.stage.cells() {
             for &share in shares {
-                let what = of_cell(&self.stage.point(cell, Offered::default()));
+                let what = describe_cell(&self.stage.point(cell, Offered::default()));
                 let percent = 100.0 * share;
                 match self.rate_at(cell, share) {
                     Ok(Ok(rate)) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
-                        self.watch.tell(&line);
+                        self.watch.report(&line);
                         loads.push((cell, Offered::RequestsPerS(rate)));
                     }
                     Ok(Err(why)) => {
                         self.tally.wanted += 1;
                         self.tally.unknown += 1;
-                        self.watch.tell(&format!(
+                        self.watch.report(&format!(
                             "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
                         ));
                     }
@@ -277,12 +278,12 @@ impl<'a, W: Watch> Study<'a, W> {
         self.measure_all(&loads)
     }
 
-    /// The rate at which so much of the CPUs is used, or why there is none.
+    /// The rate at which this share of the CPUs is used, or why none was found.
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
         let purpose = &Purpose::Utilisation(share);
         let testbed = &self.stage.testbeds[cell.testbed];
         let cpus = testbed.server_cpus(&self.stage.machine) as f64;
-        let gauge = Gauge::of(Some(cpus), testbed.client_cpus.map(|cpus| cpus as f64));
+        let gauge = Gauge::of_cpus(Some(cpus), testbed.client_cpus.map(|cpus| cpus as f64));
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
@@ -290,18 +291,18 @@ impl<'a, W: Watch> Study<'a, W> {
                 Step::Reached(rate) => return Ok(Ok(rate)),
                 Step::NotReached(why) => return Ok(Err(why)),
             };
-            // No two of them meet the same arrivals.
+            // No two of these runs have the same arrivals.
             let seed = self.seed(0, runs.len() as u32);
             if self.end().is_some() {
                 return Err(Stop::Interrupted);
             }
             let offered = rounded(offered);
             let wanted = Wanted { cell, offered, block: 0, attempt, purpose, seed };
-            self.one(&wanted).map_err(Stop::Failed)?;
+            self.make_run(&wanted).map_err(Stop::Failed)?;
         }
     }
 
-    /// What 64 clients get at most; none if all attempts were void.
+    /// The rate that 64 clients get at most; none if all attempts were void.
     fn saturated(
         &mut self,
         cell: Cell,
@@ -311,7 +312,7 @@ impl<'a, W: Watch> Study<'a, W> {
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.seed(block, attempt);
             let wanted = Wanted { cell, offered: SATURATING, block, attempt, purpose, seed };
-            let run = self.ask(&wanted)?;
+            let run = self.run_once(&wanted)?;
             if let (Some(figures), true) = (&run.figures, run.void.is_empty()) {
                 return Ok(Some(figures.throughput_per_s));
             }
@@ -319,16 +320,17 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(None)
     }
 
-    /// Answers a search: with the run that is on record, if it asked before it was broken off.
-    /// What it asks is a function of its answers, so that it comes to where it was.
-    fn ask(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
+    /// Makes a run for a search, or returns the run on record, if the search requested it before it
+    /// was interrupted. What a search requests is a function of its runs, so that it comes to where
+    /// it was.
+    fn run_once(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
         if let Some(run) = self.made_before(wanted) {
             return Ok(run.clone());
         }
         if self.end().is_some() {
             return Err(Stop::Interrupted);
         }
-        self.one(wanted).map_err(Stop::Failed)
+        self.make_run(wanted).map_err(Stop::Failed)
     }
 
     fn made_before(&self, wanted: &Wanted<'_>) -> Option<&Run> {
@@ -340,7 +342,7 @@ impl<'a, W: Watch> Study<'a, W> {
         })
     }
 
-    /// All points of a block meet the same arrivals, so that they are pairs; what was void is made
+    /// All points of a block have the same arrivals, which makes them pairs; what was void is made
     /// again with others.
     fn seed(&self, block: u32, attempt: u32) -> u64 {
         let further = u64::from(block).wrapping_add(u64::from(attempt) << 32);
@@ -348,10 +350,11 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// Makes one run and writes it down.
-    fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
+    fn make_run(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
         let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
         let stop = |why: String| unable(&why);
-        // Were it written down as void, its point would be given up for what is none of its doing.
+        // If the run were recorded as void, its point would be given up for a failure that it did
+        // not cause.
         let Made { run, outcome_json, left } = (self.make)(cell, offered, seed).map_err(stop)?;
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
         let purpose = purpose.clone();
@@ -380,7 +383,7 @@ impl<'a, W: Watch> Study<'a, W> {
         (self.spent_s() + self.seconds_of_a_run() > budget_s).then_some(End::BudgetSpent)
     }
 
-    /// So many seconds, or what is left of the budget if that is less.
+    /// The given seconds, or what is left of the budget if that is less.
     fn within_budget(&self, seconds: f64) -> f64 {
         let budget_s = self.stage.definition.budget_s;
         budget_s.map_or(seconds, |budget| seconds.min(budget - self.spent_s()).max(0.0))
@@ -390,7 +393,8 @@ impl<'a, W: Watch> Study<'a, W> {
         seconds_since(self.began_us)
     }
 
-    /// What a run takes: as those of this process did, or as reckoned before there are any.
+    /// Seconds that a run takes: as the runs of this process did, or as reckoned before there are
+    /// any.
     fn seconds_of_a_run(&self) -> f64 {
         if self.made == 0 {
             self.stage.reckoned_run_s()
@@ -403,22 +407,22 @@ impl<'a, W: Watch> Study<'a, W> {
         let what = describe(&run.point);
         let observation = match (&run.figures, run.void.as_slice()) {
             (_, [why, ..]) => format!("void: {why}"),
-            (Some(figures), []) => shown(figures) + &beside(run),
+            (Some(figures), []) => figures_text(figures) + &interference_text(run),
             (None, []) => "nothing".into(),
         };
-        self.watch.tell(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
+        self.watch.report(&format!("{what}: {observation}; about {} remain", minutes(left_s)));
     }
 }
 
-/// Answers a search with runs of a study.
+/// Makes the runs of a search as runs of a study.
 struct Probe<'s, 'a, W> {
     study: &'s mut Study<'a, W>,
     cell: Cell,
 }
 
 impl<W: Watch> Measure for Probe<'_, '_, W> {
-    fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
-        let run = self.study.ask(&Wanted {
+    fn measure(&mut self, _candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+        let run = self.study.run_once(&Wanted {
             cell: self.cell,
             offered: Offered::RequestsPerS(asked.rate),
             block: asked.block,
@@ -430,7 +434,7 @@ impl<W: Watch> Measure for Probe<'_, '_, W> {
     }
 }
 
-/// A climb from where the server is known to be at ease.
+/// Rules of a climb that begins where the server is known to be at ease.
 fn rules(first: f64, confidence: f64) -> Rules {
     let lead = lead_for(confidence);
     Rules {
@@ -444,7 +448,7 @@ fn rules(first: f64, confidence: f64) -> Rules {
     }
 }
 
-/// Seconds that a study is reckoned to take whose runs take so long, void ones not counted; at most
+/// Seconds that a study is reckoned to take if a run takes `run_s`, void runs not counted; at most
 /// its budget.
 pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     let repetitions = f64::from(definition.repetitions);
@@ -460,14 +464,14 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 
-/// Seconds that a run is reckoned to take with all that is around it, if nothing is known of the
+/// Seconds that a run is reckoned to take with everything around it, if nothing is known of the
 /// sessions.
 pub fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 
 impl Stage<'_> {
-    /// Seconds that a run is reckoned to take with all that is around it.
+    /// Seconds that a run is reckoned to take with everything around it.
     pub fn reckoned_run_s(&self) -> f64 {
         let before_s = self.workloads.iter().map(|workload| match self.filling_s(workload) {
             Some(seconds) => seconds,
@@ -477,13 +481,13 @@ impl Stage<'_> {
         reckoned_run_s(self.definition) + before_s
     }
 
-    /// Seconds that all of it is reckoned to take.
+    /// Seconds that the whole study is reckoned to take.
     pub fn estimate_s(&self) -> f64 {
         estimate_s(self.definition, self.cells().len(), self.reckoned_run_s())
     }
 
     /// The workloads whose sessions pause, each with how many seconds before its window a run of it
-    /// begins therefore.
+    /// begins for that reason.
     pub fn fillings(&self) -> impl Iterator<Item = (&str, f64)> {
         let filling = |workload| Some((workload, self.filling_s(workload)?));
         let fillings = self.workloads.iter().filter_map(filling);
@@ -500,7 +504,7 @@ fn seconds_since(began_us: u64) -> f64 {
     (os::clock::now() - began_us) as f64 / 1e6
 }
 
-/// A rate whose text is read as it was written, to the last digit.
+/// A rate that is equal when it is read back from its text, to the last digit.
 fn rounded(offered: Offered) -> Offered {
     match offered {
         Offered::RequestsPerS(rate) => {
@@ -510,7 +514,7 @@ fn rounded(offered: Offered) -> Offered {
     }
 }
 
-/// What is decided upon is what will be read when the study is resumed, to the last digit.
+/// The run as it will be read when the study is resumed, to the last digit: decisions use this.
 fn as_read_again(run: Run) -> Result<Run, String> {
     let text = serde_json::to_string(&run).expect("it was just written");
     let read: Run = serde_json::from_str(&text).map_err(|why| why.to_string())?;
@@ -521,17 +525,17 @@ fn is_limit(search: &Search) -> bool {
     matches!(search.purpose, Purpose::Limit { .. })
 }
 
-/// Tells the schedule which limits are known: to it they are the repetitions of a point.
+/// Enters the known limits into the schedule, which treats them as the repetitions of a point.
 fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
     for search in searches.iter().filter(|search| is_limit(search)) {
-        let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
+        let point = schedule.points().iter().find(|point| is_for_point(search, point)).cloned();
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };
         schedule.learn(&Run { point, figures: Some(figures), ..Run::default() });
     }
 }
 
-/// What a search has found, in words.
+/// The result of a search, in words.
 fn sustained(search: &Search) -> String {
     match search.held_per_s {
         held if held > 0.0 => format!("sustains {held:.0} requests/s"),
@@ -539,7 +543,7 @@ fn sustained(search: &Search) -> String {
     }
 }
 
-fn is_of(search: &Search, point: &Point) -> bool {
+fn is_for_point(search: &Search, point: &Point) -> bool {
     (&search.server, &search.setting) == (&point.server, &point.setting)
         && (&search.workload, &search.testbed) == (&point.workload, &point.testbed)
 }
@@ -550,22 +554,22 @@ pub fn describe(point: &Point) -> String {
         Offered::RequestsPerS(rate) => format!(" at {rate:.0} requests/s"),
         Offered::Connections(count) => format!(" with {count} clients"),
     };
-    of_cell(point) + &load
+    describe_cell(point) + &load
 }
 
 /// A point in a few words without what is offered: its server, setting, workload and testbed.
-fn of_cell(point: &Point) -> String {
+fn describe_cell(point: &Point) -> String {
     let Point { server, setting, workload, testbed, .. } = point;
     format!("{server}/{setting}, {workload}, {testbed}")
 }
 
-/// What others did meanwhile, if it is worth a word.
-fn beside(run: &Run) -> String {
-    let told = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
-    told.map_or_else(String::new, |(whom, share)| format!(", {}", whom.by(share)))
+/// What other processes did meanwhile, if it is worth a word.
+fn interference_text(run: &Run) -> String {
+    let worst = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
+    worst.map_or_else(String::new, |(disturbed, share)| format!(", {}", disturbed.by(share)))
 }
 
-fn shown(figures: &Figures) -> String {
+fn figures_text(figures: &Figures) -> String {
     let p99 = figures
         .times_us
         .get("p99")

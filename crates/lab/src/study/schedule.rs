@@ -1,17 +1,17 @@
 //! In which order the points of a study are measured, and which repetition is worth its time.
 //!
 //! A block is every point once, in a randomised order: so what changes slowly on the machine
-//! meets all points alike, and two points of one block are a pair. Without a budget there are as
+//! affects all points alike, and two points of one block are a pair. Without a budget there are as
 //! many blocks as repetitions. With one, every point is measured at least [`FIRST_BLOCKS`] times,
 //! and then time goes to the points whose intervals are widest.
 
 use crate::record::{Point, Purpose, Run};
 use statistics::{Generator, median_estimate};
 
-/// So often every point is measured before any is preferred, whatever the budget.
+/// How often every point is measured before any is preferred, whatever the budget.
 const FIRST_BLOCKS: u32 = 2;
 
-/// A run that is void is repeated so often within its block.
+/// How often a void run is made within its block before it is given up.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
 
 /// One run that is to be made.
@@ -28,7 +28,7 @@ pub struct Next {
 /// What has been measured of a point.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// One for each repetition: its figure, or none if it was given up as void.
+    /// The figure of each repetition, or none if it was given up as void.
     blocks: Vec<Option<f64>>,
     /// How often the repetition under way was void.
     attempts: u32,
@@ -47,7 +47,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Nothing measured yet. With `by_width` repetitions go where intervals are widest.
+    /// A schedule before any measurement. With `by_width` repetitions go where intervals are
+    /// widest.
     pub fn new(
         points: Vec<Point>,
         repetitions: u32,
@@ -64,13 +65,13 @@ impl Schedule {
         &self.points
     }
 
-    /// Takes note of a run that was made, now or before the study was interrupted. Runs of other
-    /// points, or for another purpose, are none of its business.
+    /// Records a run that was made, now or before the study was interrupted. Runs of other points,
+    /// or for another purpose, are ignored.
     pub fn learn(&mut self, run: &Run) {
         if run.purpose != Purpose::Point {
             return;
         }
-        // Of points that are equal the one that is behind: no run would ever be the second's else.
+        // Of equal points the one that is behind: otherwise the second would never get a run.
         let same = (0..self.points.len()).filter(|&index| self.points[index].is_same(&run.point));
         let Some(index) = same.min_by_key(|&index| self.known[index].block()) else { return };
         let known = &mut self.known[index];
@@ -99,12 +100,12 @@ impl Schedule {
         Some(self.next_of(widest))
     }
 
-    /// How many runs there are at most from here on, without those that will be void.
+    /// How many runs are left at most, without those that will be void.
     pub fn runs_left(&self) -> u32 {
         self.known.iter().map(|known| self.repetitions.saturating_sub(known.block())).sum()
     }
 
-    /// Points of which no repetition has given anything: all were void.
+    /// Points without any figure: all their repetitions were void.
     pub fn empty_points(&self) -> impl Iterator<Item = &Point> {
         let all_void = |known: &Known| !known.blocks.is_empty() && known.figures().is_empty();
         let pairs = self.points.iter().zip(&self.known);
@@ -126,9 +127,9 @@ impl Schedule {
         Next { point, block: known.block(), attempt: known.attempts }
     }
 
-    /// The interval of a point's throughput, relative to its median. Of one that was measured less
-    /// than twice it is not known how much it varies, and it is the widest of all; unless it was
-    /// given up so often that it comes last: it would take the time of those that can be measured.
+    /// The interval of a point's throughput, relative to its median. A point that was measured less
+    /// than twice has an unknown variation and counts as the widest of all; unless it was given up
+    /// so often that it comes last: it would take the time of points that can be measured.
     fn width(&self, point: usize) -> f64 {
         let figures = self.known[point].figures();
         if figures.len() < 2 {
@@ -178,7 +179,7 @@ mod tests {
         Run { void: vec!["late".into()], ..run(schedule, next, 0.0) }
     }
 
-    /// Runs all there is and returns what was run.
+    /// Makes all runs of a schedule and returns them.
     fn exhaust(schedule: &mut Schedule, throughput: impl Fn(Next) -> f64) -> Vec<Next> {
         let mut made = Vec::new();
         while let Some(next) = schedule.next() {
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!((schedule.next(), schedule.runs_left()), (None, 0));
     }
 
-    /// Whoever lets the same point in twice has it measured twice as often, and comes to an end.
+    /// A point that is listed twice is measured twice as often, and the schedule comes to an end.
     #[test]
     fn points_that_are_equal_share_their_runs() {
         let twice = [points(1), points(2)].concat();
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(schedule.next().map(|next| next.point), Some(1));
     }
 
-    /// With a budget the last repetitions are those that may not be made.
+    /// With a budget the last repetitions are the ones that may be left out.
     #[test]
     fn what_was_given_up_in_each_block_comes_last() {
         let mut schedule = schedule(3, 5, true);

@@ -1,5 +1,5 @@
-//! Who takes part in a study and where, and who does not and why: what is missing is known before
-//! anything is measured, and not from runs that are all void.
+//! Which servers take part in a study and where, and which do not and why: what is missing is known
+//! before anything is measured, and not from runs that are all void.
 
 use super::definition::Definition;
 use super::stage::{Participant, Stage};
@@ -11,34 +11,34 @@ use crate::testbed::{Accessed, Testbed, Topology};
 use crate::trial::{Bench, Trial};
 use crate::workload::Workload;
 
-/// The servers of a study that can run here, and all that takes no part.
+/// The servers of a study that can run here, and everything that takes no part.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The servers.
     pub participants: Vec<Participant>,
-    /// The servers that cannot run here, and the testbeds that this machine cannot have, with the
-    /// reason.
+    /// The servers that cannot run here, and the testbeds that this machine does not support, with
+    /// the reason.
     pub skipped: Vec<Skipped>,
 }
 
 impl Selection {
-    /// Looks for the servers of a definition. The testbeds that this machine cannot have are taken
-    /// out of it.
+    /// Looks for the servers of a definition. The testbeds that this machine does not support are
+    /// removed from the definition.
     ///
     /// # Errors
-    /// When one cannot be set as it says, or two are the same.
+    /// When a server cannot be set as the definition says, or two are the same.
     pub fn find(lab: &Lab, definition: &mut Definition) -> Result<Self, Error> {
-        definition.check_servers(&lab.descriptions).map_err(Error::Asked)?;
+        definition.check_servers(&lab.descriptions).map_err(Error::Usage)?;
         let mut selection = Self::default();
         for spec in &definition.servers {
-            let mut found = lab.look(spec)?;
+            let mut found = lab.detect(spec)?;
             selection.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
                 what: Absent::Server { server: spec.to_string() },
                 reason: one.reason,
                 command: one.command,
             }));
             for installed in found.installed {
-                let setting = spec.setting(&installed.description).map_err(Error::Asked)?;
+                let setting = spec.setting(&installed.description).map_err(Error::Usage)?;
                 selection.participants.push(Participant { installed, setting });
             }
         }
@@ -49,7 +49,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// How many there are of servers with a workload in a testbed.
+    /// How many cells there are: servers with a workload in a testbed.
     pub fn cells(&self, definition: &Definition) -> usize {
         let in_testbed =
             |testbed| self.participants.iter().filter(|it| it.fits(testbed).is_ok()).count();
@@ -59,7 +59,7 @@ impl Selection {
     /// Makes the workloads, and with them everything that runs are made with.
     ///
     /// # Errors
-    /// When nothing can be run, a workload cannot be made, or its options cannot be had.
+    /// When nothing can be run, a workload cannot be made, or its options are refused.
     pub fn stage<'a>(&self, lab: &'a Lab, definition: &'a Definition) -> Result<Stage<'a>, Error> {
         check_testbeds(&definition.testbeds)?;
         if self.cells(definition) == 0 {
@@ -86,8 +86,8 @@ impl Selection {
 }
 
 impl Stage<'_> {
-    /// Takes out the testbeds that cannot be had with the files of each workload: they; and what the
-    /// settings of the kernel are inside of the others.
+    /// Removes the testbeds that cannot be made with the files of each workload. Returns them, and
+    /// the settings of the kernel inside the others.
     ///
     /// # Errors
     /// What of the machine is not as it was before.
@@ -112,18 +112,18 @@ impl Stage<'_> {
     }
 }
 
-/// Whether there is one.
+/// Checks that there is a testbed.
 ///
 /// # Errors
 /// When there is none.
 pub fn check_testbeds(testbeds: &[Testbed]) -> Result<(), Error> {
     match testbeds.is_empty() {
-        true => Err(Error::Failed("none of the testbeds can be had here".into())),
+        true => Err(Error::Failed("none of the testbeds can be made here".into())),
         false => Ok(()),
     }
 }
 
-/// Takes out the testbeds that cannot be had here: they.
+/// Removes and returns the testbeds that cannot be made here.
 fn skip_testbeds(
     testbeds: &mut Vec<Testbed>,
     mut can_be_had: impl FnMut(&Testbed) -> Result<(), String>,
@@ -140,7 +140,7 @@ fn skip_testbeds(
     skipped
 }
 
-/// The servers that take no part in a testbed, although both are here.
+/// The servers that take no part in a testbed, although both are present.
 fn unfit(participants: &[Participant], testbeds: &[Testbed]) -> Vec<Skipped> {
     let mut skipped: Vec<Skipped> = Vec::new();
     for testbed in testbeds {
@@ -149,7 +149,7 @@ fn unfit(participants: &[Participant], testbeds: &[Testbed]) -> Vec<Skipped> {
             let (server, testbed) =
                 (participant.installed.description.name.clone(), testbed.name.clone());
             let what = Absent::ServerIn { server, testbed };
-            // It is the same with each of its settings.
+            // The reason is equal for all its settings.
             if skipped.last().is_none_or(|last| last.what != what) {
                 skipped.push(Skipped { what, reason, command: String::new() });
             }
@@ -158,7 +158,7 @@ fn unfit(participants: &[Participant], testbeds: &[Testbed]) -> Vec<Skipped> {
     skipped
 }
 
-/// Whether a workload's `load` can be told to generators: else every run would be void.
+/// Checks that generators take a workload's `load`: otherwise every run would be void.
 fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
     let generators = definition.testbeds.iter().map(Testbed::generators).max().unwrap_or(1);
     let trial = Trial {
@@ -174,16 +174,16 @@ fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Re
         is_even: false,
         waits_for_sessions: true,
     };
-    trial.check(bench, generators).map_err(Error::Asked)
+    trial.check(bench, generators).map_err(Error::Usage)
 }
 
-/// The files that a workload asks for; all must be known where memory is bounded.
+/// The files that a workload requests; all must be known where memory is bounded.
 fn accessed_by(workload: &Workload, definition: &Definition) -> Result<Accessed, Error> {
     let files = Accessed::of_requests(&workload.root, workload.popularity());
     let bounds_memory = definition.testbeds.iter().any(|testbed| testbed.memory.is_some());
     if files.missing() > 0 && bounds_memory {
         return Err(Error::Failed(format!(
-            "workload {}: {} of the paths that its log asks for are no files, and so it is not \
+            "workload {}: {} of the paths that its log requests are no files, and so it is not \
              known how much `memory` they need",
             workload.described.name,
             files.missing()

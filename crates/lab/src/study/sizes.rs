@@ -15,7 +15,7 @@ pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::
         let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
         let has_floor = is_floor_there(&table);
         merge(&mut table, changes);
-        // One that was never there is a mistake, and stays, to be told as one.
+        // A floor that was never there is a mistake, and stays, to be reported as one.
         if has_floor && !is_floor_there(&table) && !changes.contains_key("floor") {
             table.remove("floor");
         }
@@ -31,11 +31,11 @@ fn is_floor_there(table: &toml::Table) -> bool {
     specs.any(|spec| spec.name() == Some(floor))
 }
 
-/// Puts `changes` in the place of what they name, table by table.
+/// Replaces what `changes` name by them, table by table.
 fn merge(table: &mut toml::Table, changes: &toml::Table) {
     for (key, change) in changes {
         match (table.get_mut(key), change) {
-            // How much is offered is said in one of several ways: another way replaces it whole.
+            // How much is offered is given in one of several ways: another way replaces it whole.
             (Some(toml::Value::Table(below)), toml::Value::Table(change)) if key != "offered" => {
                 merge(below, change);
             }

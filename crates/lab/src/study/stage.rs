@@ -1,5 +1,5 @@
-//! One run of a study: the conditions of its testbed are made, the server is started in them, warmed
-//! up, loaded and observed; and all of it is undone.
+//! One run of a study: the conditions of its testbed are made, the server is started in them,
+//! warmed up, loaded and observed; and all of it is undone.
 //!
 //! A server is started anew for each run, so that none inherits what another run left behind: its
 //! caches, its memory, what it had not yet finished when it was overloaded.
@@ -17,7 +17,7 @@ use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
-/// What is said where a server may run on its clients' CPUs, and these are others than its own.
+/// What is reported where a server may run on its clients' CPUs, which are not its own.
 const CLIENTS_TOO: &str = "counters, soft interrupts and busy CPUs of the server alone: it may run \
                            on its clients' CPUs, and what is done there counts too";
 
@@ -46,9 +46,9 @@ pub struct Cell {
 pub struct Made {
     /// Its record.
     pub run: Run,
-    /// Its outcome, as `ropewalk load` wrote it; none if there was none.
+    /// The outcome, as `ropewalk load` wrote it; none if there was none.
     pub outcome_json: Option<String>,
-    /// Whether the machine is as it was before; if not, what is not, in a line.
+    /// Whether the machine is as it was before; if not, the difference, in a line.
     pub left: Result<(), String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Stage<'a> {
     pub bench: &'a Bench,
     /// Where servers that come as source lie.
     pub surroundings: &'a Surroundings,
-    /// The servers that are there.
+    /// The servers that take part.
     pub participants: Vec<Participant>,
     /// The workloads, ready.
     pub workloads: Vec<Workload>,
@@ -74,13 +74,13 @@ pub struct Stage<'a> {
 }
 
 impl Participant {
-    /// Whether it can be run in this testbed.
+    /// Whether the server can be run in this testbed.
     ///
     /// # Errors
-    /// Why not, in a line.
+    /// Why it cannot, in a line.
     pub fn fits(&self, testbed: &Testbed) -> Result<(), String> {
         if testbed.network.is_some() && !self.installed.description.takes_an_address() {
-            return Err("it cannot be put into a network: its file says no {listen}".into());
+            return Err("it cannot be put into a network: its file does not use {listen}".into());
         }
         if testbed.affinity != Affinity::Workers {
             return Ok(());
@@ -93,7 +93,7 @@ impl Participant {
 }
 
 impl Stage<'_> {
-    /// All cells in which something can be run, servers changing fastest.
+    /// All cells in which a server can be run, servers changing fastest.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for (testbed, conditions) in self.testbeds.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Stage<'_> {
         cells
     }
 
-    /// What is measured there.
+    /// The point of a cell with what is offered there.
     pub fn point(&self, cell: Cell, offered: Offered) -> Point {
         let Participant { installed, setting } = &self.participants[cell.participant];
         Point {
@@ -124,7 +124,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Makes a run. What cannot be measured is a void run that says why.
+    /// Makes a run. A run that cannot be measured is void and says why.
     ///
     /// # Errors
     /// Why no run can be made now, whichever the server: the conditions cannot be made any more, or
@@ -177,7 +177,7 @@ impl Stage<'_> {
     ) -> Result<(Measured, f64), RunFailure> {
         let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
         let testbed = &self.testbeds[cell.testbed];
-        // Before any server runs: one that has mapped a file keeps its pages in memory.
+        // Before any server runs: a server that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files).map_err(RunFailure::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
             settled.judge(plan).map_err(|why| RunFailure::Void(Void::Conditions(why)))?;
@@ -197,7 +197,7 @@ impl Stage<'_> {
             is_even: self.is_even(),
             waits_for_sessions: true,
         };
-        // Under a bound on memory the page cache has been filled as it shall be.
+        // Under a bound on memory the page cache has been filled as it is to be.
         let primed = if settled.is_none() {
             reachable(entered, &servers).map_err(RunFailure::no_load)?
         } else {
@@ -207,7 +207,7 @@ impl Stage<'_> {
         let name = &self.participants[cell.participant].installed.description.name;
         let _ = bind_workers(testbed, name, &servers); // they are warmed up where they will be
         let warm_up = bench.make_ready(target, &trial, &readying)?;
-        // By now all of them have been started.
+        // All workers have been started by now.
         let unbound = bind_workers(testbed, name, &servers);
         let observer = Observer::new(Watched {
             groups: target.groups(),
@@ -222,7 +222,7 @@ impl Stage<'_> {
         }
         let in_memory = settled.as_ref().zip(entered.plan.as_ref());
         measured.observed.extend(in_memory.into_iter().flat_map(|(it, plan)| it.figures(plan)));
-        // Without it they may stay in memory as well; if not, the run is void.
+        // Without this the files may stay in memory as well; if they do not, the run is void.
         measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
         measured.not_available.extend(unbound);
         if entered.server_cpus().iter().any(|cpu| !entered.cpus.server.contains(cpu)) {
@@ -262,7 +262,7 @@ impl Stage<'_> {
     }
 }
 
-/// Binds the workers of each copy, where the testbed says so; why not, if it cannot be done.
+/// Binds the workers of each copy, if the testbed says so; returns why, if that cannot be done.
 fn bind_workers(testbed: &Testbed, name: &str, servers: &[RunningServer]) -> Option<String> {
     if testbed.affinity != Affinity::Workers {
         return None;
@@ -271,7 +271,7 @@ fn bind_workers(testbed: &Testbed, name: &str, servers: &[RunningServer]) -> Opt
     Some(format!("workers of {name} on a CPU each: {why}"))
 }
 
-/// One for the clients of each subnet.
+/// One generator for the clients of each subnet.
 fn generators(entered: &Entered, servers: &[RunningServer]) -> Vec<LoadGenerator> {
     let serving: Vec<usize> =
         entered.servers.iter().flat_map(|server| server.cpus.iter().copied()).collect();
@@ -291,12 +291,12 @@ fn reachable<'a>(
 ) -> Result<Vec<(Target<'a>, usize)>, String> {
     let with_seat = servers.iter().enumerate().map(|(index, server)| {
         let generator = entered.clients.iter().position(|client| client.server == index);
-        Ok((Target::of(server), generator.ok_or("a copy of the server has no clients")?))
+        Ok((Target::of_server(server), generator.ok_or("a copy of the server has no clients")?))
     });
     with_seat.collect()
 }
 
-/// Why a run is not what its testbed says about the disk, if so.
+/// Why a run does not use the disk as its testbed says, if so.
 fn judge_disk(testbed: &Testbed, measured: &Measured) -> Option<Void> {
     let disk_io = testbed.memory.and_then(|memory| memory.disk_io)?;
     let read = measured.observed.get("block_read_bytes").map(|&bytes| bytes as u64);

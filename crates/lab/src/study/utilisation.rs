@@ -1,5 +1,5 @@
 //! The rate at which a server uses a given part of its processors, by correcting a guess. The
-//! busier a server, the more requests share a waking: utilisation grows as a power of the rate
+//! busier a server, the more requests share a wake-up: utilisation grows as a power of the rate
 //! below 1, so that between two rates it is nearly on a line where both are logarithms. Pure: what
 //! comes next is a function of the runs so far, so that a study that is resumed comes to the same
 //! rate, and keeps it.
@@ -8,29 +8,29 @@ use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
 use crate::void::{Void, generator_gave_out};
 
-/// A utilisation that is so near the one that was asked for is it.
+/// A utilisation this near to the wanted one, relative, counts as reached.
 pub(crate) const NEAR: f64 = 0.02;
 
-/// So many runs look for a rate, void ones included.
+/// How many runs look for a rate, void ones included.
 const GUESSES_MAX: usize = 9;
 
-/// A rate at which the generator or the server gave out in so many runs in a row is too high.
+/// After this many runs in a row in which the generator or the server gave out, a rate is too high.
 const GAVE_OUT_MAX: u32 = 2;
 
 /// The power of the rate that utilisation is, as long as only one rate was tried.
 const POWER: f64 = 0.7;
 
 /// The powers that are believed of two rates beyond which the wanted one lies: where hardly
-/// anything changes from one to the other that is noise, or an end that both are beyond.
+/// anything changes from one to the other, the cause is noise, or an end that both are beyond.
 const POWERS: (f64, f64) = (0.4, 1.2);
 
 /// A rate is not changed by more than this factor at once.
 const CORRECTION_MAX: f64 = 4.0;
 
-/// What is meant by a utilisation.
+/// How a utilisation is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Gauge {
-    /// The server's own time on its processors, of which there are so many, as reports show it
+    /// The server's own time on its processors, of this number, as reports show it
     /// ([`Run::utilisation`]); not how busy they were with anything.
     Server(Option<f64>),
     /// How busy the processors were with servers and clients, which share them: the server's part
@@ -45,12 +45,12 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// The gauge of a testbed with so many CPUs for the servers and for the clients.
-    pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
+    /// The gauge of a testbed with this many CPUs for the servers and for the clients.
+    pub(crate) fn of_cpus(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
     }
 
-    /// What has that share, in words.
+    /// What is busy to that share, in words.
     pub(crate) fn busy(self, share: f64) -> String {
         let percent = 100.0 * share;
         match self {
@@ -59,7 +59,7 @@ impl Gauge {
         }
     }
 
-    /// What a run shows; none if that was not observed.
+    /// The utilisation in a run; none if it was not observed.
     pub(crate) fn read(self, run: &Run) -> Option<f64> {
         match self {
             Self::Server(cpus) => run.utilisation(cpus),
@@ -71,16 +71,16 @@ impl Gauge {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Try this load, which was void so often before.
+    /// Try this load, which was void this often before.
     Try(Offered, u32),
-    /// At this rate, which was tried, it is so busy.
+    /// At this rate, which was tried, the utilisation is reached.
     Reached(f64),
-    /// No rate that was tried is; why, in words.
+    /// It is reached at no rate that was tried; why, in words.
     NotReached(String),
 }
 
-/// What comes after `runs`, all that were made to find the rate, in their order. `saturating` is
-/// the load that tells what the server sustains at most.
+/// What comes after `runs`, all runs that were made to find the rate, in their order. `saturating`
+/// is the load that shows what the server sustains at most.
 pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered) -> Step {
     let (first, guesses): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.point.offered == saturating);
@@ -89,10 +89,10 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
         let attempts = first.len() as u32;
         return match attempts < ATTEMPTS_MAX {
             true => Step::Try(saturating, attempts),
-            false => Step::NotReached("every run that was to tell where to begin was void".into()),
+            false => Step::NotReached("every run that was to show where to begin was void".into()),
         };
     };
-    let Tries { tried, known, attempt, .. } = Tries::of(&guesses, gauge);
+    let Tries { tried, known, attempt, .. } = Tries::from_runs(&guesses, gauge);
     if let Some((rate, _)) = tried.iter().find(|(_, busy)| (busy - share).abs() <= NEAR) {
         return Step::Reached(*rate);
     }
@@ -130,12 +130,12 @@ struct Tries {
     known: Vec<(f64, f64)>,
     /// How many runs at the last rate were void, so far.
     attempt: u32,
-    /// In how many of them in a row the generator or the server gave out.
+    /// How many of them in a row in which the generator or the server gave out.
     gave_out: u32,
 }
 
 impl Tries {
-    fn of(guesses: &[&Run], gauge: Gauge) -> Self {
+    fn from_runs(guesses: &[&Run], gauge: Gauge) -> Self {
         let mut tries = Self::default();
         for run in guesses {
             let Some(rate) = run.point.offered.requests_per_s() else { continue };
@@ -153,14 +153,14 @@ impl Tries {
         tries
     }
 
-    /// The next rate is another.
+    /// Enters a rate with its utilisation; the next rate is another.
     fn learn(&mut self, rate: f64, busy: f64) {
         self.known.push((rate, busy));
         (self.attempt, self.gave_out) = (0, 0);
     }
 }
 
-/// Of rates with their utilisations the one that comes nearest to `share`.
+/// The rate whose utilisation comes nearest to `share`.
 pub(crate) fn nearest(
     tried: impl IntoIterator<Item = (f64, f64)>,
     share: f64,
@@ -172,14 +172,14 @@ pub(crate) fn nearest(
 /// The rate for a utilisation by those that are `known`, with theirs: between the two that enclose
 /// it, or beyond the two nearest.
 fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
-    // Where nothing was seen to be used something was.
+    // A utilisation of 0 was not exactly 0.
     let mut known: Vec<(f64, f64)> =
         known.iter().map(|&(rate, busy)| (rate, busy.max(0.01))).collect();
     let last = known.last().copied().unwrap_or((1.0, share));
     known.sort_by(|a, b| a.1.total_cmp(&b.1));
     let above = known.partition_point(|(_, busy)| *busy < share);
     let is_enclosed = 0 < above && above < known.len();
-    // The two, the nearer one first where both lie on one side.
+    // The two rates, the nearer one first where both lie on one side.
     let two = match known[..] {
         [] | [_] => None,
         _ if is_enclosed => Some((known[above - 1], known[above])),
@@ -189,7 +189,7 @@ fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
     let by_last = last.0 * (share / last.1).powf(1.0 / POWER);
     let Some((near, far)) = two else { return by_last };
     let power = match (far.1 / near.1).ln() / (far.0 / near.0).ln() {
-        // They contradict each other: more was less. The same again would tell as little.
+        // They contradict each other: a higher rate used less. Another run at them would not help.
         power if !(power > 0.0 && power.is_finite()) => return by_last,
         power if is_enclosed => power,
         power => power.clamp(POWERS.0, POWERS.1),
@@ -207,7 +207,7 @@ mod tests {
     const MOST: Offered = Offered::Connections(64);
     const SERVER: Gauge = Gauge::Server(Some(2.0));
 
-    /// Two processors, of which other programs use something too.
+    /// Two processors, which other programs use a little, too.
     fn run(offered: Offered, throughput_per_s: f64, cpu_us: f64) -> Run {
         let figures = Figures { throughput_per_s, ..Figures::default() };
         let observed = [("cpu_us_per_request".into(), cpu_us), ("cpus_busy_share".into(), 0.99)];
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Does what is said until it is at its end; `cost` is what a request costs at a rate.
+    /// Makes the runs that are wanted until the end; `cost` is the cost of a request at a rate.
     fn search(cost: impl Fn(f64) -> f64) -> (Vec<Run>, Step) {
         let mut runs: Vec<Run> = Vec::new();
         loop {
@@ -245,7 +245,7 @@ mod tests {
         assert!((busy - 0.8).abs() <= NEAR, "{busy}");
     }
 
-    /// The more there is to do at once, the less a request costs.
+    /// The more work is waiting, the less a request costs.
     #[test]
     fn a_rate_is_found_where_requests_become_cheaper() {
         let busy = |rate: f64| (rate / 63_000.0).powf(0.3);
@@ -254,8 +254,8 @@ mod tests {
         assert!((busy(rate) - 0.8).abs() <= NEAR && runs.len() <= 6, "{rate} after {}", runs.len());
     }
 
-    /// As it was measured where servers and clients share processors, in thousands of requests/s;
-    /// beyond the last the generator is late, and what it sustained with clients that wait.
+    /// As measured where servers and clients share processors, in thousands of requests/s; beyond
+    /// the last rate the generator is late, and what it sustained with clients that wait.
     #[test]
     fn rates_are_found_on_shared_processors() {
         let check = |most: f64, curve: &[(f64, f64)], share: f64| {
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_was_not_reached_is_said() {
-        // Half of the processors at most, however much is asked.
+        // Half of the processors at most, however much is requested.
         let (runs, end) = search(|rate| 1e6 / rate);
         assert_eq!(runs.len(), GUESSES_MAX + 1, "and no more");
         let Step::NotReached(why) = end else { panic!("{end:?}") };
@@ -368,7 +368,7 @@ mod tests {
         for [first, second] in [[ended(), ended()], [failed(), failed()], [void(guess), ended()]] {
             assert_eq!(step(&[most.clone(), first, second]), Step::Try(lower, 0));
         }
-        // What has nothing to do with the rate is no reason to change it.
+        // A reason that has nothing to do with the rate does not change it.
         let read = void_for(guess, &"4096 bytes were read from the disk".into());
         for also in [void(guess), read.clone()] {
             assert_eq!(step(&[most.clone(), also, read.clone()]), Step::Try(guess, 2));

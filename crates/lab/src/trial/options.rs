@@ -1,5 +1,6 @@
 //! The options of `ropewalk load` that follow from a trial, its workload and the generator. They
-//! become words in one place, where a generator is started, and it alone reads those.
+//! become words in one place, where a generator is started, and the generator alone parses these
+//! words.
 
 use super::{Bench, LoadGenerator, PATIENCE, PRIMERS, Target, Trial};
 use crate::process::listed_cpus;
@@ -11,25 +12,27 @@ use load::plan::{ConnectionUse, Verify};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What of this a run does not give itself would not go with what it gives.
+/// Options of how much to send: those that a run does not set itself would conflict with those that
+/// it sets.
 const HOW_MUCH: [&str; 6] =
     ["--connections", "--rate", "--request-rate", "--arrivals", "--speed", "--sessions"];
 
-/// Whether others were in the way of a trial is judged here, where more is known of it.
+/// The bound on run delay that the generator gets: whether others disturbed a trial is judged here,
+/// where more is known of it.
 const NO_RUN_DELAY_BOUND: &str = "100%";
 
 impl Trial<'_> {
-    /// The workload's own options, and what the trial says.
+    /// The workload's own options, and those of the trial.
     pub(super) fn options(&self) -> Options {
         let mut options = self.workload.load.clone();
-        self.say(&mut options);
+        self.add_options(&mut options);
         if self.is_filled() && options.warm_up.is_none() && self.workload.filling_us > 0 {
             options.warm_up = Some(format!("{}us", self.workload.filling_us));
         }
         options
     }
 
-    /// For how many seconds before its window it loads already.
+    /// For how many seconds before its window the load already runs.
     ///
     /// # Errors
     /// When the workload's own `--warm-up` is no time, in a line.
@@ -41,7 +44,7 @@ impl Trial<'_> {
         self.waits_for_sessions && matches!(self.offered, Offered::RequestsPerS(_))
     }
 
-    fn say(&self, options: &mut Options) {
+    fn add_options(&self, options: &mut Options) {
         options.log = Some(self.workload.log.clone());
         match self.offered {
             Offered::RequestsPerS(rate) => {
@@ -61,16 +64,16 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the options of its workload are some that a generator takes, and none that trials
-    /// like this one, with so many generators, give themselves. Else every trial would be void.
+    /// Checks that a generator takes the options of its workload, and that trials like this one,
+    /// with this many generators, do not set the same options. Otherwise every trial would be void.
     ///
     /// # Errors
-    /// The first that is wrong, how, and what to do, in a line.
+    /// The first option that is wrong, how, and what to do, in a line.
     pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let unused_address = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
-            self.say(options);
-            bench.say(options, nobody, (0, generators), true);
+            self.add_options(options);
+            bench.add_options(options, unused_address, (0, generators), true);
         };
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
@@ -90,7 +93,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether these options go together, and what they ask for comes due.
+    /// Checks that these options go together, and that what they request comes due.
     fn resolved(&self, all: &Options) -> Result<(), String> {
         let (plan, _) = all.resolve()?;
         if !self.is_filled() {
@@ -104,38 +107,38 @@ impl Trial<'_> {
 }
 
 impl Bench {
-    /// What is said to one of the generators: `asked`, and what follows from who is asked from
-    /// where.
+    /// The options of one of the generators: `asked`, and what follows from which server it loads
+    /// from where.
     pub(super) fn options(
         &self,
         asked: &Options,
         generator: usize,
         server: Target<'_>,
-        is_told: bool,
+        waits_for_line: bool,
     ) -> Options {
         let mut options = asked.clone();
         let LoadGenerator { address, sources, .. } = &self.generators[generator];
         let address = address.unwrap_or(server.address);
-        self.say(&mut options, address, (generator, self.generators.len()), is_told);
+        self.add_options(&mut options, address, (generator, self.generators.len()), waits_for_line);
         options.sources.extend(sources.iter().map(ToString::to_string));
         if options.run_delay_bound.is_none() {
             options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
         }
-        // Shares must ask for the same, whatever the address at which they do.
+        // Generators that share a load must send the same requests, whatever the address.
         if self.generators.len() > 1 && options.hosts.is_empty() {
             options.hosts.push(server.address.to_string());
         }
-        place(&mut options, &self.generators[generator]);
+        set_threads(&mut options, &self.generators[generator]);
         options
     }
 
-    /// What is said to the generator of this number, of so many, whatever is asked for.
-    fn say(
+    /// Adds the options of the generator of this number, of this many, whatever it requests.
+    fn add_options(
         &self,
         options: &mut Options,
         address: SocketAddr,
         (generator, generators): (usize, usize),
-        is_told: bool,
+        waits_for_line: bool,
     ) {
         options.urls = vec![format!("http://{address}")];
         if self.lag_bound.is_some() {
@@ -144,13 +147,13 @@ impl Bench {
         if generators > 1 {
             options.share = Some(format!("{}/{generators}", generator + 1));
         }
-        if is_told {
+        if waits_for_line {
             options.start_at = Some("-".to_owned());
         }
     }
 }
 
-/// Asks once for everything that a workload will ask for.
+/// Options that request once everything that a workload will request.
 pub(super) fn priming(workload: &Workload) -> Options {
     let is_known = !workload.root.as_os_str().is_empty();
     Options {
@@ -164,9 +167,9 @@ pub(super) fn priming(workload: &Workload) -> Options {
     }
 }
 
-/// As many threads as the generator has processors: without that it has one. What the workload's
-/// own options say of them holds.
-fn place(options: &mut Options, generator: &LoadGenerator) {
+/// Sets as many threads as the generator has processors: the default is one. The workload's own
+/// options take precedence.
+fn set_threads(options: &mut Options, generator: &LoadGenerator) {
     let is_said = options.threads.is_some() || options.cpus.is_some();
     if generator.cpus.len() < 2 || is_said {
         return;
@@ -177,8 +180,8 @@ fn place(options: &mut Options, generator: &LoadGenerator) {
     }
 }
 
-/// The longest that a load can take which is not hung: it warms up, its window, and then what is
-/// under way has its time.
+/// The longest that a load can take that does not hang: warming up, its window, and then the time
+/// that is left to requests under way.
 pub(super) fn run_time(window: Duration, options: &Options) -> Result<Duration, String> {
     Ok(window + Duration::from_micros(options.beyond_window_us()?) + PATIENCE)
 }
@@ -212,8 +215,8 @@ mod tests {
         assert!(words(&even.options()).contains("--request-rate 1500.5 --arrivals constant "));
     }
 
-    /// Else a window that is shorter than a session sees a part of the rate, and a server seems to
-    /// sustain one that it was never asked for.
+    /// Otherwise a window that is shorter than a session gets only a part of the rate, and a server
+    /// seems to sustain a rate that it never had to serve.
     #[test]
     fn an_open_load_begins_before_its_window_by_what_sessions_pause() {
         let check = |load, offered, waits_for_sessions, expected: Option<&str>| {
@@ -232,12 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_adds_what_follows_from_it() {
+    fn a_generator_adds_what_follows_from_it() {
         let server = Target::foreign(([127, 0, 0, 1], 81).into());
-        let check = |generators: usize, load: &str, is_told: bool, expected: &str| {
+        let check = |generators: usize, load: &str, waits_for_line: bool, expected: &str| {
             let bench =
                 Bench { generators: vec![LoadGenerator::beside(&[], &[1]); generators], ..bench() };
-            let options = bench.options(&workload(load).load, generators - 1, server, is_told);
+            let options =
+                bench.options(&workload(load).load, generators - 1, server, waits_for_line);
             assert_eq!(words(&options), format!("http://127.0.0.1:81 {expected}"), "{load}");
         };
         check(1, "", false, "--run-delay-bound 100%");
@@ -254,7 +258,7 @@ mod tests {
         let check = |cpus: &[usize], is_shared: bool, load: &str, expected: &str| {
             let servers = if is_shared { cpus } else { &[] };
             let mut options = workload(load).load;
-            place(&mut options, &LoadGenerator::beside(servers, cpus));
+            set_threads(&mut options, &LoadGenerator::beside(servers, cpus));
             assert_eq!(words(&options), expected, "{load:?}");
         };
         check(&[1], false, "", "");
@@ -265,7 +269,7 @@ mod tests {
         check(&[4, 6], true, "--cpus 4", "--cpus 4");
     }
 
-    /// Else it would be refused by every run.
+    /// Otherwise every run would refuse it.
     #[test]
     fn an_option_that_runs_give_themselves_is_refused() {
         let check = |load: &str, verify_bytes, generators, expected: &str| {

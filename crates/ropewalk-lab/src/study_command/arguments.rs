@@ -1,4 +1,4 @@
-//! What is typed after `ropewalk study`.
+//! The command line of `ropewalk study`.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::lab_options::LabOptions;
 
 pub(crate) const STUDY_HELP: &str = "\
 An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory, network), how much is
-offered, how often; or what is varied of the cache by itself (docs/study.md). Its records go into a
+offered, how often; or parameters of the cache by itself (docs/study.md). Its records go into a
 folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
 it. `ropewalk report FOLDER` shows them.
 
-Exit status: 0 all that can be was measured, 1 nothing could be, 2 wrong usage, 4 the budget is
-spent or the study was interrupted, and it can be resumed.
+Exit status: 0 all that can be was measured, 1 nothing could be measured, 2 wrong usage, 4 the
+budget is spent or the study was interrupted, and it can be resumed.
 
 Examples:
   ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml

@@ -1,4 +1,4 @@
-//! What a study says while it runs, and how it ends.
+//! What a study prints while it runs, and how it ends.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use lab::study::{End, Tally};
 use lab::watch::Watch;
 use load::interrupt::Interrupt;
 
-/// Says how it ended, in a line and by the status.
+/// Reports how the study ended, in a line and by the exit status.
 pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {
     let path = path.display();
     let Tally { wanted, unknown } = tally;
@@ -24,9 +24,10 @@ pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failur
             0,
         ),
         End::Complete => (format!("All is measured: ropewalk report {path}"), 0),
-        End::BudgetSpent => {
-            (format!("The budget is spent. ropewalk report {path} shows what there is"), UNFINISHED)
-        }
+        End::BudgetSpent => (
+            format!("The budget is spent. ropewalk report {path} shows what was measured"),
+            UNFINISHED,
+        ),
         End::Interrupted => (format!("Interrupted. Go on with --resume -o {path}"), UNFINISHED),
     };
     print(&format!("{line}\n"))?;
@@ -39,8 +40,8 @@ pub(super) struct Terminal {
 }
 
 impl Watch for Terminal {
-    fn tell(&mut self, line: &str) {
-        // Whoever cannot be told need not be.
+    fn report(&mut self, line: &str) {
+        // A progress line that cannot be written is dropped.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 

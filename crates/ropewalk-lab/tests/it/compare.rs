@@ -48,7 +48,7 @@ fn a_server_that_ends_wins_nothing() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(err.starts_with("ropewalk: own/usual has ended (saturation, pair "), "{err}");
     assert!(err.contains("of 200); try fewer clients (--connections) or another setting"), "{err}");
-    assert!(err.contains("Its last words: ") && err.contains("farewell"), "{err}");
+    assert!(err.contains("Its output ended: ") && err.contains("farewell"), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
     let runs = lab.records().runs;
     let of_dead = runs.iter().filter(|run| run.void.contains(&Void::Ended { copy: 1, copies: 1 }));
@@ -77,7 +77,7 @@ fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{signal}: {output:?}");
-        assert_eq!(err, "ropewalk: interrupted: of what was measured nothing is said\n");
+        assert_eq!(err, "ropewalk: interrupted: there is no verdict on what was measured\n");
         await_no_server(&scratch);
         let left = fs::read_dir(&scratch).unwrap().flatten().map(|entry| entry.file_name());
         let mut left: Vec<_> = left.collect();
@@ -144,7 +144,7 @@ fn a_log_of_real_users_can_be_replayed() {
     let traffic = ["--log", text(&log), "--root", text(&root), "--connections=4"];
     let (status, out, err) = lab.run(&[&what[..], &traffic, &SHORT[1..]].concat());
     assert_eq!(status, 3, "{out}{err}");
-    let gone = "; what is asked for at 1 of 2 paths, such as /gone.html?x=1, is not there and is left \
+    let gone = "; no file is at 1 of 2 paths, such as /gone.html?x=1, which are left \
                 out; sessions of more than 100 requests are cut; the pauses in sessions are left out\n";
     assert!(out.contains(gone), "{out}");
     let runs = lab.records().runs;

@@ -182,7 +182,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     let places = ["--scratch", text(&scratch), "-o", text(&others)];
     let (status, _, err) = run(&[&what[..], &places].concat());
     assert_eq!(status, 1, "{err}");
-    assert!(err.contains("not everything can be had from it"), "{err}");
+    assert!(err.contains("it does not serve everything"), "{err}");
     assert!(!others.exists(), "what comes to nothing leaves nothing");
 }
 
@@ -202,7 +202,7 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
         (&["compare", "https://127.0.0.1", "ropewalk"], 2, "TLS is not supported; "),
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
-        (&empty, 1, "workload access.log: nothing that its log asks for is in "),
+        (&empty, 1, "workload access.log: no file that its log requests is in "),
         (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
         (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
         (&["compare", running, "ropewalk", "--log", "/x"], 2, started),
@@ -222,16 +222,16 @@ fn what_is_wrong_is_said_in_a_line() {
 #[test]
 fn a_study_says_in_a_line_what_it_cannot_do() {
     let lab = Lab::new();
-    let testbed_cpus = "a study's testbeds say who gets which CPUs: put `cpus` and `client_cpus` ";
+    let testbed_cpus = "a study's testbeds assign the CPUs: put `cpus` and `client_cpus` ";
     let engines = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
-    let twice = "ropewalk:threads/default is ropewalk:threads over again: leave one of them out";
+    let twice = "ropewalk:threads/default is the same as ropewalk:threads: leave one of them out";
     let cases: &[(&str, &str, &[&str], &str)] = &[
         ("", "", &["--server-cpus=0"], &format!("--server-cpus: {testbed_cpus}")),
         ("", "", &["--client-cpus=0"], &format!("--client-cpus: {testbed_cpus}")),
         (engines, r#""ropewalk:threads", "ropewalk:threads/default""#, &[], twice),
-        ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 stands there twice"),
+        ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 is listed twice"),
         ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
-        ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: of the perce"),
+        ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: a run keeps"),
         ("", "", &["--lag-bound=20"], "--lag-bound 20: "),
         ("", "", &["--interference-bound=120%"], "--interference-bound 120%: give a share"),
         ("", "", &["--budget=1s"], "a budget of 1 s: a run of this study alone is reckoned to "),
@@ -476,7 +476,7 @@ fn a_study_that_is_interrupted_goes_on() {
     for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20%"] {
         let (status, _, err) = lab.run(&["study", text(&experiment), "--resume", flag]);
         assert_eq!(status, 2, "{flag}: {err}");
-        assert!(err.contains("it was begun as something else"), "{err}");
+        assert!(err.contains("it was begun with another definition"), "{err}");
     }
 }
 
@@ -569,7 +569,7 @@ fn testbeds_that_cannot_be_had_are_skipped() {
     text(huge);
     let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
     assert_eq!(status, 1, "{out}{err}");
-    assert!(err.contains("none of the testbeds can be had here"), "{err}");
+    assert!(err.contains("none of the testbeds can be made here"), "{err}");
     text(&format!("{huge}{here}"));
     let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");

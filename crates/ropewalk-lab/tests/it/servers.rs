@@ -53,7 +53,7 @@ fn every_server_serves_what_is_there_and_stops() {
     // Ropewalk and its engines have a test of their own.
     let descriptions: Vec<ServerDescription> =
         shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
-    let found = Found::look(&descriptions, &[], &Surroundings::find(true)).unwrap();
+    let found = Found::detect(&descriptions, &[], &Surroundings::find(true)).unwrap();
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
         assert!(wanted.split(',').all(|name| name != absent.name), "{absent:?}");
@@ -91,7 +91,7 @@ fn every_engine_is_a_server() {
             assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", description.name);
         }
     }
-    let found = Found::look(&ours, &[], &Surroundings::find(false)).unwrap();
+    let found = Found::detect(&ours, &[], &Surroundings::find(false)).unwrap();
     for absent in found.skipped {
         // Where the kernel does not permit rings, that is said; nothing else may be absent.
         assert_eq!(absent.name, "ropewalk:rings", "{absent:?}");
@@ -130,7 +130,7 @@ fn servers_are_listed_with_what_is_missing() {
     assert!(out.ends_with("\n    threads = \"{workers}\"  (1, 2, 3)  threads\n"), "{out}");
     own.file("broken.toml", EXAMPLE);
     let (status, _, error) = run(&["servers", "--servers", &folder]);
-    let expected = "broken.toml: it is named \"example\": so must the file be\n";
+    let expected = "broken.toml: it is named \"example\", but its file is not\n";
     assert!(status == 2 && error.ends_with(expected), "{error}");
     let (status, _, error) = run(&["servers", "ngnix"]);
     let expected = "ropewalk: there is no server \"ngnix\", but apache-event, ";

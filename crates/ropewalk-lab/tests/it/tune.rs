@@ -122,7 +122,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(err.contains("resume it (--resume) or choose another folder"), "{err}");
     let (status, _, err) = tuning.run(&[AMPLE, "--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);
-    assert!(err.contains("it was begun as something else"), "{err}");
+    assert!(err.contains("it was begun with another definition"), "{err}");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
     let told = told_first(status, &err);
     assert!(out.contains("\nGoing on after ") && out.contains(told), "{out}{err}");
@@ -183,7 +183,7 @@ fn a_search_goes_on_with_the_same_server_only() {
         own.file("servers/absent.toml", ABSENT.replace(is, becomes));
         let (status, out, err) = tune(&["--window=100ms", "--resume"]);
         assert_eq!(status, 2, "{becomes}: {out}{err}");
-        assert!(err.contains("it was begun as something else"), "{becomes}: {err}");
+        assert!(err.contains("it was begun with another definition"), "{becomes}: {err}");
     }
     own.file("servers/absent.toml", ABSENT);
     goes_on(&["--window=100ms", "--resume"]);
@@ -314,7 +314,7 @@ fn what_is_wrong_is_said_in_a_line() {
     check(&["--knob=cache.policy"], "--knob cache.policy: it was named before");
     check(&["--knob=socket.listeners=none"], "=none: it cannot be \"none\": auto, shared, ");
     check(&["--knob=socket.listeners=auto,auto"], "=auto,auto: \"auto\" is named twice");
-    check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
+    check(&["--condition=p98=1ms"], "--condition: p98: a run keeps only the percentiles p50, p90");
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
     check(
         &[TIGHT, "--method=grid"],

@@ -5,7 +5,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary};
 use super::{Findings, Head, listed};
-use crate::compare::{Told, told};
+use crate::compare::{RatioVerdict, judge_ratio};
 use crate::record::Opened;
 
 /// What is compared, and what it is called. Of all but the first, less is better.
@@ -55,14 +55,16 @@ fn verdict(
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         let text = format!("{name} ({} times)", pair.shown());
         let interval = pair.ratio.interval;
-        match told(interval, margin, pair.pairs.unwrap_or(0), confidence) {
-            Told::Higher | Told::Lower => better[usize::from(!first_is_better)].push(text),
-            Told::TooFew if !interval.contains(1.0) => {
+        match judge_ratio(interval, margin, pair.pairs.unwrap_or(0), confidence) {
+            RatioVerdict::Higher | RatioVerdict::Lower => {
+                better[usize::from(!first_is_better)].push(text)
+            }
+            RatioVerdict::TooFew if !interval.contains(1.0) => {
                 let who = if first_is_better { &first.name } else { &second.name };
                 weak.push(format!("{who} in {text}"));
             }
-            Told::Tie => ties.push(text),
-            Told::Open | Told::TooFew => open.push(text),
+            RatioVerdict::Tie => ties.push(text),
+            RatioVerdict::Open | RatioVerdict::TooFew => open.push(text),
         }
     }
     let mut text = format!(", at {at}:");

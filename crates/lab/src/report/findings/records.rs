@@ -238,7 +238,7 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
         let Point { workload, testbed, .. } = &tried[0].point;
         let server = names.of_point(&tried[0].point);
         let of_testbed = |what| number_of(&opened.header.testbeds, testbed, what);
-        let gauge = Gauge::of(of_testbed("cpus"), of_testbed("client_cpus"));
+        let gauge = Gauge::of_cpus(of_testbed("cpus"), of_testbed("client_cpus"));
         let nearest = nearest(&tried, share, gauge);
         let text = format!(
             "{server} ({workload}, {testbed}) was not measured at {:.0} % CPU, as was asked for: \

@@ -2,11 +2,11 @@
 
 use super::super::grid::Dimension;
 use super::super::simulated::{QUEUE_PER_S, Queue, Simulated, World};
-use super::super::{Asked, Candidate, Measure, Observation, Stop};
+use super::super::{Candidate, Measure, Observation, RunRequest, Stop};
 use super::*;
 use load::find_limit::Conditions;
 
-/// One knob, whose value says which candidate it is.
+/// One knob, whose value is the number of the candidate.
 fn plan(method: Method, candidates: usize, seed: u64) -> Plan {
     let values = (0..candidates).map(|n| n.to_string()).collect();
     let base =
@@ -30,7 +30,7 @@ fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
     tune(&mut blocks, plan)
 }
 
-/// What the winner is said to sustain is what it sustains, however long sessions are.
+/// The winner sustains what is reported, however long sessions are.
 #[test]
 fn what_a_queue_is_said_to_bear_is_its_capacity() {
     for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
@@ -44,7 +44,8 @@ fn what_a_queue_is_said_to_bear_is_its_capacity() {
     }
 }
 
-/// As many as fit, however many there are: a server's knobs have billions of combinations.
+/// The sample has as many as fit, however many there are: a server's knobs have billions of
+/// combinations.
 #[test]
 fn a_sample_is_as_large_as_the_budget_allows() {
     for end in 4..40 {
@@ -72,7 +73,7 @@ fn planted(seed: u64) -> (Vec<f64>, usize) {
     (capacities, best)
 }
 
-/// In how many of so many worlds the planted optimum is found, and in how many runs each.
+/// In how many of these worlds the planted optimum is found, and in how many runs each.
 fn found_of(method: Method, noise: f64, seeds: u64) -> (u64, u32) {
     let (mut right, mut runs) = (0, 0);
     for seed in 0..seeds {
@@ -85,8 +86,8 @@ fn found_of(method: Method, noise: f64, seeds: u64) -> (u64, u32) {
     (right, runs / seeds as u32)
 }
 
-/// The first 400 of the 1,000 worlds of which `docs/tune.md` tells: the best is found in at least
-/// 97 of 100, and halving takes less than three quarters of the grid's runs.
+/// The first 400 of the 1,000 worlds in `docs/tune.md`: the best is found in at least 97 of 100,
+/// and halving takes less than three quarters of the grid's runs.
 #[test]
 fn a_planted_optimum_is_found_as_often_as_is_said() {
     for noise in [0.02, 0.05] {
@@ -129,12 +130,12 @@ fn worlds_of_the_docs() {
     }
 }
 
-/// What became of searches over a sample, whose winners' neighbours challenge them.
+/// Results of searches over a sample, whose winners' neighbours challenge them.
 #[derive(Default, Debug)]
 struct Challenged {
     /// The planted optimum was found.
     right: u64,
-    /// A race was won by one that is worse than another in it, and was called better.
+    /// A race was won by a candidate that is worse than another in it, and was called better.
     wrong: u64,
     /// Races in all searches.
     races: u32,
@@ -142,8 +143,8 @@ struct Challenged {
     runs: u32,
 }
 
-/// Three knobs of six values, each step of one from the best costs 4 to 6 % and more; the budget is
-/// for a sample.
+/// Three knobs of six values, each step of a knob away from the best costs 4 to 6 % and more; the
+/// budget is for a sample.
 fn challenged_of(noise: f64, seeds: u64) -> Challenged {
     let costs = [0.04, 0.05, 0.06];
     let mut all = Challenged::default();
@@ -168,14 +169,14 @@ fn challenged_of(noise: f64, seeds: u64) -> Challenged {
     all
 }
 
-/// The optimum is mostly no part of the sample: it is come to by challenges.
+/// The optimum is mostly no part of the sample: challenges lead to it.
 #[test]
 fn a_planted_optimum_is_found_by_its_neighbours() {
     let all = challenged_of(0.02, 40);
     assert!(all.right >= 20 && all.wrong <= 2 && all.races >= 90, "{all:?}");
 }
 
-/// Whether a winner that was challenged in vain is the best, who challenged it decides as well.
+/// Whether a winner that was challenged in vain is the best also depends on its challengers.
 #[test]
 fn challengers_are_rivals() {
     let costs = [0.04, 0.05, 0.06];
@@ -245,26 +246,26 @@ fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
     check(share_of(knobs("2", "1", "2"), vec![knobs("4", "2", "4")]), 6.0);
 }
 
-/// Whoever races and then meets its neighbours drops a kind of file in that block.
+/// A candidate that races and then meets its neighbours drops a kind of file in that block.
 struct Unmasked(Surface, std::collections::BTreeSet<String>);
 
 impl Measure for Unmasked {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let mut observation = self.0.measure(candidate, asked)?;
         if asked.purpose == Purpose::Race {
             self.1.insert(candidate.name.clone());
         }
         if asked.purpose == Purpose::Neighbours(1) && self.1.contains(&candidate.name) {
             let figures = observation.figures.as_mut().expect("it starts");
-            // Too few to be told in one run.
+            // Too few to be noticed in one run.
             figures.served_by_kind.insert("class3_1".into(), (99, 0));
         }
         Ok(observation)
     }
 }
 
-/// A winner that proves unfair among its neighbours is not the winner any more, whoever is better,
-/// and with or without time for a last look; the next of its race is, or who is better than that.
+/// A winner that proves unfair among its neighbours loses its place, whichever candidate is better,
+/// and with or without time for a last look; the next of its race takes it, or a better one.
 #[test]
 fn a_winner_that_proves_unfair_when_challenged_is_replaced() {
     let costs = [0.04, 0.05, 0.06];
@@ -278,7 +279,7 @@ fn a_winner_that_proves_unfair_when_challenged_is_replaced() {
         let Some(out) = out else { continue };
         assert!(tuned.standings[tuned.winner].out.is_none(), "{seed}: {tuned:?}");
         challenged += u32::from(tuned.certainty.races > 1);
-        // Those that raced with it, or better ones; never any neighbour that was there.
+        // The candidates that raced with it, or better ones; never just any neighbour.
         let sustains = |one: usize| surface(&tuned.candidates[one], costs);
         let known = |one: &usize| server.1.contains(&tuned.candidates[*one].name);
         let raced = (0..tuned.candidates.len()).filter(known).filter(|&one| one != out);
@@ -293,7 +294,7 @@ fn a_winner_that_proves_unfair_when_challenged_is_replaced() {
 }
 
 /// Candidate 3 gets twice as much out by leaving a fifth of the large files unanswered. In one run
-/// fewer than a hundred of them are asked for; in all that held there are enough to see it.
+/// fewer than a hundred of them are requested; in all runs that held there are enough to notice.
 #[test]
 fn a_planted_unfair_winner_is_rejected() {
     for seed in 0..60 {
@@ -309,9 +310,9 @@ fn a_planted_unfair_winner_is_rejected() {
     }
 }
 
-/// All sustain more than the generator can ask for: nobody is better, and why is said.
+/// All sustain more than the generator can request: none is better, and the reason is reported.
 #[test]
-fn a_generator_that_is_saturated_crowns_nobody() {
+fn a_generator_that_is_saturated_decides_nothing() {
     let world = World { generator: 400.0, noise: 0.02, ..World::quiet(planted(3).0) };
     let tuned = run(&mut Simulated::new(world, 3), &plan(Method::Halving, 27, 3)).expect("so");
     assert!(tuned.rivals.iter().all(|rival| rival.verdict != Verdict::Higher), "{tuned:?}");
@@ -334,8 +335,8 @@ fn what_does_not_start_does_not_take_part() {
     assert!(matches!(stop, Stop::Failed(why) if why.contains("it does not start")));
 }
 
-/// Where all are alike nobody is said to be better, but for the 5 % that were allowed; and that
-/// they are alike is said only where the noise allows it.
+/// Where all are alike none is called better, but for the 5 % that were allowed; and they are
+/// called alike only where the noise allows it.
 #[test]
 fn alike_is_not_called_better() {
     let said = |noise: World, wanted| {
@@ -354,23 +355,23 @@ fn alike_is_not_called_better() {
     assert!(ties >= 50, "{ties} of 60 called a tie");
 }
 
-/// Candidate 2 drops large files, but only once it is confirmed.
+/// Candidate 2 drops large files, but only once it is being confirmed.
 struct Deceiver(Simulated);
 
 impl Measure for Deceiver {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         let mut observation = self.0.measure(candidate, asked)?;
         if candidate.name.ends_with('2') && asked.purpose == Purpose::Confirmation {
             let figures = observation.figures.as_mut().expect("it starts");
-            // Too few to be told in one run.
+            // Too few to be noticed in one run.
             figures.served_by_kind.insert("class3_1".into(), (60, 0));
         }
         Ok(observation)
     }
 }
 
-/// Whoever takes the place of a winner that was unfair is the best of those that are left, and what
-/// is said of the others is said against it.
+/// The best of the rest takes the place of a winner that was unfair, and the others are compared
+/// with it.
 #[test]
 fn a_winner_that_proves_unfair_is_replaced_with_all_that_was_said_of_it() {
     let world = World { noise: 0.005, ..World::quiet(vec![1000.0, 1080.0, 1200.0]) };
@@ -410,7 +411,7 @@ fn a_sample_and_its_neighbours_come_close() {
     assert!(close >= 36 && within == 40, "{close} close, {within} within the budget, of 40");
 }
 
-/// What decides is what runs take, not what they were reckoned to take.
+/// The time that runs take decides, not the time that was reckoned.
 #[test]
 fn a_budget_is_kept_when_runs_are_long() {
     for (seed, run_s) in (0..20).zip([3.0, 10.0].into_iter().cycle()) {
@@ -424,7 +425,7 @@ fn a_budget_is_kept_when_runs_are_long() {
 }
 
 /// However short the budget, no run is begun that would not end within it: either there is a result
-/// of what was measured until then, which says so, or it is said how much is needed.
+/// of what was measured until then, which says so, or the message says how much is needed.
 #[test]
 fn no_search_outlasts_its_budget() {
     let (mut results, mut refusals) = (0, 0);
@@ -468,7 +469,7 @@ fn the_least_budget_is_enough_for_a_look_at_each() {
     }
 }
 
-/// What the winner sustains is said of all but a few: time for that is kept.
+/// In all but a few searches the winner's limit is confirmed: time for that is kept.
 #[test]
 fn the_winner_is_confirmed_within_the_budget() {
     for (noise, most) in [(0.02, 3), (0.05, 12)] {
@@ -489,14 +490,14 @@ fn a_grid_that_does_not_fit_its_budget_is_not_begun() {
     let plan = Plan { budget_s: Some(600.0), ..plan(Method::Grid, 27, 1) };
     let mut server = Simulated::new(world, 1);
     let Stop::Failed(why) = run(&mut server, &plan).expect_err("there is no time") else {
-        panic!("nobody interrupts")
+        panic!("no interrupt was sent")
     };
     assert!(why.starts_with("a run takes 10.0 s here, so that a grid of 27 "), "{why}");
     assert!(server.runs < 30, "{} runs: the level alone", server.runs);
     assert_eq!(plan.needed_s(), 27.0 * 3.0 * 4.5 + 4.0 * 8.0 * 4.5 + 24.0);
 }
 
-/// The first that sustains anything is looked for within the budget.
+/// The search for the first candidate that sustains anything keeps to the budget.
 #[test]
 fn scouting_keeps_to_the_budget() {
     let nothing = World { broken: (0..300).collect(), ..World::quiet(vec![1.0; 300]) };
@@ -505,7 +506,7 @@ fn scouting_keeps_to_the_budget() {
         let mut server = Simulated::new(nothing.clone(), 1);
         let stop = run(&mut server, &plan).expect_err("nothing starts");
         assert!(server.runs <= 40, "{} runs", server.runs);
-        let Stop::Failed(why) = stop else { panic!("nobody interrupts") };
+        let Stop::Failed(why) = stop else { panic!("no interrupt was sent") };
         let is_said = why.starts_with("the budget ended before") || method == Method::Halving;
         assert!(is_said && why.ends_with(": it does not start"), "{why}");
     }
@@ -523,7 +524,7 @@ fn a_search_that_its_budget_ended_says_so() {
         for method in [Method::Grid, Method::Halving] {
             assert!(!ended(method, None), "{seed} {method:?}");
         }
-        // One block and a bit; as all are reckoned at first, no sample.
+        // The budget holds one block and a bit; as all are reckoned at first, there is no sample.
         assert!(ended(Method::Grid, Some(190.0)), "{seed}");
         let noise = Simulated::new(World::noisy(vec![1.0], 0.01), seed);
         let mut server = Surface { noise, costs: [0.04, 0.05, 0.06] };
@@ -533,8 +534,8 @@ fn a_search_that_its_budget_ended_says_so() {
     }
 }
 
-/// What is told after each run: seconds spent, and left.
-fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
+/// The progress after each run: seconds spent, and left.
+fn progress(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     let mut told = Vec::new();
     let mut watch = |progress: &super::super::Progress<'_>| {
         told.push((progress.spent_s, progress.left_s));
@@ -546,13 +547,13 @@ fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     told
 }
 
-/// Runs take three times as long as was reckoned, and what is said to be left is soon about right,
-/// and never nothing.
+/// Runs take three times as long as was reckoned, and the reported rest is soon about right, and
+/// never nothing.
 #[test]
 fn what_is_left_is_told_by_what_runs_have_taken() {
     for seed in 0..10 {
         let world = World { run_s: 3.0, ..World::noisy(planted(seed).0, 0.03) };
-        let told = told(&plan(Method::Halving, 27, seed), world);
+        let told = progress(&plan(Method::Halving, 27, seed), world);
         let all_s = told.last().expect("there are runs").0;
         assert!(told.iter().all(|(_, left_s)| *left_s >= 3.0), "{told:?}");
         let (spent_s, left_s) = told[told.len() / 3];
@@ -561,12 +562,12 @@ fn what_is_left_is_told_by_what_runs_have_taken() {
     }
 }
 
-/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not said
-/// to be the last over and over.
+/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not
+/// reported as the last over and over.
 #[test]
 fn what_takes_longer_than_was_reckoned_is_not_said_to_be_about_to_end() {
     let last_runs = (0..20).map(|seed| {
-        let told = told(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
+        let told = progress(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
         told.iter().filter(|(_, left_s)| *left_s < 2.0).count()
     });
     let last_runs: Vec<usize> = last_runs.collect();
@@ -579,7 +580,7 @@ fn a_sample_is_told_to_last_as_long_as_its_budget() {
     let plan = sampled(1, 300.0);
     assert_eq!(plan.expected_s(), 300.0);
     let world = World { run_s: 2.0, ..World::noisy(vec![1000.0; 6], 0.03) };
-    let told = told(&plan, world);
+    let told = progress(&plan, world);
     let (spent_s, left_s) = told[10];
     assert_eq!(spent_s + left_s, 300.0);
     let is_true = |(spent_s, left_s): &(f64, f64)| spent_s + left_s <= 300.0;
@@ -602,13 +603,13 @@ struct Surface {
 }
 
 impl Measure for Surface {
-    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Observation, Stop> {
+    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         self.noise.world.capacities = vec![surface(candidate, self.costs)];
         self.noise.measure(&Candidate::default(), asked)
     }
 }
 
-/// Whatever is answered, the same seed asks the same.
+/// Whatever is observed, the same seed requests the same runs.
 #[test]
 fn the_same_seed_makes_the_same_search() {
     let search = || {

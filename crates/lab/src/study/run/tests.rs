@@ -31,14 +31,14 @@ const CAPACITIES: [f64; 2] = [1000.0, 3000.0];
 struct Patience<'a>(&'a Counter<usize>);
 
 impl Watch for Patience<'_> {
-    fn tell(&mut self, _line: &str) {}
+    fn report(&mut self, _line: &str) {}
 
     fn is_interrupted(&mut self) -> bool {
         self.0.get() == 0
     }
 }
 
-/// A folder of records, and the runs that were void in each study of it.
+/// A folder of records.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -49,7 +49,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Goes on until so many runs are made; every `void_each`th is void.
+    /// Goes on until `runs` runs are made; every `void_each`th is void.
     fn go_on(&self, text: &str, runs: usize, void_each: u64) -> (End, Opened) {
         let left = Counter::new(runs);
         let (end, opened) = self.try_to(text, &left, |cell, offered, seed| {
@@ -58,7 +58,7 @@ impl Scratch {
         (end.expect("it is written"), opened)
     }
 
-    /// Goes on until there are no runs left, or `make` makes none.
+    /// Goes on until no runs are left, or `make` makes none.
     fn try_to(
         &self,
         text: &str,
@@ -125,7 +125,7 @@ fn stage<'a>(
     }
 }
 
-/// A function of what is asked and the seed, as if arrivals were all that differs.
+/// A function of what is requested and the seed, as if arrivals were all that differs.
 fn pretended(cell: Cell, offered: Offered, seed: u64, void_each: u64) -> Run {
     let drawn = Generator::new(seed).next_u64();
     let noise = 0.98 + 0.04 * (drawn as f64 / u64::MAX as f64);
@@ -142,8 +142,8 @@ fn pretended(cell: Cell, offered: Offered, seed: u64, void_each: u64) -> Run {
     Run { figures: Some(figures), void, seed, ..Run::default() }
 }
 
-/// What was asked, without the counter that says in which process.
-fn asked(runs: &[Run]) -> Vec<String> {
+/// What the runs were requested for, without the counter that says in which process.
+fn requested(runs: &[Run]) -> Vec<String> {
     let asked = runs.iter().map(|run| {
         let Run { point, purpose, block, attempt, seed, .. } = run;
         format!("{} {:?} {purpose} {block} {attempt} {seed}", point.server, point.offered)
@@ -151,7 +151,7 @@ fn asked(runs: &[Run]) -> Vec<String> {
     asked.collect()
 }
 
-/// Wherever its searches are broken off, however often.
+/// Limits are equal wherever and however often the searches are interrupted.
 #[test]
 fn limits_are_the_same_however_often_it_is_resumed() {
     let whole = Scratch::new("whole");
@@ -173,12 +173,12 @@ fn limits_are_the_same_however_often_it_is_resumed() {
                 _ => assert_eq!(opened.runs.len(), times * runs, "each start goes on"),
             }
         };
-        assert_eq!(asked(&opened.runs), asked(&expected.runs), "{runs} at once");
+        assert_eq!(requested(&opened.runs), requested(&expected.runs), "{runs} at once");
         assert_eq!(opened.searches, expected.searches, "{runs} at once");
     }
 }
 
-/// A rule that stops when enough trials agree takes each for a trial of its own.
+/// A rule that stops when enough trials agree counts each of them as an independent trial.
 #[test]
 fn no_two_trials_of_a_server_meet_the_same_arrivals() {
     let scratch = Scratch::new("trials");
@@ -193,7 +193,7 @@ fn no_two_trials_of_a_server_meet_the_same_arrivals() {
     }
 }
 
-/// What was void by its arrivals would be void again.
+/// A run that was void because of its arrivals would be void again.
 #[test]
 fn a_run_is_made_again_with_other_arrivals_and_pairs_share_theirs() {
     let text = EXPERIMENT.replace("mat = true", "rates = [100]");
@@ -210,7 +210,7 @@ fn a_run_is_made_again_with_other_arrivals_and_pairs_share_theirs() {
     assert_eq!(seeds.len(), 6, "{seeds:?}");
 }
 
-/// A disk that is full is no property of the servers that were to run then.
+/// A full disk is no property of the servers that were to run then.
 #[test]
 fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
     let text = EXPERIMENT.replace("mat = true", "rates = [100]");
@@ -237,7 +237,7 @@ fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
     assert_eq!((end, opened.runs.len()), (End::Complete, 4));
 }
 
-/// That every rate breaks is known of a server, and measured; that all were void is not.
+/// A server of which every rate breaks is known and measured; one whose runs were all void is not.
 #[test]
 fn servers_that_bear_nothing_are_measured() {
     let tally_of = |is_void: bool| {
@@ -268,9 +268,9 @@ fn servers_that_bear_nothing_are_measured() {
 /// A budget is no promise of all that could be measured with another.
 #[test]
 fn no_more_is_said_to_remain_than_the_budget_has_left() {
-    struct Told<'a>(&'a std::cell::RefCell<Vec<String>>);
-    impl Watch for Told<'_> {
-        fn tell(&mut self, line: &str) {
+    struct Lines<'a>(&'a std::cell::RefCell<Vec<String>>);
+    impl Watch for Lines<'_> {
+        fn report(&mut self, line: &str) {
             self.0.borrow_mut().push(line.to_owned());
         }
 
@@ -289,7 +289,7 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     let stage = stage(&definition, &bench, &surroundings);
     let told = Default::default();
     let now_us = os::clock::now();
-    let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Told(&told));
+    let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Lines(&told));
     study.make = Box::new(|cell, offered, seed| {
         let run = Run { point: stage.point(cell, offered), ..pretended(cell, offered, seed, 0) };
         Ok(Made { run, outcome_json: None, left: Ok(()) })
@@ -316,7 +316,7 @@ fn limits_are_searched_where_the_interval_is_widest() {
             let differing = if next.point == 1 { 600.0 } else { 1.0 };
             let held = 1000.0 + differing * f64::from(next.block % 2);
             let found = search(&points[next.point].server, next.block, held);
-            // Those of another purpose, and of servers that are not here, are not limits.
+            // Searches for another purpose, and of servers that are absent here, are not limits.
             let other = Search { purpose: Purpose::Level, ..found.clone() };
             learn_limits(&mut schedule, &[other, search("gone", 0, 1.0), found]);
             made.push(next.point);

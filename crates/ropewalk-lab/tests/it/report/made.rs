@@ -149,7 +149,7 @@ impl Maker {
         let used = (throughput / capacity).min(0.995);
         let mean_us = 2.0 * server.cpu_us / (1.0 - used) * (1.0 + 30.0 * over);
         let outcome = self.outcome(throughput, offered, mean_us);
-        let mut figures = Figures::of(&outcome);
+        let mut figures = Figures::from_outcome(&outcome);
         figures.offered_per_s = offered;
         figures.throughput_per_s = throughput;
         figures.kept_up_share = (throughput / offered).min(1.0);
