@@ -16,12 +16,12 @@ const IN_DESCRIPTIONS: [(&str, &str); 1] = [("{peers_dir}", "{servers_dir}")];
 /// that the older one is refused as unknown.
 pub(crate) fn rename_in_experiment(experiment: &mut Table) -> Vec<String> {
     let present = IN_EXPERIMENTS.iter().filter(|&&(before, now)| {
+        let mut is_present = rename(experiment, before, now);
         let sizes = experiment.get_mut("sizes").and_then(Value::as_table_mut);
-        let sizes = sizes.into_iter().flat_map(|sizes| sizes.iter_mut());
-        let is_in_sizes = sizes
-            .filter_map(|(_, size)| size.as_table_mut())
-            .fold(false, |is_there, size| rename(size, before, now) || is_there);
-        rename(experiment, before, now) || is_in_sizes
+        for (_, size) in sizes.into_iter().flatten() {
+            is_present |= size.as_table_mut().is_some_and(|size| rename(size, before, now));
+        }
+        is_present
     });
     present.map(|(before, now)| renamed(before, now)).collect()
 }

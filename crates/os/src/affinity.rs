@@ -170,6 +170,6 @@ mod tests {
     #[test]
     fn members_are_read_across_words() {
         assert_eq!(members(&[0b101, 0, 1 << (BITS - 1)]), [0, 2, 3 * BITS - 1]);
-        assert_eq!(members(&[0, 0]), []);
+        assert_eq!(members(&[0, 0]), [0_usize; 0]);
     }
 }

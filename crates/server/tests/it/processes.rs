@@ -215,7 +215,7 @@ fn a_place_whose_processes_die_again_and_again_is_a_failure() {
         });
         server.failure().is_some()
     });
-    assert_eq!(server.worker_processes(), []);
+    assert_eq!(server.worker_processes(), [0_u32; 0]);
     let failure = server.failure().unwrap().to_string();
     assert!(failure.starts_with("worker process 0 (pid "), "{failure}");
     assert!(failure.ends_with("5 times within 10 s: not replaced any more"), "{failure}");

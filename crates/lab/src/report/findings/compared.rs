@@ -57,7 +57,7 @@ fn verdict(
         let interval = pair.ratio.interval;
         match judge_ratio(interval, margin, pair.pairs.unwrap_or(0), confidence) {
             RatioVerdict::Higher | RatioVerdict::Lower => {
-                better[usize::from(!first_is_better)].push(text)
+                better[usize::from(!first_is_better)].push(text);
             }
             RatioVerdict::TooFew if !interval.contains(1.0) => {
                 let who = if first_is_better { &first.name } else { &second.name };
