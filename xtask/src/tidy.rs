@@ -8,9 +8,7 @@ mod dependencies;
 mod engine_imports;
 mod experiments;
 mod file_size;
-mod forbid_unsafe;
 mod forbidden_calls;
-mod function_length;
 mod knobs;
 mod leftovers;
 mod line_layout;
@@ -44,9 +42,7 @@ const RULES: &[Rule] = &[
     ("engine-imports", engine_imports::check),
     ("experiments", experiments::check),
     ("file-size", file_size::check),
-    ("forbid-unsafe", forbid_unsafe::check),
     ("forbidden-calls", forbidden_calls::check),
-    ("function-length", function_length::check),
     ("knobs", knobs::check),
     ("leftovers", leftovers::check),
     ("line-layout", line_layout::check),

@@ -291,7 +291,7 @@ impl ServerDescription {
     pub fn knob_notices(&self, typed: &Values) -> Vec<String> {
         let notice = |name: &String| match self.former_knobs.get(name)? {
             FormerKnob::Called(now) => Some(renamed(name, now)),
-            FormerKnob::Gone(why) => Some(format!("{name} makes no difference any more: {why}")),
+            FormerKnob::Gone(why) => Some(format!("{name} has no effect any more: {why}")),
         };
         typed.keys().filter_map(notice).collect()
     }

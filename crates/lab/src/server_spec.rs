@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(setting.knobs.get("tcp_nopush").map(String::as_str), Some("on"));
         let notices = description.knob_notices(&knobs);
         let expected = [
-            "lucky makes no difference any more: luck is even",
+            "lucky has no effect any more: luck is even",
             "`nopush` is called `tcp_nopush` now; the old name is read until 0.2",
         ];
         assert_eq!(notices, expected);

@@ -188,6 +188,6 @@ pub(crate) fn errors(outcome: &Outcome) -> Vec<(ErrorKind, u64)> {
 }
 
 /// The targets of the requests, in order.
-pub(crate) fn targets(seen: &[Asked]) -> Vec<String> {
+pub(crate) fn targets(seen: &[ReceivedRequest]) -> Vec<String> {
     seen.iter().map(|asked| asked.target.clone()).collect()
 }

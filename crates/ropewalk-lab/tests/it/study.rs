@@ -117,7 +117,7 @@ fn an_experiment_in_old_words_is_read_with_a_line_for_each() {
     assert_eq!(status, 0, "{err}");
     assert!(out.contains("1 testbed"), "{out}");
     assert!(err.contains(": `engine.knobs.loops` is called `engine.knobs.workers` now; "), "{err}");
-    assert!(err.contains(": engine.knobs.events_per_wait makes no difference any more: "), "{err}");
+    assert!(err.contains(": engine.knobs.events_per_wait has no effect any more: "), "{err}");
     for (file, before, now) in [
         (None, "--peers", "--servers"),
         (Some(&path), "domains", "testbeds"),
