@@ -44,7 +44,7 @@ fn a_full_cluster_closes_the_connection_that_has_rested_longest() {
         (&["park_idle=1"], max),
     ];
     side_by_side(&variants, |(knobs, more)| {
-        with(knobs, more, longest_resting_connection_makes_room)
+        with(knobs, more, longest_resting_connection_makes_room);
     });
 }
 

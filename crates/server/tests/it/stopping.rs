@@ -65,7 +65,7 @@ pub(crate) fn stops_gracefully(set: &[&str]) {
 #[test]
 fn the_last_answer_says_that_it_is_the_last() {
     crate::for_each_engine(|spec| {
-        announces_the_last_answer(&[&format!("engine.name={}", spec.name)])
+        announces_the_last_answer(&[&format!("engine.name={}", spec.name)]);
     });
 }
 
