@@ -1,7 +1,7 @@
 //! What is known of the machine before anything is measured.
 
 use crate::doctor::{cfs_quota, cpu_max};
-use crate::observe::page_cache_of;
+use crate::observe::parse_page_cache;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn left_by(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let limit = limits.iter().filter_map(number).min()?;
     let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(number).unwrap_or(0);
     let stat = read("memory.stat").unwrap_or_default();
-    let files = page_cache_of(&stat).unwrap_or(0);
+    let files = parse_page_cache(&stat).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(files)))
 }
 

@@ -6,7 +6,7 @@ use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
-use crate::observe::INTERFERENCE_TOLD;
+use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
     Asked, Candidate, Found, LimitSearch, Measure, Observation, Stop, lead_for, mat, unable,
@@ -561,8 +561,8 @@ fn of_cell(point: &Point) -> String {
 
 /// What others did meanwhile, if it is worth a word.
 fn beside(run: &Run) -> String {
-    let told = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
-    told.map_or_else(String::new, |(whom, share)| format!(", {}", whom.by(share)))
+    let told = run.interference().filter(|(_, share)| *share > INTERFERENCE_REPORTED);
+    told.map_or_else(String::new, |(whom, share)| format!(", {}", whom.describe(share)))
 }
 
 fn shown(figures: &Figures) -> String {

@@ -7,7 +7,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, listed_at_most};
-use crate::observe::INTERFERENCE_TOLD;
+use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Purpose, Run};
 use crate::study::utilisation::{self, Gauge};
 use crate::void::Void;
@@ -297,14 +297,14 @@ fn voided(findings: &mut Findings, opened: &Opened) {
 fn disturbed(findings: &mut Findings, opened: &Opened) {
     let counting = || opened.runs.iter().filter(|run| run.void.is_empty());
     let told = counting().filter_map(Run::interference);
-    let told: Vec<_> = told.filter(|(_, share)| *share > INTERFERENCE_TOLD).collect();
-    let Some((whom, share)) = told.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let told: Vec<_> = told.filter(|(_, share)| *share > INTERFERENCE_REPORTED).collect();
+    let Some((disturbed, share)) = told.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let text = format!(
         "In {} of the {} that count others were in the way, by less than makes a run void: at \
          worst {}. Differences of that size may be theirs.",
         told.len(),
         number::counted(counting().count(), "run"),
-        whom.by(*share)
+        disturbed.describe(*share)
     );
     findings.add(Head::NotSupported, text);
 }
