@@ -185,7 +185,7 @@ impl Drop for Subnets {
 impl Link {
     fn apply(&self, namespace: &str, interface: &str) -> Result<(), String> {
         let mut disciplines = self.disciplines().into_iter();
-        disciplines.try_for_each(|discipline| discipline.put(namespace, interface))
+        disciplines.try_for_each(|discipline| discipline.install(namespace, interface))
     }
 
     /// The queueing disciplines of the link. Packets are delayed first and wait for the rate then:
