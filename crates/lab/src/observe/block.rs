@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((sum_io_stat(unified, "rbytes="), sum_io_stat(unified, "rios=")), (4097, 2));
         let separate = "254:0 Read 8192\n254:0 Write 512\n254:0 Total 8704\nTotal 8704\n";
         assert_eq!(sum_blkio(separate), 8192);
-        assert_eq!((sum_blkio("Total 0\n"), of_io_stat("", "rios=")), (0, 0));
+        assert_eq!((sum_blkio("Total 0\n"), sum_io_stat("", "rios=")), (0, 0));
     }
 
     /// Each read from a volume of LVM is also a read from the disk below it.

@@ -126,7 +126,7 @@ fn derived_figures_need_what_they_are_derived_from() {
 
 #[test]
 fn shared_memory_is_no_page_cache() {
-    let check = |stat: &str, expected| assert_eq!(page_cache_of(stat), expected, "{stat}");
+    let check = |stat: &str, expected| assert_eq!(parse_page_cache(stat), expected, "{stat}");
     check("anon 5\nfile 900\nshmem 300\nfile_mapped 9\nshmem_thp 7\n", Some(600));
     check("cache 1\nshmem 1\ntotal_cache 900\ntotal_shmem 300\n", Some(600));
     check("cache 1\ntotal_cache 900\n", Some(900));

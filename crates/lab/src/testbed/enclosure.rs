@@ -48,7 +48,7 @@ impl Enclosure {
             guards: Vec::new(),
         };
         let unified = control_groups::unified();
-        enclosure.unified = unified.and_then(|unified| enclosure.make(&unified.mount).ok());
+        enclosure.unified = unified.and_then(|unified| enclosure.create_folder(&unified.mount).ok());
         enclosure
     }
 
@@ -67,7 +67,7 @@ impl Enclosure {
             self.memory = Some(folder);
             return Ok(());
         }
-        let folder = self.folder_of("memory").map_err(|why| explain(&why))?;
+        let folder = self.create_for_controller("memory").map_err(|why| explain(&why))?;
         let file = folder.join("memory.limit_in_bytes");
         if let Err(why) = fs::write(file, limit("-1")) {
             remove(&folder);
@@ -89,7 +89,7 @@ impl Enclosure {
         }
         // Version 1 counts only on disks that have a rule, and shows 0 for the others.
         let device = device.ok_or("it is not known on which disk the files lie")?;
-        let folder = self.folder_of("blkio").map_err(explain)?;
+        let folder = self.create_for_controller("blkio").map_err(explain)?;
         if let Err(why) = device.begin_counting(&folder) {
             remove(&folder);
             return Err(explain(why));
@@ -200,7 +200,7 @@ fn remove_leftovers() {
     for Hierarchy { mount, .. } in control_groups::hierarchies().into_iter().filter(is_used) {
         for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let is_enclosure = |name: &&str| !names::is_of_server(name);
+            let is_enclosure = |name: &&str| !names::is_for_server(name);
             if name.to_str().filter(is_enclosure).is_some_and(names::is_left_over) {
                 remove(&entry.path());
             }
@@ -287,7 +287,7 @@ mod tests {
         }
         let parents = [control_groups::unified(), control_groups::of_controller("memory")];
         let parents = parents.into_iter().flatten().map(|parent| parent.mount);
-        let left = parents.map(|parent| parent.join(names::of_nobody()));
+        let left = parents.map(|parent| parent.join(names::without_owner()));
         let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();
         assert!(!left.is_empty(), "root may make a group");
         let _enclosure = Enclosure::create();

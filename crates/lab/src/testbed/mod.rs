@@ -211,7 +211,7 @@ impl Testbed {
         if let Some(plan) = plan {
             enclosure.bound_memory(plan.limit_bytes)?;
         }
-        let device = files.first().map(Device::of);
+        let device = files.first().map(Device::find);
         self.throttle_disk(&mut enclosure, device.as_ref())?;
         let subnets = self.network.as_ref().map(Subnets::create).transpose()?;
         let settings = self.kernel.apply(subnets.as_ref())?;

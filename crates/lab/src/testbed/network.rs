@@ -415,7 +415,7 @@ mod tests {
         if !needs::networks_can_be_made() {
             return;
         }
-        let name = &format!("{}-server", names::of_nobody());
+        let name = &format!("{}-server", names::without_owner());
         output_of(&["ip", "netns", "add", name]);
         drop(Subnets::create(&network(1, Link::default())).expect("root may"));
         assert!(!Path::new(NAMESPACES).join(name).exists());

@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn eight_cores_in_pairs() {
-        let machine = recorded(PAIRS, &all(8));
+        let machine = recorded(PAIRS, &first_cpus(8));
         let expected = Cpu { number: 6, core: 6, cache: 2, socket: 0, node: 0 };
         assert_eq!(machine.cpus[6], expected, "CPUs 2 and 6 are a pair");
         assert_eq!(machine.sizes(false, 1), [1, 2, 4]);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn four_sockets_with_eight_nodes() {
-        let machine = recorded(NODES, &all(64));
+        let machine = recorded(NODES, &first_cpus(64));
         assert_eq!(machine.cpus[13], Cpu { number: 13, core: 12, cache: 8, socket: 0, node: 1 });
         assert_eq!(machine.sizes(false, 1), [1, 2, 4, 8, 16]);
         assert_eq!(machine.sizes(true, 1), [1, 2, 4, 8, 16, 32]);
@@ -404,19 +404,19 @@ mod tests {
 
     #[test]
     fn two_sockets_with_a_node_each() {
-        let machine = recorded(SOCKETS, &all(16));
+        let machine = recorded(SOCKETS, &first_cpus(16));
         assert_eq!(machine.cpus[9], Cpu { number: 9, core: 9, cache: 8, socket: 1, node: 1 });
         check(&machine, 8, Policy::Socket, &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(&machine, 8, Policy::Close, &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(&machine, 4, Policy::Spread, &[0, 8, 1, 9]);
         let one_node = Choice { policy: Policy::Node, ..Choice::default() };
         let sets = machine.choose(&one_node).expect("there are two");
-        assert_eq!((sets.server, sets.clients), (all(8), (8..16).collect()));
+        assert_eq!((sets.server, sets.clients), (first_cpus(8), (8..16).collect()));
     }
 
     #[test]
     fn threads_of_a_core_stay_together() {
-        let machine = recorded(THREADS, &all(64));
+        let machine = recorded(THREADS, &first_cpus(64));
         assert_eq!(machine.cpus[33], Cpu { number: 33, core: 32, cache: 32, socket: 2, node: 8 });
         let choice = Choice { cpus: Some(4), threads: true, ..Choice::default() };
         assert_eq!(machine.choose(&choice).map(|sets| sets.server), Ok(vec![0, 1, 2, 3]));
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn cores_that_differ_give_as_many_cpus_as_they_say() {
         // Only one thread of the first core may be used.
-        let machine = recorded(THREADS, &all(64)[1..]);
+        let machine = recorded(THREADS, &first_cpus(64)[1..]);
         let choice = |cpus| Choice { cpus: Some(cpus), threads: true, ..Choice::default() };
         let server = |cpus| machine.choose(&choice(cpus)).map(|sets| sets.server);
         assert_eq!(server(3), Ok(vec![1, 2, 3]));
@@ -448,9 +448,9 @@ mod tests {
             let pair = cpu / 2 * 2;
             (path.ends_with("siblings_list") && cpu < 16).then(|| format!("{pair}-{}", pair + 1))
         };
-        let hybrid = Topology::parse(siblings, &all(20));
+        let hybrid = Topology::parse(siblings, &first_cpus(20));
         let shared = Choice { client_cpus: Some(0), ..choice(20) };
-        assert_eq!(hybrid.choose(&shared).map(|sets| sets.server), Ok(all(20)));
+        assert_eq!(hybrid.choose(&shared).map(|sets| sets.server), Ok(first_cpus(20)));
         assert_eq!(hybrid.choose(&choice(17)).map(|sets| sets.server.len()), Ok(17));
     }
 
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn too_much_is_refused_in_a_line() {
-        let machine = recorded(PAIRS, &all(8));
+        let machine = recorded(PAIRS, &first_cpus(8));
         let why = |choice: Choice| machine.choose(&choice).expect_err("it is too much");
         let choice = Choice::default();
         assert_eq!(why(Choice { cpus: Some(9), ..choice }), "9 CPUs are wanted and 8 are there");
