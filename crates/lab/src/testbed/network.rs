@@ -323,7 +323,7 @@ mod tests {
     fn packets_are_delayed_before_they_wait_for_the_rate() {
         let of = |rate_bits_per_s, delay_us| {
             let all = Link { rate_bits_per_s, delay_us }.disciplines();
-            all.iter().map(Discipline::words).collect::<Vec<_>>()
+            all.iter().map(Discipline::arguments).collect::<Vec<_>>()
         };
         let (rate, delay) = (Some(100_000_000), Some(10_000));
         let shape = "tbf rate 100000000bit burst 131072 latency 20ms";

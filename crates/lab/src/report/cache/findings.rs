@@ -42,7 +42,7 @@ fn compared(summary: &Summary, part: Part) -> Vec<Finding> {
 }
 
 fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -> Option<Finding> {
-    let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+    let rows = summary.rows_of_part(part).filter(|row| row.cell.store == store);
     let ratios: Vec<_> = rows.filter_map(|row| summary.against_first(row, measure)).collect();
     if ratios.is_empty() {
         return None;
@@ -71,7 +71,7 @@ fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
     let first = part.stores()[0];
     let mut told = Vec::new();
     for &store in &part.stores()[1..] {
-        let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+        let rows = summary.rows_of_part(part).filter(|row| row.cell.store == store);
         let gains = rows.filter_map(|row| {
             let of = |row| Some(summary.estimate(row, Measure::Hits)?.median);
             Some(of(row)? - of(summary.first_of(row)?)?)

@@ -230,7 +230,7 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
             None => searches.push((share, vec![run])),
         }
     }
-    let names = Names::of(opened);
+    let names = Names::new(opened);
     for (share, tried) in searches {
         let was_tried = |point: &Point| tried.iter().any(|run| run.point == *point);
         if opened.runs.iter().any(|run| run.purpose == Purpose::Point && was_tried(&run.point)) {
@@ -352,7 +352,7 @@ impl<'o> Names<'o> {
 
 /// Reports points of which no run counts, even if runs for another purpose count there.
 fn lost(findings: &mut Findings, opened: &Opened) {
-    let names = Names::of(opened);
+    let names = Names::new(opened);
     let name = |run: &Run| {
         let Point { workload, testbed, .. } = &run.point;
         let offered = number::plain(super::super::summary::offered(&run.point));
