@@ -51,7 +51,10 @@ fn sizes(text: &str) -> BTreeSet<String> {
     heads.filter_map(|head| head.split(['.', ']']).next()).map(str::to_owned).collect()
 }
 
-fn faults_of_definition(definition: &Definition, descriptions: &[ServerDescription]) -> Vec<String> {
+fn faults_of_definition(
+    definition: &Definition,
+    descriptions: &[ServerDescription],
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for spec in &definition.servers {
         let name = spec.name().unwrap_or_default();

@@ -6,17 +6,17 @@
 //! instructions. Memory is measured, not caches: the areas are larger than the caches. Latency is
 //! not measured.
 
-mod threads;
 mod facts;
 mod kind;
 mod report;
+mod threads;
 
 use statistics::{Estimate, median_estimate, paired_ratio};
 
-use threads::{MeasuringThreads, Sample};
 pub use facts::Facts;
 pub use kind::{Access, Kind};
 pub use report::{Outcome, Row, Spread};
+use threads::{MeasuringThreads, Sample};
 
 /// The shortest measurement: shorter ones measure the clock and the start of the threads as well.
 const WINDOW_US_MIN: u64 = 2000;

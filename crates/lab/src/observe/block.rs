@@ -74,8 +74,9 @@ fn read_group(folder: &Path, device: Option<&Device>) -> Option<(Counted, Option
             |bytes, reads| (sum_blkio(bytes), sum_blkio(reads)),
         ),
     };
-    let of_disk = device
-        .and_then(|device| Some(count(&lines_naming(device, &bytes)?, &lines_naming(device, &reads)?)));
+    let of_disk = device.and_then(|device| {
+        Some(count(&lines_naming(device, &bytes)?, &lines_naming(device, &reads)?))
+    });
     Some((count(&bytes, &reads), of_disk))
 }
 

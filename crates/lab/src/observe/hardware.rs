@@ -158,7 +158,10 @@ fn sum(first: &[Reading], last: &[Reading]) -> Option<u64> {
 
 /// Opens counters of system calls: of the group where there is one in the unified hierarchy and the
 /// kernel counts by it, else of CPUs. Also returns whether they are of the group.
-fn open_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counter>, bool), String> {
+fn open_system_calls(
+    cpus: &[usize],
+    unified: Option<&Path>,
+) -> Result<(Vec<Counter>, bool), String> {
     const FILES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let id = FILES.iter().find_map(|folder| {
         let file = format!("{folder}/events/raw_syscalls/sys_enter/id");

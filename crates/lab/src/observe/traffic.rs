@@ -88,13 +88,19 @@ fn open_all(sources: &[Source]) -> io::Result<Vec<(Counter, f64)>> {
 /// Finds the ways to count reads and writes.
 fn find(units: &[String], read: impl Fn(&str) -> Option<String>) -> [Vec<Source>; 2] {
     let of = |names: [&str; 2]| {
-        names.map(|name| units.iter().filter_map(|unit| describe_source(unit, name, &read)).collect())
+        names.map(|name| {
+            units.iter().filter_map(|unit| describe_source(unit, name, &read)).collect()
+        })
     };
     let ways: Vec<[Vec<Source>; 2]> = NAMES.into_iter().map(of).collect();
     ways.into_iter().find(|[reads, _]| !reads.is_empty()).unwrap_or_default()
 }
 
-fn describe_source(unit: &str, name: &str, read: &impl Fn(&str) -> Option<String>) -> Option<Source> {
+fn describe_source(
+    unit: &str,
+    name: &str,
+    read: &impl Fn(&str) -> Option<String>,
+) -> Option<Source> {
     let text = |file: &str| read(&format!("{unit}/{file}")).map(|text| text.trim().to_owned());
     let event = text(&format!("events/{name}"))?;
     let scale: f64 = text(&format!("events/{name}.scale"))?.parse().ok()?;

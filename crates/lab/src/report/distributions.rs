@@ -12,7 +12,7 @@ use load::measures::{FILE_CLASSES, histogram, interval_histogram};
 use load::outcome::file_class_name;
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
-use super::figures::{Styles, shown, left_out_sentence};
+use super::figures::{Styles, left_out_sentence, shown};
 use super::number;
 use super::summary::{Measured, Panel, Series};
 

@@ -130,7 +130,12 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Makes the figures of a panel over the offered load.
-pub(crate) fn load_figures(panel: &Panel, index: usize, styles: &Styles, share: f64) -> Vec<Figure> {
+pub(crate) fn load_figures(
+    panel: &Panel,
+    index: usize,
+    styles: &Styles,
+    share: f64,
+) -> Vec<Figure> {
     KINDS.iter().filter_map(|kind| figure(panel, index, kind, styles, share)).collect()
 }
 

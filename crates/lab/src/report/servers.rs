@@ -120,9 +120,15 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let share = summary.confidence;
     let is_of_study = is_of_study(&opened.header);
     for (index, panel) in summary.panels.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
-        let panel_section = |id, name, table, folded| panel_section((index, panel), id, name, table, folded);
+        let panel_section =
+            |id, name, table, folded| panel_section((index, panel), id, name, table, folded);
         if is_of_study {
-            sections.push(panel_section("pairs", "Each pair", tables::all_pairs(panel, share), true));
+            sections.push(panel_section(
+                "pairs",
+                "Each pair",
+                tables::all_pairs(panel, share),
+                true,
+            ));
         }
         sections.push(panel_section("points", "Each point", tables::points(panel), true));
         let observed = tables::observed_points(panel);

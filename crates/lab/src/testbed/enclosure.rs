@@ -48,7 +48,8 @@ impl Enclosure {
             guards: Vec::new(),
         };
         let unified = control_groups::unified();
-        enclosure.unified = unified.and_then(|unified| enclosure.create_folder(&unified.mount).ok());
+        enclosure.unified =
+            unified.and_then(|unified| enclosure.create_folder(&unified.mount).ok());
         enclosure
     }
 

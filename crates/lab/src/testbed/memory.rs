@@ -236,7 +236,8 @@ mod tests {
         assert_eq!(with_disk_io(DiskIo::None).plan(100 * MIB), none);
         let moderate = with_disk_io(DiskIo::Moderate).plan(100 * MIB);
         assert_eq!((moderate.limit_bytes, moderate.cache_bytes), (Some(88 * MIB), 80 * MIB));
-        let heavy = Memory { server_bytes: Some(MIB), ..with_disk_io(DiskIo::Heavy) }.plan(100 * MIB);
+        let heavy =
+            Memory { server_bytes: Some(MIB), ..with_disk_io(DiskIo::Heavy) }.plan(100 * MIB);
         assert_eq!((heavy.limit_bytes, heavy.cache_bytes), (Some(41 * MIB), 40 * MIB));
         let limit = Memory { limit_bytes: Some(20 * MIB), ..Memory::default() };
         assert_eq!(limit.plan(100 * MIB).cache_bytes, 12 * MIB);

@@ -237,7 +237,12 @@ impl Discipline {
             // These interfaces refuse no discipline that the kernel has, so a failure means that it
             // has none; tc has one exit status for all failures.
             CommandError::Failed(..) => {
-                format!("{} ({} takes a kernel with {})", network_error(&failure), self.kind, self.option)
+                format!(
+                    "{} ({} takes a kernel with {})",
+                    network_error(&failure),
+                    self.kind,
+                    self.option
+                )
             }
             _ => network_error(&failure),
         })
@@ -367,7 +372,8 @@ mod tests {
         let from = server.join().expect("it does not panic");
         let from: Vec<String> = from.iter().map(|from| from.ip().to_string()).collect();
         assert_eq!(from, ["10.77.1.2", "10.77.2.2"]);
-        let shape = output_of(&["tc", "-n", &subnets.all()[0].name, "qdisc", "show", "dev", "client"]);
+        let shape =
+            output_of(&["tc", "-n", &subnets.all()[0].name, "qdisc", "show", "dev", "client"]);
         assert!(shape.contains("tbf") && shape.contains("rate 100Mbit"), "{shape}");
     }
 
@@ -386,7 +392,8 @@ mod tests {
             .spawn()
             .expect("nsenter is there");
         let (here, pid) = (subnets.server_namespace(), child.id().to_string());
-        while !output_of(&["ip", "netns", "pids", &subnets.server]).lines().any(|line| line == pid) {
+        while !output_of(&["ip", "netns", "pids", &subnets.server]).lines().any(|line| line == pid)
+        {
             thread::sleep(std::time::Duration::from_millis(2));
         }
         drop(subnets);

@@ -255,7 +255,10 @@ fn the_page_in_a_browser() {
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
     }
     // Markup in names from outside is shown as text.
-    assert_eq!(browser.evaluate("document.querySelectorAll('prefork, xeon, main b').length"), json!(0));
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('prefork, xeon, main b').length"),
+        json!(0)
+    );
     check_printing(&mut browser);
 }
 

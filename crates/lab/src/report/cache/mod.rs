@@ -20,7 +20,12 @@ pub(crate) use summary::Summary;
 pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
     let section = |id: String, title: String, table, folded| Section { id, title, table, folded };
     let summaries = Part::ALL.map(|part| {
-        section(anchor("summary", part), part.title().into(), tables::part_table(summary, part), false)
+        section(
+            anchor("summary", part),
+            part.title().into(),
+            tables::part_table(summary, part),
+            false,
+        )
     });
     let mut sections: Vec<Section> = Part::ALL
         .map(|part| {

@@ -61,7 +61,8 @@ pub(super) fn part_table(summary: &Summary, part: Part) -> Table {
 /// Makes the table of the ratios to the first store, with the intervals of the paired ratios.
 pub(super) fn against(summary: &Summary, part: Part) -> Table {
     let first = part.stores()[0];
-    let rows: Vec<&Row> = summary.rows_of_part(part).filter(|row| row.cell.store != first).collect();
+    let rows: Vec<&Row> =
+        summary.rows_of_part(part).filter(|row| row.cell.store != first).collect();
     let (varied, measures) = (varied(&rows), Measure::compared(part));
     let mut table = table(&varied, measures.iter().map(|one| format!("{}, times", one.title())));
     for row in rows {

@@ -22,7 +22,11 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     let ranked = ranked(panel);
     let Some((best, peak)) = ranked.first().filter(|(_, peak)| peak.per_s > 0.0) else { return };
     if ranked.len() == 1 {
-        findings.add_for_panel(panel, Head::Supported, &format!(": {}.", sentence(best, peak, panel)));
+        findings.add_for_panel(
+            panel,
+            Head::Supported,
+            &format!(": {}.", sentence(best, peak, panel)),
+        );
         return;
     }
     let pairs = pairs(panel, confidence);
@@ -237,7 +241,10 @@ pub(super) fn doubts(findings: &mut Findings, panel: &Panel, kind: Kind) {
         false => "the highest throughput was reached while requests failed: {}.",
     };
     add_names(failing(panel), failed);
-    add_names(at_limit(panel), "{}: a figure this close to the path's own limit tells of the path.");
+    add_names(
+        at_limit(panel),
+        "{}: a figure this close to the path's own limit tells of the path.",
+    );
     add_names(bound(panel), "the generator, not the server, was the limit of {}.");
     if !is_comparison {
         add_names(

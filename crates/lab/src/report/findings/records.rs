@@ -299,7 +299,9 @@ fn disturbed(findings: &mut Findings, opened: &Opened) {
     let counting = || opened.runs.iter().filter(|run| run.void.is_empty());
     let reported = counting().filter_map(Run::interference);
     let reported: Vec<_> = reported.filter(|(_, share)| *share > INTERFERENCE_REPORTED).collect();
-    let Some((disturbed, share)) = reported.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let Some((disturbed, share)) = reported.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return;
+    };
     let text = format!(
         "In {} of the {} that count others were in the way, by less than makes a run void: at \
          worst {}. Differences of that size may be theirs.",

@@ -158,7 +158,8 @@ fn testbeds_without_a_ceiling_are_named() {
     let part = "The path's own limit was not measured in e: a figure may tell of the path.";
     let told = |names: &[&str]| {
         let testbeds = names.iter().map(|name| named(name)).collect();
-        let said = all_findings(Header { testbeds, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
+        let said =
+            all_findings(Header { testbeds, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
         said.iter().any(|finding| finding.text == part)
     };
     assert!(told(&["d", "e"]) && !told(&["d"]));

@@ -98,7 +98,8 @@ fn name_of(panel: &Panel, setting: &str) -> String {
 /// Compares the best setting with the others by their peaks, where no tuning has recorded the
 /// results.
 fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
-    let compared = others.iter().filter_map(|other| Comparison::compare_peaks(best, other, confidence));
+    let compared =
+        others.iter().filter_map(|other| Comparison::compare_peaks(best, other, confidence));
     let compared: Vec<Comparison> = compared.collect();
     let with = |verdict: Verdict| -> Vec<String> {
         let chosen = compared.iter().filter(|pair| pair.verdict == verdict);
