@@ -203,7 +203,7 @@ fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
     let mut caveats = Vec::new();
     match facts.cache_bytes {
         None => {
-            caveats.push("the size of the last cache is not told: areas may fit into it".into());
+            caveats.push("the size of the last cache is not known: areas may fit into it".into());
         }
         Some(cache) if area_bytes < 2 * cache => caveats.push(format!(
             "an area of {} MiB is not much more than the last cache of {} MiB: part of what is \
@@ -275,7 +275,7 @@ mod tests {
     fn areas_that_fit_into_a_cache_give_a_caveat() {
         let told = |facts: &Facts| caveats(64 << 20, 2, facts).join(" ");
         assert!(told(&facts(2, Some(40 << 20), 1)).contains("the last cache of 40 MiB"));
-        assert!(told(&facts(2, None, 1)).contains("not told"));
+        assert!(told(&facts(2, None, 1)).contains("not known"));
         assert!(!told(&facts(2, Some(32 << 20), 1)).contains("cache"));
     }
 

@@ -98,7 +98,7 @@ impl Outcome {
 
     fn heading(&self) -> String {
         let cache = match self.cache_bytes {
-            None => "not told".into(),
+            None => "unknown".into(),
             Some(bytes) => format!("{} MiB", bytes >> 20),
         };
         let cycles = match self.reference_ghz {

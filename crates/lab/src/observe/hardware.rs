@@ -47,7 +47,8 @@ const EVENTS: [(Event, &str); 7] = [
     (Event::BusCycles, "bus cycles"),
 ];
 
-/// Traffic between sockets is counted nowhere, for no two kernels describe it alike.
+/// Traffic between sockets. It is never counted: the kernel has no uniform description of its
+/// events.
 const BETWEEN_SOCKETS: &str = "bytes between sockets";
 const NOT_COUNTED: &str =
     "not available here: the units that count them differ from one processor model to the next";

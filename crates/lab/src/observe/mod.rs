@@ -245,9 +245,9 @@ impl Observed {
     fn name_what_is_missing(&mut self, watched: &Watched<'_>) {
         let no_group = format!("no control group of the unified hierarchy{}", as_root());
         let reasons = [
-            (self.cpu_user_us.is_none(), "user and system time: no control group says them"),
+            (self.cpu_user_us.is_none(), "user and system time: no control group shows them"),
             (self.page_cache_bytes.is_none(), "page cache of the servers: no group counts memory"),
-            (self.device_reads.is_none(), "reads of the disk: the files lie on none that is known"),
+            (self.device_reads.is_none(), "reads of the disk: the files lie on no known disk"),
             (self.block_read_bytes.is_none(), "block reads: neither a group nor /proc/PID/io"),
             (self.block_reads.is_none(), "numbers of block reads: no group counts them"),
             (
@@ -268,7 +268,7 @@ impl Observed {
             self.not_available.push(format!("pressure on the servers: {no_group}"));
         }
         if !watched.system_calls {
-            self.not_available.push("system calls: not asked for (system_calls = true)".into());
+            self.not_available.push("system calls: not requested (system_calls = true)".into());
         }
     }
 }

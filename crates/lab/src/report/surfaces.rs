@@ -112,7 +112,7 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
     }
     let sign = match bounds[..] {
         [] => "",
-        _ => " ≥ stands before what may be higher: the peak was not seen.",
+        _ => " ≥ marks a peak that was not seen and may be higher.",
     };
     format!("The highest throughput of each setting; darker is more, the best has a star.{sign}")
 }
@@ -122,7 +122,7 @@ fn may_be_higher(named: &[String]) -> String {
         [] => String::new(),
         _ => {
             let named = listed_at_most(named, LISTED_MAX);
-            format!(" Of these the peak was not seen, and may be higher: {named}.")
+            format!(" These peaks were not seen and may be higher: {named}.")
         }
     }
 }
@@ -622,13 +622,13 @@ mod tests {
         let first = ("≥ 100", "a = 1, b = 1: ≥ 100 good replies/s");
         let second = ("98.0", "a = 2, b = 2: 98.0 good replies/s");
         assert_eq!(shown.collect::<Vec<_>>(), [first, second]);
-        assert!(heats[0].about.contains("≥ stands before"), "{}", heats[0].about);
+        assert!(heats[0].about.contains("≥ marks a peak"), "{}", heats[0].about);
         let rows = heats[0].table.rows.iter().map(|row| &*row[3]);
         assert_eq!(rows.collect::<Vec<_>>(), ["≥ 100", "98.0"]);
 
         let lines = tuning_figures(&panel("21"), 0, 0.95);
-        let about = "The highest throughput of each setting. Of these the peak was not seen, and \
-                     may be higher: a = 1.";
+        let about = "The highest throughput of each setting. These peaks were not seen and may be \
+                     higher: a = 1.";
         assert_eq!(lines[0].about, about);
     }
 
@@ -668,7 +668,7 @@ mod tests {
             assert_eq!(chart.curves.last().unwrap().label, label);
         };
         check([Some(1.0); 2], "2 1,900 1,900", "", "linear from the best");
-        let more = " Of these the peak was not seen, and may be higher: y with 1 and 2 CPUs.";
+        let more = " These peaks were not seen and may be higher: y with 1 and 2 CPUs.";
         check([Some(1.0), None], "2 1,900 ≥ 1,900", more, "linear from the best seen");
     }
 }

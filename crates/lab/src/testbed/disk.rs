@@ -53,7 +53,7 @@ impl Device {
         let folder = at(status.dev()).or_else(|| at(mounted_device(path)?)).ok_or_else(|| {
             explain(&"it lies on no disk (a file system in memory, on a network, or on others)")
         })?;
-        Self::read(&folder).ok_or_else(|| explain(&"the kernel says nothing of its disk"))
+        Self::read(&folder).ok_or_else(|| explain(&"the kernel does not describe its disk"))
     }
 
     /// Reads a folder of `/sys/dev/block`; the folder of a partition lies in that of its disk.
@@ -110,7 +110,7 @@ impl Throttle {
     pub fn check(&self) -> Result<(), String> {
         let bounds = self.bounds();
         if bounds.iter().any(|bound| bound.value == Some(0)) {
-            return Err("disk: a bound of 0 would stop all, leave it out or say more".into());
+            return Err("disk: a bound of 0 would stop all, leave it out or raise it".into());
         }
         match bounds.iter().any(|bound| bound.value.is_some()) {
             true => Ok(()),

@@ -43,7 +43,7 @@ impl DiskIo {
     pub fn judge(self, block_read_bytes: Option<u64>) -> Result<(), String> {
         match (self, block_read_bytes) {
             (Self::Moderate, _) => Ok(()),
-            (_, None) => Err("whether the disk was read could not be seen".into()),
+            (_, None) => Err("whether the disk was read is not known".into()),
             (Self::None, Some(bytes)) if bytes > 0 => {
                 Err(format!("{bytes} bytes were read from the disk, and all should be in memory"))
             }
@@ -109,8 +109,8 @@ impl Memory {
         let ways = [self.disk_io.is_some(), self.cache_share.is_some(), self.limit_bytes.is_some()];
         match ways.iter().filter(|way| **way).count() {
             1 => {}
-            0 => return Err("memory: say disk_io, cache_share or limit_bytes".into()),
-            _ => return Err("memory: disk_io, cache_share and limit_bytes exclude another".into()),
+            0 => return Err("memory: give disk_io, cache_share or limit_bytes".into()),
+            _ => return Err("memory: disk_io, cache_share, limit_bytes exclude each other".into()),
         }
         if self.cache_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             return Err("memory: cache_share is above 0 and at most 1".into());
@@ -155,7 +155,7 @@ impl Settled {
         // Files that shall all be in memory need not have left it.
         if plan.cache_bytes < all && part(self.kept_bytes) > KEPT_SHARE_MAX {
             return Err(format!(
-                "{} of {all} bytes of files could not be evicted: somebody has mapped them, or \
+                "{} of {all} bytes of files could not be evicted: a process has mapped them, or \
                  they lie on a file system in memory",
                 self.kept_bytes
             ));
@@ -248,7 +248,7 @@ mod tests {
     fn one_way_to_say_it_is_enough() {
         assert_eq!(with_disk_io(DiskIo::Heavy).check(), Ok(()));
         let why = |memory: Memory| memory.check().expect_err("it is wrong");
-        assert!(why(Memory::default()).contains("say disk_io"));
+        assert!(why(Memory::default()).contains("give disk_io"));
         let two = Memory { limit_bytes: Some(1 << 30), ..with_disk_io(DiskIo::Heavy) };
         assert!(why(two).contains("exclude"));
         let share = Memory { cache_share: Some(1.5), ..Memory::default() };

@@ -265,7 +265,7 @@ impl Testbed {
         let known = device.and_then(|device| device.as_ref().ok());
         let folder = enclosure.count_disk(known).map(PathBuf::from);
         let Some(throttle) = &self.disk else { return Ok(()) };
-        let device = device.ok_or("disk: it is not known which, for no file is asked for")?;
+        let device = device.ok_or("disk: it is not known which, for no file is requested")?;
         let device = device.as_ref().map_err(Clone::clone)?;
         throttle.apply(&folder?, device)
     }

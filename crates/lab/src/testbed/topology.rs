@@ -198,7 +198,7 @@ fn filled(cores: &[Core], policy: Policy, cpus: usize) -> Result<Vec<Core>, Stri
         }
     }
     let there = threads(cores);
-    Err(format!("{cpus} CPUs are wanted: no whole cores of those that are there, {there} CPUs, do"))
+    Err(format!("{cpus} CPUs are wanted: no whole cores among the {there} CPUs have so many"))
 }
 
 /// Chooses the first `wanted` cores of the smallest unit that has so many.

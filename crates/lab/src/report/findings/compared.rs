@@ -58,8 +58,8 @@ fn verdict(
         match told(interval, margin, pair.pairs.unwrap_or(0), confidence) {
             Told::Higher | Told::Lower => better[usize::from(!first_is_better)].push(text),
             Told::TooFew if !interval.contains(1.0) => {
-                let who = if first_is_better { &first.name } else { &second.name };
-                weak.push(format!("{who} in {text}"));
+                let ahead = if first_is_better { &first.name } else { &second.name };
+                weak.push(format!("{ahead} in {text}"));
             }
             Told::Tie => ties.push(text),
             Told::Open | Told::TooFew => open.push(text),

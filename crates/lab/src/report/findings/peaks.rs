@@ -83,7 +83,7 @@ fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
     let all = format!("All servers{}", but(&unseen(panel)));
     let why = match ranked.iter().all(|(_, peak)| peak.found == Found::NotReached) {
         true => format!("{all} kept up with the highest rate offered, so no peak was seen"),
-        false => format!("{all} may serve more than was seen, which no rate that broke tells"),
+        false => format!("{all} may serve more than was seen: no rate is known to break"),
     };
     format!(
         ": no ranking by throughput. {why}; CPU time per request and response times can be \
@@ -243,7 +243,7 @@ pub(super) fn doubts(findings: &mut Findings, panel: &Panel, kind: Kind) {
     add_names(failing(panel), failed);
     add_names(
         at_limit(panel),
-        "{}: a figure this close to the path's own limit tells of the path.",
+        "{}: a figure this close to the path's own limit may measure the path.",
     );
     add_names(bound(panel), "the generator, not the server, was the limit of {}.");
     if !is_comparison {
@@ -286,7 +286,7 @@ fn at_limit(panel: &Panel) -> Vec<String> {
 fn bound(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
         let is_bound = |search: &&Search| search.generator_bound && search.held_per_s > 0.0;
-        in_searches(series, is_bound).map(|(whose, _)| whose)
+        in_searches(series, is_bound).map(|(name, _)| name)
     })
 }
 
@@ -307,8 +307,8 @@ fn nothing_seen(panel: &Panel) -> Vec<String> {
 
 fn with_reason(panel: &Panel, which: impl Fn(&Search) -> bool) -> Vec<String> {
     at_peaks(panel, |series| {
-        let (whose, first) = in_searches(series, |search| which(search))?;
-        Some(format!("{whose} ({})", first.reason()))
+        let (name, first) = in_searches(series, |search| which(search))?;
+        Some(format!("{name} ({})", first.reason()))
     })
 }
 
@@ -317,9 +317,9 @@ fn with_reason(panel: &Panel, which: impl Fn(&Search) -> bool) -> Vec<String> {
 fn in_searches(series: &Series, which: impl Fn(&&Search) -> bool) -> Option<(String, &Search)> {
     let (name, all) = (&series.name, series.searches.len());
     let chosen: Vec<&Search> = series.searches.iter().filter(which).collect();
-    let whose = match chosen.len() {
+    let name = match chosen.len() {
         some if some < all => format!("{name} in {some} of {all} searches"),
         _ => name.clone(),
     };
-    Some((whose, chosen.first()?))
+    Some((name, chosen.first()?))
 }

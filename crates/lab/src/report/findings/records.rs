@@ -50,7 +50,7 @@ fn without_limit(findings: &mut Findings, opened: &Opened) {
     if !opened.runs.is_empty() {
         let text = "The path's own limit was not measured";
         findings
-            .add(Head::NotObserved, format!("{text}{of_which}: a figure may tell of the path."));
+            .add(Head::NotObserved, format!("{text}{of_which}: a figure may measure the path."));
     }
 }
 
@@ -303,8 +303,8 @@ fn disturbed(findings: &mut Findings, opened: &Opened) {
         return;
     };
     let text = format!(
-        "In {} of the {} that count others were in the way, by less than makes a run void: at \
-         worst {}. Differences of that size may be theirs.",
+        "In {} of the {} that count other processes interfered, by less than makes a run void: \
+         at worst {}. Differences of that size may be their effect.",
         reported.len(),
         number::counted(counting().count(), "run"),
         disturbed.describe(*share)

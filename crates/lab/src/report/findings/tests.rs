@@ -155,7 +155,7 @@ fn servers_of_which_nothing_is_known_are_named() {
 #[test]
 fn testbeds_without_a_ceiling_are_named() {
     let named = |name: &str| Described { name: name.into(), ..Described::default() };
-    let part = "The path's own limit was not measured in e: a figure may tell of the path.";
+    let part = "The path's own limit was not measured in e: a figure may measure the path.";
     let told = |names: &[&str]| {
         let testbeds = names.iter().map(|name| named(name)).collect();
         let said =
@@ -666,6 +666,6 @@ fn a_server_that_never_ran_bears_nothing_that_is_known() {
         searched(&[("dead", dead), ("one", bound(100.0)), ("other", bound(90.0))]);
     assert_eq!(summary.panels[0].series[0].peak(), None);
     has(&said, "searches that found no limit do not count: dead (it does not start:).");
-    has(&said, "All servers but dead may serve more than was seen, which no rate that broke tells");
+    has(&said, "All servers but dead may serve more than was seen: no rate is known to break");
     has(&said, "rest on fewer searches than the 10 that were asked for: dead (0).");
 }
