@@ -36,7 +36,9 @@ macro_rules! measures {
 
             fn row(self) -> Row {
                 match self {
-                    $($(Self::$name => Row { key: $key, head: $head, show: $show, value: $value },)*)*
+                    $($(Self::$name => {
+                        Row { key: $key, head: $head, show: $show, value: $value }
+                    })*)*
                 }
             }
         }
@@ -50,18 +52,22 @@ measures! {
         Throughput: "throughput_per_s", "Throughput/s", figure,
             |observed| Some(observed.clients.throughput_per_s);
         /// Good replies within the latency target, per second.
-        Goodput: "goodput_per_s", "Goodput/s", figure, |observed| Some(observed.clients.goodput_per_s);
+        Goodput: "goodput_per_s", "Goodput/s", figure,
+            |observed| Some(observed.clients.goodput_per_s);
         /// The part of the issued requests that failed.
         ErrorShare: "error_share", "Failed", percent, |observed| Some(observed.clients.error_share);
         /// The part of the due requests whose client gave up waiting.
-        TimeoutShare: "timeout_share", "Timed out", percent, |observed| Some(timed_out(observed.clients));
+        TimeoutShare: "timeout_share", "Timed out", percent,
+            |observed| Some(timed_out(observed.clients));
         /// The part of the due requests that were served without a growing backlog.
-        KeptUpShare: "kept_up_share", "Kept up with", percent, |observed| Some(kept_up(observed.clients));
+        KeptUpShare: "kept_up_share", "Kept up with", percent,
+            |observed| Some(kept_up(observed.clients));
         /// The server's processor time, in microseconds per request served.
         CpuPerRequest: "cpu_us_per_request", "CPU, us/request", figure,
             |observed| observed.run.cpu_us_per_request();
         /// The part of the testbed's processors that the server used.
-        Utilisation: "cpu_utilisation", "CPU used", percent, |observed| observed.run.utilisation(observed.cpus);
+        Utilisation: "cpu_utilisation", "CPU used", percent,
+            |observed| observed.run.utilisation(observed.cpus);
         /// The server's memory, in bytes.
         Memory: "memory_bytes", "Memory", memory,
             |observed| MEMORY.iter().find_map(|name| observed.value(name));
@@ -74,7 +80,8 @@ measures! {
         /// The 99.9th percentile of the response time, in microseconds.
         P999: "p99.9_us", "p99.9, ms", thousandths, |observed| observed.time("p99.9");
         /// The difference in timeouts between kinds of file, in percentage points.
-        Spread: "spread_points", "Spread, points", figure, |observed| observed.clients.unfair_points();
+        Spread: "spread_points", "Spread, points", figure,
+            |observed| observed.clients.unfair_points();
     }
     /// The observations beside the clients, in the order of a table.
     OBSERVED {
@@ -93,9 +100,11 @@ measures! {
         DiskBytes: "block_read_bytes_per_s", "Read from disk, MB/s", millions,
             |observed| observed.a_second("block_read_bytes");
         /// Reads per second from the disk for the servers.
-        DiskReads: "block_reads_per_s", "Disk reads/s", figure, |observed| observed.a_second("block_reads");
+        DiskReads: "block_reads_per_s", "Disk reads/s", figure,
+            |observed| observed.a_second("block_reads");
         /// The page cache charged to the servers, in bytes.
-        PageCache: "page_cache_bytes", "Page cache", memory, |observed| observed.value("page_cache_bytes");
+        PageCache: "page_cache_bytes", "Page cache", memory,
+            |observed| observed.value("page_cache_bytes");
         /// The part of the time in which some thread of the servers waited for the disk.
         WaitedForDisk: "pressure_io_some_share", "Time waited for disk", percent,
             |observed| observed.share_of_time("pressure_io_some_us");
@@ -103,7 +112,8 @@ measures! {
         WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", percent,
             |observed| observed.share_of_time("pressure_memory_some_us");
         /// The mean number of threads that were ready and had no processor.
-        RunQueue: "run_queue_mean", "Run queue", figure, |observed| observed.value("run_queue_mean");
+        RunQueue: "run_queue_mean", "Run queue", figure,
+            |observed| observed.value("run_queue_mean");
         /// Context switches of threads that waited, per request.
         Waits: "switches_voluntary_per_request", "Waits/request", figure,
             |observed| observed.each("switches_voluntary");

@@ -121,8 +121,8 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     if !open.is_empty() {
         let open = listed_at_most(&open, LISTED_MAX);
         text.push_str(&format!(
-            " Whether it is better than {open} is not decided: one of them may sustain more than was \
-             seen."
+            " Whether it is better than {open} is not decided: one of them may sustain more than \
+             was seen."
         ));
     }
     let differ = compared.iter().filter(|pair| pair.verdict == Verdict::Differ);
