@@ -83,7 +83,7 @@ impl Group {
     pub fn create_in(enclosing: &Enclosing) -> Self {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(remove_leftovers);
-        let name = names::unique_of_server();
+        let name = names::unique_for_server();
         let mut around: Vec<PathBuf> =
             enclosing.separate.iter().chain(&enclosing.unified).cloned().collect();
         for (accounting, parent) in parents(enclosing) {
@@ -299,7 +299,7 @@ pub(crate) fn remove_leftovers() {
     for folder in control_groups::folders() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let of_server = name.to_str().filter(|name| names::is_of_server(name));
+            let of_server = name.to_str().filter(|name| names::is_for_server(name));
             if of_server.is_some_and(names::is_left_over) {
                 remove_empty(&entry.path());
             }

@@ -433,10 +433,10 @@ impl Bench {
         let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
         let mut generators = self.generators(server, asked, true)?;
         await_ready(&mut generators)?;
-        let before = observer.look();
+        let before = observer.snapshot();
         let from_us = start_together(&mut generators)? + warm_up_us;
         let to_us = from_us + window.as_micros() as u64;
-        let begin = || (warm_up_us > 0).then(|| observer.look());
+        let begin = || (warm_up_us > 0).then(|| observer.snapshot());
         let groups = server.groups();
         let (measured, watched) = thread::scope(|scope| {
             let (running, ended) = channel();

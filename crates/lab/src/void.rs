@@ -93,7 +93,7 @@ impl fmt::Display for Void {
             Self::Interference { disturbed, share, bound } => write!(
                 out,
                 "interference: {}, more than the {} allowed",
-                disturbed.by(*share),
+                disturbed.describe(*share),
                 number::percent(*bound)
             ),
             Self::WrongReply(what) => write!(out, "a wrong reply: {what}"),

@@ -1,16 +1,17 @@
-//! What a screen reader, a keyboard and weak eyes need of a page: names, order, contrast.
+//! Accessibility of a page to screen readers, keyboards and users with weak eyes: names, order,
+//! contrast.
 
 use serde_json::{Value, json};
 
 use crate::Browser;
 
-/// What is said by its name, or not at all.
+/// The roles that a screen reader announces only by their names.
 const NAMED: [&str; 7] = ["image", "button", "link", "table", "region", "navigation", "heading"];
 
-/// Asserts it of the page that is open, as Chromium's accessibility tree and styles have it.
+/// Asserts that the open page is accessible, by Chromium's accessibility tree and styles.
 #[track_caller]
 pub fn check(browser: &mut Browser) {
-    assert_eq!(browser.ask("document.documentElement.lang"), json!("en"));
+    assert_eq!(browser.evaluate("document.documentElement.lang"), json!("en"));
     let tree = browser.call("Accessibility.getFullAXTree", &json!({}));
     let nodes: Vec<&Value> =
         tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false).collect();
@@ -29,8 +30,8 @@ pub fn check(browser: &mut Browser) {
     assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
     let tables = "[...document.querySelectorAll('main table:not(.u-legend)')]
         .filter((table) => !table.caption || !table.querySelector('th[scope=col]')).length";
-    assert_eq!(browser.ask(tables), json!(0), "tables have captions and heads");
-    assert_eq!(browser.ask(FAINT), json!([]), "text that is faint");
+    assert_eq!(browser.evaluate(tables), json!(0), "tables have captions and heads");
+    assert_eq!(browser.evaluate(FAINT), json!([]), "text that is faint");
 }
 
 fn property(node: &Value, name: &str) -> Value {
@@ -39,7 +40,7 @@ fn property(node: &Value, name: &str) -> Value {
     own.next().map_or(Value::Null, |property| property["value"]["value"].clone())
 }
 
-/// Texts whose contrast to what is behind them is below 4.5 (WCAG 2.2, 1.4.3).
+/// A script that returns texts whose contrast to their background is below 4.5 (WCAG 2.2, 1.4.3).
 const FAINT: &str = "(() => {
     const parts = (colour) => (colour.match(/[0-9.]+/g) || []).map(Number);
     const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

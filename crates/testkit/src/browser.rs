@@ -1,5 +1,6 @@
-//! A headless Chromium, driven through its pipe (`--remote-debugging-pipe`): JSON messages that end
-//! in a zero byte. Just enough to open a page, ask it, point at it and look at it.
+//! A headless Chromium, driven through its pipe (`--remote-debugging-pipe`) by JSON messages that
+//! end in a zero byte. It offers just enough to open a page, evaluate scripts, move the pointer and
+//! read the console.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,19 +18,20 @@ pub struct Browser {
     events: BufReader<ChildStdout>,
     session: String,
     number: u64,
-    /// Events: what happened beside the answers to calls.
+    /// Events, that is messages that answer no call.
     pub seen: Vec<Value>,
     _profile: Temporary,
 }
 
 impl Browser {
-    /// With one empty tab; none where there is no Chromium, which is said.
+    /// Starts Chromium with one empty tab; prints a line and returns none where there is no
+    /// Chromium.
     pub fn start() -> Option<Self> {
         if !has(&CHROMIUM) {
             return None;
         }
         let profile = Temporary::new();
-        // The pipe's ends are descriptors 3 and 4; a shell can put ours there.
+        // Chromium expects the ends of the pipe as descriptors 3 and 4; a shell moves ours there.
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", "chromium"]);
         command.args(["--headless", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"]);
@@ -56,7 +58,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Sends an order and waits for its answer.
+    /// Calls a method and waits for its answer.
     pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut order = json!({ "id": self.number, "method": method, "params": parameters });
@@ -83,7 +85,7 @@ impl Browser {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Opens a file and waits until all of it has been loaded.
+    /// Opens a file and waits until it has been loaded.
     pub fn open(&mut self, path: &Path) {
         self.seen.clear();
         self.call("Page.navigate", &json!({ "url": format!("file://{}", path.display()) }));
@@ -93,7 +95,7 @@ impl Browser {
         }
     }
 
-    /// The size of the window, and whether it is dark.
+    /// Sets the size of the window, and the light or dark colour scheme.
     pub fn shape(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
@@ -104,24 +106,25 @@ impl Browser {
         self.settle();
     }
 
-    /// Until the page has been laid out and drawn.
+    /// Waits until the page has been laid out and drawn.
     fn settle(&mut self) {
-        self.ask(
+        self.evaluate(
             "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))",
         );
     }
 
-    /// The value of a script.
-    pub fn ask(&mut self, script: &str) -> Value {
+    /// Evaluates a script and returns its value.
+    pub fn evaluate(&mut self, script: &str) -> Value {
         let question = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", &question);
         assert!(answer.get("exceptionDetails").is_none(), "{script}: {answer}");
         answer["result"]["value"].clone()
     }
 
-    /// Moves the pointer, and clicks if wanted, where the script's `[x, y]` is in the window.
+    /// Moves the pointer to the `[x, y]` in the window that the script returns, and clicks if
+    /// wanted.
     pub fn point_at(&mut self, script: &str, click: bool) {
-        let place = self.ask(script);
+        let place = self.evaluate(script);
         let kinds = ["mouseMoved", "mousePressed", "mouseReleased"];
         for kind in &kinds[..if click { 3 } else { 1 }] {
             let event = json!({
@@ -133,7 +136,7 @@ impl Browser {
         self.settle();
     }
 
-    /// Errors and warnings of the console, and what went wrong without anybody catching it.
+    /// Errors and warnings of the console, and uncaught exceptions.
     pub fn complaints(&self) -> Vec<&Value> {
         let bad = |event: &&Value| {
             let level = &event["params"]["entry"]["level"];
@@ -148,7 +151,7 @@ impl Browser {
         self.seen.iter().filter(bad).collect()
     }
 
-    /// What was asked for, beside what is in the page itself.
+    /// The URLs of all requests, except of data in the page itself.
     pub fn requests(&self) -> Vec<String> {
         let asked = self.seen.iter().filter(|e| e["method"] == "Network.requestWillBeSent");
         let urls = asked.filter_map(|event| event["params"]["request"]["url"].as_str());
@@ -158,7 +161,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends when its pipe does, and takes its helpers along.
+        // Chromium and its helpers end when the pipe is closed.
         self.orders = None;
         if self.child.wait().is_err() {
             let _ = self.child.kill();

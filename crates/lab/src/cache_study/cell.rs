@@ -1,10 +1,10 @@
-//! What one measurement is of.
+//! The object of one measurement: a cell of the design.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is compared with what.
+/// The parts of the study, each a comparison of stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -15,21 +15,21 @@ pub enum Part {
     Locks,
     /// Values by copy and by reference, few keys, all cached (A.1).
     Copies,
-    /// Levels of the server's cache, few keys, each asked for in turn; not in the appendix.
+    /// Levels of the server's cache, few keys, each requested in turn; not in the appendix.
     Levels,
-    /// Which entry leaves; the appendix has LRU only.
+    /// Policies of eviction; the appendix has LRU only.
     Policies,
-    /// Which entry leaves when every other request is a crawler's, which reads all keys in their
-    /// order; the hits are those of the other requests.
+    /// Policies of eviction when every other request is that of a crawler, which reads all keys in
+    /// their order; the hits are those of the remaining requests.
     Crawler,
 }
 
 impl Part {
-    /// In the order of reading.
+    /// All parts, in the order of the report.
     pub const ALL: [Self; 6] =
         [Self::Lists, Self::Locks, Self::Copies, Self::Levels, Self::Policies, Self::Crawler];
 
-    /// For people.
+    /// The title in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Lists => "Lists",
@@ -41,7 +41,7 @@ impl Part {
         }
     }
 
-    /// Who is compared; the first is who the others are compared with.
+    /// The stores that are compared; the first is the reference of the others.
     pub fn stores(self) -> &'static [Store] {
         match self {
             Self::Lists => &[Store::Lru, Store::BesideMap, Store::VecDeque, Store::LinkedList],
@@ -63,7 +63,7 @@ impl Part {
     }
 }
 
-/// Who answers.
+/// The stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {
@@ -83,9 +83,9 @@ pub enum Store {
     TwoLevels,
     /// A map, and a doubly linked list of keys beside it.
     BesideMap,
-    /// A map, and a standard `VecDeque` in which what is stale is skipped.
+    /// A map, and a standard `VecDeque` in which stale entries are skipped.
     VecDeque,
-    /// A map, and a standard `LinkedList` in which what is stale is skipped.
+    /// A map, and a standard `LinkedList` in which stale entries are skipped.
     LinkedList,
     /// A map under one mutex.
     Mutex,
@@ -97,11 +97,11 @@ pub enum Store {
     LockFree,
     /// The value is copied out of its bucket.
     Copy,
-    /// A reference to the value is.
+    /// A reference to the value is copied out of its bucket.
     Reference,
     /// The thread has a reference of its own (the first level).
     OwnReference,
-    /// No store: the name is hashed, and that is all.
+    /// No store: only the name is hashed.
     Hash,
 }
 
@@ -129,21 +129,21 @@ impl fmt::Display for Store {
     }
 }
 
-/// One measurement: a store, and what is asked of it.
+/// One measurement: a store, and the requests to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cell {
-    /// What it belongs to.
+    /// The part of the study to which it belongs.
     pub part: Part,
-    /// Who answers.
+    /// The store that is measured.
     pub store: Store,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u64,
-    /// How many of them the store has room for, in percent. 100: nothing is ever evicted.
+    /// The percentage of the keys that the store has room for. With 100 no entry is ever evicted.
     pub cached_percent: f64,
     /// Zipf's exponent.
     pub alpha: f64,
-    /// Threads that ask at once.
+    /// The number of threads that make requests at once.
     pub threads: u32,
     /// Bytes of a value.
     pub value_bytes: u32,

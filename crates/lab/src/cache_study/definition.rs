@@ -1,10 +1,11 @@
-//! An experiment with the cache as its file says it. The format is documented in `docs/study.md`.
+//! The definition of an experiment with the cache, as its file gives it. The format is documented
+//! in `docs/study.md`.
 
 use command::units::parse_duration;
 use serde::Deserialize;
 
 use super::design::Design;
-use super::run::reckoned_one_s;
+use super::run::estimated_one_s;
 use crate::error::Error;
 use crate::study::budget;
 use crate::study::sizes::sized;
@@ -13,27 +14,27 @@ use crate::toml_error;
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Short: its file's name without `.toml`.
+    /// The name of its file without `.toml`.
     pub name: String,
-    /// For people.
+    /// The title in reports.
     pub title: String,
     /// The paper and its figure or section.
     pub source: String,
-    /// What is to be learned.
+    /// The question that it is to answer.
     pub question: String,
-    /// What the source found.
+    /// The results of the source.
     pub expected: String,
-    /// What is varied.
+    /// The factors that are varied.
     pub design: Design,
-    /// How often each cell is measured.
+    /// The number of measurements of each cell.
     pub repetitions: u32,
-    /// Seconds that it may take.
+    /// The seconds that the study may take.
     pub budget_s: Option<f64>,
-    /// Of intervals.
+    /// The confidence of intervals.
     pub confidence: f64,
-    /// Seeds order and requests.
+    /// The seed of the order and of the requests.
     pub seed: u64,
-    /// The text that was read, with the size's changes in place.
+    /// The text that was read, with the changes of the size applied.
     pub text: String,
 }
 
@@ -55,15 +56,15 @@ struct Written {
 }
 
 impl Definition {
-    /// Whether its budget holds a measurement.
+    /// Checks that the budget suffices for one measurement.
     ///
     /// # Errors
-    /// When it would be spent at once, however often it is given.
+    /// When the budget would be spent before a measurement, however often it were renewed.
     pub fn check_budget(&self) -> Result<(), Error> {
-        budget::check(self.budget_s, reckoned_one_s(self), "fewer `requests`")
+        budget::check(self.budget_s, estimated_one_s(self), "fewer `requests`")
     }
 
-    /// Reads the text of an experiment, in one of its sizes.
+    /// Parses the text of an experiment, in one of its sizes.
     ///
     /// # Errors
     /// What is wrong, in a line.
@@ -131,7 +132,7 @@ keys = 8192
     }
 
     #[test]
-    fn mistakes_are_told_in_a_line() {
+    fn mistakes_are_reported_in_a_line() {
         let cases = [
             ("title = \"t\"", "", "missing field `title`"),
             ("title = \"t\"", "title = \"\"", "title: say what it is"),

@@ -1,4 +1,4 @@
-//! What is varied, and the cells that come of it.
+//! The factors that are varied, and the resulting cells.
 
 use serde::Deserialize;
 
@@ -6,11 +6,11 @@ use super::cell::{Cell, Part, Store};
 
 /// The metadata of a file, "a few tens of bytes" (Appendix A.1).
 const METADATA_BYTES: u32 = 32;
-/// Sizes of values that can be had.
+/// The available sizes of values, in bytes.
 const VALUE_BYTES: [u32; 3] = [32, 256, 4096];
-/// Few keys, where not the index but the values are to miss the processor's caches.
+/// The number of keys where the values, rather than the index, are to miss the processor's caches.
 pub(crate) const FEW_KEYS: u64 = 1 << 12;
-/// Dozens, hundreds and thousands of hot files.
+/// Numbers of keys: dozens, hundreds and thousands of hot files.
 const HOT_KEYS: [u64; 3] = [64, 1024, FEW_KEYS];
 const KEYS: std::ops::RangeInclusive<u64> = FEW_KEYS..=1 << 26;
 
@@ -18,27 +18,28 @@ const KEYS: std::ops::RangeInclusive<u64> = FEW_KEYS..=1 << 26;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
-    /// How many keys there are: a power of two.
+    /// The number of keys: a power of two.
     pub keys: u64,
     /// Requests of one measurement, of all threads together.
     pub requests: u64,
-    /// Zipf's exponent where something else varies.
+    /// Zipf's exponent where another factor varies.
     pub alpha: f64,
     /// The values of Zipf's exponent where it varies.
     pub alphas: Vec<f64>,
-    /// How many of the keys are cached, in percent, where something else varies.
+    /// The percentage of the keys that are cached, where another factor varies.
     pub cached: f64,
-    /// The percentages of the keys that are cached, where that varies.
+    /// The percentages of the keys that are cached, where these vary.
     pub cached_percents: Vec<f64>,
-    /// How many threads ask at once, where that varies; the first is for where something else does.
+    /// The numbers of threads that make requests at once, where these vary; the first is used where
+    /// another factor varies.
     pub threads: Vec<u32>,
 }
 
 impl Design {
-    /// Whether it can be measured.
+    /// Checks that the design can be measured.
     ///
     /// # Errors
-    /// The first number that it cannot have: its key, and what can be given.
+    /// The first number that is not allowed: its key, and the values that are.
     pub fn check(&self) -> Result<(), String> {
         let alphas = || self.alphas.iter().chain([&self.alpha]);
         let percents = || self.cached_percents.iter().chain([&self.cached]);
@@ -63,26 +64,27 @@ impl Design {
         checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
     }
 
-    /// Every measurement, part by part.
+    /// All measurements, part by part.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for part in Part::ALL {
             for &store in part.stores() {
-                for cell in self.of_part(part) {
+                for cell in self.cells_of_part(part) {
                     let cell = Cell { part, store, ..cell };
-                    // What is varied has the value that it has elsewhere, too: measured once.
+                    // The values of a varied factor include the one used elsewhere: such a cell is
+                    // measured once.
                     if !cells.contains(&cell) {
                         cells.push(cell);
                     }
                 }
             }
         }
-        // A hash takes no time that would depend on how many names there are.
+        // The time of a hash does not depend on the number of names.
         cells.retain(|cell| cell.store != Store::Hash || cell.keys == FEW_KEYS);
         cells
     }
 
-    fn of_part(&self, part: Part) -> Vec<Cell> {
+    fn cells_of_part(&self, part: Part) -> Vec<Cell> {
         let base = Cell {
             keys: self.keys,
             cached_percent: self.cached,
@@ -120,7 +122,7 @@ impl Design {
         }
     }
 
-    /// Loads and requests of a cell, for an estimate of its time.
+    /// The number of loads and requests of a cell, to estimate its time.
     pub fn operations(&self, cell: &Cell) -> u64 {
         let fill = cell.keys as f64 * cell.cached_percent / 100.0;
         fill as u64 + self.requests * if cell.part == Part::Levels { 4 } else { 1 }
@@ -147,12 +149,12 @@ pub(crate) mod tests {
     fn what_varies_is_measured_once_with_everything_else_as_it_is() {
         let cells = design().cells();
         let count = |part| cells.iter().filter(|cell| cell.part == part).count();
-        // Four lists: two shares, one more alpha, one more number of threads.
+        // Lists are four: two shares, one more alpha, one more number of threads.
         assert_eq!(Part::ALL.map(count), [4 * 4, 9 * 2, 3 * 3 * 2, 3 * 3 + 1, 3 * 4, 3 * 2]);
     }
 
     #[test]
-    fn what_cannot_be_measured_is_told() {
+    fn what_cannot_be_measured_is_reported() {
         let wrong = [
             (Design { keys: 5000, ..design() }, "keys: a power of two, 4096 to 67108864"),
             (Design { alphas: vec![-1.0], ..design() }, "alphas: 0 to 4"),

@@ -1,4 +1,5 @@
-//! Threads that make requests of a store, and how long those took. It knows none of the stores.
+//! Threads that send requests to a store, and the times of these requests. The module depends on no
+//! particular store.
 
 use std::sync::Barrier;
 use std::thread;
@@ -10,31 +11,31 @@ use super::requests::Key;
 
 /// One thread's access to a store.
 pub(crate) trait Worker {
-    /// [`Key::word`] from the value, if the key is there.
+    /// Looks up the key; returns [`Key::word`] from its value if it is in the store.
     fn get(&mut self, key: &Key) -> Option<u64>;
 
-    /// Loads the key and says whether another had to leave.
+    /// Loads the key; returns whether another entry was evicted.
     fn set(&mut self, key: &Key) -> bool;
 }
 
-/// What a run found out; times are wall-clock nanoseconds unless they say otherwise.
+/// The results of a run; times are wall-clock nanoseconds unless documented otherwise.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Lookups that found their key.
     pub(crate) get: Times,
-    /// Loads that evicted nothing.
+    /// Loads that evicted no entry.
     pub(crate) set: Times,
-    /// Loads that evicted.
+    /// Loads that evicted an entry.
     pub(crate) evict: Times,
     /// Whole requests: a lookup and, where it missed, a load.
     pub(crate) request: Times,
     pub(crate) requests: usize,
     pub(crate) hits: usize,
     pub(crate) ns: u64,
-    /// Of all threads together: other programs on the machine do not count, nor does waiting for a
-    /// lock once a thread sleeps.
+    /// Processor time of all threads together: other programs on the machine do not count, nor does
+    /// waiting for a lock while a thread sleeps.
     pub(crate) cpu_ns: u64,
-    /// Of the words that were answered.
+    /// The sum of the words that were answered.
     pub(crate) sum: u64,
 }
 
@@ -44,7 +45,7 @@ impl Outcome {
         self.sum = self.sum.wrapping_add(word);
     }
 
-    /// Counts the value of a load as a hit would have, so that the sum tells wrong values and not
+    /// Adds the value of a load as a hit would have, so that the sum shows wrong values, not
     /// misses.
     fn count_load(&mut self, key: &Key) {
         self.sum = self.sum.wrapping_add(key.word());
@@ -64,11 +65,11 @@ impl Outcome {
     }
 }
 
-/// One request in this many is timed: reading the clock takes about as long as a lookup.
+/// One of this many requests is timed: reading the clock takes about as long as a lookup.
 const TIMED_SHARE: usize = 8;
 
-/// Makes the requests, divided among the threads, of which each has a worker of its own. Requests
-/// that are left over when all threads have the same number of them are not made.
+/// Makes the requests, divided evenly among the threads, each of which has a worker of its own. A
+/// remainder that cannot be divided evenly is left out.
 pub(crate) fn run<W: Worker>(
     worker: impl Fn() -> W + Sync,
     keys: &[Key],
@@ -128,7 +129,7 @@ fn timed_request(worker: &mut impl Worker, key: &Key, outcome: &mut Outcome) {
     if evicted { outcome.evict.add(loaded) } else { outcome.set.add(loaded) }
 }
 
-/// Durations in nanoseconds, to a hundredth.
+/// A histogram of durations in nanoseconds, precise to a hundredth of the value.
 pub(crate) struct Times(Histogram<u32>);
 
 impl Default for Times {
@@ -148,7 +149,7 @@ impl Times {
         self.0.add(&other.0).expect("it grows as needed");
     }
 
-    /// The `q`-quantile of what was timed, in nanoseconds; none if nothing was.
+    /// The `q`-quantile of the durations, in nanoseconds; none if there are none.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(q) as f64)
     }

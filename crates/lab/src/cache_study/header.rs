@@ -1,4 +1,4 @@
-//! What is written down of a study of the cache before its first measurement.
+//! The header that is recorded of a study of the cache before its first measurement.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::run::estimate_s;
 use crate::record::{Described, Header, Kind};
 
 impl Definition {
-    /// What the folder's header says.
+    /// Makes the header of the folder.
     pub fn header(&self) -> Header {
         Header {
             kind: Kind::Cache,

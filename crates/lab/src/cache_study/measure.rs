@@ -1,5 +1,5 @@
-//! One cell after the other: fills a store with the most popular keys, makes the requests, and
-//! looks whether the answers are right.
+//! Measures one cell after the other: fills a store with the most popular keys, makes the requests,
+//! and checks the answers.
 
 use std::collections::{LinkedList, VecDeque};
 use std::hint::black_box;
@@ -23,8 +23,8 @@ const SHARDS: usize = 16;
 /// Slots of a thread's first level.
 const FIRST_LEVEL_SLOTS: usize = 1 << 14;
 
-/// What a cell was measured to be. Times are nanoseconds; those of pairs are by the clock and
-/// include reading it once ([`clock_ns`]).
+/// The results of a cell. Times are nanoseconds; those of pairs are wall-clock times and include
+/// one reading of the clock ([`clock_ns`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numbers {
@@ -38,7 +38,7 @@ pub struct Numbers {
     pub get: Option<Pair>,
     /// Loads into a store that has room.
     pub set: Option<Pair>,
-    /// Loads for which another entry leaves.
+    /// Loads for which another entry is evicted.
     pub evict: Option<Pair>,
     /// Whole requests.
     pub request: Option<Pair>,
@@ -54,23 +54,23 @@ pub struct Pair {
 }
 
 impl Pair {
-    fn of(times: &Times) -> Option<Self> {
+    fn from_times(times: &Times) -> Option<Self> {
         Some(Self { p50_ns: times.quantile(0.5)?, p99_ns: times.quantile(0.99)? })
     }
 }
 
-/// Keys, and the requests of those who ask by the same law.
+/// The keys, and the sequences of requests, which cells of equal keys and alpha share.
 pub(super) struct Inputs {
     keys: Vec<Key>,
-    /// How many requests a measurement makes.
+    /// The number of requests of a measurement.
     count: usize,
     seed: u64,
-    /// By number of keys and alpha.
+    /// The sequences drawn so far, by number of keys and alpha.
     drawn: Vec<(u64, f64, Arc<[u32]>)>,
 }
 
 impl Inputs {
-    /// For the cells of this design, which [`Design::check`] has found right.
+    /// Makes the inputs of the cells of a design that [`Design::check`] accepts.
     pub(super) fn new(design: &Design, seed: u64) -> Self {
         let keys = keys(design.keys as usize);
         Self { keys, count: design.requests as usize, seed, drawn: Vec::new() }
@@ -185,11 +185,11 @@ impl Inputs {
         let fill = run(&worker, keys, &most_popular(room(cell), keys.len()), 1);
         let driven = run(&worker, keys, &requests, threads);
         let made = &requests[..driven.requests];
-        are_right(driven.sum, made.iter().map(|&key| &keys[key as usize]))?;
+        check_answers(driven.sum, made.iter().map(|&key| &keys[key as usize]))?;
         Ok(numbers(&fill, &driven))
     }
 
-    /// Requests that every cell of the same keys and alpha makes, drawn when first needed.
+    /// The requests of all cells of equal keys and alpha, drawn when first needed.
     fn requests(&mut self, cell: &Cell) -> Arc<[u32]> {
         let (keys, alpha) = (cell.keys, cell.alpha);
         let known = self.drawn.iter().find(|one| (one.0, one.1) == (keys, alpha));
@@ -201,7 +201,7 @@ impl Inputs {
         drawn
     }
 
-    /// All keys are in the store, and each is asked for in turn.
+    /// Measures a store that holds all keys, with a request for each in turn.
     fn level(&self, cell: &Cell) -> Result<Numbers, Wrong> {
         let keys = &self.keys[..cell.keys as usize];
         let rounds = (self.count * 4).div_ceil(keys.len());
@@ -216,7 +216,8 @@ impl Inputs {
         all_in_turn(&mut &cache, keys, rounds)
     }
 
-    /// Every other request is for the next of all keys, in order. Only the others' hits count.
+    /// Measures with a crawler: every other request is for the next of all keys, in order. Only the
+    /// hits of the remaining requests count.
     fn beside_crawler(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
         let requests = self.requests(cell);
         let keys = &self.keys[..cell.keys as usize];
@@ -242,13 +243,13 @@ impl Inputs {
 #[derive(Debug, PartialEq, Eq)]
 struct Wrong;
 
-/// Whether what was answered is what these keys have.
-fn are_right<'k>(sum: u64, asked: impl Iterator<Item = &'k Key>) -> Result<(), Wrong> {
+/// Checks that the sum of the answers is that of the requested keys.
+fn check_answers<'k>(sum: u64, asked: impl Iterator<Item = &'k Key>) -> Result<(), Wrong> {
     let expected = asked.fold(0_u64, |sum, key| sum.wrapping_add(key.word()));
     if sum == expected { Ok(()) } else { Err(Wrong) }
 }
 
-/// A whole request, and whether it found its key.
+/// Makes a whole request; returns whether it found its key.
 fn is_hit(worker: &mut impl Worker, key: &Key) -> Result<bool, Wrong> {
     match worker.get(key) {
         Some(word) if word == key.word() => Ok(true),
@@ -266,24 +267,25 @@ fn numbers(fill: &Outcome, driven: &Outcome) -> Numbers {
         hit_percent: 100.0 * driven.hits as f64 / requests,
         cpu_ns: driven.cpu_ns as f64 / requests,
         millions_per_s: requests * 1e3 / driven.ns.max(1) as f64,
-        get: Pair::of(&driven.get),
-        set: Pair::of(&fill.set),
-        evict: Pair::of(&driven.evict),
-        request: Pair::of(&driven.request),
+        get: Pair::from_times(&driven.get),
+        set: Pair::from_times(&fill.set),
+        evict: Pair::from_times(&driven.evict),
+        request: Pair::from_times(&driven.request),
     }
 }
 
 fn all_in_turn(worker: &mut impl Worker, keys: &[Key], rounds: usize) -> Result<Numbers, Wrong> {
-    // Three times, for a first level to grow to its size.
+    // Three rounds let a first level grow to its size.
     for key in [keys; 3].concat() {
         is_hit(worker, &key)?;
     }
     let (sum, cpu_ns) = in_turn(keys, rounds, |key| worker.get(key).unwrap_or_default());
-    are_right(sum, std::iter::repeat_n(keys, rounds).flatten())?;
+    check_answers(sum, std::iter::repeat_n(keys, rounds).flatten())?;
     Ok(Numbers { cpu_ns, hit_percent: 100.0, ..Numbers::default() })
 }
 
-/// The sum of what `act` gave for every key in turn, and CPU nanoseconds of one.
+/// Calls `act` for every key in turn; returns the sum of its results, and the CPU nanoseconds of
+/// one call.
 fn in_turn(keys: &[Key], rounds: usize, mut act: impl FnMut(&Key) -> u64) -> (u64, f64) {
     let mut sum = 0_u64;
     let start = clock::cpu_time_thread();
@@ -294,7 +296,7 @@ fn in_turn(keys: &[Key], rounds: usize, mut act: impl FnMut(&Key) -> u64) -> (u6
     (sum, cpu.as_nanos() as f64 / (rounds * keys.len()) as f64)
 }
 
-/// How many entries the store of a cell has room for.
+/// The number of entries for which the store of a cell has room.
 fn room(cell: &Cell) -> usize {
     ((cell.keys as f64 * cell.cached_percent / 100.0) as usize).max(1)
 }
@@ -311,7 +313,7 @@ fn entries(entries: usize) -> Budget {
     Budget { bytes: usize::MAX, descriptors: usize::MAX, entries }
 }
 
-/// What reading the clock takes, in nanoseconds.
+/// Measures the time of reading the clock, in nanoseconds.
 pub fn clock_ns() -> f64 {
     const READINGS: u32 = 10_000;
     let start = clock::now_ns();
@@ -325,7 +327,7 @@ pub fn clock_ns() -> f64 {
 mod tests {
     use super::*;
 
-    /// Three threads leave a request over.
+    /// With three threads one request is left over.
     fn design() -> Design {
         let design = crate::cache_study::design::tests::design();
         Design { requests: 4000, alphas: vec![0.5, 1.2], threads: vec![1, 3], ..design }
@@ -347,7 +349,7 @@ mod tests {
         }
     }
 
-    /// An LRU with the same room hits the same requests, whatever it is made of.
+    /// All LRU lists of equal room hit the same requests, whatever their data structures.
     #[test]
     fn all_lists_are_the_same_lru() {
         let design = design();
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_told() {
+    fn a_wrong_answer_is_reported() {
         struct Liar;
         impl Worker for Liar {
             fn get(&mut self, _: &Key) -> Option<u64> {

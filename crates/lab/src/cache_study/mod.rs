@@ -1,12 +1,12 @@
-//! What a cache of file metadata costs by itself: lists, locks, copies and references, levels, and
+//! The cost of a cache of file metadata by itself: lists, locks, copies and references, levels, and
 //! policies, after Radhakrishnan, "Comparative study of concurrent programming models" (2019),
-//! Appendix A, and beyond it. There is no server and no load, but the same order, records, budgets
-//! and reports as in any study.
+//! Appendix A, and beyond it. There is no server and no load, but order, records, budgets and
+//! reports are as in any study.
 //!
-//! A [`Design`] says what is varied; its [`Cell`]s are measured one by one with `Inputs`, which
-//! holds the keys and the Zipf requests. The server's own cache (`file_cache`) is compared with the
-//! alternatives that the appendix names, each as short as it can be written (`stores.rs`). Every
-//! answer is checked: a store that answers a wrong value is an error, not a number.
+//! A [`Design`] gives the factors that are varied; its [`Cell`]s are measured one by one with
+//! `Inputs`, which holds the keys and the Zipf requests. The server's own cache (`file_cache`) is
+//! compared with the alternatives that the appendix names, each as short as it can be written
+//! (`stores.rs`). Every answer is checked: a wrong value is an error, not a number.
 
 mod cell;
 mod definition;

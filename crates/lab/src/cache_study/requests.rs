@@ -1,11 +1,12 @@
-//! What is asked for: file names, and which of them by Zipf's law.
+//! The requests: file names, drawn by Zipf's law.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use statistics::Generator;
 use workload::popularity::{Chooser, zipf};
 
-/// A file name and its hash, which is computed before the clock starts: every store is given it.
+/// A file name and its hash, which is computed before the clock starts: every store is given the
+/// hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) hash: u64,
@@ -13,7 +14,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// What every store answers for this key.
+    /// The word that every store must answer for this key.
     pub(crate) fn word(&self) -> u64 {
         self.hash & 0xFF
     }
@@ -25,7 +26,7 @@ impl Hash for Key {
     }
 }
 
-/// Hands out the hash that a [`Key`] brings along.
+/// A hasher that returns the hash that a [`Key`] carries.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct GivenHash(u64);
 
@@ -43,8 +44,8 @@ impl Hasher for GivenHash {
     }
 }
 
-/// `count` file names like those of SPECweb99, `/dir00042/class1_0000123`.
-/// They are hashed as [`file_cache::Cache::hash`] does it, with a fixed seed.
+/// Makes `count` file names like those of SPECweb99, `/dir00042/class1_0000123`, hashed as by
+/// [`file_cache::Cache::hash`], with a fixed seed.
 pub(crate) fn keys(count: usize) -> Vec<Key> {
     let key = |n: usize| {
         let text = format!("/dir{:05}/class{}_{:07}", n % 36_000, n % 4, n / 4);
@@ -56,20 +57,22 @@ pub(crate) fn keys(count: usize) -> Vec<Key> {
     (0..count).map(key).collect()
 }
 
-/// `count` indices of keys, the key of rank r asked for in proportion to 1/r^alpha. Ranks are
-/// scattered over the `keys` (a power of two), so that popular keys are not neighbours in memory.
+/// Draws `count` indices of keys, that of rank r in proportion to 1/r^alpha. Ranks are scattered
+/// over the `keys` (a power of two), so that popular keys are not neighbours in memory.
 pub(crate) fn requests(keys: usize, alpha: f64, count: usize, seed: u64) -> Vec<u32> {
     let chooser = Chooser::new(&zipf(keys, alpha));
     let mut generator = Generator::new(seed ^ alpha.to_bits());
     (0..count).map(|_| scatter(chooser.draw(&mut generator), keys)).collect()
 }
 
-/// The `count` most popular of `keys`, the most popular last, as if used most recently.
+/// The indices of the `count` most popular of `keys`, the most popular last, as if used most
+/// recently.
 pub(crate) fn most_popular(count: usize, keys: usize) -> Vec<u32> {
     (0..count).rev().map(|rank| scatter(rank, keys)).collect()
 }
 
-/// The key of a rank, one to one because the factor is odd and `keys` a power of two.
+/// The key of a rank. The mapping is one to one because the factor is odd and `keys` a power of
+/// two.
 fn scatter(rank: usize, keys: usize) -> u32 {
     (rank.wrapping_mul(0x9E37_79B1) & (keys - 1)) as u32
 }
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn popular_keys_are_asked_for_as_often_as_zipf_says() {
+    fn popular_keys_are_requested_as_often_as_zipf_says() {
         let (keys, count) = (1 << 10, 200_000);
         let drawn = requests(keys, 1.0, count, 1);
         let harmonic: f64 = (1..=keys).map(|rank| 1.0 / rank as f64).sum();

@@ -1,5 +1,5 @@
-//! A study of the cache from its first cell to its last. What has been measured is on disk before
-//! the next is.
+//! Runs a study of the cache from its first cell to its last. Each result is on disk before the
+//! next measurement begins.
 
 use os::clock;
 
@@ -11,10 +11,11 @@ use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::study::{End, Schedule, minutes};
 use crate::watch::Watch;
 
-/// What a load or a request is reckoned to take, with what is made before and undone after it.
+/// The estimated time of a load or a request, in seconds, with its part of the preparation and
+/// removal of stores.
 const OPERATION_S: f64 = 0.6e-6;
 
-/// Seconds that a study is reckoned to take; at most its budget.
+/// The estimated time of a study, in seconds; at most its budget.
 pub fn estimate_s(definition: &Definition) -> f64 {
     let design = &definition.design;
     let operations: u64 = design.cells().iter().map(|cell| design.operations(cell)).sum();
@@ -30,12 +31,12 @@ pub struct Study<'a, W> {
     schedule: Schedule,
     cells: Vec<Cell>,
     began_us: u64,
-    /// Measurements of this process, to reckon what remains.
+    /// The number of measurements made by this process, to estimate the remaining time.
     made: u32,
 }
 
 impl<'a, W: Watch> Study<'a, W> {
-    /// Begins, or goes on after what was measured before.
+    /// Begins a study, or continues one after the measurements in `before`.
     pub fn new(
         definition: &'a Definition,
         folder: &'a Folder,
@@ -50,11 +51,11 @@ impl<'a, W: Watch> Study<'a, W> {
             definition.seed,
             definition.confidence,
         );
-        before.iter().for_each(|one| schedule.learn(&run_of(&one.cell, &one.numbers)));
+        before.iter().for_each(|one| schedule.learn(&as_run(&one.cell, &one.numbers)));
         Self { definition, folder, watch, schedule, cells, began_us: clock::now(), made: 0 }
     }
 
-    /// Measures all that is not measured yet.
+    /// Measures all cells that are not measured yet.
     ///
     /// # Errors
     /// When a store answers wrong values, or the records cannot be written.
@@ -67,9 +68,9 @@ impl<'a, W: Watch> Study<'a, W> {
             }
             let cell = self.cells[next.point].clone();
             let numbers = inputs.measure(&cell)?;
-            self.schedule.learn(&run_of(&cell, &numbers));
+            self.schedule.learn(&as_run(&cell, &numbers));
             self.made += 1;
-            self.tell(&cell, &numbers);
+            self.report_progress(&cell, &numbers);
             self.folder.add_cache(&CacheRun { block: next.block, cell, numbers })?;
         }
         Ok(End::Complete)
@@ -83,7 +84,7 @@ impl<'a, W: Watch> Study<'a, W> {
         (self.spent_s() + self.seconds_of_one() > budget_s).then_some(End::BudgetSpent)
     }
 
-    fn tell(&mut self, cell: &Cell, numbers: &Numbers) {
+    fn report_progress(&mut self, cell: &Cell, numbers: &Numbers) {
         let all_s = f64::from(self.schedule.runs_left()) * self.seconds_of_one();
         let budget_s = self.definition.budget_s;
         let left_s = budget_s.map_or(all_s, |budget| all_s.min(budget - self.spent_s()).max(0.0));
@@ -100,14 +101,14 @@ impl<'a, W: Watch> Study<'a, W> {
 
     fn seconds_of_one(&self) -> f64 {
         if self.made == 0 {
-            return reckoned_one_s(self.definition);
+            return estimated_one_s(self.definition);
         }
         self.spent_s() / f64::from(self.made)
     }
 }
 
-/// Seconds that one measurement is reckoned to take.
-pub(super) fn reckoned_one_s(definition: &Definition) -> f64 {
+/// The estimated time of one measurement, in seconds.
+pub(super) fn estimated_one_s(definition: &Definition) -> f64 {
     mean_operations(&definition.design, &definition.design.cells()) * OPERATION_S
 }
 
@@ -115,13 +116,14 @@ fn mean_operations(design: &Design, cells: &[Cell]) -> f64 {
     cells.iter().map(|cell| design.operations(cell)).sum::<u64>() as f64 / cells.len() as f64
 }
 
-/// The order of a study knows points by their names.
+/// The point that stands for a cell: the schedule of a study distinguishes points by their names.
 fn point(cell: &Cell) -> Point {
     Point { server: cell.to_string(), ..Point::default() }
 }
 
-/// Time goes where a request's processor time is least certain.
-fn run_of(cell: &Cell, numbers: &Numbers) -> Run {
+/// A cell's numbers as a run: the schedule repeats the points whose throughput, here the inverse of
+/// a request's processor time, is least certain.
+fn as_run(cell: &Cell, numbers: &Numbers) -> Run {
     let figures = Figures { throughput_per_s: 1e9 / numbers.cpu_ns.max(0.1), ..Figures::default() };
     Run { point: point(cell), figures: Some(figures), ..Run::default() }
 }

@@ -1,5 +1,6 @@
-//! What is compared: the server's cache, alone and with a first level, and the alternatives that
-//! Appendix A names, each as short as it can be written. They are not for use elsewhere.
+//! The stores that are compared: the server's cache, alone and with a first level, and the
+//! alternatives that Appendix A names, each as short as it can be written. They are not for use
+//! elsewhere.
 
 use std::collections::{HashMap, LinkedList, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -62,8 +63,8 @@ impl Worker for TwoLevels<'_> {
 }
 
 /// An LRU of standard parts under one lock: a map, and beside it a list in order of use. Rust's
-/// standard lists cannot take an element out of their middle, so a hit appends again, and what it
-/// leaves behind is skipped when it comes to the front.
+/// standard lists cannot remove an element from their middle, so a hit appends the key again, and
+/// the stale element is skipped when it reaches the front.
 pub(crate) struct StandardLru<L>(RwLock<StandardInner<L>>);
 
 struct StandardInner<L> {
@@ -73,7 +74,7 @@ struct StandardInner<L> {
     capacity: usize,
 }
 
-/// The two standard lists that can be a queue.
+/// The two standard lists that can serve as a queue.
 pub(crate) trait Queue: Default + Send + Sync {
     fn append(&mut self, key: Key, stamp: u64);
     fn first(&mut self) -> Option<(Key, u64)>;
@@ -158,7 +159,7 @@ impl<L: Queue> StandardInner<L> {
         }
     }
 
-    /// A list that is four times too long is copied without what is stale.
+    /// Copies a list that is four times too long, without its stale elements.
     fn compact(&mut self) {
         if self.order.count() <= self.capacity * 4 {
             return;
@@ -174,13 +175,14 @@ impl<L: Queue> StandardInner<L> {
 }
 
 /// The paper's "standard" list, which Rust's library lacks: doubly linked, its nodes apart from the
-/// map and with a copy of the key, and the map with the node's place. It is spared the allocation
-/// of each node, which `std::list` has.
+/// map and with a copy of the key; the map holds the index of the node. Unlike `std::list` it does
+/// not allocate each node.
 pub(crate) struct SeparateLru(RwLock<SeparateInner>);
 
 struct SeparateInner {
     map: Map<(Arc<Metadata>, usize)>,
-    /// Node 0 is the list's both ends; the others hold a key and its neighbours.
+    /// Node 0 stands for both ends of the list; the others hold a key and the indices of their
+    /// neighbours.
     nodes: Vec<SeparateNode>,
     capacity: usize,
 }
@@ -289,11 +291,11 @@ impl Worker for &OneMutex {
 }
 
 /// A lock for each bucket, and the bucket's entries in a vector: µKnot's choice. `V` is the value,
-/// or a reference to it: what a lookup clones is what it is compared by.
+/// or a reference to it: a lookup clones it, and this is what is compared.
 pub(crate) struct Buckets<V>(Vec<Mutex<Vec<(Key, V)>>>);
 
 impl<V: Clone> Buckets<V> {
-    /// `count` is a power of two.
+    /// Makes `count` buckets, a power of two.
     pub(crate) fn new(count: usize) -> Self {
         Self(std::iter::repeat_with(Mutex::default).take(count).collect())
     }
@@ -304,7 +306,7 @@ impl<V: Clone> Buckets<V> {
         Some(entry.1.clone())
     }
 
-    pub(crate) fn put(&self, key: &Key, value: V) {
+    pub(crate) fn insert(&self, key: &Key, value: V) {
         let mut bucket = self.bucket(key).lock().unwrap_or_else(PoisonError::into_inner);
         match bucket.iter_mut().find(|entry| entry.0 == *key) {
             Some(entry) => entry.1 = value,
@@ -323,7 +325,7 @@ impl Worker for &Buckets<Arc<Metadata>> {
     }
 
     fn set(&mut self, key: &Key) -> bool {
-        self.put(key, Arc::new(load(key)));
+        self.insert(key, Arc::new(load(key)));
         false
     }
 }
@@ -349,12 +351,12 @@ pub(crate) struct ByCopy<'b, const BYTES: usize>(pub(crate) &'b Buckets<[u8; BYT
 
 impl<const BYTES: usize> Worker for ByCopy<'_, BYTES> {
     fn get(&mut self, key: &Key) -> Option<u64> {
-        // Without the black box the copy would shrink to the one byte that is used.
+        // Without the black box the copy would shrink to the single byte that is used.
         self.0.find(key).map(|value| u64::from(std::hint::black_box(&value)[0]))
     }
 
     fn set(&mut self, key: &Key) -> bool {
-        self.0.put(key, [key.word() as u8; BYTES]);
+        self.0.insert(key, [key.word() as u8; BYTES]);
         false
     }
 }
@@ -368,7 +370,7 @@ impl<const BYTES: usize> Worker for ByReference<'_, BYTES> {
     }
 
     fn set(&mut self, key: &Key) -> bool {
-        self.0.put(key, Arc::new([key.word() as u8; BYTES]));
+        self.0.insert(key, Arc::new([key.word() as u8; BYTES]));
         false
     }
 }

@@ -18,7 +18,7 @@ pub use verdict::{Figure, RatioVerdict, Verdict, judge_ratio};
 
 use crate::environment::Environment;
 use crate::error::Error;
-use crate::observe::{INTERFERENCE_TOLD, interference_in};
+use crate::observe::{INTERFERENCE_REPORTED, interference_in};
 use crate::record::{
     CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Program, Purpose, Run, Server,
 };
@@ -589,9 +589,9 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         }
         let disturbed = runs().filter_map(|run| interference_in(&run.observed));
         if let Some((whom, share)) = disturbed.max_by(|a, b| a.1.total_cmp(&b.1))
-            && share > INTERFERENCE_TOLD
+            && share > INTERFERENCE_REPORTED
         {
-            caveats.push(format!("while {} was measured, {}", side.label(), whom.by(share)));
+            caveats.push(format!("while {} was measured, {}", side.label(), whom.describe(share)));
         }
         let spread = runs().filter_map(|run| run.figures.unfair_points()).fold(0.0, f64::max);
         if spread > 2.0 {

@@ -1,22 +1,23 @@
-//! What is known of the machine before anything is measured.
+//! Facts about the machine that are known before anything is measured.
 
 use crate::doctor::{cfs_quota, cpu_max};
-use crate::observe::page_cache_of;
+use crate::observe::parse_page_cache;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Facts that the plan rests on.
+/// The facts that the plan rests on.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// The CPUs we may use: one of each core first, then those that share a core with one before.
+    /// The CPUs that this process may use: one of each core first, then the others of these cores.
     pub cpus: Vec<usize>,
-    /// Bytes of the largest cache that the first of them has, shared or not.
+    /// Bytes of the largest cache of the first CPU, shared or not.
     pub cache_bytes: Option<u64>,
-    /// Bytes of memory that could be had without pushing anything out, or being pushed out: of the
-    /// machine, or of a control group around us that leaves less.
+    /// Bytes of memory that can be used without swapping or the out-of-memory killer: those
+    /// available on the machine, or in a control group around this process that leaves less.
     pub free_bytes: u64,
-    /// How many CPUs' worth of time the control groups around us have; none: no bound.
+    /// The processor time that the control groups around this process allow, in CPUs; none if there
+    /// is no bound.
     pub quota_cpus: Option<f64>,
     /// The processor's name.
     pub processor: String,
@@ -37,8 +38,8 @@ impl Facts {
         Self {
             cpus,
             cache_bytes,
-            free_bytes: free_bytes(&text("/proc/meminfo"), of_groups(left_by)),
-            quota_cpus: of_groups(quota_of).into_iter().min_by(f64::total_cmp),
+            free_bytes: free_bytes(&text("/proc/meminfo"), read_each_group(bytes_left_in_group)),
+            quota_cpus: read_each_group(group_quota).into_iter().min_by(f64::total_cmp),
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.into()),
             huge_pages: in_brackets(&huge_pages).unwrap_or("not told").into(),
         }
@@ -49,7 +50,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// One CPU of each core before a second one of any.
+/// Orders CPUs so that one CPU of each core comes before a second CPU of any core.
 fn cores_first(cpus: &[usize], siblings: impl Fn(usize) -> String) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     let is_first = |cpu: &usize| {
@@ -67,7 +68,7 @@ fn last_cache(cpu: usize) -> Option<u64> {
     sizes.max()
 }
 
-/// A size as the kernel writes it: `32768K`.
+/// Parses a size as the kernel writes it: `32768K`.
 fn size(text: &str) -> Option<u64> {
     let (number, shift) = match text.strip_suffix('K') {
         Some(number) => (number, 10),
@@ -76,40 +77,40 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok().map(|number| number << shift)
 }
 
-/// The least of what the machine has left and what each group has.
+/// The free bytes: the least of those available on the machine and those left in each group.
 fn free_bytes(meminfo: &str, left: impl IntoIterator<Item = u64>) -> u64 {
     let value = field(meminfo, "MemAvailable");
     let kibibytes = value.and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok());
     left.into_iter().fold(kibibytes.unwrap_or(0) << 10, u64::min)
 }
 
-/// What the control groups around us say, where they do.
-fn of_groups<T>(say: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<T>) -> Vec<T> {
+/// Reads a value of each control group around this process, where the group has it.
+fn read_each_group<T>(parse: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<T>) -> Vec<T> {
     let folders = os::control_groups::folders();
-    let of = |folder: &Path| say(&|name| fs::read_to_string(folder.join(name)).ok());
+    let of = |folder: &Path| parse(&|name| fs::read_to_string(folder.join(name)).ok());
     folders.iter().filter_map(|folder| of(folder)).collect()
 }
 
-/// How many CPUs' worth of time one has, from its files of either version.
-fn quota_of(read: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
+/// The processor time that a group allows, in CPUs, from its files of either version.
+fn group_quota(read: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
     let number = |name| read(name)?.trim().parse::<f64>().ok();
     let of_unified = read("cpu.max").and_then(|text| cpu_max(text.trim()));
     of_unified.or_else(|| cfs_quota(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
 }
 
-/// What one leaves, from its files of either version. The pages of files that count in it give way
-/// to what we take, as those of the machine do.
-fn left_by(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+/// The bytes of memory left in a group, from its files of either version. The pages of files that
+/// are charged to it count as left, for they are reclaimed when memory is used.
+fn bytes_left_in_group(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let number = |name: &&str| read(name)?.trim().parse::<u64>().ok();
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit = limits.iter().filter_map(number).min()?;
     let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(number).unwrap_or(0);
     let stat = read("memory.stat").unwrap_or_default();
-    let files = page_cache_of(&stat).unwrap_or(0);
+    let files = parse_page_cache(&stat).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(files)))
 }
 
-/// The value of the first line `name : value`.
+/// Finds the value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -127,12 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_come_before_those_that_share_them() {
+    fn one_cpu_of_each_core_comes_first() {
         let pairs = |cpu: usize| format!("{},{}", cpu % 2, cpu % 2 + 2);
         assert_eq!(cores_first(&[0, 1, 2, 3], pairs), [0, 1, 2, 3]);
         let neighbours = |cpu: usize| format!("{}-{}", cpu & !1, cpu | 1);
         assert_eq!(cores_first(&[0, 1, 2, 3], neighbours), [0, 2, 1, 3]);
-        assert_eq!(cores_first(&[4, 2], |_| String::new()), [4, 2], "where nothing is told");
+        assert_eq!(cores_first(&[4, 2], |_| String::new()), [4, 2], "no siblings are known");
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(in_brackets("always [madvise] never"), Some("madvise"));
     }
 
-    /// Reads the files of a control group that has these.
+    /// Stands for the reader of a control group's files, which are these.
     fn group(files: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
         |name| {
             let (_, text) = files.iter().find(|(file, _)| *file == name)?;
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn a_group_leaves_what_others_in_it_have_not_taken() {
         let check = |files: &[(&str, &str)], expected| {
-            assert_eq!(left_by(&group(files)), expected, "{files:?}");
+            assert_eq!(bytes_left_in_group(&group(files)), expected, "{files:?}");
         };
         let (max, current) = (("memory.max", "1000\n"), ("memory.current", "700\n"));
         let stat = ("memory.stat", "anon 500\nfile 150\nfile_mapped 9\n");
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn a_group_may_have_less_time_than_cpus() {
         let check = |files: &[(&str, &str)], expected| {
-            assert_eq!(quota_of(&group(files)), expected, "{files:?}");
+            assert_eq!(group_quota(&group(files)), expected, "{files:?}");
         };
         check(&[("cpu.max", "250000 100000\n")], Some(2.5));
         check(&[("cpu.max", "max 100000\n")], None);

@@ -1,9 +1,9 @@
-//! What is done to memory: read, written or copied, with which instructions.
+//! The kinds of access to memory: reads, writes or copies, and their instructions.
 
 use serde::Serialize;
 use system::memory_bandwidth::{Instructions, Store, has_streaming_stores};
 
-/// What is done.
+/// What an access does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -11,7 +11,7 @@ pub enum Access {
     Read,
     /// Every byte is written.
     Write,
-    /// One half is read and written to the other; both count.
+    /// One half is read and written to the other; the bytes of both count.
     Copy,
 }
 
@@ -27,14 +27,14 @@ impl Access {
     }
 }
 
-/// One way to go through memory.
+/// One way to access memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// What is done.
+    /// What each access does.
     pub access: Access,
-    /// How what is written gets to memory; of no meaning to reads.
+    /// How written bytes get to memory; without meaning for reads.
     pub store: Store,
-    /// How wide each access is.
+    /// The instructions, which determine the width of each access.
     pub instructions: Instructions,
 }
 
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// All ways that this processor has, in the order of the report.
+/// All kinds that this processor has, in the order of the report.
 pub(super) fn available() -> Vec<Kind> {
     let mut kinds = Vec::new();
     for (access, store) in [

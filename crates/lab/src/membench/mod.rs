@@ -1,68 +1,68 @@
-//! `ropewalk membench`: what the memory of this machine gives to 1, 2, 4, … cores at once.
+//! `ropewalk membench`: the memory bandwidth of this machine for 1, 2, 4, … cores at once.
 //!
-//! The ceiling under everything a server does with bytes, after Genevès 2012, IV-C: each core has
-//! an area on its own node, which it touched first, and goes through it in order; nothing is
-//! shared.
-//! He found a speed-up of 12.1 on 24 cores, and of 4.8 with wide instructions. It measures memory,
-//! not caches: the areas are larger than those. It does not measure latency.
+//! The bandwidth bounds everything that a server does with bytes. The method is that of Genevès
+//! 2012, IV-C: each core has an area on its own node, which it touched first, and accesses it in
+//! order; nothing is shared. He found a speed-up of 12.1 on 24 cores, and of 4.8 with wide
+//! instructions. Memory is measured, not caches: the areas are larger than the caches. Latency is
+//! not measured.
 
-mod crew;
 mod facts;
 mod kind;
 mod report;
+mod threads;
 
 use statistics::{Estimate, median_estimate, paired_ratio};
 
-use crew::{Crew, Sample};
 pub use facts::Facts;
 pub use kind::{Access, Kind};
 pub use report::{Outcome, Row, Spread};
+use threads::{MeasuringThreads, Sample};
 
-/// Shorter ones measure the clock and the start of the threads as well.
+/// The shortest measurement: shorter ones measure the clock and the start of the threads as well.
 const WINDOW_US_MIN: u64 = 2000;
-/// Share of the budget for making the areas, and for what goes wrong with time.
+/// The share of the budget that is kept for making the areas, and for delays.
 const RESERVE: f64 = 0.1;
-/// Areas are this many times as large as the last cache, so that little of one is left in it when
-/// its turn comes again.
+/// The size of an area as a multiple of the last cache's, so that little of an area is left in the
+/// cache when the area is accessed again.
 const TIMES_CACHE: u64 = 4;
 const AREA_BYTES_MIN: u64 = 64 << 20;
-/// At most this part of the memory that is free, for all areas together.
+/// All areas together take at most the free memory divided by this.
 const PART_OF_MEMORY: u64 = 4;
-/// Of intervals.
+/// The confidence of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// Both halves of a copy must hold a chunk.
-const AREA_BYTES_LEAST: u64 = 2 * crew::CHUNK_BYTES as u64;
+/// The smallest area: both halves of a copy must hold a chunk.
+const AREA_BYTES_LEAST: u64 = 2 * threads::CHUNK_BYTES as u64;
 
-/// What a user may choose.
+/// The options of a user.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// All measurements together take no longer, in microseconds.
+    /// The most time that all measurements together may take, in microseconds.
     pub budget_us: u64,
-    /// Bytes of each core's area; none: by the size of the last cache.
+    /// Bytes of each core's area; if none, chosen by the size of the last cache.
     pub area_bytes: Option<u64>,
-    /// How often each is measured.
+    /// The number of repetitions of each measurement.
     pub repetitions: u32,
 }
 
-/// What will be measured, and for how long.
+/// The planned measurements, and their time.
 #[derive(Debug, Clone)]
 pub struct Plan {
     facts: Facts,
     kinds: Vec<Kind>,
-    /// How many cores at once: 1, 2, 4, … all.
+    /// The numbers of cores at work at once: 1, 2, 4, … all.
     counts: Vec<usize>,
     area_bytes: u64,
     window_us: u64,
     repetitions: u32,
-    /// What a reader of the results must know.
+    /// Caveats for readers of the results.
     caveats: Vec<String>,
 }
 
 impl Plan {
-    /// Divides the budget among all that is to be measured.
+    /// Divides the budget among all measurements.
     ///
     /// # Errors
-    /// One line: the budget or the area is too small.
+    /// When the budget or the area is too small, or the areas are too large, in one line.
     pub fn new(options: Options, facts: Facts) -> Result<Self, String> {
         let kinds = kind::available();
         let counts = counts(facts.cpus.len());
@@ -82,7 +82,7 @@ impl Plan {
         Ok(Self { facts, kinds, counts, area_bytes, window_us, repetitions, caveats })
     }
 
-    /// One line that says beforehand what will be done and how long it takes.
+    /// Describes the measurements and their time in one line, for before they begin.
     #[must_use]
     pub fn announce(&self) -> String {
         let number = measurements(&self.kinds, &self.counts, self.repetitions);
@@ -96,13 +96,14 @@ impl Plan {
         )
     }
 
-    /// Measures. Repetition after repetition goes through everything, so that a slow minute of the
-    /// machine is spread over all rows.
+    /// Measures. Each repetition makes all measurements, so that a slow minute of the machine is
+    /// spread over all rows.
     ///
     /// # Errors
-    /// One line: a core cannot be had, or memory was not as it was written.
+    /// When a thread cannot run on its core, or when memory did not hold what was written to it, in
+    /// one line.
     pub fn run(&self) -> Result<Outcome, String> {
-        let crew = Crew::start(&self.facts.cpus, self.area_bytes)?;
+        let threads = MeasuringThreads::start(&self.facts.cpus, self.area_bytes)?;
         let cells = self.counts.len() * self.kinds.len();
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
         for _ in 0..self.repetitions {
@@ -111,7 +112,7 @@ impl Plan {
                 .iter()
                 .flat_map(|kind| self.counts.iter().map(move |count| (*kind, *count)));
             for ((kind, count), cell) in turns.zip(&mut samples) {
-                cell.push(crew.measure(kind, count, self.window_us)?);
+                cell.push(threads.measure(kind, count, self.window_us)?);
             }
         }
         Ok(self.outcome(&samples))
@@ -138,7 +139,7 @@ impl Plan {
     }
 }
 
-/// The rates of one cell; its speed-up over one core is taken repetition by repetition.
+/// The row of one cell; its speed-up over one core is computed repetition by repetition.
 fn row(kind: Kind, cores: usize, cell: &[Sample], one_core: &[Sample]) -> Option<Row> {
     let rates = |cell: &[Sample]| -> Vec<f64> { cell.iter().map(|sample| sample.rate).collect() };
     let estimate = |sample: &[f64]| median_estimate(sample, CONFIDENCE);
@@ -161,7 +162,7 @@ fn row(kind: Kind, cores: usize, cell: &[Sample], one_core: &[Sample]) -> Option
     })
 }
 
-/// The pace of the cycles that bytes are counted by.
+/// The frequency of the reference cycles, in GHz: the median of all measurements.
 fn reference_ghz(samples: &[Vec<Sample>]) -> Option<f64> {
     let paces: Vec<f64> =
         samples.iter().flatten().filter_map(|sample| sample.reference_ghz).collect();
@@ -172,7 +173,7 @@ fn measurements(kinds: &[Kind], counts: &[usize], repetitions: u32) -> u64 {
     kinds.len() as u64 * counts.len() as u64 * u64::from(repetitions)
 }
 
-/// 1, 2, 4, … and all.
+/// The numbers of cores to measure with: 1, 2, 4, … and all.
 fn counts(all: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(|count| *count < all);
     powers.chain([all]).collect()
@@ -187,7 +188,8 @@ fn area_bytes(typed: Option<u64>, facts: &Facts) -> Result<u64, String> {
         bytes if bytes < AREA_BYTES_LEAST => {
             Err(format!("--area: at least {} MiB", AREA_BYTES_LEAST >> 20))
         }
-        // Even the least may be too much for a small control group, which would kill us.
+        // Even the smallest area may be too much for a small control group, which would kill this
+        // process.
         bytes if bytes.saturating_mul(cores) > facts.free_bytes => Err(format!(
             "--area: {cores} cores want {} MiB, and {} MiB are free",
             bytes.saturating_mul(cores) >> 20,
@@ -201,7 +203,7 @@ fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
     let mut caveats = Vec::new();
     match facts.cache_bytes {
         None => {
-            caveats.push("the size of the last cache is not told: areas may fit into it".into());
+            caveats.push("the size of the last cache is not known: areas may fit into it".into());
         }
         Some(cache) if area_bytes < 2 * cache => caveats.push(format!(
             "an area of {} MiB is not much more than the last cache of {} MiB: part of what is \
@@ -270,15 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn areas_that_fit_into_a_cache_are_said_to() {
+    fn areas_that_fit_into_a_cache_give_a_caveat() {
         let told = |facts: &Facts| caveats(64 << 20, 2, facts).join(" ");
         assert!(told(&facts(2, Some(40 << 20), 1)).contains("the last cache of 40 MiB"));
-        assert!(told(&facts(2, None, 1)).contains("not told"));
+        assert!(told(&facts(2, None, 1)).contains("not known"));
         assert!(!told(&facts(2, Some(32 << 20), 1)).contains("cache"));
     }
 
     #[test]
-    fn a_group_that_has_less_time_than_cpus_is_said_to() {
+    fn a_group_that_has_less_time_than_cpus_gives_a_caveat() {
         let told = |quota_cpus, most_cpus| {
             let facts = Facts { quota_cpus, ..facts(8, Some(1 << 20), 1) };
             caveats(64 << 20, most_cpus, &facts).join(" ")

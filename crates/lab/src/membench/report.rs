@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use std::fmt::Write;
 
@@ -9,31 +9,31 @@ use statistics::values_min;
 use super::CONFIDENCE;
 use super::kind::Access;
 
-/// A median and its 95 % interval, or the whole range of too few repetitions for one.
+/// A median and its 95 % interval; the whole range if the repetitions are too few for an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// The median of the repetitions.
     pub median: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 /// One kind of access on one number of cores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What was done.
+    /// The kind of access.
     pub access: Access,
-    /// Whether it wrote past the caches.
+    /// Whether stores went past the caches.
     pub is_streaming: bool,
-    /// With which instructions.
+    /// The instructions that were used.
     pub instructions: &'static str,
     /// Bytes of each access.
     pub access_bytes: usize,
     /// Cores at work at once.
     pub cores: usize,
-    /// Of all cores together, in units of 10^9 bytes.
+    /// The throughput of all cores together, in units of 10^9 bytes.
     pub gigabytes_per_second: Spread,
     /// Bytes of all cores together per reference cycle, where those can be read.
     pub bytes_per_cycle: Option<Spread>,
@@ -41,7 +41,7 @@ pub struct Row {
     pub speed_up: Spread,
 }
 
-/// Everything that was measured.
+/// The results of all measurements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// The processor's name.
@@ -56,24 +56,24 @@ pub struct Outcome {
     pub area_bytes: u64,
     /// How long each measurement took, in microseconds.
     pub window_us: u64,
-    /// How often each was measured.
+    /// The number of repetitions of each measurement.
     pub repetitions: u32,
     /// Reference cycles per nanosecond.
     pub reference_ghz: Option<f64>,
     /// All rows: by access, instructions, cores.
     pub rows: Vec<Row>,
-    /// What a reader must know.
+    /// Caveats for readers of the results.
     pub caveats: Vec<String>,
 }
 
 impl Outcome {
-    /// For programs.
+    /// Returns the results as JSON, for programs.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and strings are always JSON") + "\n"
     }
 
-    /// For people.
+    /// Returns the results as a table, for people.
     #[must_use]
     pub fn show(&self) -> String {
         let mut text = self.heading();
@@ -98,7 +98,7 @@ impl Outcome {
 
     fn heading(&self) -> String {
         let cache = match self.cache_bytes {
-            None => "not told".into(),
+            None => "unknown".into(),
             Some(bytes) => format!("{} MiB", bytes >> 20),
         };
         let cycles = match self.reference_ghz {
@@ -121,7 +121,7 @@ impl Outcome {
         )
     }
 
-    /// The best that each access came to on all cores.
+    /// The highest throughput of each kind of access on all cores, one line for each.
     fn ceilings(&self) -> Vec<String> {
         let all = self.cpus.len();
         let best = |access: Access| {

@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// How one CPU spent the time between two looks, in steps of 10 ms.
+/// How one CPU spent the time between two snapshots, in steps of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreUse {
-    /// Its number.
+    /// The number of the CPU.
     pub cpu: usize,
-    /// In user mode.
+    /// Time in user mode.
     pub user_us: u64,
-    /// In system mode, without interrupts.
+    /// Time in system mode, without interrupts.
     pub system_us: u64,
-    /// In interrupts.
+    /// Time in interrupts.
     pub irq_us: u64,
-    /// In soft interrupts.
+    /// Time in soft interrupts.
     pub softirq_us: u64,
-    /// Taken by the host of a virtual machine while something was to run.
+    /// Time taken by the host of a virtual machine while a task was ready to run.
     pub steal_us: u64,
-    /// With nothing to do, while something waited for a disk.
+    /// Idle time while a task waited for a disk.
     pub iowait_us: u64,
-    /// With nothing to do.
+    /// Idle time.
     pub idle_us: u64,
 }
 
 impl CoreUse {
-    /// All of it.
+    /// The sum of all times.
     pub fn total_us(&self) -> u64 {
         self.busy_us() + self.steal_us + self.iowait_us + self.idle_us
     }
 
-    /// The share of time that it was busy, 0 to 1; stolen time is not, nor is it idle.
+    /// The share of time that the CPU was busy, 0 to 1; stolen time is neither busy nor idle.
     pub fn busy_share(&self) -> f64 {
         self.busy_us() as f64 / self.total_us().max(1) as f64
     }
@@ -44,13 +44,14 @@ impl CoreUse {
 }
 
 impl From<Cpu> for CoreUse {
-    fn from(of: Cpu) -> Self {
-        let Cpu { cpu, user_us, system_us, irq_us, softirq_us, steal_us, iowait_us, idle_us } = of;
+    fn from(cpu: Cpu) -> Self {
+        let Cpu { cpu, user_us, system_us, irq_us, softirq_us, steal_us, iowait_us, idle_us } = cpu;
         Self { cpu, user_us, system_us, irq_us, softirq_us, steal_us, iowait_us, idle_us }
     }
 }
 
-/// What the CPUs that we may use have done so far; nothing where the kernel does not say it.
+/// Reads the times so far of the CPUs that this process may use; empty where the kernel does not
+/// show them.
 pub(super) fn read() -> Vec<Cpu> {
     let allowed = os::affinity::allowed_cpus();
     let mut cpus = accounting::cpus().unwrap_or_default();
@@ -62,33 +63,34 @@ pub(super) fn between(first: &[Cpu], last: &[Cpu]) -> Vec<CoreUse> {
     accounting::between(first, last).into_iter().map(CoreUse::from).collect()
 }
 
-/// User and system time: of the enclosure where the unified hierarchy says it, else of the groups.
+/// Reads user and system time, in microseconds: of the enclosure where the unified hierarchy shows
+/// them, else of the groups.
 pub(super) fn split_us(unified: Option<&Path>, groups: &[&Group]) -> Option<(u64, u64)> {
     let of_enclosure = unified.and_then(|folder| {
         let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
-        split_of_cpu_stat(&text)
+        parse_cpu_stat(&text)
     });
     of_enclosure.or_else(|| {
-        let each: Option<Vec<(u64, u64)>> = groups.iter().map(|group| split_of(group)).collect();
+        let each: Option<Vec<(u64, u64)>> = groups.iter().map(|group| read_split(group)).collect();
         let sum = |(user, system): (u64, u64), (u, s): (u64, u64)| (user + u, system + s);
         each.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold((0, 0), sum))
     })
 }
 
-fn split_of(group: &Group) -> Option<(u64, u64)> {
+fn read_split(group: &Group) -> Option<(u64, u64)> {
     let folder = group.folder()?;
     let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
-    let of_unified = read("cpu.stat").as_deref().and_then(split_of_cpu_stat);
-    of_unified.or_else(|| split_of_cpuacct(&read("cpuacct.stat")?))
+    let of_unified = read("cpu.stat").as_deref().and_then(parse_cpu_stat);
+    of_unified.or_else(|| parse_cpuacct_stat(&read("cpuacct.stat")?))
 }
 
-/// Version 2, in microseconds.
-fn split_of_cpu_stat(text: &str) -> Option<(u64, u64)> {
+/// Parses user and system time from the `cpu.stat` of version 2, which is in microseconds.
+fn parse_cpu_stat(text: &str) -> Option<(u64, u64)> {
     Some((value(text, "user_usec ")?, value(text, "system_usec ")?))
 }
 
-/// Version 1, in ticks.
-fn split_of_cpuacct(text: &str) -> Option<(u64, u64)> {
+/// Parses user and system time from the `cpuacct.stat` of version 1, which is in ticks.
+fn parse_cpuacct_stat(text: &str) -> Option<(u64, u64)> {
     Some((value(text, "user ")? * TICK_US, value(text, "system ")? * TICK_US))
 }
 
@@ -121,8 +123,8 @@ mod tests {
     #[test]
     fn both_versions_say_how_time_divides() {
         let unified = "usage_usec 30\nuser_usec 20\nsystem_usec 10\n";
-        assert_eq!(split_of_cpu_stat(unified), Some((20, 10)));
-        assert_eq!(split_of_cpuacct("user 2\nsystem 1\n"), Some((20_000, 10_000)));
-        assert_eq!(split_of_cpu_stat("usage_usec 30\n"), None);
+        assert_eq!(parse_cpu_stat(unified), Some((20, 10)));
+        assert_eq!(parse_cpuacct_stat("user 2\nsystem 1\n"), Some((20_000, 10_000)));
+        assert_eq!(parse_cpu_stat("usage_usec 30\n"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Observations as numbers by name, which is how runs are recorded.
+//! Observations as numbers by name: the form in which runs are recorded.
 
 use super::{CoreUse, Observed};
 use serde::Serialize;
@@ -6,9 +6,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl Observed {
-    /// Everything that was observed, by name; what was not is left out. The names are those of the
-    /// fields; those of [`Pressure`](super::Pressure) have `pressure_` or `machine_pressure_`
-    /// before them, and each CPU has `cpu_N_busy_share`, `cpu_N_softirq_share` and
+    /// All observations by name; those that are missing are left out. The names are those of the
+    /// fields; the fields of [`Pressure`](super::Pressure) have the prefix `pressure_` or
+    /// `machine_pressure_`, and each CPU has `cpu_N_busy_share`, `cpu_N_softirq_share` and
     /// `cpu_N_steal_share`.
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let derived = [
@@ -22,7 +22,7 @@ impl Observed {
             numbers(&self.pressure, "pressure_"),
             numbers(&self.machine_pressure, "machine_pressure_"),
         ];
-        let of_cores = self.cores.iter().flat_map(of_core);
+        let of_cores = self.cores.iter().flat_map(core_figures);
         known.into_iter().flatten().chain(derived).chain(of_cores).collect()
     }
 }
@@ -36,7 +36,7 @@ fn numbers(fields: &impl Serialize, prefix: &str) -> Vec<(String, f64)> {
     fields.filter_map(number).collect()
 }
 
-fn of_core(core: &CoreUse) -> [(String, f64); 3] {
+fn core_figures(core: &CoreUse) -> [(String, f64); 3] {
     let share = |us: u64| us as f64 / core.total_us().max(1) as f64;
     [
         ("busy", core.busy_share()),

@@ -1,9 +1,8 @@
-//! What the processor itself counts, on the CPUs of the servers; and how often the servers call the
-//! kernel.
+//! The processor's own counts on the CPUs of the servers, and the servers' system calls.
 //!
-//! Counts are of whole CPUs, the kernel's own work for the network included: that is how the
-//! studies of multi-core servers counted, and it costs nothing while servers run. It is meant for
-//! CPUs that the servers have to themselves.
+//! Counts are of whole CPUs, the kernel's own work for the network included: the studies of
+//! multi-core servers counted so too, and it costs nothing while servers run. The counts are meant
+//! for CPUs that no process but the servers uses.
 
 use super::traffic::{Bytes, Traffic};
 use crate::group::as_root;
@@ -21,9 +20,9 @@ pub struct Hardware {
     pub cycles: Option<u64>,
     /// Instructions.
     pub instructions: Option<u64>,
-    /// Cycles in which nothing could be issued because nothing had been fetched.
+    /// Cycles in which no instruction could be issued because none had been fetched.
     pub stalled_frontend_cycles: Option<u64>,
-    /// Cycles in which nothing could be issued because data or units were awaited.
+    /// Cycles in which no instruction could be issued because data or units were awaited.
     pub stalled_backend_cycles: Option<u64>,
     /// References to the last-level cache.
     pub cache_references: Option<u64>,
@@ -31,13 +30,13 @@ pub struct Hardware {
     pub cache_misses: Option<u64>,
     /// Cycles of the bus.
     pub bus_cycles: Option<u64>,
-    /// Bytes that memory controllers read, of the whole machine.
+    /// Bytes that the memory controllers of the whole machine read.
     pub memory_read_bytes: Option<u64>,
-    /// Bytes that they wrote.
+    /// Bytes that the memory controllers of the whole machine wrote.
     pub memory_written_bytes: Option<u64>,
 }
 
-/// What is counted, and what a reader knows it as.
+/// The events that are counted, each with its description for readers of a report.
 const EVENTS: [(Event, &str); 7] = [
     (Event::Cycles, "cycles"),
     (Event::Instructions, "instructions"),
@@ -48,16 +47,17 @@ const EVENTS: [(Event, &str); 7] = [
     (Event::BusCycles, "bus cycles"),
 ];
 
-/// What no kernel describes alike, so that it is counted nowhere.
+/// Traffic between sockets. It is never counted: the kernel has no uniform description of its
+/// events.
 const BETWEEN_SOCKETS: &str = "bytes between sockets";
 const NOT_COUNTED: &str =
     "not available here: the units that count them differ from one processor model to the next";
 
-/// What is said where no group can be asked for its system calls.
+/// The message where no control group counts system calls.
 const OF_CPUS: &str = "system calls of the servers alone: no control group counts them, so those \
                        of all that runs on the servers' CPUs stand for them";
 
-/// Open counters: for each event one for each CPU, or none at all.
+/// Open counters: for each event one counter for each CPU, or none at all.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     events: [Vec<Counter>; EVENTS.len()],
@@ -65,7 +65,7 @@ pub(super) struct Counters {
     system_calls: Vec<Counter>,
 }
 
-/// What they said at one moment.
+/// The values of the counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Readings {
     events: [Vec<Reading>; EVENTS.len()],
@@ -74,7 +74,8 @@ pub(super) struct Readings {
 }
 
 impl Counters {
-    /// Opens what the machine offers. What it does not is added to `missing`.
+    /// Opens the counters that the machine offers. The others are added to `missing`, with the
+    /// reason.
     pub(super) fn open(
         cpus: &[usize],
         unified: Option<&Path>,
@@ -94,9 +95,9 @@ impl Counters {
             Err(why) => absent.push(("bytes between memory and processors", reason(&why))),
         }
         absent.push((BETWEEN_SOCKETS, NOT_COUNTED.into()));
-        missing.extend(gathered(&absent));
+        missing.extend(group_by_reason(&absent));
         if system_calls {
-            match of_system_calls(cpus, unified) {
+            match open_system_calls(cpus, unified) {
                 Ok((all, is_of_servers)) => {
                     counters.system_calls = all;
                     missing.extend((!is_of_servers).then(|| OF_CPUS.to_owned()));
@@ -140,8 +141,8 @@ pub(super) fn system_calls_between(first: &Readings, last: &Readings) -> Option<
     sum(&first.system_calls, &last.system_calls)
 }
 
-/// Counters take turns when there are more than the hardware has: then the part that was seen
-/// stands for the whole.
+/// Sums what counters have counted. They take turns when there are more than the hardware has: then
+/// the count of a part of the time is extrapolated to the whole.
 fn sum(first: &[Reading], last: &[Reading]) -> Option<u64> {
     let counts = first.iter().zip(last).map(|(first, last)| {
         let count = last.count.saturating_sub(first.count);
@@ -156,9 +157,12 @@ fn sum(first: &[Reading], last: &[Reading]) -> Option<u64> {
     counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
 }
 
-/// By group where there is one in the unified hierarchy and the kernel counts by it, else by CPU;
-/// whether it is by group.
-fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counter>, bool), String> {
+/// Opens counters of system calls: of the group where there is one in the unified hierarchy and the
+/// kernel counts by it, else of CPUs. Also returns whether they are of the group.
+fn open_system_calls(
+    cpus: &[usize],
+    unified: Option<&Path>,
+) -> Result<(Vec<Counter>, bool), String> {
     const FILES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let id = FILES.iter().find_map(|folder| {
         let file = format!("{folder}/events/raw_syscalls/sys_enter/id");
@@ -169,7 +173,7 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counte
     })?;
     let event = Event::Tracepoint(id);
     if let Some(folder) = unified.and_then(|folder| File::open(folder).ok()) {
-        // Where its threads run is for the kernel to say: all CPUs are asked.
+        // The group's threads may run on any CPU, so there is a counter on each.
         let of_cpu = |cpu| Counter::for_group(event, folder.as_fd(), cpu);
         let opened: io::Result<_> = os::affinity::allowed_cpus().into_iter().map(of_cpu).collect();
         if let Ok(all) = opened {
@@ -184,11 +188,11 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counte
 }
 
 fn reason(why: &io::Error) -> String {
-    told(why, os::process::is_root())
+    explain(why, os::process::is_root())
 }
 
-/// Why a counter cannot be opened, for one who is root or is not.
-fn told(why: &io::Error, is_root: bool) -> String {
+/// Explains why a counter cannot be opened, given whether this process is root.
+fn explain(why: &io::Error, is_root: bool) -> String {
     match why.kind() {
         io::ErrorKind::PermissionDenied if is_root => {
             "not allowed here, not even to root (a container may lack CAP_PERFMON)".into()
@@ -205,8 +209,8 @@ fn told(why: &io::Error, is_root: bool) -> String {
     }
 }
 
-/// One line for each reason.
-fn gathered(absent: &[(&str, String)]) -> Vec<String> {
+/// Groups the missing counters by their reasons, in one line for each reason.
+fn group_by_reason(absent: &[(&str, String)]) -> Vec<String> {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in absent {
         match lines.iter_mut().find(|(known, _)| known == reason) {
@@ -236,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn root_is_not_told_that_root_may() {
+    fn the_message_for_root_does_not_advise_to_be_root() {
         let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(told(&refused, false).contains("(root may, "));
+        assert!(explain(&refused, false).contains("(root may, "));
         assert_eq!(
-            told(&refused, true),
+            explain(&refused, true),
             "not allowed here, not even to root (a container may lack CAP_PERFMON)"
         );
     }
@@ -248,10 +252,10 @@ mod tests {
     #[test]
     fn reasons_are_given_once() {
         let absent = [("a", "x".to_owned()), ("b", "y".to_owned()), ("c", "x".to_owned())];
-        assert_eq!(gathered(&absent), ["a, c: x", "b: y"]);
+        assert_eq!(group_by_reason(&absent), ["a, c: x", "b: y"]);
     }
 
-    /// Whatever the machine offers: what is not counted is named.
+    /// On any machine each event is either counted or named as missing.
     #[test]
     fn every_event_is_counted_or_named() {
         let mut missing = Vec::new();

@@ -1,7 +1,8 @@
-//! What others did on the CPUs of a trial while it was measured: processor time that neither the
-//! server nor the load generator used, and how long these were ready and waited meanwhile. Pure.
+//! Interference by other processes on the CPUs of a trial while it was measured: processor time
+//! that neither the server nor the load generator used, and how long these were ready and waited
+//! meanwhile. All functions are pure.
 //!
-//! All of it is at least so much: what cannot be told from the trial's own doings is not counted.
+//! The numbers are lower bounds: time that cannot be told from the trial's own is not counted.
 
 use load::outcome::delayed_share;
 use load::void::OTHERS_ANYWHERE;
@@ -10,37 +11,37 @@ use page::number;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How much of what a trial needs others may have had before its run is void. A comparison tells
-/// differences of 2 %; what is less than this the median of a few runs evens out, if it comes and goes.
+/// The largest share of a trial's resources that other processes may have used; beyond it the run
+/// is void. A comparison resolves differences of 2 %; interference below this limit is evened out
+/// by the median of a few runs, if it comes and goes.
 pub const INTERFERENCE_MAX: f64 = 0.05;
 
-/// Less than this is not worth a word, and it is not held against anybody that a trial waited for
-/// as much.
-pub const INTERFERENCE_TOLD: f64 = OTHERS_ANYWHERE;
+/// Smaller shares are not reported, and a trial that waited for as much is not said to be delayed.
+pub const INTERFERENCE_REPORTED: f64 = OTHERS_ANYWHERE;
 
-/// Whom others disturbed.
+/// The part of a trial that other processes disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbed {
-    /// Others used the server's CPUs; the share is of what these had to give.
+    /// Other processes used the server's CPUs; the share is of the time of these CPUs.
     ServerCpus,
-    /// Others used the load generator's CPUs.
+    /// Other processes used the load generator's CPUs.
     ClientCpus,
-    /// Others used CPUs on which server and generator run together.
+    /// Other processes used CPUs on which server and generator run together.
     SharedCpus,
-    /// Others ran while the server was ready to; the share is of the time in which it wanted to
-    /// run.
+    /// Other processes ran while the server was ready to run; the share is of the time in which it
+    /// wanted to run.
     Server,
-    /// Others ran while the load generator was ready to.
+    /// Other processes ran while the load generator was ready to run.
     Generator,
 }
 
 impl Disturbed {
-    /// All, in the order in which they are named.
+    /// All parts, in the order in which they are reported.
     pub const ALL: [Self; 5] =
         [Self::ServerCpus, Self::ClientCpus, Self::SharedCpus, Self::Server, Self::Generator];
 
-    /// Its name among what was observed beside a run.
+    /// The name of its share among the observations of a run.
     pub fn name(self) -> &'static str {
         match self {
             Self::ServerCpus => "foreign_server_cpus_share",
@@ -51,12 +52,12 @@ impl Disturbed {
         }
     }
 
-    /// Says in words that others disturbed it by this share.
-    pub fn by(self, share: f64) -> String {
+    /// Describes in words that other processes disturbed this part by `share`.
+    pub fn describe(self, share: f64) -> String {
         let percent = number::percent((share * 1000.0).round() / 1000.0);
-        let used = |whose: &str| format!("others used {percent} of {whose}");
-        let held_up = |whom: &str| {
-            format!("{whom} was ready and others ran in its place for {percent} of the time")
+        let used = |cpus: &str| format!("others used {percent} of {cpus}");
+        let held_up = |process: &str| {
+            format!("{process} was ready and others ran in its place for {percent} of the time")
         };
         match self {
             Self::ServerCpus => used("the server's CPUs"),
@@ -68,35 +69,35 @@ impl Disturbed {
     }
 }
 
-/// What is known of a trial's own doings within its window.
+/// The activity of a server or a load generator within a trial's window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Doings<'a> {
-    /// The CPUs it may run on.
+    /// The CPUs on which it may run.
     pub(crate) cpus: &'a [usize],
     /// Processor time that it used.
     pub(crate) cpu_us: u64,
-    /// How long its threads were ready and had no CPU, together; none where that is not known.
+    /// How long its threads together were ready and had no CPU; none where that is not known.
     pub(crate) waited_us: Option<u64>,
-    /// How often its threads waited for something: as often its CPUs may have had nothing to do,
-    /// and been woken. 0 where that is not known.
+    /// How often its threads waited for something: its CPUs may have been idle, and been woken, as
+    /// often. 0 where that is not known.
     pub(crate) wake_ups: u64,
 }
 
-/// What all CPUs did within a window.
+/// The activity of all CPUs within a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine<'a> {
-    /// How long it was.
+    /// The length of the window.
     pub(crate) window_us: u64,
-    /// What each CPU did in it.
+    /// The activity of each CPU in the window.
     pub(crate) cpus: &'a [Cpu],
-    /// Whether interrupts are in nobody's processor time, as the kernel counts it: else they are in
-    /// that of whoever was interrupted.
+    /// Whether the kernel counts the time of interrupts apart; if not, it is part of the processor
+    /// time of the interrupted thread.
     pub(crate) interrupts_apart: bool,
-    /// Processor time of the lab itself, on whichever CPU: looking at a server takes some.
+    /// Processor time of the lab itself, on any CPU: observing a server takes some.
     pub(crate) lab_us: u64,
 }
 
-/// How much of what a trial needed others had, by whom they disturbed.
+/// The share of a trial's resources that other processes used, for each disturbed part.
 pub(crate) fn interference(
     machine: &Machine<'_>,
     server: Doings<'_>,
@@ -104,52 +105,53 @@ pub(crate) fn interference(
 ) -> BTreeMap<Disturbed, f64> {
     let is_shared = generator.cpus.iter().any(|cpu| server.cpus.contains(cpu));
     let mut shares = BTreeMap::new();
-    let mut of = |disturbed: Disturbed, cpus: &[usize], own: &[Doings<'_>]| {
+    let mut insert_share = |disturbed: Disturbed, cpus: &[usize], own: &[Doings<'_>]| {
         let wake_ups = own.iter().map(|doings| doings.wake_ups).sum();
         let own_us = own.iter().map(|doings| doings.cpu_us).sum();
         let foreign_us = machine.foreign_us(cpus, own_us, wake_ups);
         let all_us = cpus.len() as u64 * machine.window_us;
         shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
-        foreign_us.saturating_sub((all_us as f64 * INTERFERENCE_TOLD) as u64)
+        foreign_us.saturating_sub((all_us as f64 * INTERFERENCE_REPORTED) as u64)
     };
     let delaying_us = match is_shared {
         true => {
             let mut cpus = [server.cpus, generator.cpus].concat();
             cpus.sort_unstable();
             cpus.dedup();
-            [of(Disturbed::SharedCpus, &cpus, &[server, generator]); 2]
+            [insert_share(Disturbed::SharedCpus, &cpus, &[server, generator]); 2]
         }
         false => [
-            of(Disturbed::ServerCpus, server.cpus, &[server]),
-            of(Disturbed::ClientCpus, generator.cpus, &[generator]),
+            insert_share(Disturbed::ServerCpus, server.cpus, &[server]),
+            insert_share(Disturbed::ClientCpus, generator.cpus, &[generator]),
         ],
     };
     let both = [(Disturbed::Server, server), (Disturbed::Generator, generator)];
-    for ((whom, doings), delaying_us) in both.into_iter().zip(delaying_us) {
-        let waking_us = accounting::waking_us(doings.wake_ups, &machine.those(doings.cpus));
+    for ((disturbed, doings), delaying_us) in both.into_iter().zip(delaying_us) {
+        let waking_us = accounting::waking_us(doings.wake_ups, &machine.select_cpus(doings.cpus));
         let share = doings.delayed_share(delaying_us, waking_us);
-        shares.extend(share.map(|share| (whom, share)));
+        shares.extend(share.map(|share| (disturbed, share)));
     }
     shares
 }
 
-/// Who was disturbed worst, and by how much, by what was observed beside a run; none where that was
-/// not seen.
+/// The most disturbed part and its share, from the observations of a run; none where no share was
+/// observed.
 pub(crate) fn interference_in(observed: &BTreeMap<String, f64>) -> Option<(Disturbed, f64)> {
-    let share = |whom: Disturbed| Some((whom, *observed.get(whom.name())?));
+    let share = |part: Disturbed| Some((part, *observed.get(part.name())?));
     worst(&Disturbed::ALL.into_iter().filter_map(share).collect())
 }
 
-/// Who was disturbed worst, and by how much.
+/// The most disturbed part and its share.
 pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64)> {
-    let known = shares.iter().map(|(&whom, &share)| (whom, share));
-    // Of equals the first, so that the same numbers give the same words.
+    let known = shares.iter().map(|(&part, &share)| (part, share));
+    // Of equal shares the first is taken, so that equal numbers give equal words.
     known.reduce(|worst, one| if one.1 > worst.1 { one } else { worst })
 }
 
 impl Doings<'_> {
-    /// The part of the time in which it wanted to run that it waited for others, which ran so long
-    /// beyond what any machine does. Its threads are ready, and have no CPU, while that wakes up.
+    /// The share of the time in which it wanted to run that it waited for other processes.
+    /// `delaying_us` is the time for which these ran beyond the usual on any machine. Its threads
+    /// are ready, and have no CPU, also while an idle CPU wakes up: `waking_us` is not counted.
     fn delayed_share(&self, delaying_us: u64, waking_us: u64) -> Option<f64> {
         let waited_us = self.waited_us?.saturating_sub(waking_us);
         Some(delayed_share(waited_us, delaying_us, self.cpu_us))
@@ -157,17 +159,17 @@ impl Doings<'_> {
 }
 
 impl Machine<'_> {
-    /// Processor time on these CPUs that is not of the trial, what the host of a virtual machine
-    /// took included.
+    /// Processor time on these CPUs that the trial did not use, including the time that the host of
+    /// a virtual machine took.
     fn foreign_us(&self, cpus: &[usize], own_us: u64, wake_ups: u64) -> u64 {
-        let these = self.those(cpus);
+        let these = self.select_cpus(cpus);
         let in_use_us =
             these.iter().map(|cpu| cpu.in_use_us(self.window_us, self.interrupts_apart));
         let waking_us = accounting::waking_us(wake_ups, &these);
         in_use_us.sum::<u64>().saturating_sub(own_us + waking_us + self.lab_us)
     }
 
-    fn those(&self, cpus: &[usize]) -> Vec<Cpu> {
+    fn select_cpus(&self, cpus: &[usize]) -> Vec<Cpu> {
         self.cpus.iter().filter(|cpu| cpus.contains(&cpu.cpu)).copied().collect()
     }
 }
@@ -199,12 +201,12 @@ mod tests {
         expected: &[(Disturbed, f64)],
     ) {
         let shares = interference(&machine(cores), server, generator);
-        let near = |(whom, share): &(Disturbed, f64)| (shares[whom] - share).abs() < 0.002;
+        let near = |(part, share): &(Disturbed, f64)| (shares[part] - share).abs() < 0.002;
         assert!(shares.len() == expected.len() && expected.iter().all(near), "{shares:?}");
     }
 
     #[test]
-    fn on_a_quiet_machine_nobody_is_disturbed() {
+    fn on_a_quiet_machine_nothing_is_disturbed() {
         use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
         let none = [(ServerCpus, 0.0), (ClientCpus, 0.0), (Server, 0.0), (Generator, 0.0)];
         // Threads of a busy server wait for each other.
@@ -214,7 +216,7 @@ mod tests {
         check(&[core(0, 695, 0), core(1, 795, 0)], calm, &none);
     }
 
-    /// What was seen beside three busy loops: both CPUs full, the server at 5 %.
+    /// The numbers were observed beside three busy loops: both CPUs full, the server at 5 %.
     #[test]
     fn foreign_load_is_seen_on_either_side() {
         use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
@@ -222,7 +224,7 @@ mod tests {
         let expected =
             [(ServerCpus, 0.94), (ClientCpus, 0.66), (Server, 0.933), (Generator, 0.663)];
         check(&[core(0, 0, 0), core(1, 0, 0)], starved, &expected);
-        // One that waits for nobody is not delayed, though its caches may suffer.
+        // A server that waits for no other process is not delayed, though its caches may suffer.
         let beside = (doings(&[0], 100, Some(0)), doings(&[1], 200, None));
         let expected = [(ServerCpus, 0.19), (ClientCpus, 0.0), (Server, 0.0)];
         check(&[core(0, 700, 0), core(1, 795, 0)], beside, &expected);
@@ -238,8 +240,8 @@ mod tests {
         check(&cores, less, &[(SharedCpus, 0.54), (Server, 0.667), (Generator, 0.583)]);
     }
 
-    /// Of 30 s it ran for 30 ms, and the kernel's threads for 240 ms: that is eight times as much,
-    /// and no more than on any machine.
+    /// In 30 s the server ran for 30 ms and the kernel's threads for 240 ms: that is eight times as
+    /// much, and no more than on any machine.
     #[test]
     fn a_server_that_seldom_runs_is_not_delayed_by_what_any_machine_does() {
         let window_us = 30_000 * MS;
@@ -252,10 +254,10 @@ mod tests {
         assert!(of(3000)[&Disturbed::Server] > 0.4, "{:?}", of(3000));
     }
 
-    /// What was seen of a server in a virtual machine that was asked 27,000 times a second, and of
-    /// one that was asked 2,000 times; nothing else ran.
+    /// The numbers were observed in a virtual machine of a server with 27,000 requests a second,
+    /// and of one with 2,000; nothing else ran.
     #[test]
-    fn waking_up_is_no_stranger() {
+    fn waking_up_is_no_interference() {
         let window_us = 500 * MS;
         let of = |idle_ms, cpu_ms, wake_ups| {
             let cores = [core(0, idle_ms, 0)];
@@ -269,8 +271,9 @@ mod tests {
         assert!(beside[&Disturbed::ServerCpus] > 0.3, "{beside:?}");
     }
 
-    /// A generator is woken by each reply, too, and its thread is ready meanwhile. Seen of one that
-    /// asked 250 times a second, and of one that asked as fast as it could.
+    /// A generator is woken by each reply, too, and its thread is ready meanwhile. The numbers were
+    /// observed of a generator that sent 250 requests a second, and of one that sent them as fast
+    /// as it could.
     #[test]
     fn a_generator_wakes_up_as_well() {
         let window_us = 2000 * MS;
@@ -285,12 +288,12 @@ mod tests {
         assert!(least, "{quiet:?}");
         let beside = of(1632, 37, 305, 1100);
         assert!(beside[&Disturbed::Generator] > 0.8, "{beside:?}");
-        // What never rests has not woken up, however often its threads waited for each other.
+        // A CPU that is never idle is not woken, however often threads on it waited for each other.
         let full = of(0, 1410, 290, 58_000);
         assert!(full[&Disturbed::ClientCpus] > 0.28, "{full:?}");
     }
 
-    /// A look at a server of a thousand threads takes 50 ms.
+    /// To observe a server of a thousand threads takes 50 ms.
     #[test]
     fn what_the_lab_itself_did_is_not_foreign() {
         let cores = [core(0, 740, 0)];
@@ -299,9 +302,9 @@ mod tests {
         assert!(shares.values().all(|share| *share == 0.0), "{shares:?}");
     }
 
-    /// Where the kernel counts them apart the network's interrupts are in nobody's time.
+    /// Where the kernel counts interrupts apart those of the network are in no thread's time.
     #[test]
-    fn interrupts_are_no_strangers() {
+    fn interrupts_are_no_interference() {
         let cores = [core(0, 0, 250)];
         let server = doings(&[0], 745, Some(0));
         let apart = Machine { interrupts_apart: true, ..machine(&cores) };
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_is_told() {
+    fn the_worst_is_found() {
         let shares = BTreeMap::from([(Disturbed::ClientCpus, 0.3), (Disturbed::Generator, 0.4)]);
         assert_eq!(worst(&shares), Some((Disturbed::Generator, 0.4)));
         assert_eq!(worst(&BTreeMap::new()), None);

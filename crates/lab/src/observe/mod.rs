@@ -1,11 +1,10 @@
-//! What is observed beside a run: the difference of two looks, one before and one after it.
+//! Observations beside a run: the difference of two snapshots, one before and one after it.
 //!
-//! A look reads files of the kernel and counters that are open already. It takes about a
-//! millisecond, of which each thread of the server is some 50 microseconds ([`Observed::look_us`]
-//! says how long it took). Nothing is attached to the server and nothing is sampled. Counting
-//! system calls is the one thing that costs time while servers run, so it is done only if asked
-//! for. What a machine does not offer is named with the reason. Figures per request are the
-//! caller's.
+//! A snapshot reads files of the kernel and counters that are open already. It takes about a
+//! millisecond, some 50 microseconds of it for each thread of the server ([`Observed::look_us`]
+//! records the time). Nothing is attached to the server and nothing is sampled. Only counting
+//! system calls costs time while servers run, so it is done on request only. Observations that the
+//! machine does not offer are named with the reason. Figures per request are left to the caller.
 
 mod block;
 mod cpu;
@@ -30,17 +29,17 @@ use threads::Threads;
 
 pub use cpu::CoreUse;
 pub use hardware::Hardware;
-pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_TOLD};
+pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_REPORTED};
 pub(crate) use interference::{Doings, Machine, interference, interference_in, worst};
 pub use pressure::Pressure;
 pub(crate) use window::WindowUse;
 
-/// Whom to observe.
+/// The servers to observe, and the resources that they use.
 #[derive(Debug, Clone, Default)]
 pub struct Watched<'a> {
     /// The servers.
     pub groups: Vec<&'a Group>,
-    /// What is around them all, if anything.
+    /// The control groups around all servers, if there are any.
     pub enclosure: Option<&'a Enclosure>,
     /// The CPUs that they use.
     pub cpus: Vec<usize>,
@@ -50,7 +49,7 @@ pub struct Watched<'a> {
     pub system_calls: bool,
 }
 
-/// Looks at servers. What has to be opened is open until it is dropped.
+/// Observes servers. Counters stay open until this value is dropped.
 #[derive(Debug)]
 pub struct Observer<'a> {
     watched: Watched<'a>,
@@ -58,9 +57,9 @@ pub struct Observer<'a> {
     not_available: Vec<String>,
 }
 
-/// The state of all that is observed at one moment.
+/// The state of everything that is observed, at one moment.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Snapshot {
     at_us: u64,
     took_us: u64,
     cpu_ns: u64,
@@ -73,56 +72,56 @@ pub struct Look {
     hardware: hardware::Readings,
 }
 
-/// What happened between two looks. Fields that end in a unit are in it; numbers are of the
-/// servers unless the name says otherwise.
+/// The difference of two snapshots. A field whose name ends in a unit is in this unit; numbers are
+/// of the servers unless the name says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// From one look to the other.
+    /// The time from one snapshot to the other.
     pub elapsed_us: u64,
-    /// How long the second look took.
+    /// How long the second snapshot took.
     pub look_us: u64,
     /// Processor time of the servers.
     pub cpu_us: u64,
-    /// Of that, in user mode.
+    /// Processor time of the servers in user mode.
     pub cpu_user_us: Option<u64>,
-    /// Of that, in system mode.
+    /// Processor time of the servers in system mode.
     pub cpu_system_us: Option<u64>,
     /// Time in soft interrupts (the network, mostly) on the servers' CPUs, in steps of 10 ms. It is
-    /// charged to whom it interrupts, or to nobody.
+    /// charged to the interrupted thread, or to none.
     pub softirq_us: Option<u64>,
-    /// The share of time that the servers' CPUs were busy with anything, 0 to 1; of the window,
-    /// where that is known, and so with each CPU.
+    /// The share of time that the servers' CPUs were busy with any work, 0 to 1; within the window
+    /// alone where that is known, also for each CPU.
     pub cpus_busy_share: Option<f64>,
-    /// How each CPU that we may use spent its time.
+    /// How each CPU that this process may use spent its time.
     pub cores: Vec<CoreUse>,
     /// Memory at the end; a page that n processes share counts 1/n in each.
     pub resident_bytes: u64,
-    /// Of that, what no file is behind.
+    /// The part of the resident memory that no file backs.
     pub own_bytes: u64,
     /// Page cache charged to the servers at the end.
     pub page_cache_bytes: Option<u64>,
     /// Page cache of the whole machine at the end.
     pub machine_page_cache_bytes: Option<u64>,
-    /// What the servers had the disk read.
+    /// Bytes read from the disk for the servers.
     pub block_read_bytes: Option<u64>,
-    /// In how many operations.
+    /// Operations that read from the disk for the servers.
     pub block_reads: Option<u64>,
-    /// What the disk of the file set read, for whomever.
+    /// Bytes read from the disk of the file set for all processes.
     pub device_read_bytes: Option<u64>,
-    /// In how many operations.
+    /// Operations that read from the disk of the file set for all processes.
     pub device_reads: Option<u64>,
-    /// For how long it was busy.
+    /// How long the disk of the file set was busy.
     pub device_busy_ms: Option<u64>,
     /// Threads at the end.
     pub threads: Option<u64>,
-    /// Threads that ended in between; what they did is missing in the next three.
+    /// Threads that ended in between; their share is missing in the next three fields.
     pub threads_ended: Option<u64>,
     /// Context switches because a thread waited for something.
     pub switches_voluntary: Option<u64>,
     /// Context switches because another thread was to run.
     pub switches_involuntary: Option<u64>,
-    /// How long threads were ready and no CPU was free. Divided by the elapsed time it is the mean
-    /// length of the run queue.
+    /// How long threads were ready while no CPU was free. Divided by the elapsed time it is the
+    /// mean length of the run queue.
     pub run_queue_wait_us: Option<u64>,
     /// Threads of the whole machine that ran or were ready at the end.
     pub machine_runnable: Option<u64>,
@@ -130,18 +129,18 @@ pub struct Observed {
     pub machine_load_1m: Option<f64>,
     /// System calls, if they were counted.
     pub system_calls: Option<u64>,
-    /// How long the servers were held up.
+    /// How long the servers were held up for want of resources.
     pub pressure: Pressure,
-    /// How long anybody on the machine was.
+    /// How long any task on the machine was held up.
     pub machine_pressure: Pressure,
-    /// What the processor counted on the servers' CPUs.
+    /// The processor's counts on the servers' CPUs.
     pub hardware: Hardware,
-    /// What is missing above, each with the reason.
+    /// The observations that are missing in the fields above, each with the reason.
     pub not_available: Vec<String>,
 }
 
 impl<'a> Observer<'a> {
-    /// Opens what has to be open. What cannot be opened will be missing, and said to be.
+    /// Opens the counters. Those that cannot be opened are reported as not available.
     pub fn new(watched: Watched<'a>) -> Self {
         let unified = watched.enclosure.and_then(Enclosure::unified);
         let mut not_available = Vec::new();
@@ -154,8 +153,8 @@ impl<'a> Observer<'a> {
         Self { watched, counters, not_available }
     }
 
-    /// Looks.
-    pub fn look(&self) -> Look {
+    /// Takes a snapshot.
+    pub fn snapshot(&self) -> Snapshot {
         let begun_us = os::clock::now();
         let processes = self.processes();
         let unified = self.watched.enclosure.and_then(Enclosure::unified);
@@ -163,7 +162,7 @@ impl<'a> Observer<'a> {
             Some(folder) => Pressure::read(|kind| folder.join(format!("{kind}.pressure"))),
             None => Pressure::default(),
         };
-        let mut look = Look {
+        let mut snapshot = Snapshot {
             hardware: self.counters.read(),
             at_us: begun_us,
             took_us: 0,
@@ -175,13 +174,14 @@ impl<'a> Observer<'a> {
             group_pressure,
             machine_pressure: Pressure::read(|kind| format!("/proc/pressure/{kind}").into()),
         };
-        look.took_us = os::clock::now() - begun_us;
-        look
+        snapshot.took_us = os::clock::now() - begun_us;
+        snapshot
     }
 
-    /// Looks again, and at the memory, which takes longer; and returns what happened since.
-    pub fn since(&self, first: &Look) -> Observed {
-        let last = self.look();
+    /// Takes another snapshot, and reads the use of memory, which takes longer; returns the
+    /// observations since `first`.
+    pub fn since(&self, first: &Snapshot) -> Observed {
+        let last = self.snapshot();
         let mut observed = between(first, &last, &self.watched);
         let used = memory::of_processes(&self.processes());
         observed.resident_bytes = used.proportional_bytes;
@@ -199,13 +199,13 @@ impl<'a> Observer<'a> {
         observed
     }
 
-    /// Whether it is known which CPUs are the servers'.
+    /// Whether the CPUs of the servers are known.
     pub(crate) fn knows_cpus(&self) -> bool {
         !self.watched.cpus.is_empty()
     }
 
-    /// Puts how busy the CPUs were within the window in the place of how busy they were between
-    /// the looks, where that was seen.
+    /// Replaces the use of the CPUs between the snapshots by their use within the window alone, if
+    /// the window was watched.
     pub(crate) fn narrow(
         &self,
         observed: &mut Observed,
@@ -230,7 +230,7 @@ impl<'a> Observer<'a> {
 }
 
 impl Observed {
-    /// Cycles for each instruction, where both were counted.
+    /// Cycles per instruction, where both were counted.
     pub fn cycles_per_instruction(&self) -> Option<f64> {
         let (cycles, instructions) = (self.hardware.cycles?, self.hardware.instructions?);
         (instructions > 0).then(|| cycles as f64 / instructions as f64)
@@ -245,9 +245,9 @@ impl Observed {
     fn name_what_is_missing(&mut self, watched: &Watched<'_>) {
         let no_group = format!("no control group of the unified hierarchy{}", as_root());
         let reasons = [
-            (self.cpu_user_us.is_none(), "user and system time: no control group says them"),
+            (self.cpu_user_us.is_none(), "user and system time: no control group shows them"),
             (self.page_cache_bytes.is_none(), "page cache of the servers: no group counts memory"),
-            (self.device_reads.is_none(), "reads of the disk: the files lie on none that is known"),
+            (self.device_reads.is_none(), "reads of the disk: the files lie on no known disk"),
             (self.block_read_bytes.is_none(), "block reads: neither a group nor /proc/PID/io"),
             (self.block_reads.is_none(), "numbers of block reads: no group counts them"),
             (
@@ -268,20 +268,21 @@ impl Observed {
             self.not_available.push(format!("pressure on the servers: {no_group}"));
         }
         if !watched.system_calls {
-            self.not_available.push("system calls: not asked for (system_calls = true)".into());
+            self.not_available.push("system calls: not requested (system_calls = true)".into());
         }
     }
 }
 
-/// The page cache charged to a group, from its `memory.stat`.
+/// Reads the page cache charged to a group, in bytes, from its `memory.stat`.
 pub(crate) fn page_cache_bytes(folder: &Path) -> Option<u64> {
-    page_cache_of(&fs::read_to_string(folder.join("memory.stat")).ok()?)
+    parse_page_cache(&fs::read_to_string(folder.join("memory.stat")).ok()?)
 }
 
-/// The pages of files in such a text: memory that processes share is counted as a file's too, but
-/// there is none that it could be read from again.
-pub(crate) fn page_cache_of(stat: &str) -> Option<u64> {
-    // Version 2, and version 1 with the groups below.
+/// Parses the bytes of page cache in the text of a `memory.stat`. Shared memory of processes, which
+/// the kernel counts as file pages too, is left out: no file backs it from which it could be read
+/// again.
+pub(crate) fn parse_page_cache(stat: &str) -> Option<u64> {
+    // The names of version 2, and those of version 1 that include the groups below.
     [("file ", "shmem "), ("total_cache ", "total_shmem ")].into_iter().find_map(|(all, shared)| {
         let value =
             |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
@@ -289,7 +290,7 @@ pub(crate) fn page_cache_of(stat: &str) -> Option<u64> {
     })
 }
 
-fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
+fn between(first: &Snapshot, last: &Snapshot, watched: &Watched<'_>) -> Observed {
     let cores = cpu::between(&first.cores, &last.cores);
     let of_servers = cores.iter().filter(|core| watched.cpus.contains(&core.cpu));
     let softirq = of_servers.map(|core| core.softirq_us).reduce(|a, b| a + b);
@@ -325,14 +326,15 @@ fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
     }
 }
 
-/// How busy these CPUs were in the mean; none if none is named.
+/// The mean busy share of these CPUs; none if `cpus` is empty.
 fn busy_share(cores: &[CoreUse], cpus: &[usize]) -> Option<f64> {
     let shares = cores.iter().filter(|core| cpus.contains(&core.cpu)).map(CoreUse::busy_share);
     let (count, sum) = shares.fold((0, 0.0), |(count, sum), share| (count + 1, sum + share));
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// Load average of a minute, and threads that run or are ready, from `/proc/loadavg`.
+/// Reads the load average of a minute, and the number of threads that run or are ready, from
+/// `/proc/loadavg`.
 pub(crate) fn load() -> (Option<f64>, Option<u64>) {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     parse_load(&text)
@@ -344,7 +346,7 @@ fn parse_load(text: &str) -> (Option<f64>, Option<u64>) {
     (fields.first().and_then(|field| field.parse().ok()), runnable)
 }
 
-/// A line of `/proc/meminfo` or of a status, in bytes.
+/// Parses the line `name` of `/proc/meminfo` or of a process's status, in bytes.
 pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)

@@ -1,27 +1,27 @@
-//! Pressure stall information: how long somebody was held up for want of something.
+//! Pressure stall information: how long tasks were held up for want of a resource.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 
-/// Microseconds in which at least one task (`some`), or all that were not idle (`full`), waited.
-/// None where the kernel does not say.
+/// Microseconds in which at least one task (`some`), or all tasks that were not idle (`full`),
+/// waited. None where the kernel does not keep them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
-    /// Some waited for a CPU.
+    /// At least one task waited for a CPU.
     pub cpu_some_us: Option<u64>,
-    /// Some waited for memory to be reclaimed or read back.
+    /// At least one task waited for memory to be reclaimed or read back.
     pub memory_some_us: Option<u64>,
-    /// All did.
+    /// All tasks waited for memory.
     pub memory_full_us: Option<u64>,
-    /// Some waited for the disk.
+    /// At least one task waited for the disk.
     pub io_some_us: Option<u64>,
-    /// All did.
+    /// All tasks waited for the disk.
     pub io_full_us: Option<u64>,
 }
 
 impl Pressure {
-    /// Totals so far, from the files of `cpu`, `memory` and `io`.
+    /// Reads the totals so far from the files of `cpu`, `memory` and `io`.
     pub(super) fn read(file: impl Fn(&str) -> PathBuf) -> Self {
         let [cpu, memory, io] =
             ["cpu", "memory", "io"].map(|kind| fs::read_to_string(file(kind)).unwrap_or_default());

@@ -1,16 +1,15 @@
-//! Looks at a process that is known to do something.
+//! Observations of a process whose work is known.
 
 use super::*;
 use crate::needs;
 use crate::testbed::{Accessed, Memory};
 use std::process::{Command, Stdio};
 
-/// Enters the groups, waits for a line, does what `$1` says, and waits for another.
+/// Enters the groups of `$1`, waits for a line, works, and waits for another line.
 const WORKER: &str = r#"for group in $1; do echo 0 > "$group"; done
     read -r line; eval "$2"; echo done; read -r line"#;
 
-/// Observes a shell that does something in a group, in an enclosure; none where there can be no
-/// such groups.
+/// Observes a shell that works in a group, in an enclosure; none where there can be no such groups.
 fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Option<Observed> {
     if !needs::memory_can_be_bounded() {
         return None;
@@ -38,7 +37,7 @@ fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Option<Obs
     let enclosure = Some(&enclosure);
     let watched = Watched { groups: vec![&group], enclosure, cpus, device, system_calls };
     let observer = Observer::new(watched);
-    let first = observer.look();
+    let first = observer.snapshot();
     let mut stdin = shell.stdin.take().expect("it is piped");
     std::io::Write::write_all(&mut stdin, b"go\n").expect("it reads");
     let mut said = [0; 5];
@@ -52,7 +51,7 @@ fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Option<Obs
 
 #[test]
 fn work_and_system_calls_are_seen() {
-    // Long enough to be seen by who counts in ticks of 10 ms.
+    // The work is long enough to show in counts of 10 ms ticks.
     let work = "dd if=/dev/zero of=/dev/null bs=1 count=300000 2> /dev/null";
     let Some(observed) = observe(work, true, None) else { return };
     assert!(observed.cpu_us > 1000, "{observed:?}");
@@ -69,11 +68,11 @@ fn work_and_system_calls_are_seen() {
     }
 }
 
-/// A file that is not in memory is read from the disk, for the group and by the disk.
+/// The read of a file that is not in memory is counted for the group and for the disk.
 #[test]
 fn reads_of_the_disk_are_seen_and_reads_of_memory_are_none() {
     let (files, folder) = Accessed::example("observed", 3, 100_000);
-    let device = Device::of(&folder.0).ok();
+    let device = Device::find(&folder.0).ok();
     let work = format!("cat {}/* > /dev/null", folder.0.display());
     files.evict().expect("they are there");
     let Some(cold) = observe(&work, false, device.clone()) else { return };
@@ -87,10 +86,10 @@ fn reads_of_the_disk_are_seen_and_reads_of_memory_are_none() {
     assert!(Memory::default().check().is_err());
 }
 
-/// Groups of version 1 count nothing on a disk for which no group has had a rule yet. When a
-/// machine has just started no loop device has.
+/// Groups of version 1 count nothing on a disk for which no group has had a rule yet. No loop
+/// device has had one just after the machine has started.
 #[test]
-fn reads_of_a_disk_that_nobody_bounded_are_seen() {
+fn reads_of_a_disk_without_any_rule_are_seen() {
     let disk = match testkit::LoopDisk::new(1 << 20) {
         Ok(disk) => disk,
         Err(why) => return testkit::skip("a loop device", &why),
@@ -104,7 +103,7 @@ fn reads_of_a_disk_that_nobody_bounded_are_seen() {
     assert!(observed.block_read_bytes.is_some_and(|bytes| bytes >= 1 << 20), "{observed:?}");
 }
 
-/// What is written can be read back, and what is missing is said.
+/// Observations can be written and read back, and missing ones are named.
 #[test]
 fn observations_survive_their_file() {
     let Some(observed) = observe(":", false, None) else { return };
@@ -127,7 +126,7 @@ fn derived_figures_need_what_they_are_derived_from() {
 
 #[test]
 fn shared_memory_is_no_page_cache() {
-    let check = |stat: &str, expected| assert_eq!(page_cache_of(stat), expected, "{stat}");
+    let check = |stat: &str, expected| assert_eq!(parse_page_cache(stat), expected, "{stat}");
     check("anon 5\nfile 900\nshmem 300\nfile_mapped 9\nshmem_thp 7\n", Some(600));
     check("cache 1\nshmem 1\ntotal_cache 900\ntotal_shmem 300\n", Some(600));
     check("cache 1\ntotal_cache 900\n", Some(900));

@@ -1,15 +1,15 @@
-//! What the scheduler did with each thread of a server: context switches, and waiting for a CPU.
+//! The scheduling of each thread of a server: context switches, and waiting for a CPU.
 //!
-//! Threads that end between two looks take their numbers with them; they are counted.
+//! The numbers of threads that end between two snapshots are lost; such threads are counted.
 
 use os::accounting;
 use std::collections::HashMap;
 use std::fs;
 
-/// With more threads than these a look takes longer than a third of a second.
+/// The most threads that are observed: with more a snapshot takes longer than a third of a second.
 const THREADS_MAX: usize = 16_384;
 
-/// By the numbers of the threads.
+/// Threads by their numbers.
 pub(super) type Threads = HashMap<u32, Thread>;
 
 /// One thread at one moment.
@@ -17,11 +17,11 @@ pub(super) type Threads = HashMap<u32, Thread>;
 pub(super) struct Thread {
     voluntary: u64,
     involuntary: u64,
-    /// None where the kernel does not keep it, or the thread ended while it was looked at.
+    /// None where the kernel does not keep it, or when the thread ended while it was read.
     wait_ns: Option<u64>,
 }
 
-/// All threads between two moments.
+/// The differences of all threads between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Scheduled {
     pub(super) count: u64,
@@ -31,7 +31,7 @@ pub(super) struct Scheduled {
     pub(super) wait_us: Option<u64>,
 }
 
-/// The threads of these processes; none if there are too many.
+/// Reads the threads of these processes; none if there are too many.
 pub(super) fn read(processes: &[u32]) -> Option<Threads> {
     let mut threads = Threads::new();
     for pid in processes {
@@ -41,7 +41,7 @@ pub(super) fn read(processes: &[u32]) -> Option<Threads> {
             }
             let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
             let scheduled = accounting::scheduled(*pid, tid);
-            // One that has just ended has no status.
+            // A thread that has just ended has no status.
             if let Some(thread) = status.ok().and_then(|status| parse(&status, scheduled)) {
                 threads.insert(tid, thread);
             }
@@ -66,7 +66,7 @@ pub(super) fn between(first: &Threads, last: &Threads) -> Scheduled {
     sum
 }
 
-/// From `status`, and what the scheduler has counted.
+/// Combines the text of a thread's `status` with the counts of the scheduler.
 fn parse(status: &str, scheduled: Option<accounting::Scheduled>) -> Option<Thread> {
     let value = |name: &str| {
         let line = status.lines().rev().find_map(|line| line.strip_prefix(name))?;
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(between(&kept_by_none, &kept_by_none).wait_us, None);
     }
 
-    /// A thread that sleeps switches each time, and of its own accord.
+    /// A thread that sleeps makes a voluntary switch each time.
     #[test]
     fn sleeping_is_seen_as_voluntary_switches() {
         const TURNS: u64 = 50;

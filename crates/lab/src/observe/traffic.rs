@@ -1,8 +1,8 @@
 //! Traffic between the memory and the processors, as memory controllers count it.
 //!
-//! Controllers are units beside the cores, described by `/sys/bus/event_source/devices`: which
-//! event is which number differs from one model to the next, and the kernel says it. Only counts
-//! that the kernel can say in bytes are used, and they are of the whole machine.
+//! Controllers are units beside the cores, described by `/sys/bus/event_source/devices`: the
+//! numbers of events differ from one model to the next, and the kernel lists them there. Only
+//! counts that the kernel can express in bytes are used, and they are of the whole machine.
 
 use os::affinity::cpu_list;
 use std::fs;
@@ -12,15 +12,15 @@ use system::counters::{Counter, Event, Reading};
 
 const UNITS: &str = "/sys/bus/event_source/devices";
 
-/// What reads and writes are called, the preferred first: where there are both, they are the same
-/// traffic counted twice.
+/// The names of reads and writes, the preferred pair first: a machine that has both pairs counts
+/// the same traffic twice.
 const NAMES: [[&str; 2]; 2] = [["cas_count_read", "cas_count_write"], ["data_read", "data_write"]];
 
 /// A way to count one direction at one controller.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Source {
     event: Event,
-    /// The CPUs that stand for the sockets.
+    /// The CPUs on which the counters are opened: one for each socket.
     cpus: Vec<usize>,
     bytes_per_count: f64,
 }
@@ -31,17 +31,17 @@ pub(super) struct Traffic {
     directions: [Vec<(Counter, f64)>; 2],
 }
 
-/// What they said, in bytes.
+/// The values of the counters, each with its bytes per count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bytes {
     directions: [Vec<(Reading, f64)>; 2],
 }
 
 impl Traffic {
-    /// Opens what there is.
+    /// Opens the counters that the machine has.
     ///
     /// # Errors
-    /// There are no such units, or this user may not count.
+    /// When there are no such units, or when this user may not count.
     pub(super) fn open() -> io::Result<Self> {
         let units: Vec<String> = fs::read_dir(UNITS)?
             .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()))
@@ -65,7 +65,7 @@ impl Traffic {
 }
 
 impl Bytes {
-    /// Bytes read and written since.
+    /// Bytes read and written since `first`.
     pub(super) fn since(&self, first: &Self) -> [Option<u64>; 2] {
         let direction = |index: usize| {
             let (first, last) = (&first.directions[index], &self.directions[index]);
@@ -85,16 +85,22 @@ fn open_all(sources: &[Source]) -> io::Result<Vec<(Counter, f64)>> {
         .collect()
 }
 
-/// The ways to count reads and writes.
+/// Finds the ways to count reads and writes.
 fn find(units: &[String], read: impl Fn(&str) -> Option<String>) -> [Vec<Source>; 2] {
     let of = |names: [&str; 2]| {
-        names.map(|name| units.iter().filter_map(|unit| source(unit, name, &read)).collect())
+        names.map(|name| {
+            units.iter().filter_map(|unit| describe_source(unit, name, &read)).collect()
+        })
     };
     let ways: Vec<[Vec<Source>; 2]> = NAMES.into_iter().map(of).collect();
     ways.into_iter().find(|[reads, _]| !reads.is_empty()).unwrap_or_default()
 }
 
-fn source(unit: &str, name: &str, read: &impl Fn(&str) -> Option<String>) -> Option<Source> {
+fn describe_source(
+    unit: &str,
+    name: &str,
+    read: &impl Fn(&str) -> Option<String>,
+) -> Option<Source> {
     let text = |file: &str| read(&format!("{unit}/{file}")).map(|text| text.trim().to_owned());
     let event = text(&format!("events/{name}"))?;
     let scale: f64 = text(&format!("events/{name}.scale"))?.parse().ok()?;
@@ -110,7 +116,7 @@ fn source(unit: &str, name: &str, read: &impl Fn(&str) -> Option<String>) -> Opt
     Some(Source { event, cpus, bytes_per_count: scale * unit_bytes })
 }
 
-/// The number of an event such as `event=0x04,umask=0x03`, whose terms have formats such as
+/// Encodes the number of an event such as `event=0x04,umask=0x03`, whose terms have formats such as
 /// `config:8-15`.
 fn encode(event: &str, format: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let mut config = 0;
@@ -153,7 +159,8 @@ mod tests {
         assert_eq!(encode("event=x", format), None);
     }
 
-    /// As the kernel describes the memory controllers of a server with two sockets.
+    /// The files are those by which the kernel describes the memory controllers of a server with
+    /// two sockets.
     #[test]
     fn controllers_are_found() {
         let read = |path: &str| {

@@ -1,6 +1,6 @@
-//! How busy CPUs were within a window, when it is known beforehand when that begins and ends: the
-//! looks of an [`Observer`](super::Observer) have the generator's start and end between them too,
-//! and where the generator shares the CPUs it is busy then.
+//! The use of CPUs within a window whose beginning and end are known beforehand. The snapshots of
+//! an [`Observer`](super::Observer) enclose the generator's start and end as well, and where the
+//! generator shares the CPUs it is busy then.
 
 use super::cpu::{self, CoreUse};
 use crate::group::Group;
@@ -9,11 +9,11 @@ use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How much earlier or later than it was told to a window may have begun, in microseconds: less
+/// The largest difference between a window's actual and planned beginning, in microseconds: less
 /// than the steps in which the kernel counts.
 const OFF_US_MAX: u64 = 5000;
 
-/// What CPUs and servers had done when a window began, and when it ended.
+/// The totals of CPUs and servers when a window began, and when it ended.
 #[derive(Debug)]
 pub(crate) struct WindowUse {
     from_us: u64,
@@ -22,7 +22,7 @@ pub(crate) struct WindowUse {
     last: Moment,
 }
 
-/// What they had done at one moment.
+/// The totals of CPUs and servers at one moment.
 #[derive(Debug)]
 struct Moment {
     at_us: u64,
@@ -34,29 +34,30 @@ struct Moment {
 }
 
 impl WindowUse {
-    /// Waits for the window, from and to when in microseconds since 1970, and for its end; and does
-    /// what is to be done when it begins. None of what comes after `running` is closed.
+    /// Waits for the window, given by its beginning and end in microseconds since 1970, calls
+    /// `begin` when it begins, and waits for its end. Returns none of a result that would come
+    /// after `running` is closed.
     pub(crate) fn watch<T>(
         (from_us, to_us): (u64, u64),
         servers: &[&Group],
         running: &Receiver<Infallible>,
         begin: impl FnOnce() -> T,
     ) -> (Option<T>, Option<Self>) {
-        let Some(first) = at(from_us, servers, running) else { return (None, None) };
+        let Some(first) = totals_at(from_us, servers, running) else { return (None, None) };
         let begun = begin();
-        let last = at(to_us, servers, running);
+        let last = totals_at(to_us, servers, running);
         let seen = last.map(|last| Self { from_us, to_us, first, last });
         (Some(begun), seen)
     }
 
-    /// What they did in it, if it was this one.
+    /// The use of the CPUs in the window; none if the given window is another one.
     pub(crate) fn cores(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<CoreUse>> {
         let cpus = self.cpus(began_unix_us, window_us)?;
         Some(cpus.into_iter().map(CoreUse::from).collect())
     }
 
-    /// What the CPUs did in the window, as the kernel tells it; none if the window of these
-    /// microseconds since 1970 and of this length is another one.
+    /// The times of the CPUs in the window, as the kernel counts them; none if the given window, by
+    /// its beginning in microseconds since 1970 and its length, is another one.
     pub(crate) fn cpus(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<Cpu>> {
         let is_near = |a: u64, b: u64| a.abs_diff(b) <= OFF_US_MAX;
         let is_it =
@@ -64,24 +65,24 @@ impl WindowUse {
         is_it.then(|| accounting::between(&self.first.cpus, &self.last.cpus))
     }
 
-    /// How long it was by our clock: whoever watches may be late.
+    /// The length of the window by our clock: the watching thread may be late.
     pub(crate) fn length_us(&self) -> u64 {
         self.last.at_us - self.first.at_us
     }
 
-    /// Processor time of the servers in it.
+    /// Processor time of the servers in the window.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.last.cpu_ns.saturating_sub(self.first.cpu_ns) / 1000
     }
 
-    /// Processor time of whoever watched in it: what is done when the window begins takes some.
+    /// Processor time of the watching thread in the window: `begin` takes some.
     pub(crate) fn lab_us(&self) -> u64 {
         self.last.lab.saturating_sub(self.first.lab).as_micros() as u64
     }
 }
 
-/// What was done until that time.
-fn at(unix_us: u64, servers: &[&Group], running: &Receiver<Infallible>) -> Option<Moment> {
+/// Waits until `unix_us` and reads the totals; none if `running` is closed before.
+fn totals_at(unix_us: u64, servers: &[&Group], running: &Receiver<Infallible>) -> Option<Moment> {
     let wait = Duration::from_micros(unix_us.saturating_sub(crate::unix_us()));
     match running.recv_timeout(wait) {
         Err(RecvTimeoutError::Timeout) => {}
@@ -117,7 +118,8 @@ mod tests {
         assert!(from_us <= begun_us && took_us >= 200_000);
         let cores = seen.cores(from_us + 1000, 200_000).expect("it is that one");
         let total_us = cores.iter().map(CoreUse::total_us).max().expect("there is a CPU");
-        // As long as it took, whoever else keeps the CPUs; the kernel counts in steps.
+        // The total is the length of the window, even if other processes use the CPUs; the kernel
+        // counts in steps.
         assert!((150_000..=took_us + 50_000).contains(&total_us), "{total_us} of {took_us}");
         assert!(seen.length_us() >= 150_000);
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
@@ -128,9 +130,9 @@ mod tests {
             drop(running);
         });
         let (begun, seen) = WindowUse::watch((from_us, u64::MAX), &[], &ended, || ());
-        assert!(begun.is_some() && seen.is_none(), "it has begun, and nobody runs any more");
+        assert!(begun.is_some() && seen.is_none(), "it has begun, and the generator has ended");
         ending.join().expect("nothing failed in it");
         let (begun, seen) = WindowUse::watch((crate::unix_us(), u64::MAX), &[], &ended, || ());
-        assert!(begun.is_none() && seen.is_none(), "nobody runs any more");
+        assert!(begun.is_none() && seen.is_none(), "the generator has ended");
     }
 }

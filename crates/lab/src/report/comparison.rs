@@ -1,4 +1,5 @@
-//! Two series against each other: how much more one serves, and whether that can be said. Pure.
+//! Comparison of two series: how much more one serves, and whether the data support that. All
+//! functions are pure.
 
 use statistics::{Estimate, median_estimate, values_min};
 
@@ -6,14 +7,15 @@ use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Peak, Series};
 
-/// What can be said of two series.
+/// The result of comparing two series.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) first: String,
     pub(crate) second: String,
     /// The figure of the first series divided by that of the second.
     pub(crate) ratio: Estimate,
-    /// Blocks in which both were measured; none: brackets of single searches were compared.
+    /// The number of blocks in which both were measured; none if brackets of single searches were
+    /// compared.
     pub(crate) pairs: Option<usize>,
     pub(crate) verdict: Verdict,
 }
@@ -26,7 +28,7 @@ pub(crate) enum Verdict {
     Differ,
     /// The interval does not hold 1, but there are too few pairs to rely on it.
     Indicated,
-    /// One of the two series may serve more than was seen, and that may change the verdict.
+    /// One of the two series may serve more than observed, and that may change the verdict.
     NotReached,
 }
 
@@ -40,7 +42,7 @@ impl Verdict {
         }
     }
 
-    fn of(ratio: &Estimate, pairs: usize, confidence: f64) -> Self {
+    fn judge(ratio: &Estimate, pairs: usize, confidence: f64) -> Self {
         match (ratio.interval.contains(1.0), pairs < values_min(confidence)) {
             (true, _) => Self::Tie,
             (false, true) => Self::Indicated,
@@ -50,18 +52,18 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// At the peaks of two series; none if they cannot be compared.
-    pub(crate) fn of_peaks(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
-        if let Some(comparison) = Self::of_searches(first, second, confidence) {
+    /// Compares two series at their peaks; none if they cannot be compared.
+    pub(crate) fn compare_peaks(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
+        if let Some(comparison) = Self::compare_searches(first, second, confidence) {
             return Some(comparison);
         }
         let (own, others) = (first.peak()?, second.peak()?);
         let mut comparison = match (own.found, others.found) {
             (Found::Swept | Found::NotReached, Found::Swept | Found::NotReached) => {
                 let (own, others) = (first.best()?, second.best()?);
-                Self::of_points((&first.name, own), (&second.name, others), MOST, confidence)?
+                Self::compare_points((&first.name, own), (&second.name, others), MOST, confidence)?
             }
-            _ => Self::of_brackets((first, &own), (second, &others))?,
+            _ => Self::compare_brackets((first, &own), (second, &others))?,
         };
         if comparison.rests_on_a_bound(own.found, others.found) {
             comparison.verdict = Verdict::NotReached;
@@ -69,8 +71,8 @@ impl Comparison {
         Some(comparison)
     }
 
-    /// Whether the lesser of the two may in truth be the greater. That one serves at least so
-    /// much more than another is known of its lower bound, too.
+    /// Whether the verdict depends on a peak that may be higher: the lesser series may then be the
+    /// greater. A lower bound of the greater one's peak is enough to call it greater.
     fn rests_on_a_bound(&self, own: Found, others: Found) -> bool {
         match (own.is_lower_bound(), others.is_lower_bound()) {
             (true, false) => self.ratio.interval.low <= 1.0,
@@ -79,8 +81,8 @@ impl Comparison {
         }
     }
 
-    /// Two points, block by block.
-    pub(crate) fn of_points(
+    /// Compares two points, block by block.
+    pub(crate) fn compare_points(
         (first, own): (&str, &Measured),
         (second, others): (&str, &Measured),
         measure: Measure,
@@ -92,13 +94,14 @@ impl Comparison {
             second: second.to_owned(),
             ratio,
             pairs: Some(pairs),
-            verdict: Verdict::of(&ratio, pairs, confidence),
+            verdict: Verdict::judge(&ratio, pairs, confidence),
         })
     }
 
-    /// What two searches found in the same blocks; none if they have less than two in common.
-    fn of_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
-        // As seen, and what it is at least and at most where a limit may be higher.
+    /// Compares the limits that searches found in the same blocks; none if fewer than two blocks
+    /// are in common.
+    fn compare_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
+        // The ratios as observed, and their bounds where a limit may be higher.
         let (mut seen, mut least, mut most) = (Vec::new(), Vec::new(), Vec::new());
         for (block, own) in &first.limits {
             let Some(others) = second.limits.get(block) else { continue };
@@ -118,13 +121,13 @@ impl Comparison {
             ratio,
             pairs: Some(seen.len()),
             verdict: match is_known {
-                true => Verdict::of(&ratio, seen.len(), confidence),
+                true => Verdict::judge(&ratio, seen.len(), confidence),
                 false => Verdict::NotReached,
             },
         })
     }
 
-    fn of_brackets(
+    fn compare_brackets(
         (first, own): (&Series, &Peak),
         (second, others): (&Series, &Peak),
     ) -> Option<Self> {
@@ -135,7 +138,7 @@ impl Comparison {
             second: second.name.clone(),
             ratio,
             pairs: None,
-            // Each was looked for once.
+            // There is one search for each.
             verdict: if tie { Verdict::Tie } else { Verdict::Indicated },
         })
     }
@@ -147,17 +150,17 @@ impl Comparison {
 }
 
 const MOST: Measure = Measure::Throughput;
-/// No search looks below it, requests a second. In a ratio it stands for a limit of 0, to which
-/// there is none.
+/// The lowest rate of searches, in requests per second. It replaces a limit of 0 in ratios, which 0
+/// would make infinite.
 const RATE_MIN: f64 = 1.0;
 
-/// All pairs of a panel but those with the floor, which is no competitor.
+/// Compares all pairs of a panel but those with the floor, which is no competitor.
 pub(crate) fn pairs(panel: &Panel, confidence: f64) -> Vec<Comparison> {
     let ranked = ranked(panel);
     let pairs = ranked.iter().enumerate().flat_map(|(index, (first, _))| {
         ranked[index + 1..].iter().map(move |(second, _)| (*first, *second))
     });
-    pairs.filter_map(|(a, b)| Comparison::of_peaks(a, b, confidence)).collect()
+    pairs.filter_map(|(a, b)| Comparison::compare_peaks(a, b, confidence)).collect()
 }
 
 /// The series with a peak, highest first, without the floor.
@@ -169,16 +172,18 @@ pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
     ranked
 }
 
-/// Timeouts of kinds of file further apart than this, in percentage points, are unfair.
+/// The largest difference in timeouts between kinds of file, in percentage points, that is still
+/// fair.
 pub(crate) const SPREAD_POINTS: f64 = 2.0;
 
-/// Whether a tuning has named it its winner.
+/// Whether the series is the winner of a tuning.
 pub(crate) fn is_winner(series: &Series, panel: &Panel) -> bool {
     panel.tuning.as_ref().is_some_and(|tuning| tuning.winner == series.setting)
 }
 
-/// Why a series is not the best of its panel, however much it serves: in a word or two. Who wins a
-/// tuning, the tuning knows. Where that is not on record it is guessed.
+/// The reason, in a few words, why a series is not the best of its panel, however much it serves. A
+/// tuning records its winner and the rivals of its last race; of records without these it is
+/// guessed.
 pub(crate) fn refusal(series: &Series, panel: &Panel) -> Option<&'static str> {
     if is_winner(series, panel) {
         return None;
@@ -191,12 +196,12 @@ pub(crate) fn refusal(series: &Series, panel: &Panel) -> Option<&'static str> {
         return (!has_raced).then_some("given up");
     }
     let most = panel.series.iter().map(|other| other.limits.len()).max().unwrap_or(0);
-    // One that was given up early has few searches, and may have been lucky.
+    // A setting that was given up early has few searches, and may have been lucky.
     (2 * series.limits.len() < most).then_some("given up early")
 }
 
-/// What has a low place is better, however much the others serve: the winner is first, and those
-/// that are refused are last.
+/// The rank of a series, however much it serves; lower is better: the winner is first, and refused
+/// series are last.
 pub(crate) fn place(series: &Series, panel: &Panel) -> u8 {
     match (is_winner(series, panel), refusal(series, panel)) {
         (true, _) => 0,
@@ -205,13 +210,14 @@ pub(crate) fn place(series: &Series, panel: &Panel) -> u8 {
     }
 }
 
-/// Whether it bought its peak by neglect of some kinds of file.
+/// Whether the server reached its peak by neglect of some kinds of file.
 pub(crate) fn is_unfair(series: &Series) -> bool {
     let spread = series.at_peak().and_then(|point| point.median(Measure::Spread));
     spread.is_some_and(|spread| spread > SPREAD_POINTS)
 }
 
-/// Brackets are no samples: the ratio lies somewhere between those of their opposite ends.
+/// The ratio of two brackets. Brackets are no samples: the ratio lies between the ratios of their
+/// opposite ends.
 fn bracket_ratio(own: &Peak, others: &Peak) -> Option<Estimate> {
     if own.per_s <= 0.0 || others.per_s <= 0.0 {
         return None;

@@ -1,12 +1,12 @@
-//! What programs read: a line for each run, and a line for each point. Units are in the heads;
-//! nothing is rounded. RFC 4180, with line feeds.
+//! CSV for programs: a line for each run, or a line for each point. Units are in the heads; nothing
+//! is rounded. The format is RFC 4180, with line feeds.
 
 use super::measure::Measure;
 use super::summary::{Summary, number_of, offered};
 use crate::record::{Figures, Offered, Opened};
 use crate::void::in_words;
 
-/// A line for each run, void ones included.
+/// Renders a line for each run, void ones included.
 pub(crate) fn runs(opened: &Opened) -> String {
     let mut heads = vec![
         "number",
@@ -47,19 +47,19 @@ pub(crate) fn runs(opened: &Opened) -> String {
             number(figures.map(|figures| figures.offered_per_s)),
             figures.map_or_else(String::new, failed_by_kind),
         ];
-        let values = Measure::every().map(|measure| number(measure.of(run, cpus)));
+        let values = Measure::every().map(|measure| number(measure.value(run, cpus)));
         text.push_str(&line(head.into_iter().chain(values)));
     }
     text
 }
 
-/// `timeout_waiting 3; reset 1`.
+/// Joins the failures by kind: `timeout_waiting 3; reset 1`.
 fn failed_by_kind(figures: &Figures) -> String {
     let kinds = figures.errors.iter().map(|(kind, count)| format!("{kind} {count}"));
     kinds.collect::<Vec<_>>().join("; ")
 }
 
-/// A line for each point: medians and the ends of their intervals.
+/// Renders a line for each point: medians and the ends of their intervals.
 pub(crate) fn points(summary: &Summary) -> String {
     let mut heads: Vec<String> =
         ["server", "setting", "workload", "testbed", "load", "offered", "purpose", "blocks"]
@@ -100,7 +100,7 @@ fn form(closed: bool) -> &'static str {
     if closed { "connections" } else { "requests_per_s" }
 }
 
-/// Fields with commas between them, quoted where they must be.
+/// Joins fields by commas, and quotes those that need it.
 pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
     let mut text = fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",");
     text.push('\n');

@@ -1,7 +1,7 @@
 //! Response times as distributions, of all files and by class: the raw histograms of a point's
 //! runs, added up bucket by bucket, which is exact, and the curves that are drawn of them.
 //!
-//! Reads the outcome files of the folder; what cannot be read is told and left out.
+//! Reads the outcome files of the folder; files that cannot be read are reported and left out.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use load::measures::{FILE_CLASSES, histogram, interval_histogram};
 use load::outcome::file_class_name;
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
-use super::figures::{Styles, shown, tell_left_out};
+use super::figures::{Styles, left_out_sentence, shown};
 use super::number;
 use super::summary::{Measured, Panel, Series};
 
-/// Points of a curve: enough for the eye.
+/// The number of points of a curve: enough for the eye.
 const POINTS: usize = 160;
 const SHARES: [(&str, f64); 9] = [
     ("10 %", 0.1),
@@ -30,21 +30,21 @@ const SHARES: [(&str, f64); 9] = [
     ("99.99 %", 0.9999),
 ];
 
-/// What is shown in one pair of figures: who, and the runs.
+/// The contents of one pair of figures: the series and their runs.
 struct Group<'s> {
-    /// The end of the title: at which rate.
+    /// The end of the title, which gives the rate.
     at: String,
-    /// Whether classes of files have figures of their own: where the rates were chosen for the
-    /// sake of response times.
+    /// Whether classes of files have figures of their own: they do where the rates were chosen to
+    /// compare response times.
     by_class: bool,
-    /// How many series are not drawn.
+    /// The number of series that are not drawn.
     left_out: usize,
     members: Vec<(String, usize, &'s Measured)>,
 }
 
-/// The distributions of a panel: at a rate that all sustain, and at those that were fixed by other
-/// means. `damage` gets what could not be read.
-pub(crate) fn of_panel(
+/// Makes the distributions of a panel: at a rate that all servers sustain, and at rates that were
+/// fixed by other means. Files that cannot be read are added to `damage`.
+pub(crate) fn time_figures(
     folder: &Path,
     panel: &Panel,
     index: usize,
@@ -65,9 +65,9 @@ pub(crate) fn of_panel(
             let id = format!("{index}-{number}");
             let mut own: Vec<Figure> = pair(&merged, &title, &id).into();
             if group.by_class {
-                own.extend(of_classes(&merged, &title, &id));
+                own.extend(class_figures(&merged, &title, &id));
             }
-            let told = tell_left_out(group.left_out, "left out");
+            let told = left_out_sentence(group.left_out, "left out");
             own.iter_mut().for_each(|figure| figure.about.push_str(&told));
             figures.extend(own);
         }
@@ -85,16 +85,16 @@ fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
     };
     if let Some(offered) = common(panel) {
         let at = format!("at {} {}", number::plain(offered), panel.unit());
-        return vec![group(panel, styles, at, |series| named(series, series.at(offered)))];
+        return vec![group(panel, styles, at, |series| named(series, series.point_at(offered)))];
     }
     if panel.series.iter().all(|series| series.points.is_empty()) {
         let at = "each close to the highest rate it held".to_owned();
         return vec![group(panel, styles, at, |series| named(series, series.held.as_ref()))];
     }
-    Vec::new() // no two were measured at the same
+    Vec::new() // no two series were measured at the same rate
 }
 
-/// What `of` says of each series that is drawn.
+/// Makes a group of the labels and points that `of` returns for each series that is drawn.
 fn group<'s>(
     panel: &'s Panel,
     styles: &Styles,
@@ -112,7 +112,7 @@ fn group<'s>(
     Group { at, by_class: false, left_out, members: members.collect() }
 }
 
-/// The utilisations for which rates were looked for.
+/// The utilisations for which rates were searched.
 fn shares_sought(panel: &Panel) -> Vec<f64> {
     let points = panel.series.iter().flat_map(|series| &series.points);
     let mut shares: Vec<f64> = points.filter_map(|point| point.sought).collect();
@@ -121,7 +121,7 @@ fn shares_sought(panel: &Panel) -> Vec<f64> {
     shares
 }
 
-/// Each at the rate of its own that makes it so busy.
+/// Makes a group with each series at its own rate that leads to the utilisation `share`.
 fn equally_busy<'s>(panel: &'s Panel, styles: &Styles, share: f64) -> Group<'s> {
     let at = format!("each at its own rate, {}", panel.gauge.busy(share));
     let group = group(panel, styles, at, |series| {
@@ -133,8 +133,8 @@ fn equally_busy<'s>(panel: &'s Panel, styles: &Styles, share: f64) -> Group<'s> 
     Group { by_class: true, ..group }
 }
 
-/// The highest rate at which all series were measured and kept up; if there is none, the lowest
-/// at which most were measured; none if no two were measured at the same.
+/// The highest rate at which all series were measured and kept up; if there is none, the lowest at
+/// which most were measured; none if no two series were measured at the same rate.
 fn common(panel: &Panel) -> Option<f64> {
     let with_points: Vec<_> =
         panel.series.iter().filter(|series| !series.points.is_empty()).collect();
@@ -145,9 +145,9 @@ fn common(panel: &Panel) -> Option<f64> {
     let by_all = |rate: &&f64| {
         with_points
             .iter()
-            .all(|series| series.at(**rate).is_some_and(|p| panel.closed || p.kept_up()))
+            .all(|series| series.point_at(**rate).is_some_and(|p| panel.closed || p.kept_up()))
     };
-    let measured = |rate: f64| with_points.iter().filter(|s| s.at(rate).is_some()).count();
+    let measured = |rate: f64| with_points.iter().filter(|s| s.point_at(rate).is_some()).count();
     let most = offered.iter().map(|rate| measured(*rate)).max()?;
     if most < 2 && with_points.len() > 1 {
         return None;
@@ -160,14 +160,14 @@ fn common(panel: &Panel) -> Option<f64> {
         .copied()
 }
 
-/// Corrected times.
+/// Response times, corrected for coordinated omission.
 struct Times {
     all: Histogram<u64>,
-    /// By class of file; most are empty.
+    /// The times by class of file; most are empty.
     classes: Vec<Histogram<u64>>,
 }
 
-/// A curve's times.
+/// The response times of a curve.
 struct Merged {
     label: String,
     style: usize,
@@ -175,7 +175,7 @@ struct Merged {
 }
 
 impl Times {
-    /// The classes that there are, if there are several.
+    /// The classes that have replies, if there are several.
     fn several(&self) -> Vec<usize> {
         let filled = |class: &usize| !self.classes[*class].is_empty();
         let classes: Vec<usize> = (0..FILE_CLASSES).filter(filled).collect();
@@ -183,7 +183,7 @@ impl Times {
     }
 }
 
-/// The times of all runs of a point.
+/// Adds up the times of all runs of a point.
 fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Times {
     let mut sum = Times { all: histogram(), classes: vec![interval_histogram(); FILE_CLASSES] };
     for name in &point.outcome_files {
@@ -212,7 +212,8 @@ fn read(folder: &Path, name: &str) -> Result<Times, String> {
 const ABOUT: &str = "Of all replies of the runs that count, from when a request should have been \
                      sent; histograms are added exactly.";
 
-/// The distribution, and its complement on a logarithmic axis, where the tail shows.
+/// Makes the figure of the distribution, and that of its complement on a logarithmic axis, which
+/// shows the tail.
 fn pair(merged: &[Merged], title: &str, id: &str) -> [Figure; 2] {
     let all: Vec<&Histogram<u64>> = merged.iter().map(|one| &one.times.all).collect();
     let tail = Chart {
@@ -233,8 +234,8 @@ fn pair(merged: &[Merged], title: &str, id: &str) -> [Figure; 2] {
     ]
 }
 
-/// The distribution of each class of files, if there are several.
-fn of_classes(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
+/// Makes the figure of the distribution of each class of files, if there are several.
+fn class_figures(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
     let is_there = |class: &usize| merged.iter().any(|one| one.times.several().contains(class));
     let figure = |class: usize| {
         let times: Vec<&Histogram<u64>> =
@@ -245,7 +246,7 @@ fn of_classes(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
             title: format!("Response times of {name}: {title}"),
             about: ABOUT.to_owned(),
             drawing: Drawing::Lines(within(merged, &times)),
-            table: table_of_class(merged, class),
+            table: class_table(merged, class),
         }
     };
     (0..FILE_CLASSES).filter(is_there).map(figure).collect()
@@ -270,7 +271,7 @@ fn curves(merged: &[Merged], times: &[&Histogram<u64>], complement: bool) -> Vec
     pairs.map(curve).collect()
 }
 
-/// At the same times for all curves of a figure, in milliseconds.
+/// The points of a curve, at the same times, in milliseconds, for all curves of a figure.
 fn dots(times: &Histogram<u64>, all: &[&Histogram<u64>], complement: bool) -> Vec<Dot> {
     let filled = || all.iter().filter(|times| !times.is_empty());
     let low = filled().map(|times| times.min()).min().unwrap_or(1).max(1) as f64;
@@ -282,11 +283,11 @@ fn dots(times: &Histogram<u64>, all: &[&Histogram<u64>], complement: bool) -> Ve
         let within = count as f64 / total;
         Dot::exact(us / 1e3, if complement { 1.0 - within } else { within })
     });
-    // Less than one reply is nothing, whatever the rounding says.
+    // Less than half a reply is a rounding error.
     dots.filter(|dot| !complement || dot.y * total > 0.5).collect()
 }
 
-/// How many replies came within each of `times_us`, which rise.
+/// Counts the replies within each of `times_us`, which are ascending.
 fn counts_within(
     times: &Histogram<u64>,
     times_us: impl Iterator<Item = f64>,
@@ -304,7 +305,8 @@ fn counts_within(
     })
 }
 
-/// A row for each server, and below it one for each class of files, if there are several.
+/// Makes a table with a row for each server, and below it one for each class of files, if there are
+/// several.
 fn table(merged: &[Merged]) -> Table {
     let mut table = Table { heads: heads(), rows: Vec::new() };
     for Merged { label, times, .. } in merged {
@@ -317,8 +319,8 @@ fn table(merged: &[Merged]) -> Table {
     table
 }
 
-/// A row for each server that was asked for files of the class.
-fn table_of_class(merged: &[Merged], class: usize) -> Table {
+/// Makes a table with a row for each server that served files of the class.
+fn class_table(merged: &[Merged], class: usize) -> Table {
     let rows = merged.iter().map(|one| (one.label.clone(), &one.times.classes[class]));
     let rows = rows.filter(|(_, times)| !times.is_empty()).map(|(label, times)| row(label, times));
     Table { heads: heads(), rows: rows.collect() }
@@ -362,7 +364,7 @@ mod tests {
         assert_eq!(counted[79].1, times.len());
     }
 
-    /// Of those that were measured there.
+    /// The count includes only series that were measured at the rate.
     #[test]
     fn series_that_are_left_out_are_counted() {
         let panel = |sought: Option<f64>| {
@@ -375,7 +377,7 @@ mod tests {
         };
         for sought in [None, Some(0.8)] {
             let panel = panel(sought);
-            let groups = groups(&panel, &Styles::of(&Default::default()));
+            let groups = groups(&panel, &Styles::new(&Default::default()));
             assert_eq!((groups.len(), groups[0].by_class), (1, sought.is_some()));
             assert_eq!((groups[0].members.len(), groups[0].left_out), (CURVES_MAX - 1, 3));
         }

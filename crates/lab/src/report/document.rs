@@ -1,4 +1,4 @@
-//! A report before it has a form: words, tables and figures, whatever they are of.
+//! The contents of a report before it is rendered: words, tables and figures of any kind of study.
 
 use page::chart::Figure;
 use page::document::Section;
@@ -6,35 +6,36 @@ use page::document::Section;
 use super::findings::Finding;
 use crate::record::Header;
 
-/// All that is shown.
+/// The contents of a report.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     pub(crate) title: String,
-    /// What was asked, by whom, when, and how much of it there is.
+    /// The question, its source, the time of the study, and the amount of data.
     pub(crate) preamble: Vec<String>,
     pub(crate) findings: Vec<Finding>,
-    /// Tables that belong to no figure, those first that stand before the figures.
+    /// Tables that belong to no figure and stand before the figures.
     pub(crate) summaries: Vec<Section>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) sections: Vec<Section>,
-    /// What few will read, each under its name.
+    /// Texts that few readers need, each with its name.
     pub(crate) texts: Vec<(String, String)>,
 }
 
 impl Document {
-    /// All tables that belong to no figure.
+    /// Returns all tables that belong to no figure.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Section> {
         self.summaries.iter().chain(&self.sections)
     }
 }
 
-/// What a report is called.
+/// Returns the title of a report.
 pub(crate) fn title(header: &Header) -> String {
     if header.title.is_empty() { header.name.clone() } else { header.title.clone() }
 }
 
-/// Who asked first, what, and what was found there: what is known of it.
-pub(crate) fn asked(header: &Header) -> impl Iterator<Item = String> {
+/// Returns the known lines on the question: its source, the question itself, and the expected
+/// answer.
+pub(crate) fn question_lines(header: &Header) -> impl Iterator<Item = String> {
     let told = [
         ("After", &header.source),
         ("Question:", &header.question),

@@ -1,24 +1,24 @@
-//! From the summary to the figures of a panel: curves over what was offered. Surfaces, scaling and
-//! response times have files of their own. Pure.
+//! The figures of a panel, from the summary: curves over the offered load. Surfaces, scaling and
+//! response times have modules of their own. All functions are pure.
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Measured, Panel, Series, Summary};
 
-/// More curves than this cannot be told apart; the others are in the table.
+/// The most curves in a figure: more cannot be told apart; the others are in the table.
 pub(crate) const CURVES_MAX: usize = 16;
 
-/// What is said of the path's own limit: where it is, that it is drawn, or that nobody knows.
+/// The sentences on the path's own limit: the rate, that it is drawn, or that it is unknown.
 const LIMIT_AT: &str = "The path between the hosts ends at";
 const LIMIT_IS_DRAWN: &str = "The path between the hosts ends at the network limit.";
 const LIMIT_UNKNOWN: &str = "The path's own limit was not measured.";
 
-/// Gives each series the same looks in all figures.
+/// Gives each series the same style in all figures.
 pub(crate) struct Styles(Vec<String>);
 
 impl Styles {
-    pub(crate) fn of(summary: &Summary) -> Self {
+    pub(crate) fn new(summary: &Summary) -> Self {
         let mut names: Vec<String> = Vec::new();
         for series in summary.panels.iter().flat_map(|panel| &panel.series) {
             if !names.contains(&series.name) {
@@ -33,14 +33,14 @@ impl Styles {
     }
 }
 
-/// A figure over what was offered.
+/// A kind of figure over the offered load.
 struct Kind {
     id: &'static str,
     title: &'static str,
     y: &'static str,
     about: &'static str,
     measure: Measure,
-    /// What its values are multiplied with to be in the unit of the label.
+    /// The factor from the values to the unit of the label.
     factor: f64,
     log: bool,
     with_limit: bool,
@@ -129,17 +129,23 @@ const KINDS: [Kind; 8] = [
     },
 ];
 
-/// The figures of a panel over what was offered.
-pub(crate) fn of_panel(panel: &Panel, index: usize, styles: &Styles, share: f64) -> Vec<Figure> {
+/// Makes the figures of a panel over the offered load.
+pub(crate) fn load_figures(
+    panel: &Panel,
+    index: usize,
+    styles: &Styles,
+    share: f64,
+) -> Vec<Figure> {
     KINDS.iter().filter_map(|kind| figure(panel, index, kind, styles, share)).collect()
 }
 
-/// Says below a figure that is not over what was offered how far the path between the hosts goes.
-pub(crate) fn tell_limit(panel: &Panel, figure: &mut Figure) {
-    figure.about.push_str(&limit_told(panel));
+/// Appends the limit of the path between the hosts to the text of a figure that is not over the
+/// offered load.
+pub(crate) fn append_limit(panel: &Panel, figure: &mut Figure) {
+    figure.about.push_str(&limit_sentence(panel));
 }
 
-fn limit_told(panel: &Panel) -> String {
+fn limit_sentence(panel: &Panel) -> String {
     match panel.limit_per_s {
         Some(limit) => format!(" {LIMIT_AT} {} requests/s.", number::figure(limit)),
         None => format!(" {LIMIT_UNKNOWN}"),
@@ -176,9 +182,9 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if kind.measure == Measure::ErrorShare && is_nothing {
         about.push_str(" Nothing failed.");
     }
-    about.push_str(&tell_left_out(left_out, "in the table"));
+    about.push_str(&left_out_sentence(left_out, "in the table"));
     if limit.is_empty() {
-        about.push_str(&limit_told(panel));
+        about.push_str(&limit_sentence(panel));
     }
     let x = format!("offered {}", panel.unit());
     let chart = Chart { x: Axis::linear(&x), y, curves };
@@ -191,8 +197,9 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     })
 }
 
-/// What is said of curves that are not drawn: how many, and where they are.
-pub(crate) fn tell_left_out(count: usize, where_to: &str) -> String {
+/// The sentence on curves that are not drawn: their number, and where they are. Empty if there are
+/// none.
+pub(crate) fn left_out_sentence(count: usize, where_to: &str) -> String {
     match count {
         0 => String::new(),
         _ => format!(
@@ -206,7 +213,7 @@ fn no_height(dot: &Dot) -> bool {
     dot.high == 0.0
 }
 
-/// The series of a panel that are drawn, and how many are not.
+/// Returns the series of a panel that are drawn, and the number of those that are not.
 pub(crate) fn shown(panel: &Panel) -> (Vec<&Series>, usize) {
     if panel.series.len() <= CURVES_MAX {
         return (panel.series.iter().collect(), 0);
@@ -232,16 +239,16 @@ fn curve(series: &Series, kind: &Kind, style: usize) -> Curve {
     Curve { label: series.name.clone(), form: Form::Measured, style, dots: dots.collect() }
 }
 
-/// Draws the line at which all that is offered is served, and the path's own limit; where that is
-/// so high that it would flatten the curves, it is told instead.
+/// Draws the line at which the whole offered load is served, and the path's own limit. A limit so
+/// high that it would flatten the curves is not drawn; the returned sentence gives it instead.
 fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     let dots = || curves.iter().flat_map(|curve| &curve.dots);
     let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
     let (left, right) = dots()
         .fold((f64::INFINITY, 0.0_f64), |(left, right), dot| (left.min(dot.x), right.max(dot.x)));
-    // Where nothing was served an axis has a length all the same.
+    // An axis needs a length even where nothing was served.
     y.range = Some((0.0, if top > 0.0 { top * 1.08 } else { 1.0 }));
-    // Where less is served than the least that is offered it lies above the figure.
+    // The line lies above the figure where less is served than the lowest offered load.
     let end = right.min(top * 1.08);
     let ideal = (!panel.closed && left < end).then(|| {
         let dots = vec![Dot::exact(left, left), Dot::exact(end, end)];
@@ -266,8 +273,8 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     }
 }
 
-/// Draws the path's own limit where it is among the rates, or near: beyond it nothing is the
-/// servers' doing.
+/// Draws the path's own limit where it is among the rates, or near: beyond it the figures say
+/// nothing of the servers.
 fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
     let dots = || curves.iter().flat_map(|curve| &curve.dots);
     let right = dots().map(|dot| dot.x).fold(0.0, f64::max);
@@ -277,7 +284,7 @@ fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
     let top = if top > 0.0 { top } else { 1.0 };
     let above = |value: &f64| !log || *value > 0.0;
     let foot = dots().map(|dot| dot.low).filter(above).fold(top, f64::min);
-    // A curve has one value at a place: the line leans by the least that a number can.
+    // A curve has only one value at an x: the line leans by the smallest possible difference.
     let line = vec![Dot::exact(limit, foot), Dot::exact(limit.next_up(), top)];
     curves.push(reference(limit_label(limit), line));
     format!(" {LIMIT_IS_DRAWN}")
@@ -311,7 +318,8 @@ fn table(panel: &Panel, kind: &Kind) -> Table {
     table
 }
 
-/// A median with its interval; empty if it was not measured. A unit stands once, at the end.
+/// Formats a median with its interval; empty if it was not measured. The unit stands once, at the
+/// end.
 pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
     let Some(estimate) = point.estimates.get(&measure) else { return String::new() };
     let interval = estimate.interval;
@@ -357,7 +365,8 @@ mod tests {
         assert_eq!(high, [1000.0, 1500.0 * 1.08]);
     }
 
-    /// Over rates it is a line across all curves; far beyond them, and over clients, it is none.
+    /// Over rates the limit is a line across all curves; far beyond them, and over clients, there
+    /// is no line.
     #[test]
     fn the_limit_is_drawn_across_where_the_rates_come_near_it() {
         let rising = [0.0, 3.0, 7.0];
@@ -380,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_told_below_figures_of_other_things() {
+    fn the_limit_is_given_below_other_figures() {
         let figure = |about: &str| Figure {
             id: String::new(),
             title: String::new(),
@@ -391,7 +400,7 @@ mod tests {
         for limit_per_s in [Some(5000.0), None] {
             let panel = Panel { limit_per_s, ..Panel::default() };
             let mut told = figure("CPU.");
-            tell_limit(&panel, &mut told);
+            append_limit(&panel, &mut told);
             let expected = match limit_per_s {
                 Some(_) => "CPU. The path between the hosts ends at 5,000 requests/s.",
                 None => "CPU. The path's own limit was not measured.",

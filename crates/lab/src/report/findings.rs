@@ -1,5 +1,5 @@
-//! What the figures support and what they do not, in words. Pure: the same records give the same
-//! words. Nothing is said here that no figure or table shows.
+//! The conclusions that the figures support, and those that they do not, in words. All functions
+//! are pure: equal records give equal words. Each conclusion can be seen in a figure or table.
 
 mod compared;
 mod peaks;
@@ -11,33 +11,33 @@ mod winners;
 use super::summary::{Panel, Summary};
 use crate::record::{Kind, Opened};
 
-/// A sentence or two, and under which head they stand.
+/// A finding: a sentence or two, and the head under which they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) head: Head,
     pub(crate) text: String,
-    /// How many bytes of the text name what it is about.
+    /// The number of bytes at the beginning of the text that name its subject.
     subject_len: usize,
 }
 
 impl Finding {
-    /// What is about all that was measured.
+    /// Makes a finding on the whole study.
     pub(crate) fn new(head: Head, text: impl Into<String>) -> Self {
         Self { head, text: text.into(), subject_len: 0 }
     }
 
-    /// What begins with the name of what it is about.
-    pub(crate) fn of(subject: &str, head: Head, rest: &str) -> Self {
+    /// Makes a finding that begins with the name of its subject.
+    pub(crate) fn with_subject(subject: &str, head: Head, rest: &str) -> Self {
         Self { head, text: format!("{subject}{rest}"), subject_len: subject.len() }
     }
 
-    /// What it is about, and what is said of it.
+    /// Returns the subject and the rest of the text.
     pub(crate) fn parts(&self) -> (&str, &str) {
         self.text.split_at(self.subject_len)
     }
 }
 
-/// In the order in which they are read.
+/// The heads of findings, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Head {
     Verdict,
@@ -60,7 +60,7 @@ impl Head {
     }
 }
 
-/// Gathers findings.
+/// Collects findings.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
 
@@ -69,12 +69,12 @@ impl Findings {
         self.0.push(Finding::new(head, text));
     }
 
-    fn add_of(&mut self, panel: &Panel, head: Head, rest: &str) {
-        self.0.push(Finding::of(&panel.title(), head, rest));
+    fn add_for_panel(&mut self, panel: &Panel, head: Head, rest: &str) {
+        self.0.push(Finding::with_subject(&panel.title(), head, rest));
     }
 }
 
-/// All that can be said, in the order of reading.
+/// Makes all findings, in the order of the report.
 pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     let mut findings = Findings::default();
     match opened.header.kind {
@@ -85,7 +85,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     for panel in &summary.panels {
         if opened.header.kind == Kind::Study {
             peaks::compare(&mut findings, panel, summary.confidence);
-            // Nobody looks for a peak where two are compared at one load.
+            // A comparison of two servers at one load does not search for a peak.
             peaks::beyond(&mut findings, panel);
         }
         peaks::doubts(&mut findings, panel, opened.header.kind);
@@ -95,14 +95,14 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     findings.0
 }
 
-/// Whether the machine was the same whenever the study was resumed.
-pub(crate) fn of_machines(opened: &Opened) -> Vec<Finding> {
+/// Reports whether the machine was the same each time the study was resumed.
+pub(crate) fn machine_findings(opened: &Opened) -> Vec<Finding> {
     let mut findings = Findings::default();
     records::machines(&mut findings, opened);
     findings.0
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins names: `a`, `a and b`, `a, b and c`.
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -111,7 +111,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// At most `max` of them, and how many more there are.
+/// Joins at most `max` names, with the number of those left out.
 pub(super) fn listed_at_most(names: &[String], max: usize) -> String {
     match names.len().checked_sub(max) {
         None | Some(0) => listed(names),

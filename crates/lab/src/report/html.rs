@@ -1,19 +1,18 @@
-//! A report as one page: in which order its parts stand. How a page is made is the business of
-//! `page`.
+//! A report as one page: the order of its parts. The crate `page` renders them.
 
 use page::document::{self, escape, with_code};
 
 use super::document::Document;
 use super::findings::{Finding, Head};
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn render(report: &Document) -> String {
     let mut body = contents(report);
     let is_first = |head: &Head| *head != Head::NotObserved;
     Head::ALL.into_iter().filter(is_first).for_each(|head| body += &words(report, head));
     report.summaries.iter().for_each(|section| body += &document::section(section));
     body += &document::figures(&report.figures);
-    // What was seen comes first.
+    // Findings on missing observations stand below the figures.
     body += &words(report, Head::NotObserved);
     report.sections.iter().for_each(|section| body += &document::section(section));
     let texts = report.texts.iter().map(|(name, text)| (name.clone(), &**text));
@@ -35,7 +34,7 @@ fn words(report: &Document, head: Head) -> String {
     if own.is_empty() { String::new() } else { document::words(class, head.title(), &own) }
 }
 
-/// What it is about stands out.
+/// Renders a finding, with its subject emphasised.
 fn sentence(finding: &Finding) -> String {
     let (subject, rest) = finding.parts();
     let subject = match subject {
@@ -51,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// Two screens of what was not seen are not what a reader has come for.
+    /// Readers come for the results, not for two screens of missing observations.
     #[test]
     fn what_was_not_seen_stands_below_the_figures() {
         let finding = |head: Head| Finding::new(head, head.title());

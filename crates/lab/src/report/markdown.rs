@@ -1,10 +1,10 @@
-//! A report as Markdown: words and tables, for a repository or an issue. No figures.
+//! A report as Markdown: words and tables, without figures, for a repository or an issue.
 
 use super::chart::Table;
 use super::document::Document;
 use super::findings::Head;
 
-/// The whole text.
+/// Renders the whole text.
 pub(crate) fn render(report: &Document) -> String {
     let mut text = format!("# {}\n\n", plain(&report.title));
     for line in &report.preamble {
@@ -41,7 +41,7 @@ fn cell_text(cell: &str) -> String {
     plain(cell).replace('|', "\\|")
 }
 
-/// On one line, and without what Markdown or HTML would make of it, but for code between backticks.
+/// Puts a text on one line, and escapes it for Markdown and HTML, except code between backticks.
 fn plain(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let special = |c: char| matches!(c, '<' | '>' | '*' | '_' | '\\' | '[' | ']' | '`');
@@ -62,15 +62,15 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether a text begins with what may be read as another character (CommonMark 0.31, section 2.5).
+/// Whether a text begins with a character reference (CommonMark 0.31, section 2.5).
 fn is_entity(text: &str) -> bool {
     let name = text.strip_prefix('&').and_then(|text| text.split_once(';')).map(|(name, _)| name);
     let name = name.map(|name| name.strip_prefix('#').unwrap_or(name));
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// The length of the code with which a text begins, if it does: as many backticks as open it close
-/// it (CommonMark 0.31, section 6.1). Without their like they are backticks.
+/// The length of the code span with which a text begins, if it does: it is closed by as many
+/// backticks as open it (CommonMark 0.31, section 6.1). Unmatched backticks are literal.
 fn code(text: &str) -> Option<usize> {
     let run = |text: &str| text.bytes().take_while(|&byte| byte == b'`').count();
     let ticks = Some(run(text)).filter(|&ticks| ticks > 0)?;
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(table(&odd), expected);
     }
 
-    /// What a server prints, and what files are called, is anybody's.
+    /// Output of servers and names of files may contain any text.
     #[test]
     fn nothing_becomes_a_link_or_a_tag() {
         let check = |text: &str, expected: &str| assert_eq!(plain(text), expected, "{text}");

@@ -1,29 +1,29 @@
-//! The quantities a report shows, and where a run has them. A run may lack any of them: what was
-//! observed beside the server, most of all, depends on the machine.
+//! The quantities that a report shows, and their sources in a run. A run may lack any of them:
+//! above all the observations beside the server depend on the machine.
 //!
-//! Not all that the lab observes: each CPU by itself, and the machine's own figures, stay in the
-//! records.
+//! Not all observations of the lab are shown: those of each CPU, and those of the whole machine,
+//! stay in the records.
 
 use super::number::{figure, memory, percent};
 use crate::record::{Figures, Run};
 use load::error_kind::ErrorKind;
 
-/// A quantity and what is known of it.
+/// A quantity and its properties.
 struct Row {
-    /// For the heads of columns that programs read.
+    /// The head of columns that programs read.
     key: &'static str,
-    /// For the heads of columns that people read, with its unit.
+    /// The head of columns that people read, with the unit.
     head: &'static str,
-    /// A value of the measure as people read it.
+    /// Formats a value for people.
     show: fn(f64) -> String,
-    /// What a run has of it.
-    of: fn(&ObservedRun<'_>) -> Option<f64>,
+    /// Reads the value of a run.
+    value: fn(&ObservedRun<'_>) -> Option<f64>,
 }
 
-/// Makes an enumeration of the rows of a table, and a list of the variants of each of its parts.
+/// Defines an enumeration of the rows of a table, and a list of the variants of each of its parts.
 macro_rules! measures {
     ($($(#[$about_part:meta])* $part:ident {
-        $($(#[$about:meta])* $name:ident: $key:literal, $head:literal, $show:expr, $of:expr;)*
+        $($(#[$about:meta])* $name:ident: $key:literal, $head:literal, $show:expr, $value:expr;)*
     })*) => {
         /// A quantity of a run.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,9 @@ macro_rules! measures {
 
             fn row(self) -> Row {
                 match self {
-                    $($(Self::$name => Row { key: $key, head: $head, show: $show, of: $of },)*)*
+                    $($(Self::$name => {
+                        Row { key: $key, head: $head, show: $show, value: $value }
+                    })*)*
                 }
             }
         }
@@ -44,134 +46,142 @@ macro_rules! measures {
 }
 
 measures! {
-    /// What clients and server had of it, in the order of a table.
+    /// The measures of clients and server, in the order of a table.
     ALL {
-        /// Good replies a second.
+        /// Good replies per second.
         Throughput: "throughput_per_s", "Throughput/s", figure,
             |observed| Some(observed.clients.throughput_per_s);
-        /// Good replies within the latency target, a second.
-        Goodput: "goodput_per_s", "Goodput/s", figure, |observed| Some(observed.clients.goodput_per_s);
-        /// Part of the requests issued that failed.
+        /// Good replies within the latency target, per second.
+        Goodput: "goodput_per_s", "Goodput/s", figure,
+            |observed| Some(observed.clients.goodput_per_s);
+        /// The part of the issued requests that failed.
         ErrorShare: "error_share", "Failed", percent, |observed| Some(observed.clients.error_share);
-        /// Part of the requests due whose client gave up waiting.
-        TimeoutShare: "timeout_share", "Timed out", percent, |observed| Some(timed_out(observed.clients));
-        /// Part of the requests due with which the server kept up: neither failed nor left to wait.
-        KeptUpShare: "kept_up_share", "Kept up with", percent, |observed| Some(kept_up(observed.clients));
-        /// The server's processor time, microseconds a request served.
+        /// The part of the due requests whose client gave up waiting.
+        TimeoutShare: "timeout_share", "Timed out", percent,
+            |observed| Some(timed_out(observed.clients));
+        /// The part of the due requests that were served without a growing backlog.
+        KeptUpShare: "kept_up_share", "Kept up with", percent,
+            |observed| Some(kept_up(observed.clients));
+        /// The server's processor time, in microseconds per request served.
         CpuPerRequest: "cpu_us_per_request", "CPU, us/request", figure,
             |observed| observed.run.cpu_us_per_request();
-        /// Part of the testbed's processors that the server used.
-        Utilisation: "cpu_utilisation", "CPU used", percent, |observed| observed.run.utilisation(observed.cpus);
-        /// The server's memory, bytes.
+        /// The part of the testbed's processors that the server used.
+        Utilisation: "cpu_utilisation", "CPU used", percent,
+            |observed| observed.run.utilisation(observed.cpus);
+        /// The server's memory, in bytes.
         Memory: "memory_bytes", "Memory", memory,
             |observed| MEMORY.iter().find_map(|name| observed.value(name));
-        /// Mean response time, microseconds.
+        /// The mean response time, in microseconds.
         MeanTime: "mean_us", "Mean, ms", thousandths, |observed| observed.time("mean");
-        /// Median response time, microseconds.
+        /// The median response time, in microseconds.
         P50: "p50_us", "p50, ms", thousandths, |observed| observed.time("p50");
-        /// 99th percentile of the response time, microseconds.
+        /// The 99th percentile of the response time, in microseconds.
         P99: "p99_us", "p99, ms", thousandths, |observed| observed.time("p99");
-        /// 99.9th percentile of the response time, microseconds.
+        /// The 99.9th percentile of the response time, in microseconds.
         P999: "p99.9_us", "p99.9, ms", thousandths, |observed| observed.time("p99.9");
-        /// How far apart the timeouts of kinds of file lie, percentage points.
-        Spread: "spread_points", "Spread, points", figure, |observed| observed.clients.unfair_points();
+        /// The difference in timeouts between kinds of file, in percentage points.
+        Spread: "spread_points", "Spread, points", figure,
+            |observed| observed.clients.unfair_points();
     }
-    /// What was observed beside the clients, in the order of a table.
+    /// The observations beside the clients, in the order of a table.
     OBSERVED {
-        /// Processor time in user mode, microseconds a request.
+        /// Processor time in user mode, in microseconds per request.
         UserTime: "cpu_user_us_per_request", "User, us/request", figure,
             |observed| observed.each("cpu_user_us");
-        /// Processor time in system mode, microseconds a request.
+        /// Processor time in system mode, in microseconds per request.
         SystemTime: "cpu_system_us_per_request", "System, us/request", figure,
             |observed| observed.each("cpu_system_us");
-        /// Soft interrupts on the servers' processors, microseconds a request.
+        /// Soft interrupts on the servers' processors, in microseconds per request.
         SoftirqTime: "softirq_us_per_request", "Soft interrupts, us/request", figure,
             |observed| observed.each("softirq_us");
-        /// How busy the servers' processors were with anything.
+        /// The share of time in which the servers' processors were busy with any work.
         Busy: "cpus_busy_share", "CPUs busy", percent, |observed| observed.value("cpus_busy_share");
-        /// Bytes a second that the servers had the disk read.
+        /// Bytes per second read from the disk for the servers.
         DiskBytes: "block_read_bytes_per_s", "Read from disk, MB/s", millions,
             |observed| observed.a_second("block_read_bytes");
-        /// Reads a second of the disk.
-        DiskReads: "block_reads_per_s", "Disk reads/s", figure, |observed| observed.a_second("block_reads");
-        /// Page cache charged to the servers, bytes.
-        PageCache: "page_cache_bytes", "Page cache", memory, |observed| observed.value("page_cache_bytes");
-        /// Part of the time in which some thread of the servers waited for the disk.
+        /// Reads per second from the disk for the servers.
+        DiskReads: "block_reads_per_s", "Disk reads/s", figure,
+            |observed| observed.a_second("block_reads");
+        /// The page cache charged to the servers, in bytes.
+        PageCache: "page_cache_bytes", "Page cache", memory,
+            |observed| observed.value("page_cache_bytes");
+        /// The part of the time in which some thread of the servers waited for the disk.
         WaitedForDisk: "pressure_io_some_share", "Time waited for disk", percent,
-            |observed| observed.of_time("pressure_io_some_us");
-        /// Part of the time in which some thread of the servers waited for memory.
+            |observed| observed.share_of_time("pressure_io_some_us");
+        /// The part of the time in which some thread of the servers waited for memory.
         WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", percent,
-            |observed| observed.of_time("pressure_memory_some_us");
-        /// Threads that were ready and had no processor, in the mean.
-        RunQueue: "run_queue_mean", "Run queue", figure, |observed| observed.value("run_queue_mean");
-        /// Context switches of threads that waited, a request.
+            |observed| observed.share_of_time("pressure_memory_some_us");
+        /// The mean number of threads that were ready and had no processor.
+        RunQueue: "run_queue_mean", "Run queue", figure,
+            |observed| observed.value("run_queue_mean");
+        /// Context switches of threads that waited, per request.
         Waits: "switches_voluntary_per_request", "Waits/request", figure,
             |observed| observed.each("switches_voluntary");
-        /// Context switches of threads that could have gone on, a request.
+        /// Context switches of threads that could have continued, per request.
         Preemptions: "switches_involuntary_per_request", "Preemptions/request", figure,
             |observed| observed.each("switches_involuntary");
-        /// System calls a request.
+        /// System calls per request.
         SystemCalls: "system_calls_per_request", "System calls/request", figure,
             |observed| observed.each("system_calls");
-        /// Cycles for each instruction.
+        /// Cycles per instruction.
         CyclesPerInstruction: "cycles_per_instruction", "Cycles/instruction", figure,
             |observed| observed.value("cycles_per_instruction");
-        /// Part of the cycles in which instructions were awaited.
+        /// The part of the cycles in which instructions were awaited.
         StalledForInstructions: "stalled_frontend_share",
             "Cycles stalled for instructions", percent,
             |observed| observed.part("stalled_frontend_cycles", "cycles");
-        /// Part of the cycles in which data or units were awaited.
+        /// The part of the cycles in which data or units were awaited.
         StalledForData: "stalled_backend_share", "Cycles stalled for data or units", percent,
             |observed| observed.part("stalled_backend_cycles", "cycles");
-        /// Part of the references to the last-level cache that it answered.
+        /// The part of the references to the last-level cache that it answered.
         CacheHits: "cache_hit_share", "Last-level cache hits", percent,
             |observed| Some(1.0 - observed.part("cache_misses", "cache_references")?);
-        /// Misses of the last-level cache, a request.
+        /// Misses of the last-level cache, per request.
         CacheMisses: "cache_misses_per_request", "Last-level misses/request", figure,
             |observed| observed.each("cache_misses");
-        /// Cycles of the bus, a request.
+        /// Cycles of the bus, per request.
         BusCycles: "bus_cycles_per_request", "Bus cycles/request", figure,
             |observed| observed.each("bus_cycles");
-        /// Bytes a second between memory and processors, of the whole machine.
+        /// Bytes per second between memory and processors, of the whole machine.
         MemoryTraffic: "memory_bytes_per_s", "Memory traffic, MB/s", millions,
             |observed| observed.memory_traffic();
-        /// Part of the files that was in memory before the server was started.
+        /// The part of the files that was in memory before the server was started.
         FilesInMemory: "files_resident_share", "Files in memory before", percent,
             |observed| observed.part("files_resident_bytes", "files_accessed_bytes");
-        /// Part of the files that stayed in memory though they were to leave it.
+        /// The part of the files that stayed in memory after the eviction.
         FilesKept: "files_kept_share", "Files not evicted", percent,
             |observed| observed.part("files_kept_bytes", "files_accessed_bytes");
-        /// How late the generator was at the 99th percentile, microseconds.
+        /// The 99th percentile of the generator's lag, in microseconds.
         Lag: "generator_lag_p99_us", "Generator's lag p99, ms", thousandths,
             |observed| Some(observed.clients.lag_p99_us);
     }
 }
 
 impl Measure {
-    /// All there are.
+    /// Returns all measures.
     pub(crate) fn every() -> impl Iterator<Item = Self> {
         Self::ALL.iter().chain(Self::OBSERVED).copied()
     }
 
-    /// For the heads of columns that programs read.
+    /// The head of columns that programs read.
     pub(crate) fn key(self) -> &'static str {
         self.row().key
     }
 
-    /// For the heads of columns that people read, with its unit.
+    /// The head of columns that people read, with the unit.
     pub(crate) fn head(self) -> &'static str {
         self.row().head
     }
 
-    /// A value of the measure as people read it.
+    /// Formats a value for people.
     pub(crate) fn show(self, value: f64) -> String {
         (self.row().show)(value)
     }
 
-    /// What `run` has of it; `cpus` is the number of processors of its testbed, if known.
-    pub(crate) fn of(self, run: &Run, cpus: Option<f64>) -> Option<f64> {
+    /// Reads the value of `run`; `cpus` is the number of processors of its testbed, if known.
+    pub(crate) fn value(self, run: &Run, cpus: Option<f64>) -> Option<f64> {
         let observed = ObservedRun { run, clients: run.figures.as_ref()?, cpus };
-        (self.row().of)(&observed).filter(|value| value.is_finite())
+        (self.row().value)(&observed).filter(|value| value.is_finite())
     }
 }
 
@@ -183,7 +193,7 @@ fn millions(value: f64) -> String {
     figure(value / 1e6)
 }
 
-/// A run, what clients saw of it, and the processors of its testbed.
+/// A run, the figures of its clients, and the processors of its testbed.
 struct ObservedRun<'r> {
     run: &'r Run,
     clients: &'r Figures,
@@ -196,7 +206,7 @@ impl ObservedRun<'_> {
         self.clients.times_us.get(name).copied()
     }
 
-    /// What was observed beside the server.
+    /// An observation beside the server.
     fn value(&self, name: &str) -> Option<f64> {
         self.run.observed.get(name).copied()
     }
@@ -213,7 +223,7 @@ impl ObservedRun<'_> {
         Some(self.value(name)? / self.elapsed_s()?)
     }
 
-    fn of_time(&self, name: &str) -> Option<f64> {
+    fn share_of_time(&self, name: &str) -> Option<f64> {
         Some(self.value(name)? / 1e6 / self.elapsed_s()?)
     }
 
@@ -232,13 +242,13 @@ impl ObservedRun<'_> {
         Some(by_cost().unwrap_or_else(in_window)).filter(|replies| *replies > 0.0)
     }
 
-    /// For how long it was observed.
+    /// How long the server was observed, in seconds.
     fn elapsed_s(&self) -> Option<f64> {
         self.above_0("elapsed_us").map(|us| us / 1e6)
     }
 }
 
-/// Of the requests due.
+/// The part of the due requests that timed out.
 fn timed_out(figures: &Figures) -> f64 {
     let kinds = ErrorKind::ALL.into_iter().filter(|kind| kind.is_timeout());
     let count: u64 = kinds.filter_map(|kind| figures.errors.get(kind.name())).sum();
@@ -249,7 +259,8 @@ fn kept_up(figures: &Figures) -> f64 {
     figures.kept_up_share.min(figures.served_share)
 }
 
-/// What the server itself holds, shared pages counted once; else what is resident.
+/// The observations of the server's memory in the order of preference: its own memory with shared
+/// pages counted once, else its resident memory.
 const MEMORY: [&str; 3] = ["memory_bytes", "proportional_bytes", "resident_bytes"];
 
 #[cfg(test)]
@@ -278,7 +289,7 @@ mod tests {
         let observed = observed.map(|(name, value)| (name.to_owned(), value));
         let figures = Some(Figures { lag_p99_us: 7.0, ..Figures::default() });
         let run = Run { observed: BTreeMap::from(observed), figures, ..Run::default() };
-        let of = |measure: Measure| measure.of(&run, None);
+        let of = |measure: Measure| measure.value(&run, None);
         assert_eq!(of(Measure::SystemCalls), Some(5.0), "of 300 replies");
         assert_eq!(of(Measure::DiskBytes), Some(2e6));
         assert_eq!(of(Measure::WaitedForDisk), Some(0.25));
@@ -295,7 +306,7 @@ mod tests {
         let errors = errors.map(|(kind, count)| (kind.to_owned(), count)).into();
         let figures = Some(Figures { requests_due: 100, errors, ..Figures::default() });
         let run = Run { figures, ..Run::default() };
-        assert_eq!(Measure::TimeoutShare.of(&run, None), Some(0.05));
+        assert_eq!(Measure::TimeoutShare.value(&run, None), Some(0.05));
     }
 
     #[test]

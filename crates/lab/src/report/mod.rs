@@ -1,8 +1,8 @@
-//! The report of a folder of records: what was measured, in figures, tables and words, as one
-//! page, Markdown, CSV or a picture.
+//! The report of a folder of records: the measurements in figures, tables and words, as one page,
+//! Markdown, CSV or a picture.
 //!
-//! [`Report::read`] puts the records together; every form is a pure function of what it holds.
-//! Nothing is measured here, and what a run was void for is not judged again.
+//! [`Report::read`] summarises the records; every form is a pure function of a `Report`. Nothing is
+//! measured here, and the validity of runs is not judged again.
 
 mod cache;
 mod comparison;
@@ -28,14 +28,14 @@ use summary::Summary;
 
 use crate::record::{Folder, Kind, Opened};
 
-/// All that is shown.
+/// A report on a folder of records.
 #[derive(Debug)]
 pub struct Report {
     records: Records,
     document: Document,
 }
 
-/// What it is made of.
+/// The data of a report.
 #[derive(Debug)]
 enum Records {
     Servers(Opened, Summary),
@@ -50,35 +50,35 @@ impl Report {
     pub fn read(folder: &Path) -> Result<Self, String> {
         let mut opened = Folder::read(folder)?;
         if opened.header.kind == Kind::Cache {
-            let summary = cache::Summary::of(&opened);
+            let summary = cache::Summary::new(&opened);
             let document = cache::document(&opened, &summary);
             return Ok(Self { records: Records::Cache(opened, summary), document });
         }
-        let summary = Summary::of(&opened);
+        let summary = Summary::new(&opened);
         let figures = servers::figures(folder, &mut opened, &summary);
         let document = servers::document(&opened, &summary, figures);
         Ok(Self { records: Records::Servers(opened, summary), document })
     }
 
-    /// What the records call otherwise than this program does, in a line.
+    /// A line on former names in the records, if there are any.
     pub fn notice(&self) -> Option<&str> {
         let (Records::Servers(opened, _) | Records::Cache(opened, _)) = &self.records;
         opened.notice.as_deref()
     }
 
-    /// One page that needs nothing else.
+    /// Renders one page that needs no other files.
     #[must_use]
     pub fn html(&self) -> String {
         html::render(&self.document)
     }
 
-    /// Words and tables.
+    /// Renders words and tables as Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         markdown::render(&self.document)
     }
 
-    /// A line for each run.
+    /// Renders a CSV with a line for each run.
     #[must_use]
     pub fn csv_runs(&self) -> String {
         match &self.records {
@@ -87,7 +87,7 @@ impl Report {
         }
     }
 
-    /// A line for each point: medians and intervals.
+    /// Renders a CSV with a line for each point: medians and intervals.
     #[must_use]
     pub fn csv_points(&self) -> String {
         match &self.records {
@@ -96,7 +96,7 @@ impl Report {
         }
     }
 
-    /// All figures on one sheet.
+    /// Renders all figures on one sheet.
     #[must_use]
     pub fn svg(&self) -> String {
         self.sheet().0

@@ -1,7 +1,7 @@
-//! All figures of a report as one picture: the drawing, photographed by a headless Chromium.
+//! All figures of a report as one picture: a screenshot of the drawing in a headless Chromium.
 //!
-//! Not drawn here: text needs fonts, and whoever wants a picture has a browser or can take the
-//! drawing itself (`--format svg`).
+//! The picture is not drawn by this program: text needs fonts, and users who want a picture have a
+//! browser or can use the drawing itself (`--format svg`).
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,13 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// By the names under which distributions have it.
+/// The names of Chromium in distributions.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Writes the drawing at `svg`, which is so wide and so high, to `png`, at twice its size.
+/// Writes the drawing at `svg`, of the given width and height, to `png`, magnified by the given
+/// factor.
 ///
 /// # Errors
-/// When there is no Chromium, or it fails: one line.
+/// When there is no Chromium, or it fails, in one line.
 pub(crate) fn photograph(
     svg: &Path,
     (width, height): (f64, f64),
@@ -35,9 +36,9 @@ pub(crate) fn photograph(
         .arg(format!("--window-size={},{}", width.ceil(), height.ceil()))
         .arg(assigned("--user-data-dir=", &profile))
         .arg(assigned("--screenshot=", png))
-        .arg(url_of(svg));
+        .arg(file_url(svg));
     if os::process::is_root() {
-        // Chromium's sandbox does not work for root; what is shown is our own drawing.
+        // Chromium's sandbox does not work for root; the drawing is our own, so it is safe without.
         command.arg("--no-sandbox");
     }
     let output = command.stdin(Stdio::null()).output();
@@ -51,16 +52,16 @@ pub(crate) fn photograph(
     Ok(())
 }
 
-/// An option and its path, which need not be UTF-8.
+/// Joins an option and its path, which need not be UTF-8.
 fn assigned(option: &str, path: &Path) -> OsString {
     let mut word = OsString::from(option);
     word.push(path);
     word
 }
 
-/// The address of a file: what would mean something in an address is written by its number (RFC
-/// 3986, section 2.1).
-fn url_of(path: &Path) -> String {
+/// The URL of a file: bytes that have a meaning in a URL are percent-encoded (RFC 3986, section
+/// 2.1).
+fn file_url(path: &Path) -> String {
     let mut url = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -82,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_file_has_an_address() {
-        let check = |path: &str, url: &str| assert_eq!(url_of(Path::new(path)), url);
+    fn any_file_has_a_url() {
+        let check = |path: &str, url: &str| assert_eq!(file_url(Path::new(path)), url);
         check("/tmp/all-1.2_3~.svg", "file:///tmp/all-1.2_3~.svg");
         check("/a b/fig #1?.svg", "file:///a%20b/fig%20%231%3F.svg");
         check("/%41/ä.svg", "file:///%2541/%C3%A4.svg");

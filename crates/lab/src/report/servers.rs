@@ -1,4 +1,4 @@
-//! The report of servers: which figures and tables it has.
+//! The report of servers: its figures and tables.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use crate::record::{Header, Kind, Opened};
 use page::chart::{Figure, Table};
 use page::document::Section;
 
-/// All figures, panel by panel. Outcomes that cannot be read are noted as damage.
+/// Makes all figures, panel by panel. Outcomes that cannot be read are noted as damage.
 pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> Vec<Figure> {
-    let styles = figures::Styles::of(summary);
+    let styles = figures::Styles::new(summary);
     let mut figures = Vec::new();
     let tuning = opened.header.kind == Kind::Tune;
     let share = summary.confidence;
     for (index, panel) in summary.panels.iter().enumerate() {
         let mut surfaces = match is_of_study(&opened.header) {
-            true => surfaces::of_panel(panel, index, share),
+            true => surfaces::tuning_figures(panel, index, share),
             false => Vec::new(),
         };
-        let curves = figures::of_panel(panel, index, &styles, share);
+        let curves = figures::load_figures(panel, index, &styles, share);
         let damage = &mut opened.damage;
-        let mut times = distributions::of_panel(folder, panel, index, &styles, damage);
+        let mut times = distributions::time_figures(folder, panel, index, &styles, damage);
         let others = surfaces.iter_mut().chain(&mut times);
-        others.for_each(|figure| figures::tell_limit(panel, figure));
-        // What was asked for comes first.
+        others.for_each(|figure| figures::append_limit(panel, figure));
+        // The figures that the kind of study is made for come first.
         match tuning {
             true => figures.extend(surfaces.into_iter().chain(curves)),
             false => figures.extend(curves.into_iter().chain(surfaces)),
@@ -36,7 +36,7 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
     figures
 }
 
-/// The whole report.
+/// Makes the whole report.
 pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>) -> Document {
     Document {
         title: document::title(&opened.header),
@@ -49,7 +49,7 @@ pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>)
     }
 }
 
-/// What was asked, by whom, when, and how much of it there is.
+/// Makes the lines on the question, its source, the time of the study, and the amount of data.
 fn preamble(opened: &Opened) -> Vec<String> {
     let header = &opened.header;
     let kind = match header.kind {
@@ -59,7 +59,7 @@ fn preamble(opened: &Opened) -> Vec<String> {
     };
     let void = opened.runs.iter().filter(|run| !run.void.is_empty()).count();
     let runs = opened.runs.len();
-    // A tuning decides by itself how often it looks.
+    // A tuning decides by itself how often it repeats a measurement.
     let asked = match header.repetitions {
         0 => String::new(),
         count => format!("; {count} asked for at each point"),
@@ -68,8 +68,8 @@ fn preamble(opened: &Opened) -> Vec<String> {
         "A {kind}, begun {}; {runs} runs, {void} of them void{asked}.",
         number::moment(header.started_unix_us)
     )];
-    lines.extend(document::asked(header));
-    // Without figures are those whose server did not start.
+    lines.extend(document::question_lines(header));
+    // Runs whose server did not start have no figures.
     let loaded = opened.runs.iter().filter(|run| run.figures.is_some());
     let seconds: f64 = loaded.map(|run| run.warm_up_s + run.window_s).sum();
     lines.push(format!(
@@ -83,18 +83,18 @@ fn preamble(opened: &Opened) -> Vec<String> {
     lines
 }
 
-/// A summary of each panel.
+/// Makes a summary of each panel.
 fn summaries(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let panels = summary.panels.iter().enumerate().filter(|(_, panel)| !panel.is_empty());
     let sections = panels.map(|panel| {
         let table = tables::summary(panel.1, summary.confidence, is_of_study(&opened.header));
-        of_panel(panel, "summary", "Summary", table, false)
+        panel_section(panel, "summary", "Summary", table, false)
     });
     sections.filter(is_filled).collect()
 }
 
-/// Of two servers at one load the verdict says all: nobody has looked for the highest throughput of
-/// either.
+/// Whether the records are those of a study. A comparison of two servers at one load has a verdict
+/// instead: it does not search for the highest throughput of either.
 fn is_of_study(header: &Header) -> bool {
     header.kind != Kind::Compare
 }
@@ -103,7 +103,7 @@ fn is_filled(section: &Section) -> bool {
     !section.table.rows.is_empty()
 }
 
-fn of_panel(
+fn panel_section(
     (index, panel): (usize, &Panel),
     id: &str,
     name: &str,
@@ -114,19 +114,25 @@ fn of_panel(
     Section { id: format!("{id}-{index}"), title, table, folded }
 }
 
-/// The tables that belong to no figure, but for the summaries of the panels.
+/// Makes the tables that belong to no figure, except the summaries of the panels.
 fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     let share = summary.confidence;
     let is_of_study = is_of_study(&opened.header);
     for (index, panel) in summary.panels.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
-        let of_panel = |id, name, table, folded| of_panel((index, panel), id, name, table, folded);
+        let panel_section =
+            |id, name, table, folded| panel_section((index, panel), id, name, table, folded);
         if is_of_study {
-            sections.push(of_panel("pairs", "Each pair", tables::all_pairs(panel, share), true));
+            sections.push(panel_section(
+                "pairs",
+                "Each pair",
+                tables::all_pairs(panel, share),
+                true,
+            ));
         }
-        sections.push(of_panel("points", "Each point", tables::points(panel), true));
+        sections.push(panel_section("points", "Each point", tables::points(panel), true));
         let observed = tables::observed_points(panel);
-        sections.push(of_panel("observed", "Observed at each point", observed, is_of_study));
+        sections.push(panel_section("observed", "Observed at each point", observed, is_of_study));
     }
     let section = |id: &str, title: &str, table, folded| Section {
         id: id.into(),
@@ -165,7 +171,8 @@ mod tests {
     use super::*;
     use crate::record::{Figures, Offered, Point, Run};
 
-    /// At a rate that both settings sustain there is no highest, and no surface of it.
+    /// A comparison at a rate that both settings sustain has no highest throughput, and no surface
+    /// of it.
     #[test]
     fn a_comparison_has_no_highest_throughput() {
         let run = |setting: &str| Run {
@@ -188,7 +195,7 @@ mod tests {
             let header = Header { kind, ..Header::default() };
             let runs = vec![run("1"), run("2")];
             let mut opened = Opened { header, runs, ..Opened::default() };
-            let summary = Summary::of(&opened);
+            let summary = Summary::new(&opened);
             let figures = figures(Path::new("/nowhere"), &mut opened, &summary);
             let figures = figures.into_iter().map(|figure| figure.title);
             let sections = sections(&opened, &summary).into_iter().map(|section| section.title);
@@ -203,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_repetitions_were_asked_for_they_are_told() {
+    fn repetitions_are_shown_only_where_they_were_requested() {
         let first = |repetitions| {
             let header = Header { kind: Kind::Tune, repetitions, ..Header::default() };
             preamble(&Opened { header, ..Opened::default() }).remove(0)

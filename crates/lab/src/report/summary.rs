@@ -1,5 +1,5 @@
-//! The records of a folder, put together: runs of the same point, points of the same curve, curves
-//! of the same panel. Void runs are counted and take no part. Pure.
+//! A summary of the records of a folder: runs are combined to points, points to curves, curves to
+//! panels. Void runs are counted but not used. All functions are pure.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,63 +14,63 @@ use crate::record::{
 use crate::study::utilisation::Gauge;
 use crate::template::Values;
 
-/// With this part of the requests a server has kept up with what was asked.
+/// The part of the requests that a server must serve to have kept up with the offered load.
 const KEPT_UP_SHARE: f64 = 0.99;
 
-/// All that figures, tables and words are made of.
+/// The data from which figures, tables and words are made.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// One for each workload, testbed and form of load, in the order of the records.
+    /// The panels, one for each workload, testbed and form of load, in the order of the records.
     pub(crate) panels: Vec<Panel>,
-    /// Of intervals.
+    /// The confidence of intervals.
     pub(crate) confidence: f64,
 }
 
-/// What is compared with each other: the same workload in the same testbed.
+/// The series that are compared with each other: of one workload in one testbed.
 #[derive(Debug, Default)]
 pub(crate) struct Panel {
     pub(crate) workload: String,
     pub(crate) testbed: String,
-    /// How many processors the server was given there.
+    /// The number of processors of the server in this testbed.
     pub(crate) cpus: Option<f64>,
-    /// Clients wait for their replies, and what is offered is their number.
+    /// Whether clients wait for their replies; the offered load is then their number.
     pub(crate) closed: bool,
     pub(crate) series: Vec<Series>,
-    /// The rate at which the path itself ends, requests a second.
+    /// The limit of the path between the hosts, in requests per second.
     pub(crate) limit_per_s: Option<f64>,
     /// The name of the floor's series, if it ran.
     pub(crate) floor: Option<String>,
-    /// What is meant by a utilisation.
+    /// The definition of utilisations.
     pub(crate) gauge: Gauge,
-    /// What a tuning of these settings has found, if that is on record.
+    /// The result of a tuning of these settings, if it is on record.
     pub(crate) tuning: Option<Tuning>,
 }
 
-/// One setting of one server.
+/// The measurements of one setting of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    /// The server's name, and the setting's where there are several.
+    /// The server's name, with the setting's where there are several.
     pub(crate) name: String,
     pub(crate) server: String,
     pub(crate) setting: String,
-    /// Whether clients wait for replies, and what is offered is how many of them there are.
+    /// Whether clients wait for replies; the offered load is then their number.
     pub(crate) is_closed: bool,
     pub(crate) knobs: Values,
-    /// By what was offered, ascending.
+    /// The points, by offered load, ascending.
     pub(crate) points: Vec<Measured>,
-    /// The runs that searches are made of, by purpose and what was offered.
+    /// The trials of searches, by purpose and offered load.
     pub(crate) trials: Vec<Measured>,
-    /// The runs of searches whose result is known, by what was offered, ascending.
+    /// The trials of searches whose result is known, by offered load, ascending.
     pub(crate) searched: Vec<Measured>,
-    /// The searches for its highest rate, but those that only looked coarsely.
+    /// The searches for the highest rate, without the coarse ones.
     pub(crate) searches: Vec<Search>,
-    /// What they say the highest rate is, by block: 0 where every rate broke.
+    /// The highest rates that they found, by block: 0 where every rate broke.
     pub(crate) limits: BTreeMap<u32, f64>,
-    /// The blocks in which it may be higher than that.
+    /// The blocks in which the highest rate may be higher than found.
     pub(crate) bounds: BTreeSet<u32>,
-    /// In each block the trials at the rate that its search says held.
+    /// The trials at the highest rate that held, from each block's search.
     pub(crate) held: Option<Measured>,
-    /// The confidence of the intervals of all this.
+    /// The confidence of all intervals of the series.
     pub(crate) confidence: f64,
 }
 
@@ -79,23 +79,23 @@ pub(crate) struct Series {
 pub(crate) struct Measured {
     pub(crate) offered: f64,
     pub(crate) purpose: Purpose,
-    /// By block: the medians of the runs that a search has made there.
+    /// The medians of a block's runs, by block: a search may make several runs in a block.
     pub(crate) blocks: BTreeMap<u32, BTreeMap<Measure, f64>>,
     pub(crate) estimates: BTreeMap<Measure, Estimate>,
-    /// The files with the whole outcomes.
+    /// The names of the files with the whole outcomes.
     pub(crate) outcome_files: Vec<String>,
-    /// The utilisation for the sake of which this rate was looked for.
+    /// The utilisation for which this rate was searched.
     pub(crate) sought: Option<f64>,
 }
 
-/// The most a series does.
+/// The highest throughput of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Peak {
-    /// Requests a second: the median over blocks, or the highest rate held.
+    /// Requests per second: the median over blocks, or the highest rate that held.
     pub(crate) per_s: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// What was offered there.
+    /// The offered load at the peak.
     pub(crate) offered: f64,
     pub(crate) found: Found,
 }
@@ -103,31 +103,31 @@ pub(crate) struct Peak {
 /// How a peak was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The best of the points swept.
+    /// The peak is the best of the swept points.
     Swept,
-    /// The best of the points swept, and the server still kept up with the highest rate: its peak
-    /// may be higher.
+    /// The peak is the best of the swept points, but the server still kept up with the highest
+    /// rate, so its peak may be higher.
     NotReached,
-    /// Between the highest rate held and the lowest that was not.
+    /// The peak lies between the highest rate that held and the lowest that broke.
     Searched,
-    /// All rates were held, or the generator was the limit: it may be higher.
+    /// All rates held, or the generator was the limit: the peak may be higher.
     AtLeast,
 }
 
 impl Found {
-    /// Whether the peak may be higher than what was seen.
+    /// Whether the peak may be higher than observed.
     pub(crate) fn is_lower_bound(self) -> bool {
         matches!(self, Self::NotReached | Self::AtLeast)
     }
 
-    /// What stands before such a peak.
+    /// The sign before a peak that may be higher; else empty.
     pub(crate) fn sign(self) -> &'static str {
         if self.is_lower_bound() { "≥ " } else { "" }
     }
 }
 
 impl Peak {
-    /// The peak with its interval, and the sign of what may be higher.
+    /// Formats the peak with its interval, and with the sign if it may be higher.
     pub(crate) fn shown(&self) -> String {
         let shown = number::interval(self.per_s, self.low, self.high, number::figure);
         format!("{}{shown}", self.found.sign())
@@ -135,18 +135,18 @@ impl Peak {
 }
 
 impl Summary {
-    /// Puts the records together.
-    pub(crate) fn of(opened: &Opened) -> Self {
+    /// Summarises the records.
+    pub(crate) fn new(opened: &Opened) -> Self {
         let confidence = match opened.header.confidence {
             share if share > 0.0 && share < 1.0 => share,
             _ => 0.95,
         };
         let mut runs = opened.runs.clone();
         if opened.header.kind == Kind::Compare {
-            // Its runs say which phase they are of; all of them are points.
+            // The purpose of a comparison's runs gives their phase; all of them are points.
             runs.iter_mut().for_each(|run| run.purpose = Purpose::Point);
         }
-        // Closed runs for a purpose are where a search began.
+        // Closed runs that are no points are the beginnings of searches.
         runs.retain(|run| run.purpose == Purpose::Point || !is_closed(&run.point));
         let mut keys: Vec<(&str, &str, bool)> = Vec::new();
         for run in &runs {
@@ -161,13 +161,13 @@ impl Summary {
             (place(&header.workloads, workload), place(&header.testbeds, testbed), *closed)
         });
         let panels =
-            keys.into_iter().map(|key| Panel::of(opened, &runs, key, confidence)).collect();
+            keys.into_iter().map(|key| Panel::new(opened, &runs, key, confidence)).collect();
         Self { panels, confidence }
     }
 }
 
 impl Panel {
-    fn of(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
+    fn new(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
         let (workload, testbed, closed) = key;
         let belongs = |point: &Point| {
             point.workload == workload && point.testbed == testbed && is_closed(point) == closed
@@ -213,8 +213,8 @@ impl Panel {
                 confidence,
                 ..Series::default()
             };
-            series.take_searches(searches);
-            series.take_trials(&own, cpus);
+            series.add_searches(searches);
+            series.add_trials(&own, cpus);
             series
         });
         let series: Vec<Series> = series.collect();
@@ -232,7 +232,7 @@ impl Panel {
         }
     }
 
-    /// What stands above a figure of this panel.
+    /// The title of the panel in figures and tables.
     pub(crate) fn title(&self) -> String {
         let parts: Vec<&str> =
             [&*self.workload, &*self.testbed].into_iter().filter(|part| !part.is_empty()).collect();
@@ -240,24 +240,24 @@ impl Panel {
         format!("{}{form}", parts.join(", "))
     }
 
-    /// The series of the floor.
+    /// The series of the floor, if it ran.
     pub(crate) fn floor(&self) -> Option<&Series> {
         self.series.iter().find(|series| Some(&series.name) == self.floor.as_ref())
     }
 
-    /// Whether any run of it counts.
+    /// Whether no run of the panel counts.
     pub(crate) fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty() && series.trials.is_empty())
     }
 
-    /// The unit of what is offered.
+    /// The unit of the offered load.
     pub(crate) fn unit(&self) -> &'static str {
         if self.closed { "connections" } else { "requests/s" }
     }
 }
 
 impl Series {
-    /// The points of its curve: those swept, or else the trials of its searches.
+    /// The points of the curve: those that were swept, or else the trials of searches.
     pub(crate) fn curve(&self) -> Vec<&Measured> {
         if !self.points.is_empty() {
             return self.points.iter().collect();
@@ -265,25 +265,25 @@ impl Series {
         self.searched.iter().collect()
     }
 
-    /// Whether its curve is made of what searches have tried, not of points that were swept.
+    /// Whether the curve consists of the trials of searches rather than of swept points.
     pub(crate) fn is_searched(&self) -> bool {
         self.points.is_empty() && !self.searched.is_empty()
     }
 
-    /// The point with the highest throughput that was swept.
+    /// The swept point with the highest throughput.
     pub(crate) fn best(&self) -> Option<&Measured> {
         let throughput = |point: &&Measured| point.median(Measure::Throughput).unwrap_or(0.0);
         self.points.iter().max_by(|a, b| throughput(a).total_cmp(&throughput(b)))
     }
 
-    /// Where the peak was measured: trials at the rate that was held, or the best point.
+    /// The measurements at the peak: the trials at the rate that held, or the best point.
     pub(crate) fn at_peak(&self) -> Option<&Measured> {
         self.held.as_ref().or_else(|| self.best())
     }
 
-    /// Searches that left a much wider gap than the others were only looking around. One that has
-    /// no gap was not: nothing held, or nothing broke.
-    fn take_searches(&mut self, searches: Vec<Search>) {
+    /// Adds the searches, without those that left a much wider gap than the others: these were
+    /// coarse. A search without a gap, in which nothing held or nothing broke, is kept.
+    fn add_searches(&mut self, searches: Vec<Search>) {
         let width = |search: &Search| {
             let has_gap = search.held_per_s > 0.0 && !search.is_bound();
             search.broke_per_s.filter(|_| has_gap).map(|broke| broke / search.held_per_s - 1.0)
@@ -300,9 +300,9 @@ impl Series {
         }
     }
 
-    /// Takes the trials of the searches: all of them as points of a curve, and those at what each
-    /// search says held as what the highest rate is like.
-    fn take_trials(&mut self, runs: &[&Run], cpus: Option<f64>) {
+    /// Adds the trials of the searches: all of them as points of the curve, and those at the rate
+    /// that held in each search as the measurements at the peak.
+    fn add_trials(&mut self, runs: &[&Run], cpus: Option<f64>) {
         let limit = self.searched().map(|peak| peak.per_s);
         let (mut all, mut held): (Vec<Run>, Vec<Run>) = (Vec::new(), Vec::new());
         for search in &self.searches {
@@ -323,8 +323,8 @@ impl Series {
         (self.searched, self.held) = (measured(&all), measured(&held).pop());
     }
 
-    /// What searches have found: between what one held and what broke, or the median of several.
-    /// None if they saw nothing.
+    /// The peak that searches have found: between the rates that held and broke in a single one, or
+    /// the median of several. None if no search found a limit.
     fn searched(&self) -> Option<Peak> {
         let limits: Vec<f64> = self.limits.values().copied().collect();
         let Estimate { median: per_s, interval } = median_estimate(&limits, self.confidence)?;
@@ -333,7 +333,7 @@ impl Series {
             1 => (last.held_per_s, last.broke_per_s.unwrap_or(per_s)),
             _ => (interval.low, interval.high),
         };
-        // A limit that may be higher does not move the median if it lies above it already.
+        // A limit that may be higher does not move the median if it lies above the median already.
         let at_most = self.limits.iter().map(|(block, limit)| match self.bounds.contains(block) {
             true => f64::MAX,
             false => *limit,
@@ -343,7 +343,7 @@ impl Series {
         Some(Peak { per_s, low, high, offered: per_s, found })
     }
 
-    /// The most it does: what searches have found, or else the best point of its sweep.
+    /// The peak: that of the searches, or else the best point of the sweep.
     pub(crate) fn peak(&self) -> Option<Peak> {
         if let Some(peak) = self.searched() {
             return Some(peak);
@@ -356,7 +356,8 @@ impl Series {
             low: throughput.interval.low,
             high: throughput.interval.high,
             offered: best.offered,
-            // Clients that wait for replies ask for no more than they get: that is no sign of ease.
+            // Clients that wait for replies request no more than they get, so to keep up with them
+            // does not mean that the server could serve more.
             found: match is_last && best.kept_up() && !self.is_closed {
                 true => Found::NotReached,
                 false => Found::Swept,
@@ -364,15 +365,15 @@ impl Series {
         })
     }
 
-    /// The series' point at exactly what was offered.
-    pub(crate) fn at(&self, offered: f64) -> Option<&Measured> {
+    /// The point of the series at exactly this offered load.
+    pub(crate) fn point_at(&self, offered: f64) -> Option<&Measured> {
         self.points.iter().find(|point| point.offered == offered)
     }
 }
 
 impl Measured {
-    /// Takes the runs of each block. A sweep has one valid run in each, a search may have several,
-    /// of which one value is taken: they are no blocks of their own.
+    /// Adds the runs of each block. A sweep has one valid run in each; a search may have several,
+    /// which give one value, their median, for they are no blocks of their own.
     fn with_runs(
         mut self,
         runs: &BTreeMap<u32, Vec<&Run>>,
@@ -382,7 +383,7 @@ impl Measured {
         for (block, runs) in runs {
             let of_runs = |measure: Measure| {
                 let values: Vec<f64> =
-                    runs.iter().filter_map(|run| measure.of(run, cpus)).collect();
+                    runs.iter().filter_map(|run| measure.value(run, cpus)).collect();
                 Some((measure, median(&values)?))
             };
             self.blocks.insert(*block, Measure::every().filter_map(of_runs).collect());
@@ -402,12 +403,12 @@ impl Measured {
         Some(self.estimates.get(&measure)?.median)
     }
 
-    /// Whether the server kept up with what was offered.
+    /// Whether the server kept up with the offered load.
     pub(crate) fn kept_up(&self) -> bool {
         self.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
     }
 
-    /// The median of the ratios, block by block, of this to `other`, and how many pairs there are.
+    /// The median of the ratios of this point to `other`, block by block, and the number of pairs.
     pub(crate) fn ratio(
         &self,
         other: &Self,
@@ -434,13 +435,13 @@ pub(crate) fn offered(point: &Point) -> f64 {
     }
 }
 
-/// A number that describes a workload or a testbed.
+/// Finds a number that describes a workload or a testbed.
 pub(crate) fn number_of(described: &[Described], name: &str, number: &str) -> Option<f64> {
     described.iter().find(|one| one.name == name)?.numbers.get(number).copied()
 }
 
-/// Where a setting of a server stands in the header: those of a server in the order in which they
-/// are to be measured, the two of a comparison as they were typed.
+/// The place of a server's setting in the order of the header: settings of a server in the order in
+/// which they are to be measured, the two of a comparison in the order of the command line.
 fn place_of(header: &Header, server: &str, setting: &str) -> [usize; 3] {
     let (servers, planned) = (&header.servers, &header.planned);
     let with_it = |one: &Server| one.name == server && one.configurations.contains_key(setting);
@@ -452,7 +453,7 @@ fn place_of(header: &Header, server: &str, setting: &str) -> [usize; 3] {
     .map(|place| place.unwrap_or(usize::MAX))
 }
 
-/// What a tuning has found, if its winner is one of these.
+/// The result of a tuning, if its winner is one of these series.
 fn tuning_of(opened: &Opened, series: &[Series]) -> Option<Tuning> {
     let found = opened.tuning.as_ref().filter(|_| opened.header.kind == Kind::Tune)?;
     series.iter().any(|one| one.setting == found.winner).then(|| found.clone())
@@ -462,7 +463,8 @@ fn is_closed(point: &Point) -> bool {
     matches!(point.offered, Offered::Connections(_))
 }
 
-/// The lower of the two: the path's requests, and its bytes in bodies of this workload.
+/// The limit of the path in requests per second: the lower of its limit of requests, and its limit
+/// of bytes divided by the mean body of this workload.
 fn limit_per_s(opened: &Opened, workload: &str, testbed: &str) -> Option<f64> {
     let (_, ceiling) = opened.ceilings.iter().rfind(|(name, _)| name == testbed)?;
     let body = number_of(&opened.header.workloads, workload, "mean_body_bytes");
@@ -471,12 +473,12 @@ fn limit_per_s(opened: &Opened, workload: &str, testbed: &str) -> Option<f64> {
     limits.filter(|limit| *limit > 0.0).min_by(f64::total_cmp)
 }
 
-/// The utilisation whose rate a point's is, if it was looked for.
+/// The utilisation for which the rate of a point was searched, if it was.
 fn sought(runs: &[&Run], point: &Point) -> Option<f64> {
     runs.iter().filter(|run| run.point == *point).find_map(|run| run.purpose.utilisation())
 }
 
-/// The valid runs by purpose and by what was offered.
+/// Collects the valid runs by purpose and by offered load.
 fn measured(runs: &[&Run], swept: bool, cpus: Option<f64>, confidence: f64) -> Vec<Measured> {
     let mut points: Vec<(Measured, BTreeMap<u32, Vec<&Run>>)> = Vec::new();
     let valid = runs.iter().filter(|run| run.void.is_empty() && run.figures.is_some());
@@ -508,7 +510,7 @@ mod tests {
     use super::*;
     use crate::record::{Figures, Planned};
 
-    /// A trial at a rate: what was served of it.
+    /// A trial at a rate, with the rate that was served.
     fn trial(purpose: Purpose, block: u32, rate: f64, served: f64) -> Run {
         let figures = Figures { throughput_per_s: served, ..Figures::default() };
         let point = Point { offered: Offered::RequestsPerS(rate), ..Point::default() };
@@ -521,7 +523,7 @@ mod tests {
     }
 
     fn series(runs: Vec<Run>, searches: Vec<Search>) -> Series {
-        let mut summary = Summary::of(&Opened { runs, searches, ..Opened::default() });
+        let mut summary = Summary::new(&Opened { runs, searches, ..Opened::default() });
         summary.panels.remove(0).series.remove(0)
     }
 
@@ -549,7 +551,7 @@ mod tests {
                 run
             });
             let opened = Opened { header, runs: runs.to_vec(), ..Opened::default() };
-            let panel = Summary::of(&opened).panels.remove(0);
+            let panel = Summary::new(&opened).panels.remove(0);
             let names: Vec<&str> = panel.series.iter().map(|series| &*series.setting).collect();
             assert_eq!(names, ["sendfile", "buffers"]);
         };
@@ -562,7 +564,8 @@ mod tests {
         check(Header { servers, planned, ..Header::default() });
     }
 
-    /// At the ends of its gap a search tries a rate several times, which is one value of a block.
+    /// At the ends of its gap a search tries a rate several times, which gives one value for the
+    /// block.
     #[test]
     fn the_trials_of_a_block_are_one_value() {
         let limit = Purpose::Limit { block: 0 };
@@ -574,10 +577,10 @@ mod tests {
         assert_eq!(throughputs(&series.trials[0]), [98.0]);
     }
 
-    /// What the highest rate is like, the trials at that which held say, not those that broke there
-    /// in other blocks.
+    /// The measurements at the peak are the trials in which the rate held, without those that broke
+    /// at this rate in other blocks.
     #[test]
-    fn a_peak_is_made_of_what_each_block_held() {
+    fn a_peak_consists_of_the_trials_that_held_in_each_block() {
         let limit = |block| Purpose::Limit { block };
         let tried = |block, rate, served| trial(limit(block), block, rate, served);
         let runs = vec![
@@ -597,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_void_was_not_searched() {
+    fn void_runs_are_no_trials() {
         let void = Run { void: vec!["late".into()], ..trial(Purpose::Point, 0, 100.0, 100.0) };
         assert!(!series(vec![void], Vec::new()).is_searched());
         let searches = vec![search(Purpose::Race, 1, 1.0, 2.0)];

@@ -1,6 +1,6 @@
-//! What becomes of a server when its knobs are turned: a heat map for two knobs, a curve for one,
-//! a heat map for each choice of the others for more. And what becomes of servers when they are
-//! given more processors. Pure.
+//! Tuning surfaces: the effect of a server's knobs, as a curve for one knob, a heat map for two,
+//! and for more a heat map for each choice of the others. And scaling: the effect of more
+//! processors. All functions are pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use crate::record::Header;
 use crate::study::Definition;
 use crate::testbed::Testbed;
 
-/// More small figures than this are not looked at; the others are in the table.
+/// The most small figures: more would not be read; the others are in the table.
 const SMALL_MAX: usize = 12;
-/// Of a list in a sentence.
+/// The most items of a list in a sentence.
 const LISTED_MAX: usize = 8;
 
-/// The tuning surfaces of a panel: one for each server that ran with several settings.
-pub(crate) fn of_panel(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
+/// Makes the tuning surfaces of a panel: one for each server that ran with several settings.
+pub(crate) fn tuning_figures(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
     let servers: BTreeSet<&str> = panel.series.iter().map(|series| &*series.server).collect();
     let surface = |(number, server): (usize, &str)| {
         let own: Vec<&Series> = panel.series.iter().filter(|s| s.server == server).collect();
@@ -29,11 +29,11 @@ pub(crate) fn of_panel(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
     servers.into_iter().enumerate().flat_map(surface).collect()
 }
 
-/// A setting that was measured.
+/// A measured setting.
 struct Cell<'s> {
     series: &'s Series,
     peak: Peak,
-    /// Why it is not the best, however high its peak.
+    /// The reason why the setting is not the best, however high its peak.
     refused: Option<&'static str>,
     is_best: bool,
 }
@@ -45,7 +45,7 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     if cells.len() < 2 || knobs.is_empty() {
         return Vec::new();
     }
-    // The knobs with most levels become the axes.
+    // The knobs with the most levels become the axes.
     knobs.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.len()));
     let table = table(&cells, &knobs);
     let about = about(&cells, &knobs);
@@ -64,15 +64,15 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
             title: format!("Tuning of {title}{suffix}"),
             about: format!("{about}{more}"),
             drawing,
-            // The whole table once, below the last.
+            // The whole table stands once, below the last figure.
             table: if number == last { table.clone() } else { Table::default() },
         }
     });
     figures.collect()
 }
 
-/// As many small figures as are looked at, in their order, and what is said of the others. The one
-/// with the star is among them: its setting need not have the highest peak.
+/// Selects at most [`SMALL_MAX`] small figures, in their order, and returns the sentence on the
+/// others. The figure with the star is among them, even if its setting has not the highest peak.
 fn highest(drawn: Vec<(String, Drawing)>) -> (Vec<(String, Drawing)>, String) {
     let left_out = drawn.len().saturating_sub(SMALL_MAX);
     if left_out == 0 {
@@ -97,7 +97,8 @@ fn highest(drawn: Vec<(String, Drawing)>) -> (Vec<(String, Drawing)>, String) {
     (ranked.into_iter().map(|(_, one)| one).collect(), more)
 }
 
-/// What stands below a surface. A curve has no place for the sign that cells have.
+/// The text below a surface. A curve has no place for the sign of lower bounds that cells have, so
+/// the text names these settings.
 fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
     let bounds: Vec<&Cell<'_>> =
         cells.iter().filter(|cell| cell.peak.found.is_lower_bound()).collect();
@@ -111,7 +112,7 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
     }
     let sign = match bounds[..] {
         [] => "",
-        _ => " ≥ stands before what may be higher: the peak was not seen.",
+        _ => " ≥ marks a peak that was not seen and may be higher.",
     };
     format!("The highest throughput of each setting; darker is more, the best has a star.{sign}")
 }
@@ -121,12 +122,12 @@ fn may_be_higher(named: &[String]) -> String {
         [] => String::new(),
         _ => {
             let named = listed_at_most(named, LISTED_MAX);
-            format!(" Of these the peak was not seen, and may be higher: {named}.")
+            format!(" These peaks were not seen and may be higher: {named}.")
         }
     }
 }
 
-/// The settings that have a peak, in the order of the records.
+/// Returns the settings that have a peak, in the order of the records.
 fn cells<'s>(panel: &Panel, series: &[&'s Series]) -> Vec<Cell<'s>> {
     let cells = series.iter().filter_map(|series| {
         let (peak, refused) = (series.peak()?, refusal(series, panel));
@@ -142,8 +143,8 @@ fn cells<'s>(panel: &Panel, series: &[&'s Series]) -> Vec<Cell<'s>> {
     cells
 }
 
-/// The values of each knob, numbers by size and words after them, whatever ran first. `{workers}`
-/// is as many as there are processors.
+/// Returns the values of each knob, independent of the order of the runs: numbers by size, and
+/// words after them. `{workers}` stands for the number of processors.
 fn levels(cells: &[Cell<'_>], cpus: Option<f64>) -> Vec<(String, Vec<String>)> {
     let workers = cpus.map_or_else(|| "{workers}".to_owned(), |cpus| cpus.to_string());
     let mut knobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -175,7 +176,7 @@ fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) 
         })
         .collect();
     dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-    // Over more than two decades only a logarithmic axis shows the small ones.
+    // For a wide range of values only a logarithmic axis shows the small ones.
     let log = numbers.as_ref().is_some_and(|n| n[0] > 0.0 && n[n.len() - 1] / n[0] > 50.0);
     let x = match &numbers {
         Some(_) if log => Axis::log(knob),
@@ -198,12 +199,12 @@ fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) 
     Chart { x, y: Axis::linear("good replies/s"), curves: vec![curve] }
 }
 
-/// The value of a knob; one that is empty is not to be overlooked.
+/// Formats the value of a knob, so that an empty one is not overlooked.
 fn shown(value: &str) -> String {
     if value.is_empty() { "(empty)".to_owned() } else { value.to_owned() }
 }
 
-/// One for each choice of the knobs after the first two.
+/// Makes a heat map for each choice of the knobs after the first two.
 fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Drawing)> {
     let ((x, columns), (y, rows), others) = (&knobs[0], &knobs[1], &knobs[2..]);
     let low = cells.iter().map(|cell| cell.peak.per_s).fold(f64::INFINITY, f64::min);
@@ -246,7 +247,7 @@ fn heat_cell(cell: &Cell<'_>) -> HeatCell {
             "{}: {} good replies/s{}",
             knobs.collect::<Vec<_>>().join(", "),
             cell.peak.shown(),
-            told(cell.refused)
+            refusal_suffix(cell.refused)
         ),
         best: cell.is_best,
     }
@@ -263,21 +264,21 @@ fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
         let mut row = vec![cell.series.setting.clone()];
         let values = knobs.iter().map(|(name, _)| cell.series.knobs.get(name).cloned());
         row.extend(values.map(Option::unwrap_or_default));
-        row.push(format!("{}{}", cell.peak.shown(), told(cell.refused)));
+        row.push(format!("{}{}", cell.peak.shown(), refusal_suffix(cell.refused)));
         table.rows.push(row);
     }
     table
 }
 
-fn told(refused: Option<&str>) -> String {
+fn refusal_suffix(refused: Option<&str>) -> String {
     refused.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
-/// A workload, whether it is closed, and all of the testbed but the number of processors.
+/// A workload, whether its load is closed, and the testbed without its number of processors.
 type Family = (String, bool, String);
 
-/// Throughput against the number of processors, for each workload and for testbeds that differ in
-/// nothing else.
+/// Makes the figures of throughput against the number of processors, for each workload and for
+/// testbeds that differ only in that number.
 pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Vec<Figure> {
     let beside_cpus = beside_cpus(header);
     let mut groups: BTreeMap<Family, Vec<(f64, &Panel)>> = BTreeMap::new();
@@ -298,7 +299,7 @@ pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Ve
     groups.into_iter().enumerate().filter_map(figure).collect()
 }
 
-/// What the testbeds of a study are but for the number of processors, by name.
+/// The descriptions of a study's testbeds, by name, without the number of processors.
 fn beside_cpus(header: &Header) -> BTreeMap<String, String> {
     let definition = Definition::parse(&header.name, &header.definition, None);
     let testbeds = definition.map(|definition| definition.testbeds).unwrap_or_default();
@@ -346,7 +347,7 @@ fn scaling_figure(
     })
 }
 
-/// The series that have a peak anywhere, in the order of the records.
+/// The names of the series that have a peak in any panel, in the order of the records.
 fn with_peaks<'p>(panels: &[(f64, &'p Panel)]) -> Vec<&'p str> {
     let mut names: Vec<&str> = Vec::new();
     for series in panels.iter().flat_map(|(_, panel)| &panel.series) {
@@ -357,7 +358,7 @@ fn with_peaks<'p>(panels: &[(f64, &'p Panel)]) -> Vec<&'p str> {
     names
 }
 
-/// The peaks of a series, with the number of processors.
+/// The peaks of a series, with the numbers of processors.
 fn peaks<'p>(panels: &'p [(f64, &Panel)], name: &'p str) -> impl Iterator<Item = (f64, Peak)> + 'p {
     panels.iter().filter_map(move |(cpus, panel)| {
         let series = panel.series.iter().find(|series| series.name == name)?;
@@ -365,8 +366,9 @@ fn peaks<'p>(panels: &'p [(f64, &Panel)], name: &'p str) -> impl Iterator<Item =
     })
 }
 
-/// What as many processors would serve, each as much as those of the server that makes most of
-/// the fewest. Who that is, is not known while one of them was not driven to its peak.
+/// The line of linear scaling from the highest throughput per processor of any server on its fewest
+/// processors. The label tells if one of these peaks may be higher, for then another server may be
+/// the best.
 fn linear(names: &[&str], panels: &[(f64, &Panel)], top: f64) -> Option<Curve> {
     let first = || names.iter().filter_map(|name| peaks(panels, name).next());
     let each = first().map(|(cpus, peak)| peak.per_s / cpus).max_by(f64::total_cmp)?;
@@ -377,7 +379,7 @@ fn linear(names: &[&str], panels: &[(f64, &Panel)], top: f64) -> Option<Curve> {
     Some(Curve { label: label.into(), form: Form::Reference, style: 0, dots })
 }
 
-/// Names the dots that are lower bounds.
+/// The sentence that names the dots that are lower bounds.
 fn bounds(names: &[&str], panels: &[(f64, &Panel)]) -> String {
     let named = names.iter().filter_map(|name| {
         let bounds = peaks(panels, name).filter(|(_, peak)| peak.found.is_lower_bound());
@@ -387,15 +389,15 @@ fn bounds(names: &[&str], panels: &[(f64, &Panel)]) -> String {
     may_be_higher(&named.collect::<Vec<_>>())
 }
 
-/// `1 CPU`, `1 and 2 CPUs`.
+/// Formats numbers of processors: `1 CPU`, `1 and 2 CPUs`.
 fn cpus_listed(counts: &[f64]) -> String {
     let listed: Vec<String> = counts.iter().map(|count| number::plain(*count)).collect();
     let noun = if counts == [1.0] { "CPU" } else { "CPUs" };
     format!("{} {noun}", listed_at_most(&listed, LISTED_MAX))
 }
 
-/// Draws the path's own limit where it is known, and says how far it goes. Where it would flatten
-/// the curves it is told only, and no line is drawn across such a place.
+/// Draws the path's own limit where it is known, and returns the sentence on it. A limit that would
+/// flatten the curves is only given in the sentence, and no line is drawn across such a place.
 fn limits(panels: &[(f64, &Panel)], top: f64, curves: &mut Vec<Curve>) -> String {
     let known = panels.iter().filter_map(|(cpus, panel)| Some((*cpus, panel.limit_per_s?)));
     let known: Vec<(f64, f64)> = known.collect();
@@ -428,7 +430,7 @@ fn limits(panels: &[(f64, &Panel)], top: f64, curves: &mut Vec<Curve>) -> String
     format!("The path between the hosts ends at {} requests/s{measured}{drawn}.", range(&known))
 }
 
-/// From the lowest limit to the highest; one figure if they look the same.
+/// Formats the range from the lowest limit to the highest; one figure if they look the same.
 fn range(limits: &[(f64, f64)]) -> String {
     let limits = || limits.iter().map(|(_, limit)| *limit);
     let low = number::figure(limits().fold(f64::INFINITY, f64::min));
@@ -454,10 +456,10 @@ mod tests {
     use super::*;
     use crate::record::{RaceOutcome, Rival, Search, Tuning};
 
-    /// Low limits are drawn where the servers are seen against them; high ones are told, and so are
-    /// those that make no line.
+    /// Low limits are drawn where the servers are seen against them; high limits, and single ones
+    /// that make no line, are only given in words.
     #[test]
-    fn a_limit_is_drawn_or_told() {
+    fn a_limit_is_drawn_or_given_in_words() {
         let check = |limits: &[Option<f64>], drawn: usize, expected: &str| {
             let panels =
                 limits.iter().map(|&limit_per_s| Panel { limit_per_s, ..Panel::default() });
@@ -484,8 +486,8 @@ mod tests {
         check(&[low, high, low, low], 2, &format!("{both} drawn for 3 and 4 CPUs only."));
     }
 
-    /// A server that was searched so often, each time with the same outcome; its knobs `a`, `b`
-    /// and so on are the characters of the setting's name.
+    /// A series with `count` searches of equal outcome; the values of its knobs `a`, `b` and so on
+    /// are the characters of the setting's name.
     fn searched(server: &str, setting: &str, rate: f64, broke: Option<f64>, count: u32) -> Series {
         let search = Search { held_per_s: rate, broke_per_s: broke, ..Search::default() };
         let knobs = ["a", "b", "c", "d", "e", "f"].into_iter().zip(setting.chars());
@@ -501,7 +503,7 @@ mod tests {
         }
     }
 
-    /// The star is the winner's, though another that was searched more often sustained more.
+    /// The winner has the star, though another setting with more searches sustained more.
     #[test]
     fn the_star_is_where_the_tuning_says() {
         let setting = |name, rate, count| searched("s", name, rate, Some(rate), count);
@@ -509,7 +511,7 @@ mod tests {
             vec![setting("11", 100.0, 20), setting("12", 98.0, 5), setting("22", 120.0, 1)];
         let rivals = vec![Rival { setting: "11".into(), outcome: RaceOutcome::Better }];
         let tuning = Some(Tuning { winner: "12".into(), rivals });
-        let figures = of_panel(&Panel { series, tuning, ..Panel::default() }, 0, 0.95);
+        let figures = tuning_figures(&Panel { series, tuning, ..Panel::default() }, 0, 0.95);
         let rows = figures[0].table.rows.iter().map(|row| format!("{} {}", row[0], row[3]));
         assert_eq!(rows.collect::<Vec<_>>(), ["12 98.0", "11 100", "22 120 (given up)"]);
         let Drawing::Heat(heat) = &figures[0].drawing else { panic!("two knobs") };
@@ -518,7 +520,7 @@ mod tests {
         assert_eq!(starred.collect::<Vec<_>>(), ["98.0"]);
     }
 
-    /// Of many small figures those are looked at that have the highest peaks, and the winner's.
+    /// Of many small figures those with the highest peaks are drawn, and the winner's.
     #[test]
     fn the_best_small_figures_are_drawn_in_their_order() {
         let names = (0..16).flat_map(|n| ["11", "22"].map(|axes| (n, format!("{axes}{n:04b}"))));
@@ -528,7 +530,7 @@ mod tests {
         });
         let tuning = Some(Tuning { winner: "110000".into(), rivals: Vec::new() });
         let panel = Panel { series: settings.collect(), tuning, ..Panel::default() };
-        let figures = of_panel(&panel, 0, 0.95);
+        let figures = tuning_figures(&panel, 0, 0.95);
         let drawn = figures.iter().map(|figure| {
             let facet = figure.title.split_once(", ").expect("a facet").1;
             facet.replace(|c: char| !c.is_ascii_digit(), "")
@@ -541,7 +543,7 @@ mod tests {
         assert_eq!(figures[11].table.rows.len(), 32);
     }
 
-    /// A line says that there is something between its points.
+    /// A line would suggest values between its points, so words have separate points.
     #[test]
     fn values_that_are_words_stand_apart_under_their_names() {
         let drawn = |values: [&str; 2]| {
@@ -550,7 +552,7 @@ mod tests {
                 Series { knobs, ..searched("s", value, 100.0, Some(100.0), 1) }
             };
             let series = values.map(setting).into();
-            let mut figures = of_panel(&Panel { series, ..Panel::default() }, 0, 0.95);
+            let mut figures = tuning_figures(&Panel { series, ..Panel::default() }, 0, 0.95);
             let Drawing::Lines(chart) = figures.remove(0).drawing else { panic!("one knob") };
             let [curve] = &chart.curves[..] else { panic!("one curve") };
             let places: Vec<f64> = curve.dots.iter().map(|dot| dot.x).collect();
@@ -564,7 +566,7 @@ mod tests {
         assert_eq!(drawn(["16", "4"]), numbers);
     }
 
-    /// A value may be empty, and a title ends in no sign.
+    /// A value may be empty, but a title does not end in a sign.
     #[test]
     fn a_value_that_is_empty_is_seen() {
         let setting = |name: &str, c: &str| {
@@ -573,7 +575,7 @@ mod tests {
             Series { knobs: series.knobs.into_iter().chain(more).collect(), ..series }
         };
         let series = vec![setting("11", ""), setting("22", "x"), setting("33", "")];
-        let figures = of_panel(&Panel { series, ..Panel::default() }, 0, 0.95);
+        let figures = tuning_figures(&Panel { series, ..Panel::default() }, 0, 0.95);
         let titles: Vec<&str> = figures.iter().map(|figure| &*figure.title).collect();
         assert!(
             titles[0].ends_with(", c = (empty)") && titles[1].ends_with(", c = x"),
@@ -596,16 +598,16 @@ mod tests {
             [("16", "on"), ("off", "on"), ("{workers}", "off"), ("auto", "on"), ("2", "on")];
         let series = levels.into_iter().map(setting).collect();
         let panel = Panel { series, cpus: Some(4.0), ..Panel::default() };
-        let Drawing::Heat(heat) = &of_panel(&panel, 0, 0.95)[0].drawing else {
+        let Drawing::Heat(heat) = &tuning_figures(&panel, 0, 0.95)[0].drawing else {
             panic!("two knobs")
         };
         assert_eq!(heat.columns, ["2", "{workers}", "16", "auto", "off"]);
         assert_eq!(heat.rows, ["off", "on"]);
     }
 
-    /// In a heat map and in tables by a sign, below a curve in words.
+    /// Lower bounds have a sign in heat maps and tables, and are named in words below a curve.
     #[test]
-    fn what_may_be_higher_is_said_of_settings() {
+    fn settings_whose_peak_may_be_higher_are_marked() {
         let panel = |second| Panel {
             series: vec![
                 searched("s", "11", 100.0, None, 1),
@@ -613,20 +615,20 @@ mod tests {
             ],
             ..Panel::default()
         };
-        let heats = of_panel(&panel("22"), 0, 0.95);
+        let heats = tuning_figures(&panel("22"), 0, 0.95);
         let Drawing::Heat(heat) = &heats[0].drawing else { panic!("two knobs") };
         let cells = heat.cells.iter().flatten().flatten();
         let shown = cells.map(|cell| (&*cell.text, &*cell.about));
         let first = ("≥ 100", "a = 1, b = 1: ≥ 100 good replies/s");
         let second = ("98.0", "a = 2, b = 2: 98.0 good replies/s");
         assert_eq!(shown.collect::<Vec<_>>(), [first, second]);
-        assert!(heats[0].about.contains("≥ stands before"), "{}", heats[0].about);
+        assert!(heats[0].about.contains("≥ marks a peak"), "{}", heats[0].about);
         let rows = heats[0].table.rows.iter().map(|row| &*row[3]);
         assert_eq!(rows.collect::<Vec<_>>(), ["≥ 100", "98.0"]);
 
-        let lines = of_panel(&panel("21"), 0, 0.95);
-        let about = "The highest throughput of each setting. Of these the peak was not seen, and \
-                     may be higher: a = 1.";
+        let lines = tuning_figures(&panel("21"), 0, 0.95);
+        let about = "The highest throughput of each setting. These peaks were not seen and may be \
+                     higher: a = 1.";
         assert_eq!(lines[0].about, about);
     }
 
@@ -644,8 +646,8 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_higher_is_said_of_cpus() {
-        let styles = Styles::of(&Summary::default());
+    fn numbers_of_cpus_whose_peak_may_be_higher_are_marked() {
+        let styles = Styles::new(&Summary::default());
         let check = |broke: [Option<f64>; 2], row: &str, more: &str, label: &str| {
             let panels = [1000.0, 1900.0].map(|rate| Panel {
                 series: ["x", "y"]
@@ -666,7 +668,7 @@ mod tests {
             assert_eq!(chart.curves.last().unwrap().label, label);
         };
         check([Some(1.0); 2], "2 1,900 1,900", "", "linear from the best");
-        let more = " Of these the peak was not seen, and may be higher: y with 1 and 2 CPUs.";
+        let more = " These peaks were not seen and may be higher: y with 1 and 2 CPUs.";
         check([Some(1.0), None], "2 1,900 ≥ 1,900", more, "linear from the best seen");
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of a report that belong to no figure. Pure; their texts are not escaped.
+//! The tables of a report that belong to no figure. All functions are pure; texts are not escaped.
 
 use serde_json::Value;
 
@@ -11,8 +11,9 @@ use super::summary::{Found, Measured, Panel, Series, offered};
 use crate::record::{Offered, Opened, Purpose, Search, Skipped};
 use crate::void::in_words;
 
-/// The highest throughput of each series, what it costs, and how far it is from the floor. Where
-/// peaks were not looked for (`of_peaks`) it is what was served at the load that was offered.
+/// Makes the table of the highest throughput of each series, its cost, and its distance from the
+/// floor. Without a search for peaks (`of_peaks` is false) the throughput is that at the offered
+/// load.
 pub(crate) fn summary(panel: &Panel, confidence: f64, of_peaks: bool) -> Table {
     let throughput = match of_peaks {
         true => "Highest throughput, requests/s",
@@ -65,19 +66,20 @@ fn peak_cells(series: &Series) -> (String, String) {
     (format!("{}{how}", peak.shown()), number::plain(peak.offered))
 }
 
-/// Why nothing is known of a series without a peak.
+/// The reason why a series has no peak.
 fn without_peak(series: &Series) -> &'static str {
     let is_for_limit = |trial: &Measured| trial.purpose.utilisation().is_none();
     match &*series.trials {
         _ if !series.searches.is_empty() => "no rate held",
         [] => "no valid run",
         trials if trials.iter().any(is_for_limit) => "no search ended",
-        // Those that look for the rate of a utilisation tell of no highest one.
+        // Searches for the rate of a utilisation find no highest rate.
         _ => "trials only",
     }
 }
 
-/// What is more than was seen of either makes a ratio a bound; of both, it says nothing.
+/// Formats the ratio to the floor. It is a bound if one of the two peaks may be higher, and unknown
+/// if both may.
 fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
     let is_bound = |series: &Series| series.peak().is_some_and(|peak| peak.found.is_lower_bound());
     let sign = match (is_bound(series), is_bound(floor)) {
@@ -86,14 +88,15 @@ fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
         (false, true) => "≤ ",
         (false, false) => "",
     };
-    let pair = Comparison::of_peaks(series, floor, confidence);
+    let pair = Comparison::compare_peaks(series, floor, confidence);
     pair.map_or_else(String::new, |pair| format!("{sign}{}", pair.shown()))
 }
 
-/// At the same point if both have one, block by block; else at each one's peak.
+/// Formats the ratio of the processor time to the floor's: at the same point, block by block, if
+/// both have it; else at the peak of each.
 fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
     let Some(point) = series.at_peak() else { return String::new() };
-    let Some(other) = floor.at(point.offered).or_else(|| floor.at_peak()) else {
+    let Some(other) = floor.point_at(point.offered).or_else(|| floor.at_peak()) else {
         return String::new();
     };
     let paired = point.ratio(other, Measure::CpuPerRequest, confidence);
@@ -115,7 +118,7 @@ fn without_empty_columns(table: &Table) -> Table {
     Table { heads: chosen(&table.heads), rows: table.rows.iter().map(chosen).collect() }
 }
 
-/// Each pair of servers at their peaks.
+/// Makes the table of each pair of servers at their peaks.
 pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
     let mut table =
         Table::new(&["Server", "Other", "Times the other's throughput", "Pairs", "Verdict"]);
@@ -131,7 +134,7 @@ pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
     table
 }
 
-/// Every point with all that was measured there.
+/// Makes the table of all points, with all measures of clients and server.
 pub(crate) fn points(panel: &Panel) -> Table {
     let mut table = Table::new(&["Server", &format!("Offered {}", panel.unit()), "Blocks"]);
     table.heads.extend(Measure::ALL.iter().map(|measure| measure.head().to_owned()));
@@ -152,7 +155,7 @@ fn point_row(series: &Series, point: &Measured) -> Vec<String> {
     head.into_iter().chain(Measure::ALL.iter().map(|&measure| cell(point, measure))).collect()
 }
 
-/// Every point with what was observed there beside what the clients saw.
+/// Makes the table of all points, with the observations beside the clients.
 pub(crate) fn observed_points(panel: &Panel) -> Table {
     let mut table = observed_table(&["Server", &format!("Offered {}", panel.unit())]);
     for series in &panel.series {
@@ -164,8 +167,8 @@ pub(crate) fn observed_points(panel: &Panel) -> Table {
     without_empty_columns(&table)
 }
 
-/// What was observed of each series at its highest throughput, in all panels: so what more
-/// processors or less memory do to it stands in one column.
+/// Makes the table of the observations of each series at its highest throughput, in all panels: so
+/// the effects of more processors or less memory stand in one column.
 pub(crate) fn observed_peaks(panels: &[Panel]) -> Table {
     let mut table = observed_table(&["Server", "Where", "Offered"]);
     for panel in panels {
@@ -189,7 +192,7 @@ fn observed_row<const N: usize>(head: [String; N], point: &Measured) -> Vec<Stri
     head.into_iter().chain(Measure::OBSERVED.iter().map(|&measure| cell(point, measure))).collect()
 }
 
-/// Runs that say nothing about a server.
+/// Makes the table of void runs, which say nothing about a server.
 pub(crate) fn voided(opened: &Opened) -> Table {
     let mut table = Table::new(&["Run", "Server", "Point", "Offered", "Block", "Attempt", "Why"]);
     for run in opened.runs.iter().filter(|run| !run.void.is_empty()) {
@@ -211,7 +214,7 @@ pub(crate) fn voided(opened: &Opened) -> Table {
     table
 }
 
-/// Servers and testbeds that took no part.
+/// Makes the table of servers and testbeds that took no part.
 pub(crate) fn skipped(opened: &Opened) -> Table {
     let mut table = Table::new(&["What", "Why", "What mends it"]);
     for skipped in &opened.header.skipped {
@@ -221,7 +224,7 @@ pub(crate) fn skipped(opened: &Opened) -> Table {
     table
 }
 
-/// What searches have found.
+/// Makes the table of the results of searches.
 pub(crate) fn searches(opened: &Opened) -> Table {
     let mut table = Table::new(&[
         "Server",
@@ -252,7 +255,7 @@ pub(crate) fn searches(opened: &Opened) -> Table {
     table
 }
 
-/// Why a search ended where it did: what broke, and whatever kept it from seeing that.
+/// The reasons why a search ended: what broke, or what kept the search from finding that.
 fn what_broke(search: &Search) -> String {
     let mut reasons = search.broken.clone();
     if search.generator_bound {
@@ -263,7 +266,8 @@ fn what_broke(search: &Search) -> String {
     reasons.join("; ")
 }
 
-/// The machine: a row for each value, a column for each time the study was begun or resumed.
+/// Makes the table of the machine: a row for each value, a column for each time the study was begun
+/// or resumed.
 pub(crate) fn environment(opened: &Opened) -> Table {
     let mut table = Table::new(&["What"]);
     let flat: Vec<Vec<(String, String)>> = opened.environments.iter().map(flattened).collect();
@@ -318,7 +322,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Who took part.
+/// Makes the table of the servers that took part.
 pub(crate) fn servers(opened: &Opened) -> Table {
     let mut table = Table::new(&["Server", "Version", "What it is"]);
     for server in &opened.header.servers {
@@ -332,7 +336,7 @@ pub(crate) fn servers(opened: &Opened) -> Table {
     table
 }
 
-/// What was asked for, where, and how far the path between the hosts goes.
+/// Makes the table of workloads, testbeds, and the limit of the path between the hosts.
 pub(crate) fn described(opened: &Opened) -> Table {
     let mut table = Table::new(&["Name", "What it is", "Numbers"]);
     let header = &opened.header;

@@ -6,7 +6,7 @@ use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
-use crate::observe::INTERFERENCE_TOLD;
+use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
     Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
@@ -565,8 +565,8 @@ fn describe_cell(point: &Point) -> String {
 
 /// What other processes did meanwhile, if it is worth a word.
 fn interference_text(run: &Run) -> String {
-    let worst = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
-    worst.map_or_else(String::new, |(disturbed, share)| format!(", {}", disturbed.by(share)))
+    let worst = run.interference().filter(|(_, share)| *share > INTERFERENCE_REPORTED);
+    worst.map_or_else(String::new, |(disturbed, share)| format!(", {}", disturbed.describe(share)))
 }
 
 fn figures_text(figures: &Figures) -> String {

@@ -1,5 +1,5 @@
-//! The files that a load asks for, the most popular first: how large they are, how much of them is
-//! in memory, and having them leave it.
+//! The files that a load requests, the most popular first: their sizes, how much of them is in
+//! memory, and their eviction.
 
 use load::expected::file_for_uri;
 use os::files::Held;
@@ -9,18 +9,18 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The files that are asked for.
+/// The files that are requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accessed {
-    /// The most popular first, with their lengths.
+    /// The files with their lengths, the most popular first.
     files: Vec<(PathBuf, u64)>,
-    /// How many of the paths that were asked for are no files.
+    /// The number of requested paths that lead to no file.
     missing: usize,
 }
 
 impl Accessed {
-    /// The files below `root` that requests ask for: each target (as in a request log: `/a%20b?c`)
-    /// with how often. What leads to no file is counted as missing.
+    /// Finds the files below `root` for request targets (as in a request log: `/a%20b?c`), each
+    /// with its number of requests. Targets that lead to no file are counted as missing.
     pub fn of_requests<'a>(
         root: &Path,
         requests: impl IntoIterator<Item = (&'a [u8], u64)>,
@@ -40,7 +40,8 @@ impl Accessed {
         accessed
     }
 
-    /// All files below a folder, in the order of their names: as popular as another.
+    /// Finds all files below a folder, in the order of their names: all are taken to be equally
+    /// popular.
     ///
     /// # Errors
     /// When a folder cannot be read.
@@ -62,7 +63,7 @@ impl Accessed {
         accessed
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn count(&self) -> usize {
         self.files.len()
     }
@@ -72,17 +73,17 @@ impl Accessed {
         self.files.first().map(|(path, _)| path.as_path())
     }
 
-    /// How many paths that were asked for are no files.
+    /// The number of requested paths that lead to no file.
     pub fn missing(&self) -> usize {
         self.missing
     }
 
-    /// What they take in the page cache: whole pages.
+    /// The bytes that the files take in the page cache: whole pages.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, length)| in_pages(*length)).sum()
     }
 
-    /// What of them is in memory now.
+    /// The bytes of the files that are in memory now.
     ///
     /// # Errors
     /// When one cannot be opened any more.
@@ -90,8 +91,8 @@ impl Accessed {
         self.files.iter().map(|(path, length)| resident(path, *length)).sum()
     }
 
-    /// Has the kernel drop them from memory. What is not on the disk yet is written first, for it
-    /// would stay; and what a process has mapped does stay.
+    /// Makes the kernel drop the files from memory. Pages that are not on the disk yet are written
+    /// first, for they would stay; pages that a process has mapped do stay.
     ///
     /// # Errors
     /// When one cannot be opened any more.
@@ -100,7 +101,8 @@ impl Accessed {
             let explain = |why| format!("{}: {why}", path.display());
             let file = File::open(path).map_err(explain)?;
             os::files::advise_dont_need(file.as_fd()).map_err(explain)?;
-            // Writing back costs a flush of the disk, so it is done only for what has stayed.
+            // Writing back costs a flush of the disk, so it is done only for files that have
+            // stayed.
             if os::files::resident_bytes(file.as_fd(), *length).map_err(explain)? > 0 {
                 file.sync_data().map_err(explain)?;
                 os::files::advise_dont_need(file.as_fd()).map_err(explain)?;
@@ -109,11 +111,11 @@ impl Accessed {
         })
     }
 
-    /// Holds all of them in memory until what is returned is dropped: some machines put out what
-    /// nobody has touched for a while, though there is room (DAMON).
+    /// Holds all files in memory until the returned value is dropped: some machines evict pages
+    /// that have not been touched for a while, though there is room (DAMON).
     ///
     /// # Errors
-    /// When this process may not hold so much.
+    /// When this process may not lock so much memory.
     pub fn hold(&self) -> Result<Vec<Held>, String> {
         let files = self.files.iter().filter(|(_, length)| *length > 0);
         let held = files.map(|(path, length)| {
@@ -123,8 +125,8 @@ impl Accessed {
         held.collect()
     }
 
-    /// The most popular files that take at most so many bytes together, each name with a NUL byte
-    /// behind it; and what they take.
+    /// Selects the most popular files that take at most `bytes` together. Returns their names, each
+    /// with a NUL byte behind it, and the bytes that they take.
     pub(crate) fn most_popular(&self, bytes: u64) -> (Vec<u8>, u64) {
         let (mut list, mut sum) = (Vec::new(), 0);
         for (path, length) in &self.files {
@@ -151,7 +153,7 @@ impl Accessed {
     }
 }
 
-/// A folder that goes when this does.
+/// A folder that is removed when this value is dropped.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Removed(pub(crate) PathBuf);
@@ -159,7 +161,7 @@ pub(crate) struct Removed(pub(crate) PathBuf);
 #[cfg(test)]
 impl Drop for Removed {
     fn drop(&mut self) {
-        // It lies in the target directory: what is left does no harm.
+        // The folder lies in the target directory: a leftover does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

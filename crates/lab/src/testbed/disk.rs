@@ -1,15 +1,15 @@
-//! How fast the disk of the file set may be read and written: bounds of a control group on a
-//! device, in bytes and in operations for each second.
+//! Limits on the rate at which the disk of the file set may be read and written: bounds of a
+//! control group on a device, in bytes and in operations per second.
 //!
-//! Version 1 (`blkio.throttle.*`) holds back reads, but of writes only those that bypass the page
-//! cache; version 2 (`io.max`) all that are charged to the group.
+//! Version 1 (`blkio.throttle.*`) holds back all reads, but only writes that bypass the page cache;
+//! version 2 (`io.max`) holds back all reads and writes that are charged to the group.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Bounds for each second; what is not given is not bounded.
+/// Bounds per second; a rate that is not given is not bounded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
@@ -26,7 +26,7 @@ pub struct Throttle {
 /// A whole disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// The kernel's name of it, as in `/proc/diskstats`.
+    /// The kernel's name of the disk, as in `/proc/diskstats`.
     pub name: String,
     /// Its major number.
     pub major: u64,
@@ -35,11 +35,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// The disk on which a file or folder lies; of a partition, the whole one.
+    /// Finds the disk on which a file or folder lies; for a partition, the whole disk.
     ///
     /// # Errors
-    /// Where there is none: file systems in memory, over a network, or on top of others.
-    pub fn of(path: &Path) -> Result<Self, String> {
+    /// When the file is on no disk: on a file system in memory, over a network, or on top of
+    /// others.
+    pub fn find(path: &Path) -> Result<Self, String> {
         let explain = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         let status = fs::metadata(path).map_err(|why| explain(&why))?;
         let at = |number: u64| {
@@ -47,14 +48,15 @@ impl Device {
             let found = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
             found.exists().then_some(found)
         };
-        // Btrfs and others have numbers of their own; then what is mounted says more.
-        let folder = at(status.dev()).or_else(|| at(mounted(path)?)).ok_or_else(|| {
+        // Btrfs and others have device numbers of their own; the mounted device leads to the disk
+        // then.
+        let folder = at(status.dev()).or_else(|| at(mounted_device(path)?)).ok_or_else(|| {
             explain(&"it lies on no disk (a file system in memory, on a network, or on others)")
         })?;
-        Self::read(&folder).ok_or_else(|| explain(&"the kernel says nothing of its disk"))
+        Self::read(&folder).ok_or_else(|| explain(&"the kernel does not describe its disk"))
     }
 
-    /// From a folder of `/sys/dev/block`; a partition's lies in its disk's.
+    /// Reads a folder of `/sys/dev/block`; the folder of a partition lies in that of its disk.
     fn read(folder: &Path) -> Option<Self> {
         let mut folder = fs::canonicalize(folder).ok()?;
         if folder.join("partition").exists() {
@@ -66,15 +68,15 @@ impl Device {
         Some(Self { name, major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
-    /// Has what groups of version 1 do on this disk counted. The kernel begins that with the first
-    /// rule that any group has for the disk: this one bounds nothing.
+    /// Makes the kernel count what groups of version 1 do on this disk. It begins to count with the
+    /// first rule that any group has for the disk: this rule bounds nothing.
     pub(crate) fn begin_counting(&self, folder: &Path) -> Result<(), String> {
         let file = folder.join("blkio.throttle.read_bps_device");
         let rule = format!("{}:{} 0", self.major, self.minor);
         fs::write(&file, rule).map_err(|why| format!("{}: {why}", file.display()))
     }
 
-    /// What the whole disk has done, from `/proc/diskstats`.
+    /// Reads what the whole disk has done, from the text of `/proc/diskstats`.
     pub(crate) fn done(&self, diskstats: &str) -> Option<Done> {
         const SECTOR_BYTES: u64 = 512; // whatever the disk's own sectors are
         let fields = diskstats.lines().find_map(|line| {
@@ -101,14 +103,14 @@ pub(crate) struct Done {
 }
 
 impl Throttle {
-    /// Whether all is sensible, in a line if not.
+    /// Checks that the bounds make sense.
     ///
     /// # Errors
-    /// For a bound of nothing at all, and for no bound.
+    /// When a bound is 0, and when there is no bound.
     pub fn check(&self) -> Result<(), String> {
         let bounds = self.bounds();
         if bounds.iter().any(|bound| bound.value == Some(0)) {
-            return Err("disk: a bound of 0 would stop all, leave it out or say more".into());
+            return Err("disk: a bound of 0 would stop all, leave it out or raise it".into());
         }
         match bounds.iter().any(|bound| bound.value.is_some()) {
             true => Ok(()),
@@ -116,7 +118,7 @@ impl Throttle {
         }
     }
 
-    /// Sets the bounds of the group whose folder this is.
+    /// Sets the bounds on `device` of the control group at `folder`.
     ///
     /// # Errors
     /// When the kernel refuses one.
@@ -151,22 +153,22 @@ impl Throttle {
     }
 }
 
-/// A bound and what it is called in either version.
+/// A bound and its name in either version of control groups.
 struct Bound {
     value: Option<u64>,
     separate: &'static str,
     unified: &'static str,
 }
 
-/// Major and minor of a device number, as the C library packs them.
+/// The major and minor numbers of a device number, as the C library packs them.
 fn numbers(device: u64) -> (u64, u64) {
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & !0xff & 0xffff_ffff);
     (major, minor)
 }
 
-/// The device that is mounted where `path` lies.
-fn mounted(path: &Path) -> Option<u64> {
+/// The number of the device that is mounted where `path` lies.
+fn mounted_device(path: &Path) -> Option<u64> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let source = source_of(&mounts, &path)?;
@@ -174,7 +176,7 @@ fn mounted(path: &Path) -> Option<u64> {
     status.file_type().is_block_device().then(|| status.rdev())
 }
 
-/// What is mounted at the deepest mount point above `path`.
+/// The source that is mounted at the deepest mount point above `path`.
 fn source_of<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
     let pairs = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ');
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_nothing_are_refused() {
+    fn bounds_of_zero_and_missing_bounds_are_refused() {
         assert!(Throttle::default().check().is_err());
         assert!(Throttle { reads_per_s: Some(0), ..Throttle::default() }.check().is_err());
         assert_eq!(Throttle { reads_per_s: Some(1), ..Throttle::default() }.check(), Ok(()));
@@ -222,15 +224,15 @@ mod tests {
 
     #[test]
     fn what_lies_on_no_disk_says_so() {
-        let why = Device::of(Path::new("/proc/version")).expect_err("it is made up");
+        let why = Device::find(Path::new("/proc/version")).expect_err("it is made up");
         assert!(why.starts_with("/proc/version: it lies on no disk"), "{why}");
     }
 
-    /// The kernel repeats the bound that it was given.
+    /// The kernel shows the bound that was written.
     #[test]
     fn a_disk_is_throttled() {
         let here = std::env::current_exe().expect("it runs");
-        let device = Device::of(&here).expect("the target directory is on a disk");
+        let device = Device::find(&here).expect("the target directory is on a disk");
         if !crate::needs::disk_can_be_counted(&device) {
             return;
         }
@@ -243,7 +245,7 @@ mod tests {
             .find_map(|file| fs::read_to_string(folder.join(file)).ok())
             .expect("one of them is there");
         assert!(said.contains("1048576"), "{said}");
-        let nobody = Device { name: "none".into(), major: 4000, minor: 1 };
-        assert!(throttle.apply(&folder, &nobody).is_err());
+        let unknown = Device { name: "none".into(), major: 4000, minor: 1 };
+        assert!(throttle.apply(&folder, &unknown).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Control groups around all servers of a testbed: what bounds their memory and their disk, what
-//! page cache is charged to, and where the kernel counts what they do together.
+//! Control groups around all servers of a testbed: they bound the servers' memory and disk I/O,
+//! page cache is charged to them, and in them the kernel counts what the servers do together.
 //!
-//! Where the hierarchies are separate (version 1) there is a folder in each of those that are
-//! needed, and a server enters them all; in the unified one (version 2) there is a single folder,
-//! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
+//! Where the hierarchies are separate (version 1) there is a folder in each hierarchy that is
+//! needed, and a server enters them all; in the unified hierarchy (version 2) there is a single
+//! folder, and the server's own group lies in it. Processor time is not bounded: CPUs are chosen.
 
 use super::{Device, names};
 use crate::group::{self, as_root};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// The folders of an enclosure, as whoever starts a server must know them.
+/// The folders of an enclosure that a server must enter when it is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Enclosing {
     /// The folder in the unified hierarchy, in which groups can be made.
@@ -23,8 +23,8 @@ pub struct Enclosing {
     pub separate: Vec<PathBuf>,
 }
 
-/// Control groups that are removed, with all that is in them, when this is dropped, or when we are
-/// killed.
+/// Control groups that are removed, with all processes and groups in them, when this value is
+/// dropped, or when this process is killed.
 #[derive(Debug)]
 pub struct Enclosure {
     name: String,
@@ -37,7 +37,7 @@ pub struct Enclosure {
 }
 
 impl Enclosure {
-    /// An enclosure that bounds nothing. Where no group can be made it is empty.
+    /// Creates an enclosure that bounds nothing. It is empty where no group can be made.
     pub fn create() -> Self {
         remove_leftovers();
         let mut enclosure = Self {
@@ -48,11 +48,13 @@ impl Enclosure {
             guards: Vec::new(),
         };
         let unified = control_groups::unified();
-        enclosure.unified = unified.and_then(|unified| enclosure.make(&unified.mount).ok());
+        enclosure.unified =
+            unified.and_then(|unified| enclosure.create_folder(&unified.mount).ok());
         enclosure
     }
 
-    /// Has page cache and memory charged to the enclosure, and bounds them if `bytes` says so.
+    /// Makes the kernel charge page cache and memory to the enclosure, and bounds them by `bytes`
+    /// if that is given.
     ///
     /// # Errors
     /// When no such group can be made: no controller, or no right.
@@ -66,7 +68,7 @@ impl Enclosure {
             self.memory = Some(folder);
             return Ok(());
         }
-        let folder = self.folder_of("memory").map_err(|why| explain(&why))?;
+        let folder = self.create_for_controller("memory").map_err(|why| explain(&why))?;
         let file = folder.join("memory.limit_in_bytes");
         if let Err(why) = fs::write(file, limit("-1")) {
             remove(&folder);
@@ -76,19 +78,19 @@ impl Enclosure {
         Ok(())
     }
 
-    /// Has what the disk does counted for the enclosure, and returns the folder in which it can be
+    /// Makes the kernel count disk I/O for the enclosure, and returns the folder in which it can be
     /// bounded.
     ///
     /// # Errors
-    /// When no such group can be made: no controller, no right, or no disk that is known.
+    /// When no such group can be made: no controller, no right, or no known disk.
     pub fn count_disk(&mut self, device: Option<&Device>) -> Result<&Path, String> {
         let explain = |why| format!("no control group can bound the disk here{}: {why}", as_root());
         if let Some(folder) = self.unified.clone().filter(|at| at.join("io.max").exists()) {
             return Ok(self.disk.insert(folder));
         }
-        // Version 1 counts on disks that it is told, and says 0 of the others.
+        // Version 1 counts only on disks that have a rule, and shows 0 for the others.
         let device = device.ok_or("it is not known on which disk the files lie")?;
-        let folder = self.folder_of("blkio").map_err(explain)?;
+        let folder = self.create_for_controller("blkio").map_err(explain)?;
         if let Err(why) = device.begin_counting(&folder) {
             remove(&folder);
             return Err(explain(why));
@@ -96,14 +98,14 @@ impl Enclosure {
         Ok(self.disk.insert(folder))
     }
 
-    /// Where servers go.
+    /// The folders that servers must enter.
     pub fn enclosing(&self) -> Enclosing {
         let separate = [&self.memory, &self.disk].into_iter().flatten();
         let separate = separate.filter(|folder| Some(*folder) != self.unified.as_ref());
         Enclosing { unified: self.unified.clone(), separate: separate.cloned().collect() }
     }
 
-    /// The files to which a process writes 0 to enter.
+    /// The files to which a process writes 0 to enter the enclosure.
     pub(crate) fn entrances(&self) -> Vec<PathBuf> {
         let enclosing = self.enclosing();
         let folders = enclosing.separate.iter().chain(&enclosing.unified);
@@ -115,25 +117,25 @@ impl Enclosure {
         self.unified.as_deref()
     }
 
-    /// The folder that counts memory, if that was asked for.
+    /// The folder that counts memory, if [`Self::bound_memory`] was called.
     pub fn memory(&self) -> Option<&Path> {
         self.memory.as_deref()
     }
 
-    /// The folder that counts what the disk does, if that was asked for.
+    /// The folder that counts disk I/O, if [`Self::count_disk`] was called.
     pub fn disk(&self) -> Option<&Path> {
         self.disk.as_deref()
     }
 
     /// A folder in the hierarchy of a controller of version 1.
-    fn folder_of(&mut self, controller: &str) -> Result<PathBuf, String> {
+    fn create_for_controller(&mut self, controller: &str) -> Result<PathBuf, String> {
         let Some(found) = control_groups::hierarchy_with_controller(controller) else {
             return Err(no_controller(controller, control_groups::unified().as_ref()));
         };
-        self.make(&found.mount)
+        self.create_folder(&found.mount)
     }
 
-    fn make(&mut self, parent: &Path) -> Result<PathBuf, String> {
+    fn create_folder(&mut self, parent: &Path) -> Result<PathBuf, String> {
         let folder = parent.join(&self.name);
         let explain = |why| format!("{}: {why}", folder.display());
         fs::create_dir(&folder).map_err(explain)?;
@@ -158,9 +160,9 @@ impl Drop for Enclosure {
     }
 }
 
-/// That a controller is not there, and the command that mends it.
+/// The message that a controller is missing, with the command that mends it.
 pub(crate) fn no_controller(controller: &str, unified: Option<&Hierarchy>) -> String {
-    // The unified hierarchy has a name of its own for one of them.
+    // The unified hierarchy has another name for the disk's controller.
     let there = if controller == "blkio" { "io" } else { controller };
     let mended = match unified {
         Some(Hierarchy { mount, .. }) => {
@@ -171,18 +173,18 @@ pub(crate) fn no_controller(controller: &str, unified: Option<&Hierarchy>) -> St
     format!("there is no {controller} controller ({mended})")
 }
 
-/// Kills what is in a folder and in those below, and removes them.
+/// Kills the processes in a folder and in the folders below, and removes all of them.
 fn remove(folder: &Path) {
     for below in fs::read_dir(folder).into_iter().flatten().flatten() {
         if below.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&below.path());
         }
     }
-    // A process that forks while it is killed leaves one for the next turn, and the kernel lets go
-    // of the last one a moment after it is gone.
+    // A process that forks while it is killed leaves one for the next round, and the kernel
+    // releases a group only a moment after its last process has ended.
     for _ in 0..200 {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-        // Those of other containers show as 0, which to kill(2) is our own process group.
+        // Processes of other containers show as 0, which for kill(2) means our own process group.
         let alive = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
         let alive: Vec<u32> = alive.collect();
         os::signals::send("KILL", &alive);
@@ -193,19 +195,19 @@ fn remove(folder: &Path) {
     }
 }
 
-/// Removes what processes that were killed together with their guards have left.
+/// Removes the groups left by processes that were killed together with their guards.
 fn remove_leftovers() {
     let is_used = |one: &Hierarchy| one.is_unified() || one.has("memory") || one.has("blkio");
     for Hierarchy { mount, .. } in control_groups::hierarchies().into_iter().filter(is_used) {
         for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let is_enclosure = |name: &&str| !names::is_of_server(name);
+            let is_enclosure = |name: &&str| !names::is_for_server(name);
             if name.to_str().filter(is_enclosure).is_some_and(names::is_left_over) {
                 remove(&entry.path());
             }
         }
     }
-    // By now nothing is in those that were inside.
+    // By now the groups that lay in them are empty.
     group::remove_leftovers();
 }
 
@@ -229,7 +231,7 @@ mod tests {
     use crate::needs;
     use std::process::Command;
 
-    /// Version 1 would say that nothing was read on any disk that it was not told.
+    /// Version 1 would show that nothing was read from a disk that has no rule.
     #[test]
     fn a_disk_that_is_not_known_is_not_taken_for_an_idle_one() {
         let mut enclosure = Enclosure::create();
@@ -264,7 +266,8 @@ mod tests {
         assert!(!child.wait().expect("it is our child").success());
     }
 
-    /// The kernel answers EINVAL to the name that version 1 has for the disk's controller.
+    /// In the unified hierarchy the kernel answers EINVAL to version 1's name of the disk's
+    /// controller.
     #[test]
     fn what_mends_a_controller_that_is_not_there_is_a_command_that_works() {
         let unified = control_groups::unified();
@@ -286,7 +289,7 @@ mod tests {
         let parents =
             [control_groups::unified(), control_groups::hierarchy_with_controller("memory")];
         let parents = parents.into_iter().flatten().map(|parent| parent.mount);
-        let left = parents.map(|parent| parent.join(names::of_nobody()));
+        let left = parents.map(|parent| parent.join(names::without_owner()));
         let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();
         assert!(!left.is_empty(), "root may make a group");
         let _enclosure = Enclosure::create();

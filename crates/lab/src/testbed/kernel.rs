@@ -1,8 +1,10 @@
-//! Settings of the kernel (sysctl) for the time of a testbed, and as they were afterwards.
+//! Settings of the kernel (sysctl) that are changed while a testbed is entered, and put back
+//! afterwards.
 //!
-//! With a network of its own a testbed has them in its namespaces, as far as namespaces have them,
-//! and nobody else notices. The others are the whole machine's: they are put back, also when this
-//! process is killed, and only one process at a time may change any.
+//! With a network of its own a testbed changes them in its namespaces only, as far as namespaces
+//! have them, and other processes are not affected. The other settings are the whole machine's:
+//! they are put back, also when this process is killed, and only one process at a time may change
+//! any.
 
 use super::network::Subnets;
 use crate::group::as_root;
@@ -16,11 +18,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// What may be set: the rest has nothing to do with serving.
+/// The families of settings that may be set: the others have nothing to do with serving.
 const FAMILIES: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
 
-/// Switches that can only be turned on until the machine starts anew, or have a position from which
-/// they cannot be turned back, and what is no setting but an order to the kernel.
+/// Settings that cannot be put back: switches that stay on until the machine restarts, switches
+/// that have a position from which they cannot be turned back, and files that are orders to the
+/// kernel rather than settings.
 const ONE_WAY: [&str; 8] = [
     "kernel.modules_disabled",
     "kernel.kexec_load_disabled",
@@ -32,15 +35,16 @@ const ONE_WAY: [&str; 8] = [
     "vm.compact_memory",
 ];
 
-/// Two ways to say the same. The one that is not in force reads 0; whoever sets it clears the other
-/// (Documentation/admin-guide/sysctl/vm.rst), which putting back a 0 does not restore.
+/// Pairs of settings that exclude each other. The one that is not in force reads 0; to set it
+/// clears the other (Documentation/admin-guide/sysctl/vm.rst), which putting back a 0 does not
+/// restore.
 const PAIRS: [(&str, &str); 3] = [
     ("vm.dirty_bytes", "vm.dirty_ratio"),
     ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
     ("vm.overcommit_kbytes", "vm.overcommit_ratio"),
 ];
 
-/// So long another study is waited for: it has the lock for the time of a run.
+/// How long to wait for another study, which holds the lock during a run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROOT: &str = "/proc/sys";
@@ -50,7 +54,7 @@ const ROOT: &str = "/proc/sys";
 #[serde(transparent)]
 pub struct KernelSettings(BTreeMap<String, Value>);
 
-/// As it is written: a number, or text that holds several.
+/// The value as it is written: a number, or text that holds several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "the value of a setting is a number, or text that holds several")]
 enum Value {
@@ -58,23 +62,23 @@ enum Value {
     Text(String),
 }
 
-/// Settings of the whole machine that are put back when this is dropped.
+/// Settings of the whole machine that are put back when this value is dropped.
 #[derive(Debug)]
 pub struct Settings {
-    /// Files and what stood in them.
+    /// Files and their former contents.
     before: Vec<(PathBuf, String)>,
-    /// Puts them back if we are killed, and holds the lock until it has.
+    /// Puts the settings back if this process is killed, and holds the lock until then.
     _guard: Guard,
-    /// Held so that nobody else changes settings meanwhile, and let go of last: the guard must be
-    /// gone by then, else it would put back what others have set.
+    /// Held so that no other process changes settings meanwhile. Released last: the guard must have
+    /// ended by then, else it would overwrite what others have set.
     _lock: FileLock,
 }
 
 impl KernelSettings {
-    /// Whether the names can be settings.
+    /// Checks that the names can be those of settings that can be put back.
     ///
     /// # Errors
-    /// Which one cannot, in a line.
+    /// The name that cannot, in a line.
     pub fn check(&self) -> Result<(), String> {
         for (name, value) in &self.0 {
             let is_plain = name.split('.').all(|part| {
@@ -94,12 +98,13 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// The names of all.
+    /// The names of all settings.
     pub(super) fn names(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
 
-    /// Sets them: in the namespaces where there are any, else for the machine.
+    /// Applies the settings: in the namespaces if there are any and they have the setting, else for
+    /// the machine.
     pub(super) fn apply(&self, subnets: Option<&Subnets>) -> Result<Vec<Settings>, String> {
         let mut of_machine = Vec::new();
         for (name, value) in &self.0 {
@@ -127,7 +132,7 @@ impl Value {
     }
 }
 
-/// Sets it in each namespace; false if namespaces do not have it.
+/// Sets `name` in each namespace; returns false if namespaces do not have it.
 fn set_inside(subnets: &Subnets, name: &str, value: &str) -> Result<bool, String> {
     let file = file_of(Path::new(ROOT), name);
     for namespace in subnets.namespaces() {
@@ -141,19 +146,20 @@ fn set_inside(subnets: &Subnets, name: &str, value: &str) -> Result<bool, String
     Ok(true)
 }
 
-/// Namespaces show what is the machine's not at all, or may not write it.
+/// Whether an error in a namespace means that the setting is the machine's: namespaces do not show
+/// such settings, or may not write them.
 fn is_of_machine(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 impl Settings {
-    /// Sets files below `root` and remembers what stood in them.
+    /// Sets files below `root` and keeps their former contents.
     pub(super) fn set(
         root: &Path,
         lock: &Path,
         settings: &[(&str, String)],
     ) -> Result<Self, String> {
-        let lock = take(lock, PATIENCE)?;
+        let lock = acquire_lock(lock, PATIENCE)?;
         let mut before = Vec::new();
         for (name, _) in settings {
             let file = file_of(root, name);
@@ -162,7 +168,7 @@ impl Settings {
             is_in_force(root, name)?;
         }
         let guard = guard(&lock, &before).map_err(|why| format!("sh: {why}"))?;
-        // From here on leaving puts everything back.
+        // From here on an early return puts everything back.
         let mut set = Self { before, _guard: guard, _lock: lock };
         for (index, (name, value)) in settings.iter().enumerate() {
             if let Err(why) = write(&set.before[index].0, value) {
@@ -174,10 +180,10 @@ impl Settings {
         Ok(set)
     }
 
-    /// Puts everything back, and looks whether it is as it was.
+    /// Puts everything back, and checks that each setting is as it was.
     ///
     /// # Errors
-    /// What is not, and how it can be mended, in a line.
+    /// The settings that are not, and how to mend them, in a line.
     pub(super) fn put_back(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         for (file, value) in self.before.drain(..).rev() {
@@ -195,12 +201,13 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // Who is interested has put them back before.
+        // Callers that need the errors have called `put_back` before.
         let _ = self.put_back();
     }
 }
 
-/// Whether a setting can be put back as it is now: another may be in force in its place.
+/// Checks that a setting can be put back to its present value: its counterpart in [`PAIRS`] may be
+/// in force instead.
 fn is_in_force(root: &Path, name: &str) -> Result<(), String> {
     let pairs = PAIRS.iter().flat_map(|&(one, other)| [(one, other), (other, one)]);
     let Some((_, other)) = pairs.into_iter().find(|(one, _)| *one == name) else { return Ok(()) };
@@ -215,7 +222,7 @@ fn is_in_force(root: &Path, name: &str) -> Result<(), String> {
     }
 }
 
-/// Writes a value and looks whether the kernel has taken it as it is.
+/// Writes a value and checks that the kernel has taken it unchanged.
 fn write(file: &Path, value: &str) -> io::Result<()> {
     // An empty value is a line too: writing nothing at all changes nothing.
     fs::write(file, format!("{value}\n"))?;
@@ -231,16 +238,18 @@ fn file_of(root: &Path, name: &str) -> PathBuf {
     root.join(name.replace('.', "/"))
 }
 
-/// One for the whole machine: settings are root's to change, whose files lie in /run.
+/// The path of the lock, one for the whole machine: only root may change settings, so it lies in
+/// /run for root.
 fn lock_file() -> PathBuf {
     let folder = if os::process::is_root() { PathBuf::from("/run") } else { std::env::temp_dir() };
     folder.join("ropewalk-kernel-settings.lock")
 }
 
-/// Takes the lock, waiting so long for whoever has it.
-fn take(path: &Path, within: Duration) -> Result<FileLock, String> {
+/// Takes the lock; waits for at most `within` while another process holds it.
+fn acquire_lock(path: &Path, within: Duration) -> Result<FileLock, String> {
     let explain = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    // What another user has made in a folder of everybody's may be opened, but not "created".
+    // A file that another user has made in a folder that all may write to may be opened, but not
+    // "created".
     let open = || {
         File::options().read(true).open(path).or_else(|why| match why.kind() {
             io::ErrorKind::NotFound => File::create(path),
@@ -290,7 +299,7 @@ pub(super) mod tests {
         Removed(root)
     }
 
-    fn said(root: &Path, name: &str) -> String {
+    fn value_of(root: &Path, name: &str) -> String {
         fs::read_to_string(file_of(root, name)).expect("it is there").trim().to_owned()
     }
 
@@ -301,14 +310,14 @@ pub(super) mod tests {
         let wanted = [("vm.dirty_ratio", "5".to_owned()), ("net.core.somaxconn", "9".to_owned())];
         let set = Settings::set(root, &lock, &wanted).expect("both are there");
         assert_eq!(
-            (said(root, "vm.dirty_ratio"), said(root, "net.core.somaxconn")),
+            (value_of(root, "vm.dirty_ratio"), value_of(root, "net.core.somaxconn")),
             ("5".into(), "9".into())
         );
-        let second = take(&lock, Duration::ZERO).expect_err("it is locked");
+        let second = acquire_lock(&lock, Duration::ZERO).expect_err("it is locked");
         assert!(second.contains("another study"), "{second}");
         drop(set);
         assert_eq!(
-            (said(root, "vm.dirty_ratio"), said(root, "net.core.somaxconn")),
+            (value_of(root, "vm.dirty_ratio"), value_of(root, "net.core.somaxconn")),
             ("20".into(), "4096".into())
         );
     }
@@ -320,7 +329,7 @@ pub(super) mod tests {
         let wanted = [("vm.dirty_ratio", "5".to_owned()), ("vm.gone", "9".to_owned())];
         let why = Settings::set(root, &lock, &wanted).expect_err("one is not there");
         assert!(why.starts_with("kernel: vm.gone: "), "{why}");
-        assert_eq!(said(root, "vm.dirty_ratio"), "20");
+        assert_eq!(value_of(root, "vm.dirty_ratio"), "20");
     }
 
     #[test]
@@ -330,7 +339,7 @@ pub(super) mod tests {
         fs::write(root.join("net/core/somaxconn"), "\n").expect("it is writable");
         let wanted = [("net.core.somaxconn", "9".to_owned())];
         let mut set = Settings::set(root, &lock, &wanted).expect("it is there");
-        assert_eq!(said(root, "net.core.somaxconn"), "9");
+        assert_eq!(value_of(root, "net.core.somaxconn"), "9");
         assert_eq!(set.put_back(), Ok(()));
         let file = fs::read_to_string(root.join("net/core/somaxconn")).expect("it is there");
         assert_eq!(file, "\n", "the kernel takes an empty write for none");
@@ -349,7 +358,8 @@ pub(super) mod tests {
         assert!(why.ends_with(&command) && !why.contains('\n'), "{why}");
     }
 
-    /// The kernel takes a 0 that is put back into one of them for nothing, and the other is lost.
+    /// The kernel ignores a 0 that is put back into one setting of a pair, and the value of the
+    /// other is lost.
     #[test]
     fn of_two_that_say_the_same_the_one_in_force_can_be_set() {
         let root = example("pair");
@@ -365,13 +375,13 @@ pub(super) mod tests {
         assert!(why.ends_with("set vm.dirty_bytes"), "{why}");
     }
 
-    /// Whoever holds it for a run is waited for.
+    /// A process that holds the lock during a run is waited for.
     #[test]
     fn a_lock_is_waited_for() {
         let root = example("waited");
         let lock = root.0.join("lock");
-        let held = take(&lock, Duration::ZERO).expect("nobody has it");
-        let waiting = thread::spawn(move || take(&lock, Duration::from_secs(30)).map(drop));
+        let held = acquire_lock(&lock, Duration::ZERO).expect("the lock is free");
+        let waiting = thread::spawn(move || acquire_lock(&lock, Duration::from_secs(30)).map(drop));
         thread::sleep(Duration::from_millis(100));
         drop(held);
         assert_eq!(waiting.join().expect("nothing failed in it"), Ok(()));
@@ -380,7 +390,8 @@ pub(super) mod tests {
     /// The variable that makes the next test do something: the folder in which it sets something.
     const VICTIM: &str = "ROPEWALK_LAB_SETTING";
 
-    /// Not a test by itself: it changes a setting, says who guards it, and waits to be killed.
+    /// Not a test by itself: it changes a setting, writes down the id of its guard, and waits to be
+    /// killed.
     #[test]
     fn setting_victim() {
         let Some(root) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
@@ -390,10 +401,10 @@ pub(super) mod tests {
         thread::sleep(Duration::from_secs(600));
     }
 
-    /// Who comes when the owner has been killed and the guard has not acted yet would take the
-    /// changed value for the old one.
+    /// A process that changed settings after the owner was killed, and before the guard has acted,
+    /// would take the changed value for the old one.
     #[test]
-    fn nobody_changes_settings_that_are_not_put_back_yet() {
+    fn settings_that_are_not_put_back_yet_cannot_be_changed() {
         let folder = example("guarded");
         let (root, lock) = (&folder.0, folder.0.join("lock"));
         let mut victim = Victim::start("testbed::kernel::tests::setting_victim", VICTIM, root);
@@ -403,16 +414,17 @@ pub(super) mod tests {
         assert!(comes_true(|| ignores_hangup(guard)));
         os::signals::send("STOP", &[guard]);
         assert!(comes_true(|| state().contains("State:\tT")), "{}", state());
-        // As long as its owner lives nothing sets the guard going again.
-        assert!(take(&lock, Duration::ZERO).is_err());
+        // While its owner lives nothing makes the guard continue.
+        assert!(acquire_lock(&lock, Duration::ZERO).is_err());
         victim.kill();
-        // The kernel may have let it go on: whoever has the lock finds the old value.
-        let locked = take(&lock, Duration::ZERO);
-        assert!(locked.is_err() || said(root, "vm.dirty_ratio") == "20", "{locked:?}");
+        // The kernel may have let the guard continue: then the holder of the lock finds the old
+        // value.
+        let locked = acquire_lock(&lock, Duration::ZERO);
+        assert!(locked.is_err() || value_of(root, "vm.dirty_ratio") == "20", "{locked:?}");
         drop(locked);
         os::signals::send("CONT", &[guard]);
-        assert!(comes_true(|| take(&lock, Duration::ZERO).is_ok()));
-        assert_eq!(said(root, "vm.dirty_ratio"), "20");
+        assert!(comes_true(|| acquire_lock(&lock, Duration::ZERO).is_ok()));
+        assert_eq!(value_of(root, "vm.dirty_ratio"), "20");
     }
 
     #[track_caller]

@@ -1,8 +1,9 @@
-//! How much disk I/O a file set causes: what part of what is asked for the page cache can hold.
+//! How much disk I/O a file set causes, by the part of the requested files that the page cache can
+//! hold.
 //!
 //! A group's memory is bounded so that the page cache gets that share and a small constant amount
 //! is left for the server. A server that needs more takes it from the page cache: that is what the
-//! studies of memory pressure are about, so it is not made up for. Page cache is charged to the
+//! studies of memory pressure are about, so it is not compensated. Page cache is charged to the
 //! group that reads a page first. Hence files are evicted before each run, and then read by a
 //! process in the group until the share is in memory.
 
@@ -12,20 +13,20 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// How much disk I/O there shall be.
+/// Levels of disk I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskIo {
-    /// All that is asked for is in memory: nothing may be read.
+    /// All requested files are in memory: nothing may be read from the disk.
     None,
-    /// Four fifths are, as in Radhakrishnan's thesis (section 3.1).
+    /// Four fifths are in memory, as in Radhakrishnan's thesis (section 3.1).
     Moderate,
-    /// Two fifths are. The literature names machines with little memory and no share.
+    /// Two fifths are in memory. The literature names machines with little memory, but no share.
     Heavy,
 }
 
 impl DiskIo {
-    /// Page cache divided by the set that is accessed.
+    /// The size of the page cache divided by that of the accessed files.
     pub fn cache_share(self) -> f64 {
         match self {
             Self::None => 1.0,
@@ -34,15 +35,15 @@ impl DiskIo {
         }
     }
 
-    /// Whether a run with so many bytes read from the disk was one of this kind. None stands for
-    /// what could not be seen.
+    /// Checks whether a run in which so many bytes were read from the disk was one of this level.
+    /// None means that reads could not be observed.
     ///
     /// # Errors
-    /// Why the run is void: nothing may be read at `None`, something must be at `Heavy`.
+    /// The reason why the run is void: nothing may be read at `None`, something must be at `Heavy`.
     pub fn judge(self, block_read_bytes: Option<u64>) -> Result<(), String> {
         match (self, block_read_bytes) {
             (Self::Moderate, _) => Ok(()),
-            (_, None) => Err("whether the disk was read could not be seen".into()),
+            (_, None) => Err("whether the disk was read is not known".into()),
             (Self::None, Some(bytes)) if bytes > 0 => {
                 Err(format!("{bytes} bytes were read from the disk, and all should be in memory"))
             }
@@ -52,55 +53,55 @@ impl DiskIo {
     }
 }
 
-/// What the memory of a testbed is. One of the three ways to say it.
+/// The memory of a testbed, given in exactly one of three ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// By the disk I/O that there shall be.
+    /// By the level of disk I/O.
     pub disk_io: Option<DiskIo>,
     /// By the share of the accessed set that the page cache holds.
     pub cache_share: Option<f64>,
     /// By the memory of all servers and their page cache together.
     pub limit_bytes: Option<u64>,
-    /// What is left for the servers beside the page cache (8 MiB). Those that need more have less
-    /// page cache.
+    /// The memory that is left for the servers beside the page cache (8 MiB). Servers that need
+    /// more have less page cache.
     pub server_bytes: Option<u64>,
 }
 
-/// What a group gets, and what is read into its page cache.
+/// The memory of a group, and the size of the page cache that is filled in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The bound of the group; none at no disk I/O.
+    /// The bound of the group; none where there is to be no disk I/O.
     pub limit_bytes: Option<u64>,
-    /// The page cache that it should have before a run, in whole pages.
+    /// The page cache that the group should have before a run, in whole pages.
     pub cache_bytes: u64,
-    /// The pages of all files that are asked for.
+    /// The pages of all requested files.
     pub accessed_bytes: u64,
 }
 
-/// What the page cache holds after it has been prepared for a run.
+/// The contents of the page cache after it has been prepared for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
-    /// What was still in memory after the eviction: files that somebody has mapped.
+    /// Bytes still in memory after the eviction: files that a process has mapped.
     pub kept_bytes: u64,
-    /// What is in memory of the files now.
+    /// Bytes of the files that are in memory now.
     pub resident_bytes: u64,
-    /// What should be.
+    /// Bytes of the files that should be in memory.
     pub wanted_bytes: u64,
 }
 
 const SERVER_BYTES: u64 = 8 << 20;
 
-/// The part of the files that may stay in memory though they were to leave it: a page that somebody
-/// reads at that moment, not a file.
+/// The largest part of the files that may stay in memory after an eviction: a page that another
+/// process reads at that moment, not a file.
 const KEPT_SHARE_MAX: f64 = 0.01;
 
-/// How far what is in memory may be from what should be, as a part of all files: a quarter of
-/// what lies between the levels.
+/// The largest difference of the bytes in memory from the plan, as a part of all files: a quarter
+/// of the difference between the levels.
 const OFF_SHARE_MAX: f64 = 0.1;
 
 impl Memory {
-    /// Whether it can be meant.
+    /// Checks that the memory is given in one way, and makes sense.
     ///
     /// # Errors
     /// What is wrong, in a line.
@@ -108,8 +109,8 @@ impl Memory {
         let ways = [self.disk_io.is_some(), self.cache_share.is_some(), self.limit_bytes.is_some()];
         match ways.iter().filter(|way| **way).count() {
             1 => {}
-            0 => return Err("memory: say disk_io, cache_share or limit_bytes".into()),
-            _ => return Err("memory: disk_io, cache_share and limit_bytes exclude another".into()),
+            0 => return Err("memory: give disk_io, cache_share or limit_bytes".into()),
+            _ => return Err("memory: disk_io, cache_share, limit_bytes exclude each other".into()),
         }
         if self.cache_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             return Err("memory: cache_share is above 0 and at most 1".into());
@@ -123,7 +124,7 @@ impl Memory {
         }
     }
 
-    /// What that is for files of so many bytes, counted in whole pages.
+    /// The plan for files of `accessed_bytes`, counted in whole pages.
     pub fn plan(&self, accessed_bytes: u64) -> Plan {
         let server_bytes = self.server_bytes.unwrap_or(SERVER_BYTES);
         if let Some(limit) = self.limit_bytes {
@@ -139,22 +140,22 @@ impl Memory {
 }
 
 impl Settled {
-    /// Whether the page cache is what the plan says.
+    /// Checks that the page cache is as planned.
     ///
     /// # Errors
-    /// Why a run from here would be void: it would have been measured under no pressure, or under
-    /// another.
+    /// The reason why a run from here would be void: it would be measured under no memory pressure,
+    /// or under another than planned.
     pub fn judge(&self, plan: &Plan) -> Result<(), String> {
-        // Where nothing is bounded, what is read from the disk tells more.
+        // Without a bound the bytes read from the disk are the better evidence.
         if plan.limit_bytes.is_none() {
             return Ok(());
         }
         let all = plan.accessed_bytes;
         let part = |bytes: u64| bytes as f64 / all.max(1) as f64;
-        // What shall all be in memory need not have left it.
+        // Files that shall all be in memory need not have left it.
         if plan.cache_bytes < all && part(self.kept_bytes) > KEPT_SHARE_MAX {
             return Err(format!(
-                "{} of {all} bytes of files could not be evicted: somebody has mapped them, or \
+                "{} of {all} bytes of files could not be evicted: a process has mapped them, or \
                  they lie on a file system in memory",
                 self.kept_bytes
             ));
@@ -168,7 +169,7 @@ impl Settled {
         Ok(())
     }
 
-    /// The bytes of files as numbers by name, with what they are parts of.
+    /// The bytes of files as numbers by name, with the totals that they are parts of.
     pub(crate) fn figures(&self, plan: &Plan) -> impl Iterator<Item = (String, f64)> {
         let figures = [
             ("files_accessed_bytes", Some(plan.accessed_bytes)),
@@ -183,8 +184,8 @@ impl Settled {
 
 impl Plan {
     /// Evicts the files, then reads the most popular of them from within the enclosure until the
-    /// share is in memory. To be called before each run and before the server starts: what it has
-    /// mapped cannot be evicted.
+    /// share is in memory. To be called before each run and before the server starts: files that it
+    /// has mapped cannot be evicted.
     ///
     /// # Errors
     /// When files cannot be opened, or no process can be started in the enclosure.
@@ -197,7 +198,8 @@ impl Plan {
     }
 }
 
-/// Has a process in the enclosure read files, whose names are separated by NUL bytes, in order.
+/// Runs a process in the enclosure that reads the files of a list in order; their names are
+/// separated by NUL bytes.
 fn read_within(enclosure: &Enclosure, list: &[u8]) -> Result<(), String> {
     const READ: &str = r#"for group; do echo 0 > "$group" || exit 1; done
         exec xargs -0 -r cat > /dev/null"#;
@@ -224,17 +226,18 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn of(disk_io: DiskIo) -> Memory {
+    fn with_disk_io(disk_io: DiskIo) -> Memory {
         Memory { disk_io: Some(disk_io), ..Memory::default() }
     }
 
     #[test]
     fn levels_are_shares_of_what_is_accessed() {
         let none = Plan { limit_bytes: None, cache_bytes: 100 * MIB, accessed_bytes: 100 * MIB };
-        assert_eq!(of(DiskIo::None).plan(100 * MIB), none);
-        let moderate = of(DiskIo::Moderate).plan(100 * MIB);
+        assert_eq!(with_disk_io(DiskIo::None).plan(100 * MIB), none);
+        let moderate = with_disk_io(DiskIo::Moderate).plan(100 * MIB);
         assert_eq!((moderate.limit_bytes, moderate.cache_bytes), (Some(88 * MIB), 80 * MIB));
-        let heavy = Memory { server_bytes: Some(MIB), ..of(DiskIo::Heavy) }.plan(100 * MIB);
+        let heavy =
+            Memory { server_bytes: Some(MIB), ..with_disk_io(DiskIo::Heavy) }.plan(100 * MIB);
         assert_eq!((heavy.limit_bytes, heavy.cache_bytes), (Some(41 * MIB), 40 * MIB));
         let limit = Memory { limit_bytes: Some(20 * MIB), ..Memory::default() };
         assert_eq!(limit.plan(100 * MIB).cache_bytes, 12 * MIB);
@@ -243,10 +246,10 @@ mod tests {
 
     #[test]
     fn one_way_to_say_it_is_enough() {
-        assert_eq!(of(DiskIo::Heavy).check(), Ok(()));
+        assert_eq!(with_disk_io(DiskIo::Heavy).check(), Ok(()));
         let why = |memory: Memory| memory.check().expect_err("it is wrong");
-        assert!(why(Memory::default()).contains("say disk_io"));
-        let two = Memory { limit_bytes: Some(1 << 30), ..of(DiskIo::Heavy) };
+        assert!(why(Memory::default()).contains("give disk_io"));
+        let two = Memory { limit_bytes: Some(1 << 30), ..with_disk_io(DiskIo::Heavy) };
         assert!(why(two).contains("exclude"));
         let share = Memory { cache_share: Some(1.5), ..Memory::default() };
         assert!(why(share).contains("at most 1"));
@@ -268,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_cache_that_is_not_as_it_should_be_is_told() {
-        let plan = of(DiskIo::Moderate).plan(100 * MIB);
+    fn a_page_cache_that_is_not_as_planned_is_reported() {
+        let plan = with_disk_io(DiskIo::Moderate).plan(100 * MIB);
         let settled = |kept, resident| Settled {
             kept_bytes: kept * MIB,
             resident_bytes: resident * MIB,
@@ -287,8 +290,8 @@ mod tests {
         check(settled(100, 100), &plan, Some("could not be evicted"));
         check(settled(0, 60), &plan, Some("62914560 of 104857600 bytes of files are in memory"));
         check(settled(0, 95), &plan, Some("and 83886080 should be"));
-        // What is all in memory on purpose stays there.
-        check(settled(100, 100), &of(DiskIo::None).plan(100 * MIB), None);
+        // Files that shall all be in memory may stay there.
+        check(settled(100, 100), &with_disk_io(DiskIo::None).plan(100 * MIB), None);
         let roomy = Memory { limit_bytes: Some(200 * MIB), ..Memory::default() }.plan(80 * MIB);
         check(settled(80, 80), &roomy, None);
         check(settled(0, 60), &roomy, Some("are in memory, and"));
@@ -297,14 +300,14 @@ mod tests {
         assert!(figures.contains(&("files_kept_bytes".to_owned(), MIB as f64)), "{figures:?}");
     }
 
-    /// Files that a process has mapped, and those that lie in memory anyway, cannot be evicted.
+    /// Files that a process has mapped, and files of a file system in memory, cannot be evicted.
     #[test]
     fn files_that_cannot_be_evicted_make_runs_void() {
         if !needs::memory_can_be_bounded() {
             return;
         }
         let judged = |files: &Accessed| {
-            let plan = of(DiskIo::Moderate).plan(files.bytes());
+            let plan = with_disk_io(DiskIo::Moderate).plan(files.bytes());
             let mut enclosure = Enclosure::create();
             enclosure.bound_memory(plan.limit_bytes).expect("root may bound memory");
             plan.settle(files, &enclosure).expect("the files are there").judge(&plan)
@@ -323,7 +326,7 @@ mod tests {
         assert!(why.expect_err("they are in memory").contains("file system in memory"));
     }
 
-    /// Most of the set is evicted, and the most popular files are what comes back.
+    /// Most of the set is evicted, and the most popular files are read again.
     #[test]
     fn the_page_cache_is_filled_from_within_a_group() {
         if !needs::memory_can_be_bounded() {

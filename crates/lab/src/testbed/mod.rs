@@ -1,9 +1,9 @@
 //! Testbeds: the conditions under which servers are compared.
 //!
-//! A [`Testbed`] says them, as a table of a study's file: which CPUs, how much memory, how fast a
-//! disk, which network, which settings of the kernel. [`Testbed::enter`] makes them so, and the
-//! [`Entered`] that it returns says where servers and clients are to be started, and undoes
-//! everything when it is dropped, or when this process is killed. It starts neither.
+//! A [`Testbed`] describes them, as a table of a study's file: CPUs, memory, speed of the disk,
+//! network, settings of the kernel. [`Testbed::enter`] establishes them, and the [`Entered`] that
+//! it returns says where servers and clients are to be started, and undoes everything when it is
+//! dropped, or when this process is killed. It starts neither servers nor clients.
 
 mod accessed;
 mod disk;
@@ -28,67 +28,70 @@ use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-/// What a server's threads are bound to.
+/// The binding of a server's threads to CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affinity {
-    /// Each worker to a CPU of its own: by the server itself, or its processes from outside.
+    /// Each worker is bound to a CPU of its own: by the server itself, or its processes from
+    /// outside.
     Workers,
-    /// All to the server's CPUs; among them the kernel chooses, or the server if it does so of its
-    /// own accord.
+    /// All threads are bound to the server's CPUs; among these the kernel chooses, or the server if
+    /// it does so of its own accord.
     #[default]
     Set,
-    /// To nothing among the CPUs of the servers and the clients: the kernel chooses.
+    /// Threads may run on all CPUs of the servers and the clients: the kernel chooses.
     None,
 }
 
-/// The conditions of a run. What is not given is as the machine is.
+/// The conditions of a run. A condition that is not given is as the machine is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Testbed {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
-    /// How many CPUs the servers get together; 1, or one whole unit of the policy, if not given.
+    /// The number of CPUs that the servers get together; 1, or one whole unit of the policy, if not
+    /// given.
     pub cpus: Option<usize>,
-    /// Which CPUs.
+    /// The policy by which the CPUs are chosen.
     pub policy: Policy,
     /// Whether all hardware threads of a core count as CPUs.
     pub threads: bool,
-    /// How many CPUs the clients get; all that are left if not given; 0: they share the servers'.
+    /// The number of CPUs of the clients; all that are left if not given; 0: they share the
+    /// servers'.
     pub client_cpus: Option<usize>,
-    /// What threads are bound to.
+    /// The binding of threads.
     pub affinity: Affinity,
-    /// How many copies of the server share the CPUs; 1 if not given.
+    /// The number of copies of the server that share the CPUs; 1 if not given.
     pub replicas: Option<usize>,
-    /// How much of the files is in memory.
+    /// The memory, and so the share of the files that it holds.
     pub memory: Option<Memory>,
-    /// How fast the disk is.
+    /// The bounds on the speed of the disk.
     pub disk: Option<Throttle>,
-    /// Which network lies between clients and servers; loopback if not given.
+    /// The network between clients and servers; loopback if not given.
     pub network: Option<Network>,
     /// Settings of the kernel.
     pub kernel: KernelSettings,
 }
 
-/// Where a server is to be started, beside what a launch says otherwise.
+/// The place where a server is to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// What to put before the command, so that it runs in a network namespace; often nothing.
+    /// The words to put before the command so that it runs in a network namespace; often none.
     pub prefix: Vec<String>,
-    /// The network namespace in which the command runs; ours if none.
+    /// The network namespace in which the command runs; that of this process if none.
     pub network: Option<PathBuf>,
-    /// The address it shall listen at: one, or any of a namespace.
+    /// The address at which the server shall listen: one, or any of a namespace.
     pub listen: Ipv4Addr,
-    /// An address at which it can be asked.
+    /// An address at which the server can be reached.
     pub address: Ipv4Addr,
-    /// The network namespace from which it can be asked; ours if none.
+    /// The network namespace from which the server can be reached; that of this process if none.
     pub ask_from: Option<PathBuf>,
-    /// The control groups around it.
+    /// The control groups around the server.
     pub enclosing: Enclosing,
 }
 
 impl Default for Place {
-    /// The place of this process: loopback, and no groups.
+    /// The place of this process: loopback, and no control groups.
     fn default() -> Self {
         Self {
             prefix: Vec::new(),
@@ -104,11 +107,11 @@ impl Default for Place {
 /// A copy of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPlace {
-    /// The CPUs to bind it to.
+    /// The CPUs to bind the copy to.
     pub cpus: Vec<usize>,
-    /// How many workers it would have if each had a CPU.
+    /// The number of workers that the copy would have if each had a CPU.
     pub workers: usize,
-    /// Where it is.
+    /// The place where the copy runs.
     pub place: Place,
 }
 
@@ -117,32 +120,32 @@ pub struct ServerPlace {
 pub struct ClientPlace {
     /// The CPUs to bind them to.
     pub cpus: Vec<usize>,
-    /// What to put before the command.
+    /// The words to put before the command.
     pub prefix: Vec<String>,
-    /// The copy of the server that they ask, as an index into [`Entered::servers`].
+    /// The copy of the server that they send requests to, as an index into [`Entered::servers`].
     pub server: usize,
-    /// The address at which they ask it.
+    /// The address to which they connect.
     pub address: Ipv4Addr,
-    /// The addresses that they come from; empty: whatever the kernel chooses.
+    /// The addresses that they connect from; if empty, the kernel chooses.
     pub sources: Vec<Ipv4Addr>,
 }
 
-/// Conditions that hold until this is dropped.
+/// Conditions that hold until this value is dropped.
 #[derive(Debug)]
 pub struct Entered {
-    /// One for each copy.
+    /// The places of the servers, one for each copy.
     pub servers: Vec<ServerPlace>,
-    /// One for each subnet, or one.
+    /// The places of the clients, one for each subnet, or one.
     pub clients: Vec<ClientPlace>,
     /// The CPUs of all servers and of all clients.
     pub cpus: CpuSets,
-    /// What is around the servers.
+    /// The control groups around the servers.
     pub enclosure: Enclosure,
-    /// How memory is divided, if that is a condition.
+    /// The plan of memory, if memory is a condition.
     pub plan: Option<Plan>,
     /// The disk of the files, if there is one.
     pub device: Option<Device>,
-    /// The settings of the kernel that it names.
+    /// The names of the kernel's settings that are changed.
     pub kernel: Vec<String>,
     subnets: Option<Subnets>,
     settings: Vec<Settings>,
@@ -159,7 +162,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Whether it makes sense on any machine.
+    /// Checks that the testbed makes sense on any machine.
     ///
     /// # Errors
     /// What is wrong with it, in a line.
@@ -181,20 +184,21 @@ impl Testbed {
         self.kernel.check()
     }
 
-    /// What it is, in a few words: what is written in its table, but for the name.
+    /// Describes the testbed in a few words: all that its table sets but the name.
     pub fn about(&self) -> String {
         let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else {
             return String::new();
         };
         let mut words = Vec::new();
-        tell("", &serde_json::Value::Object(fields), &mut words);
+        list_settings("", &serde_json::Value::Object(fields), &mut words);
         words.join(", ")
     }
 
-    /// Makes it so on this machine, for these files.
+    /// Establishes the conditions on this machine, for these files.
     ///
     /// # Errors
-    /// What cannot be had here, in a line, and what would mend it. Nothing is left behind.
+    /// The condition that this machine cannot meet, in a line, and what would mend that. Nothing is
+    /// left behind.
     pub fn enter(&self, machine: &Topology, files: &Accessed) -> Result<Entered, String> {
         self.check()?;
         let cpus = machine.choose(&self.choice())?;
@@ -207,8 +211,8 @@ impl Testbed {
         if let Some(plan) = plan {
             enclosure.bound_memory(plan.limit_bytes)?;
         }
-        let device = files.first().map(Device::of);
-        self.slow_the_disk(&mut enclosure, device.as_ref())?;
+        let device = files.first().map(Device::find);
+        self.throttle_disk(&mut enclosure, device.as_ref())?;
         let subnets = self.network.as_ref().map(Subnets::create).transpose()?;
         let settings = self.kernel.apply(subnets.as_ref())?;
         let servers = self.servers(&cpus, &enclosure, subnets.as_ref());
@@ -218,30 +222,30 @@ impl Testbed {
         Ok(Entered { servers, clients, cpus, enclosure, plan, device, kernel, subnets, settings })
     }
 
-    /// How many CPUs the servers get together on this machine; if it has not so many, how many are
-    /// wanted.
+    /// The number of CPUs that the servers get together on this machine; the number wanted, if the
+    /// machine has fewer.
     pub fn server_cpus(&self, machine: &Topology) -> usize {
         let chosen = machine.choose(&self.choice()).map(|sets| sets.server.len());
         chosen.unwrap_or(self.cpus.unwrap_or(1))
     }
 
-    /// Whether this machine has the CPUs for it.
+    /// Checks that this machine has the CPUs for the testbed.
     ///
     /// # Errors
-    /// What it lacks, in a line.
+    /// What the machine lacks, in a line.
     pub fn fits(&self, machine: &Topology) -> Result<(), String> {
         machine.choose(&self.choice()).map(drop)
     }
 
-    /// How many places there are for clients, which share a load: a subnet each, or a copy of the
-    /// server.
+    /// The number of places for clients, which share a load: one for each subnet, or one for each
+    /// copy of the server.
     pub fn generators(&self) -> usize {
         self.network.map_or(self.replicas.unwrap_or(1), |network| network.subnets)
     }
 
     fn choice(&self) -> Choice {
         let replicas = self.replicas.unwrap_or(1);
-        // A copy needs a CPU.
+        // Each copy needs at least one CPU.
         let least = matches!(self.policy, Policy::Close | Policy::Spread).then_some(replicas);
         Choice {
             cpus: self.cpus.or(least),
@@ -251,8 +255,9 @@ impl Testbed {
         }
     }
 
-    /// Counts what the disk does where that matters, and bounds it.
-    fn slow_the_disk(
+    /// Makes the group count what the disk does, where it can, and bounds the disk if that is a
+    /// condition.
+    fn throttle_disk(
         &self,
         enclosure: &mut Enclosure,
         device: Option<&Result<Device, String>>,
@@ -260,7 +265,7 @@ impl Testbed {
         let known = device.and_then(|device| device.as_ref().ok());
         let folder = enclosure.count_disk(known).map(PathBuf::from);
         let Some(throttle) = &self.disk else { return Ok(()) };
-        let device = device.ok_or("disk: it is not known which, for no file is asked for")?;
+        let device = device.ok_or("disk: it is not known which, for no file is requested")?;
         let device = device.as_ref().map_err(Clone::clone)?;
         throttle.apply(&folder?, device)
     }
@@ -286,7 +291,7 @@ impl Testbed {
                 None => Place { enclosing: enclosure.enclosing(), ..Place::default() },
             };
             let bound = match self.affinity {
-                Affinity::None => cpus.all(),
+                Affinity::None => cpus.union(),
                 Affinity::Set | Affinity::Workers => set.to_vec(),
             };
             ServerPlace { cpus: bound, workers: set.len(), place }
@@ -295,7 +300,8 @@ impl Testbed {
     }
 }
 
-/// Subnets are dealt to the copies in turn, and the clients' CPUs to the subnets.
+/// The places of the clients: subnets are dealt to the copies in turn, and the clients' CPUs to the
+/// subnets.
 fn clients(cpus: &CpuSets, servers: &[ServerPlace], subnets: Option<&Subnets>) -> Vec<ClientPlace> {
     let Some(subnets) = subnets else {
         let client = |index: usize, server: &ServerPlace| ClientPlace {
@@ -318,7 +324,8 @@ fn clients(cpus: &CpuSets, servers: &[ServerPlace], subnets: Option<&Subnets>) -
     all.iter().enumerate().map(client).collect()
 }
 
-/// What falls to number `index` of `count`; if there are too few for all, some have the same.
+/// The CPUs of number `index` of `count` sharers; if there are too few CPUs, some sharers have the
+/// same.
 fn dealt(cpus: &[usize], index: usize, count: usize) -> Vec<usize> {
     if cpus.len() < count {
         return vec![cpus[index % cpus.len()]];
@@ -327,7 +334,7 @@ fn dealt(cpus: &[usize], index: usize, count: usize) -> Vec<usize> {
 }
 
 impl Entered {
-    /// Prepares the page cache for a run, if memory is a condition: to be called before each run,
+    /// Prepares the page cache for a run, if memory is a condition. To be called before each run,
     /// while no server runs that could have mapped the files.
     ///
     /// # Errors
@@ -345,30 +352,30 @@ impl Entered {
         cpus
     }
 
-    /// Undoes everything, as dropping it does, and says what could not be.
+    /// Undoes everything, as dropping the value does, and reports what could not be undone.
     ///
     /// # Errors
-    /// Which settings of the kernel are not as they were, in a line.
+    /// The settings of the kernel that are not as they were, in a line.
     pub fn leave(mut self) -> Result<(), String> {
         let left = self.settings.iter_mut().filter_map(|settings| settings.put_back().err());
         let left: Vec<String> = left.collect();
         if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 
-    /// The network namespace of the servers; ours if none.
+    /// The network namespace of the servers; that of this process if none.
     pub fn server_namespace(&self) -> Option<PathBuf> {
         self.subnets.as_ref().map(Subnets::server_namespace)
     }
 }
 
-/// Lists what is set below `value`, each with its path.
-fn tell(path: &str, value: &serde_json::Value, words: &mut Vec<String>) {
+/// Appends to `words` each setting below `value`, with its path.
+fn list_settings(path: &str, value: &serde_json::Value, words: &mut Vec<String>) {
     match value {
         serde_json::Value::Null | serde_json::Value::Bool(false) => {}
         serde_json::Value::Object(fields) => {
             for (name, value) in fields.iter().filter(|(name, _)| *name != "name") {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                tell(&path, value, words);
+                list_settings(&path, value, words);
             }
         }
         serde_json::Value::String(text) => words.push(format!("{path} {text}")),

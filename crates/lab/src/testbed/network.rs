@@ -2,10 +2,10 @@
 //! interfaces, each pair a subnet with a rate of its own.
 //!
 //! The servers share one namespace and have an address in each subnet; the clients of each subnet
-//! have a namespace, as if they were hosts. Nothing of it shows in the machine's own namespace, and
-//! no packet leaves the machine. It is made with `ip` and `tc`; processes are put inside with
-//! `nsenter`, which leaves their view of the file systems alone (`ip netns exec` does not: it hides
-//! control groups).
+//! have a namespace, as if they were hosts. The network does not show in the machine's own
+//! namespace, and no packet leaves the machine. It is made with `ip` and `tc`; processes are put
+//! inside with `nsenter`, which leaves their view of the file systems alone (`ip netns exec` does
+//! not: it hides control groups).
 
 use super::names;
 use crate::group::as_root;
@@ -29,21 +29,21 @@ const SOURCES_MAX: usize = 250;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// How many subnets of clients there are.
+    /// The number of subnets of clients.
     pub subnets: usize,
-    /// How many addresses the clients of a subnet have, for each of which there are some 28,000
-    /// ports; 1 if not given.
+    /// The number of addresses that the clients of a subnet have, each with some 28,000 ports; 1 if
+    /// not given.
     #[serde(default)]
     pub sources: Option<usize>,
-    /// What each subnet's link is like; as fast as the machine if not given.
+    /// The link of each subnet; as fast as the machine if not given.
     #[serde(flatten)]
     pub link: Link,
 }
 
-/// A link, alike in both directions.
+/// A link with equal properties in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Bits in a second.
+    /// Bits per second.
     #[serde(default)]
     pub rate_bits_per_s: Option<u64>,
     /// Delay of each packet, one way.
@@ -51,8 +51,8 @@ pub struct Link {
     pub delay_us: Option<u64>,
 }
 
-/// Namespaces and links that are removed, with all processes in them, when this is dropped, or when
-/// we are killed.
+/// Namespaces and links that are removed, with all processes in them, when this value is dropped,
+/// or when this process is killed.
 #[derive(Debug)]
 pub struct Subnets {
     server: String,
@@ -64,14 +64,14 @@ pub struct Subnets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subnet {
     name: String,
-    /// The servers' address in it.
+    /// The servers' address in the subnet.
     pub server: Ipv4Addr,
     /// The clients' addresses.
     pub clients: Vec<Ipv4Addr>,
 }
 
 impl Network {
-    /// Whether it makes sense.
+    /// Checks that the numbers make sense.
     ///
     /// # Errors
     /// What is wrong, in a line.
@@ -105,25 +105,26 @@ impl Subnet {
         Path::new(NAMESPACES).join(&self.name)
     }
 
-    /// What to put before a command, so that it runs among the clients.
+    /// The words to put before a command so that it runs in the clients' namespace.
     pub fn prefix(&self) -> Vec<String> {
         prefix(&self.name)
     }
 }
 
 impl Subnets {
-    /// Makes them. What processes that were killed together with their guards have left is removed.
+    /// Makes the namespaces and links. First it removes the leftovers of processes that were killed
+    /// together with their guards.
     ///
     /// # Errors
-    /// What is missing: `ip` or `tc`, the right to make namespaces, a queueing discipline of the
-    /// kernel. Nothing is left behind.
+    /// When `ip` or `tc`, the right to make namespaces, or a queueing discipline of the kernel is
+    /// missing. Nothing is left behind.
     pub fn create(network: &Network) -> Result<Self, String> {
         remove_leftovers();
         let name = names::unique();
         let all: Vec<Subnet> = (0..network.subnets).map(|i| network.subnet(i, &name)).collect();
         let server = format!("{name}-server");
         let guard = guard(&server, &all).map_err(|why| format!("sh: {why}"))?;
-        // From here on leaving removes everything.
+        // From here on an early return removes everything.
         let subnets = Self { server, all, _guard: guard };
         subnets.build(network)?;
         Ok(subnets)
@@ -139,12 +140,12 @@ impl Subnets {
         Path::new(NAMESPACES).join(&self.server)
     }
 
-    /// What to put before a command, so that it runs among the servers.
+    /// The words to put before a command so that it runs in the servers' namespace.
     pub fn server_prefix(&self) -> Vec<String> {
         prefix(&self.server)
     }
 
-    /// All of them, the servers' first.
+    /// The files that stand for all namespaces, the servers' first.
     pub(super) fn namespaces(&self) -> Vec<PathBuf> {
         let clients = self.all.iter().map(Subnet::namespace);
         [self.server_namespace()].into_iter().chain(clients).collect()
@@ -184,11 +185,12 @@ impl Drop for Subnets {
 impl Link {
     fn apply(&self, namespace: &str, interface: &str) -> Result<(), String> {
         let mut disciplines = self.disciplines().into_iter();
-        disciplines.try_for_each(|discipline| discipline.put(namespace, interface))
+        disciplines.try_for_each(|discipline| discipline.install(namespace, interface))
     }
 
-    /// What is put where. Packets are delayed first and wait for the rate then: were the delay
-    /// below the rate, its queue would take the place of the one that drops what waits too long.
+    /// The queueing disciplines of the link. Packets are delayed first and wait for the rate then:
+    /// if the delay were below the rate, its queue would replace the one that drops packets that
+    /// wait too long.
     fn disciplines(&self) -> Vec<Discipline> {
         let mut all = Vec::new();
         if let Some(delay_us) = self.delay_us {
@@ -200,7 +202,7 @@ impl Link {
             });
         }
         if let Some(rate) = self.rate_bits_per_s {
-            // At least a large packet, and what is sent within a tick of the slowest timer.
+            // At least one large packet, and the bytes sent within a tick of the slowest timer.
             let burst_bytes = (rate / 8 / 250).max(128 << 10);
             all.push(Discipline {
                 place: if all.is_empty() { "root" } else { "parent 1:1" },
@@ -218,25 +220,31 @@ impl Link {
 struct Discipline {
     place: &'static str,
     kind: &'static str,
-    /// What a kernel that has it is built with.
+    /// The build option of kernels that have the discipline.
     option: &'static str,
     setting: String,
 }
 
 impl Discipline {
-    fn words(&self) -> String {
+    fn arguments(&self) -> String {
         format!("{} {} {}", self.place, self.kind, self.setting)
     }
 
-    fn put(&self, namespace: &str, interface: &str) -> Result<(), String> {
-        let words = format!("tc -n {namespace} qdisc add dev {interface} {}", self.words());
+    fn install(&self, namespace: &str, interface: &str) -> Result<(), String> {
+        let words = format!("tc -n {namespace} qdisc add dev {interface} {}", self.arguments());
         let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
         process::run(&command, None).map(drop).map_err(|failure| match failure {
-            // Interfaces of ours refuse nothing that a kernel can do; tc has one status for all.
+            // These interfaces refuse no discipline that the kernel has, so a failure means that it
+            // has none; tc has one exit status for all failures.
             CommandError::Failed(..) => {
-                format!("{} ({} takes a kernel with {})", missing(&failure), self.kind, self.option)
+                format!(
+                    "{} ({} takes a kernel with {})",
+                    network_error(&failure),
+                    self.kind,
+                    self.option
+                )
             }
-            _ => missing(&failure),
+            _ => network_error(&failure),
         })
     }
 }
@@ -244,15 +252,15 @@ impl Discipline {
 fn ip(arguments: &[&str]) -> Result<(), String> {
     let words = ["ip"].iter().chain(arguments);
     let command: Vec<String> = words.map(|word| (*word).to_owned()).collect();
-    process::run(&command, None).map(drop).map_err(|failure| missing(&failure))
+    process::run(&command, None).map(drop).map_err(|failure| network_error(&failure))
 }
 
-fn missing(failure: &CommandError) -> String {
-    explained(failure, system::namespaces::may_make_networks())
+fn network_error(failure: &CommandError) -> String {
+    explain_failure(failure, system::namespaces::may_make_networks())
 }
 
-/// Why a command failed, for who may make network namespaces, or may not.
-fn explained(failure: &CommandError, may_make: bool) -> String {
+/// Explains why a command failed, given whether this process may make network namespaces.
+fn explain_failure(failure: &CommandError, may_make: bool) -> String {
     let why = failure.to_string().trim().replace('\n', " / ");
     match failure {
         CommandError::NotStarted(_, error) if error.kind() == io::ErrorKind::NotFound => {
@@ -267,7 +275,7 @@ fn prefix(namespace: &str) -> Vec<String> {
     vec!["nsenter".to_owned(), format!("--net={NAMESPACES}/{namespace}"), "--".to_owned()]
 }
 
-/// Kills what is in a namespace and removes it; the interfaces go with it.
+/// Kills the processes in a namespace and removes it; its interfaces go with it.
 fn remove(name: &str) {
     let command =
         |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
@@ -275,7 +283,7 @@ fn remove(name: &str) {
     let inside = inside.unwrap_or_default();
     let inside: Vec<u32> = inside.lines().filter_map(|line| line.trim().parse().ok()).collect();
     os::signals::send("KILL", &inside);
-    // It fails for one that was not made yet.
+    // This fails for a namespace that was not made yet.
     let _ = process::output(&command(&["ip", "netns", "delete", name]), None);
 }
 
@@ -310,17 +318,17 @@ mod tests {
         Network { subnets, sources: Some(2), link }
     }
 
-    fn said(words: &[&str]) -> String {
+    fn output_of(words: &[&str]) -> String {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         process::output(&command, None).expect("it succeeds")
     }
 
-    /// What waits too long for the rate is dropped, with a delay as without.
+    /// Packets that wait too long for the rate are dropped, with a delay as without one.
     #[test]
     fn packets_are_delayed_before_they_wait_for_the_rate() {
         let of = |rate_bits_per_s, delay_us| {
             let all = Link { rate_bits_per_s, delay_us }.disciplines();
-            all.iter().map(Discipline::words).collect::<Vec<_>>()
+            all.iter().map(Discipline::arguments).collect::<Vec<_>>()
         };
         let (rate, delay) = (Some(100_000_000), Some(10_000));
         let shape = "tbf rate 100000000bit burst 131072 latency 20ms";
@@ -347,7 +355,7 @@ mod tests {
         let server = thread::spawn(move || -> Vec<SocketAddr> {
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
             let serve = |_| {
-                let (mut stream, from) = listener.accept().expect("somebody asks");
+                let (mut stream, from) = listener.accept().expect("a client connects");
                 let _ = stream.read(&mut [0; 512]).expect("it asks for something");
                 stream.write_all(answer).expect("it waits for an answer");
                 from
@@ -364,7 +372,8 @@ mod tests {
         let from = server.join().expect("it does not panic");
         let from: Vec<String> = from.iter().map(|from| from.ip().to_string()).collect();
         assert_eq!(from, ["10.77.1.2", "10.77.2.2"]);
-        let shape = said(&["tc", "-n", &subnets.all()[0].name, "qdisc", "show", "dev", "client"]);
+        let shape =
+            output_of(&["tc", "-n", &subnets.all()[0].name, "qdisc", "show", "dev", "client"]);
         assert!(shape.contains("tbf") && shape.contains("rate 100Mbit"), "{shape}");
     }
 
@@ -383,7 +392,8 @@ mod tests {
             .spawn()
             .expect("nsenter is there");
         let (here, pid) = (subnets.server_namespace(), child.id().to_string());
-        while !said(&["ip", "netns", "pids", &subnets.server]).lines().any(|line| line == pid) {
+        while !output_of(&["ip", "netns", "pids", &subnets.server]).lines().any(|line| line == pid)
+        {
             thread::sleep(std::time::Duration::from_millis(2));
         }
         drop(subnets);
@@ -391,7 +401,7 @@ mod tests {
         assert!(!here.exists());
     }
 
-    /// Either the kernel delays packets, or the reason is one that can be acted upon.
+    /// Either the kernel delays packets, or the message gives a reason that can be acted upon.
     #[test]
     fn what_the_kernel_cannot_do_is_named() {
         if !needs::networks_can_be_made() {
@@ -401,7 +411,7 @@ mod tests {
         match Subnets::create(&network(1, link)) {
             Ok(subnets) => {
                 let client = &subnets.all()[0].name;
-                assert!(said(&["tc", "-n", client, "qdisc", "show"]).contains("netem"));
+                assert!(output_of(&["tc", "-n", client, "qdisc", "show"]).contains("netem"));
             }
             Err(why) => assert!(why.contains("CONFIG_NET_SCH_NETEM"), "{why}"),
         }
@@ -412,8 +422,8 @@ mod tests {
         if !needs::networks_can_be_made() {
             return;
         }
-        let name = &format!("{}-server", names::of_nobody());
-        said(&["ip", "netns", "add", name]);
+        let name = &format!("{}-server", names::without_owner());
+        output_of(&["ip", "netns", "add", name]);
         drop(Subnets::create(&network(1, Link::default())).expect("root may"));
         assert!(!Path::new(NAMESPACES).join(name).exists());
     }
@@ -426,9 +436,9 @@ mod tests {
         assert!(why(network(1, slow)).contains("in bits"));
         assert_eq!(network(3, Link::default()).check(), Ok(()));
         let absent = CommandError::NotStarted("ip".into(), io::ErrorKind::NotFound.into());
-        assert!(explained(&absent, false).contains("iproute2"));
+        assert!(explain_failure(&absent, false).contains("iproute2"));
         let failed = CommandError::Failed("ip".into(), "Operation not permitted".into());
-        assert!(explained(&failed, false).contains("namespaces cannot be made here"));
-        assert_eq!(explained(&failed, true), "network: ip failed: Operation not permitted");
+        assert!(explain_failure(&failed, false).contains("namespaces cannot be made here"));
+        assert_eq!(explain_failure(&failed, true), "network: ip failed: Operation not permitted");
     }
 }

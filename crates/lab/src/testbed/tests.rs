@@ -1,4 +1,4 @@
-//! Testbeds as they are written, entered and left, by kill -9 too.
+//! Testbeds are written, entered, and left, by kill -9 too.
 
 use super::*;
 use crate::binding::tests::allowed;
@@ -56,7 +56,7 @@ fn mistakes_are_named_in_a_line() {
     check("[kernel]\n\"dev.x\" = 1", "no setting");
 }
 
-/// A machine of eight CPUs, of which two each share a cache.
+/// A machine of eight CPUs, of which pairs share a cache.
 fn machine() -> Topology {
     let read = |path: &str| {
         let cpu: usize = path.strip_prefix("cpu/cpu")?.split('/').next()?.parse().ok()?;
@@ -99,7 +99,7 @@ fn cpus_are_dealt_and_shared_when_they_are_few() {
     assert_eq!(dealt(&[1, 2], 2, 3), [1]);
 }
 
-/// Everything at once, and all of it gone afterwards.
+/// All conditions hold at once, and none is left afterwards.
 #[test]
 fn a_testbed_is_entered_and_left() {
     if !needs::memory_can_be_bounded() || !needs::networks_can_be_made() {
@@ -125,17 +125,17 @@ fn a_testbed_is_entered_and_left() {
     assert!(left.iter().all(|path| !path.exists()), "{left:?}");
 }
 
-/// All files and folders that are there while a testbed is entered.
+/// All files and folders that exist while a testbed is entered.
 fn places(entered: &Entered) -> Vec<PathBuf> {
     let place = &entered.servers[0].place;
     let groups = place.enclosing.separate.iter().chain(&place.enclosing.unified).cloned();
     groups.chain(place.ask_from.clone()).collect()
 }
 
-/// The variable that makes the next test do something: the file in which it says what it has made.
+/// The variable that makes the next test do something: the file in which it lists what it has made.
 const VICTIM: &str = "ROPEWALK_LAB_VICTIM";
 
-/// Not a test by itself: it enters a testbed and waits to be killed by the one below.
+/// Not a test by itself: it enters a testbed and waits to be killed by the test below.
 #[test]
 fn victim() {
     let Some(file) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
@@ -153,7 +153,7 @@ fn victim() {
     std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
-/// Waits for what must come about, for at most half a minute.
+/// Waits for a condition, for at most half a minute.
 #[track_caller]
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let begun_us = os::clock::now();
@@ -171,7 +171,7 @@ fn nothing_is_left_of_a_testbed_whose_owner_is_killed() {
     let settings = kernel::tests::example("killed");
     let file = settings.0.with_extension("said");
     let root = file.with_extension("root");
-    // One that failed may have left them.
+    // A run of this test that failed may have left them.
     let _ = (fs::remove_file(&file), fs::remove_dir_all(&root));
     fs::rename(&settings.0, &root).expect("both are in one folder");
     let settings = accessed::Removed(root);
@@ -195,7 +195,7 @@ fn nothing_is_left_of_a_testbed_whose_owner_is_killed() {
     });
     fs::remove_file(file).expect("it is there");
     let folder = settings.0.parent().expect("it is in the target directory").to_owned();
-    // What the victim wrote for itself it could not remove.
+    // The victim could not remove its own files.
     for entry in fs::read_dir(folder).expect("it is there").flatten() {
         if entry.file_name().to_string_lossy().contains(&format!("victim-{}", victim.id())) {
             fs::remove_dir_all(entry.path()).expect("it is ours");
@@ -203,8 +203,8 @@ fn nothing_is_left_of_a_testbed_whose_owner_is_killed() {
     }
 }
 
-/// Every shipped server that is there, in a network with two subnets and in groups that count its
-/// memory: clients of both subnets are served, and the memory is charged to the testbed.
+/// Each shipped server that is installed, in a network with two subnets and in groups that count
+/// its memory, serves clients of both subnets, and its memory is charged to the testbed.
 #[test]
 fn servers_serve_in_a_testbed() {
     if !needs::memory_can_be_bounded()
@@ -235,9 +235,9 @@ fn servers_serve_in_a_testbed() {
     let there = shipped
         .into_iter()
         .filter_map(|description| description.install(&launch.surroundings).ok());
-    // The floor is told its files by a list, which there is none of here.
+    // The floor reads its files from a list, and there is none here.
     let mut there: Vec<Installed> = there.filter(|it| it.description.name != "floor").collect();
-    // The time that one takes to start is no matter here, and other tests take it the CPUs.
+    // The time that a server takes to start does not matter here, and other tests use the CPUs.
     there.iter_mut().for_each(|it| it.description.ready.within_ms *= 5);
     assert!(there.iter().any(|it| it.description.name == "nginx"), "it is found");
     for installed in there {
@@ -269,7 +269,7 @@ fn servers_serve_in_a_testbed() {
     }
 }
 
-/// Whole sockets are as many CPUs as they have.
+/// Whole sockets count as all of their CPUs.
 #[test]
 fn the_cpus_of_whole_units_are_counted() {
     let machine = machine();

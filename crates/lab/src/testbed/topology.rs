@@ -1,8 +1,8 @@
-//! The machine as its CPUs share things: cores, last-level caches, sockets, memory nodes; and the
-//! choice of CPUs for a server and for its clients.
+//! The machine's topology, by what its CPUs share: cores, last-level caches, sockets, memory nodes;
+//! and the choice of CPUs for a server and for its clients.
 //!
-//! Reading is a pure function of the text of `/sys`, so that it is tested with recordings of
-//! machines that are not here. Nothing is bound to a CPU here.
+//! Reading is a pure function of the text of `/sys`, so that it can be tested with recordings of
+//! other machines. This module binds nothing to a CPU.
 
 use os::affinity::cpu_list;
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// One CPU as the kernel counts them: a hardware thread.
+/// One CPU as the kernel counts CPUs: a hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Its number.
     pub number: usize,
-    /// Its core, named after the lowest CPU of it that the machine has.
+    /// Its core, named after the core's lowest CPU that the machine has.
     pub core: usize,
     /// Its last-level cache, named after the lowest CPU that uses it.
     pub cache: usize,
@@ -32,11 +32,11 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
 }
 
-/// How the CPUs of a server are chosen among those that are there.
+/// The policy by which the CPUs of a server are chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Under one cache if it has so many, else under one memory node, else on one socket.
+    /// Under one cache if it has enough CPUs, else under one memory node, else on one socket.
     #[default]
     Close,
     /// As few as possible share a socket, a memory node, a cache.
@@ -47,32 +47,34 @@ pub enum Policy {
     Node,
 }
 
-/// What is asked of [`Topology::choose`].
+/// The request to [`Topology::choose`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// How many CPUs the server gets; none: one for `Close` and `Spread`, else one whole unit.
+    /// The number of CPUs of the server; if none, one for `Close` and `Spread`, else one whole
+    /// unit.
     pub cpus: Option<usize>,
-    /// Which ones.
+    /// The policy by which they are chosen.
     pub policy: Policy,
-    /// Whether all hardware threads of a core count as CPUs. If not, the server uses one of each of
-    /// its cores, and nobody uses the others.
+    /// Whether all hardware threads of a core count as CPUs. If not, the server uses one thread of
+    /// each of its cores, and the other threads stay idle.
     pub threads: bool,
-    /// How many CPUs the clients get; none: all that are left; 0: they share the server's.
+    /// The number of CPUs of the clients; if none, all that are left; if 0, the clients share the
+    /// server's.
     pub client_cpus: Option<usize>,
 }
 
-/// CPUs for the two sides.
+/// The CPUs of server and clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSets {
-    /// The server's, in the order in which the policy took them.
+    /// The server's CPUs, in the order in which the policy took them.
     pub server: Vec<usize>,
-    /// The clients': none of the server's cores, unless they share.
+    /// The clients' CPUs: on none of the server's cores, unless they share.
     pub clients: Vec<usize>,
 }
 
 impl CpuSets {
     /// The CPUs of server and clients, each once, in ascending order.
-    pub fn all(&self) -> Vec<usize> {
+    pub fn union(&self) -> Vec<usize> {
         let both: BTreeSet<usize> = self.server.iter().chain(&self.clients).copied().collect();
         both.into_iter().collect()
     }
@@ -86,16 +88,16 @@ struct Core {
 }
 
 impl Topology {
-    /// This machine, as far as this process may use it.
+    /// Reads the topology of this machine, as far as this process may use it.
     pub fn here() -> Self {
         let devices = Path::new("/sys/devices/system");
         let read = |path: &str| fs::read_to_string(devices.join(path)).ok();
         Self::parse(read, &os::affinity::allowed_cpus())
     }
 
-    /// A machine from the files below `/sys/devices/system`, which `read` knows by their paths
-    /// from there. What a file does not say is taken to be shared by all (socket, node), by the
-    /// socket (cache) or by nobody (core).
+    /// Reads a machine from the files below `/sys/devices/system`; `read` returns the text of a
+    /// file by its path below that folder. A unit that no file names is taken to be shared by all
+    /// CPUs (socket, node), by the CPUs of the socket (cache) or by no other CPU (core).
     pub fn parse(read: impl Fn(&str) -> Option<String>, allowed: &[usize]) -> Self {
         let nodes = nodes(&read);
         let mut cpus: Vec<Cpu> = allowed.iter().map(|cpu| parse_cpu(&read, &nodes, *cpu)).collect();
@@ -122,7 +124,7 @@ impl Topology {
     /// Chooses CPUs.
     ///
     /// # Errors
-    /// When there are not so many, in a line that says how many there are.
+    /// When there are too few CPUs, with their number.
     pub fn choose(&self, choice: &Choice) -> Result<CpuSets, String> {
         let cores = self.cores();
         if cores.is_empty() || choice.cpus == Some(0) {
@@ -140,7 +142,7 @@ impl Topology {
         Ok(CpuSets { server, clients })
     }
 
-    /// How many cores make so many CPUs; none for a whole unit.
+    /// The number of cores that have the CPUs wanted; none for a whole unit.
     fn cores_wanted(&self, cores: &[Core], choice: &Choice) -> Result<Option<usize>, String> {
         let whole = matches!(choice.policy, Policy::Socket | Policy::Node);
         let Some(cpus) = choice.cpus else { return Ok(if whole { None } else { Some(1) }) };
@@ -155,7 +157,7 @@ impl Topology {
         Ok(Some(cpus / per_core))
     }
 
-    /// Cores in the order of what they share: neighbours share most.
+    /// The cores, ordered so that adjacent cores share most.
     fn cores(&self) -> Vec<Core> {
         let mut cores = BTreeMap::<(usize, usize, usize, usize), Core>::new();
         for cpu in &self.cpus {
@@ -167,12 +169,12 @@ impl Topology {
     }
 }
 
-/// Whether some cores have more threads than others, or more that may be used.
+/// Whether cores differ in the number of threads that may be used.
 fn differ(cores: &[Core]) -> bool {
     cores.iter().any(|core| core.threads.len() != cores[0].threads.len())
 }
 
-/// So many cores, or as many as a unit has.
+/// Chooses `wanted` cores by the policy; if that is none, one core or one whole unit.
 fn by_policy(cores: &[Core], policy: Policy, wanted: Option<usize>) -> Result<Vec<Core>, String> {
     Ok(match policy {
         Policy::Close => close(cores, wanted),
@@ -182,8 +184,8 @@ fn by_policy(cores: &[Core], policy: Policy, wanted: Option<usize>) -> Result<Ve
     })
 }
 
-/// As few whole cores as have so many threads together, where cores differ: of any, else of those
-/// that have the most.
+/// Where cores differ in threads: chooses the fewest whole cores that have exactly `cpus` threads
+/// together, among all cores, else among the cores that have the most threads.
 fn filled(cores: &[Core], policy: Policy, cpus: usize) -> Result<Vec<Core>, String> {
     let threads = |cores: &[Core]| cores.iter().map(|core| core.threads.len()).sum::<usize>();
     let most = cores.iter().map(|core| core.threads.len()).max().unwrap_or(0);
@@ -196,10 +198,10 @@ fn filled(cores: &[Core], policy: Policy, cpus: usize) -> Result<Vec<Core>, Stri
         }
     }
     let there = threads(cores);
-    Err(format!("{cpus} CPUs are wanted: no whole cores of those that are there, {there} CPUs, do"))
+    Err(format!("{cpus} CPUs are wanted: no whole cores among the {there} CPUs have so many"))
 }
 
-/// The smallest unit that has so many cores; in it, the first ones.
+/// Chooses the first `wanted` cores of the smallest unit that has so many.
 fn close(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
     let wanted = wanted.unwrap_or(1);
     let units: [fn(&Cpu) -> usize; 4] = [|cpu| cpu.cache, |cpu| cpu.node, |cpu| cpu.socket, |_| 0];
@@ -209,7 +211,7 @@ fn close(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
         groups.into_iter().min_by_key(Vec::len)
     });
     let mut fitting = fitting.unwrap_or_default();
-    // Caches that are there as a whole first.
+    // Caches of which most cores may be used come first.
     let members =
         |core: &Core| cores.iter().filter(|other| other.of.cache == core.of.cache).count();
     let largest = fitting.iter().map(members).max().unwrap_or(0);
@@ -218,7 +220,7 @@ fn close(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
     fitting
 }
 
-/// One after the other, each where the fewest are so far.
+/// Chooses cores one after the other, each in the units that have the fewest chosen cores so far.
 fn spread(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
     let mut chosen: Vec<Core> = Vec::new();
     while chosen.len() < wanted.unwrap_or(1) {
@@ -237,7 +239,7 @@ fn spread(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
     chosen
 }
 
-/// The first whole units that have so many cores together.
+/// Chooses the first whole units that have `wanted` cores together.
 fn whole(
     cores: &[Core],
     wanted: Option<usize>,
@@ -262,7 +264,7 @@ fn whole(
     }
 }
 
-/// Cores that have the same unit, in the order of the units.
+/// Groups cores by their unit, in the order of the units.
 fn groups(cores: &[Core], unit: &fn(&Cpu) -> usize) -> Vec<Vec<Core>> {
     let mut groups = BTreeMap::<usize, Vec<Core>>::new();
     for core in cores {
@@ -271,8 +273,8 @@ fn groups(cores: &[Core], unit: &fn(&Cpu) -> usize) -> Vec<Vec<Core>> {
     groups.into_values().collect()
 }
 
-/// What is left, farthest from the server first, and one thread of each core before a second one of
-/// any.
+/// Chooses CPUs of the cores that are left: those farthest from the server first, and one thread of
+/// each core before a second thread of any.
 fn clients(
     cores: &[Core],
     chosen: &[Core],
@@ -309,7 +311,7 @@ fn parse_cpu(
 ) -> Cpu {
     let at = |file: &str| read(&format!("cpu/cpu{number}/{file}"));
     let lowest = |list: Option<String>| list.and_then(|list| cpu_list(&list).into_iter().min());
-    // Some virtual machines say -1.
+    // Some virtual machines report -1.
     let socket = at("topology/physical_package_id").and_then(|id| id.trim().parse().ok());
     let siblings = at("topology/thread_siblings_list").or_else(|| at("topology/core_cpus_list"));
     let levels = (0..16).filter_map(|index| {
@@ -344,10 +346,10 @@ fn nodes(read: &impl Fn(&str) -> Option<String>) -> BTreeMap<usize, usize> {
 mod tests {
     use super::*;
 
-    /// Recorded by the hwloc project, under its BSD licence; what is not read here is left out.
-    /// Two Xeons with four cores each, of which two share an L2, as in Genevès' machine.
+    /// Recorded by the hwloc project, under its BSD licence; files that are not read here are left
+    /// out. Two Xeons with four cores each, of which two share an L2, as in Genevès' machine.
     const PAIRS: &str = include_str!("recorded/eight-cores-in-pairs.txt");
-    /// Four Opterons: 8 nodes with an L3 each, and 8 CPUs that are 4 modules.
+    /// Four Opterons: 8 nodes, each with an L3 and 8 CPUs in 4 modules.
     const NODES: &str = include_str!("recorded/four-sockets-eight-nodes.txt");
     /// Four Xeons with 16 nodes and two threads for each core; an L3 spans two nodes.
     const THREADS: &str = include_str!("recorded/four-sockets-with-threads.txt");
@@ -360,7 +362,7 @@ mod tests {
         Topology::parse(|path| files.get(path).map(|text| (*text).to_owned()), allowed)
     }
 
-    fn all(count: usize) -> Vec<usize> {
+    fn first_cpus(count: usize) -> Vec<usize> {
         (0..count).collect()
     }
 
@@ -375,7 +377,7 @@ mod tests {
 
     #[test]
     fn eight_cores_in_pairs() {
-        let machine = recorded(PAIRS, &all(8));
+        let machine = recorded(PAIRS, &first_cpus(8));
         let expected = Cpu { number: 6, core: 6, cache: 2, socket: 0, node: 0 };
         assert_eq!(machine.cpus[6], expected, "CPUs 2 and 6 are a pair");
         assert_eq!(machine.sizes(false, 1), [1, 2, 4]);
@@ -389,7 +391,7 @@ mod tests {
 
     #[test]
     fn four_sockets_with_eight_nodes() {
-        let machine = recorded(NODES, &all(64));
+        let machine = recorded(NODES, &first_cpus(64));
         assert_eq!(machine.cpus[13], Cpu { number: 13, core: 12, cache: 8, socket: 0, node: 1 });
         assert_eq!(machine.sizes(false, 1), [1, 2, 4, 8, 16]);
         assert_eq!(machine.sizes(true, 1), [1, 2, 4, 8, 16, 32]);
@@ -402,19 +404,19 @@ mod tests {
 
     #[test]
     fn two_sockets_with_a_node_each() {
-        let machine = recorded(SOCKETS, &all(16));
+        let machine = recorded(SOCKETS, &first_cpus(16));
         assert_eq!(machine.cpus[9], Cpu { number: 9, core: 9, cache: 8, socket: 1, node: 1 });
         check(&machine, 8, Policy::Socket, &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(&machine, 8, Policy::Close, &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(&machine, 4, Policy::Spread, &[0, 8, 1, 9]);
         let one_node = Choice { policy: Policy::Node, ..Choice::default() };
         let sets = machine.choose(&one_node).expect("there are two");
-        assert_eq!((sets.server, sets.clients), (all(8), (8..16).collect()));
+        assert_eq!((sets.server, sets.clients), (first_cpus(8), (8..16).collect()));
     }
 
     #[test]
     fn threads_of_a_core_stay_together() {
-        let machine = recorded(THREADS, &all(64));
+        let machine = recorded(THREADS, &first_cpus(64));
         assert_eq!(machine.cpus[33], Cpu { number: 33, core: 32, cache: 32, socket: 2, node: 8 });
         let choice = Choice { cpus: Some(4), threads: true, ..Choice::default() };
         assert_eq!(machine.choose(&choice).map(|sets| sets.server), Ok(vec![0, 1, 2, 3]));
@@ -433,12 +435,12 @@ mod tests {
 
     #[test]
     fn cores_that_differ_give_as_many_cpus_as_they_say() {
-        // Of the first core one thread may be used.
-        let machine = recorded(THREADS, &all(64)[1..]);
+        // Only one thread of the first core may be used.
+        let machine = recorded(THREADS, &first_cpus(64)[1..]);
         let choice = |cpus| Choice { cpus: Some(cpus), threads: true, ..Choice::default() };
         let server = |cpus| machine.choose(&choice(cpus)).map(|sets| sets.server);
         assert_eq!(server(3), Ok(vec![1, 2, 3]));
-        assert_eq!(server(4), Ok(vec![2, 3, 4, 5]), "of whole ones");
+        assert_eq!(server(4), Ok(vec![2, 3, 4, 5]), "of whole cores");
         assert!(server(64).is_err_and(|why| why.contains("63 CPUs")));
         // Eight cores with two threads, and four with one.
         let siblings = |path: &str| {
@@ -446,9 +448,9 @@ mod tests {
             let pair = cpu / 2 * 2;
             (path.ends_with("siblings_list") && cpu < 16).then(|| format!("{pair}-{}", pair + 1))
         };
-        let hybrid = Topology::parse(siblings, &all(20));
+        let hybrid = Topology::parse(siblings, &first_cpus(20));
         let shared = Choice { client_cpus: Some(0), ..choice(20) };
-        assert_eq!(hybrid.choose(&shared).map(|sets| sets.server), Ok(all(20)));
+        assert_eq!(hybrid.choose(&shared).map(|sets| sets.server), Ok(first_cpus(20)));
         assert_eq!(hybrid.choose(&choice(17)).map(|sets| sets.server.len()), Ok(17));
     }
 
@@ -464,7 +466,7 @@ mod tests {
 
     #[test]
     fn too_much_is_refused_in_a_line() {
-        let machine = recorded(PAIRS, &all(8));
+        let machine = recorded(PAIRS, &first_cpus(8));
         let why = |choice: Choice| machine.choose(&choice).expect_err("it is too much");
         let choice = Choice::default();
         assert_eq!(why(Choice { cpus: Some(9), ..choice }), "9 CPUs are wanted and 8 are there");

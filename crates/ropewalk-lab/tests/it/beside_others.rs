@@ -1,8 +1,9 @@
-//! A server beside itself, while other programs take the CPUs and let go of them: a comparison, a
-//! study and a tuning of two that are the same must never find a difference, whatever was measured.
+//! Measurements of a server against itself while other programs use the CPUs at times: a
+//! comparison, a study and a tuning of two equal servers must never find a difference, whatever was
+//! measured.
 //!
-//! It takes minutes and fills the machine, so it runs only if asked for:
-//! `cargo test --release -p cli --test it -- --ignored --nocapture --test-threads 1 beside_others`.
+//! The tests take minutes and use the whole machine, so they are run on request only: `cargo test
+//! --release -p cli --test it -- --ignored --nocapture --test-threads 1 beside_others`.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +16,14 @@ use testkit::Temporary;
 
 use crate::run;
 
-/// How often each of the three is made beside a load, and without one.
+/// The number of rounds of the three commands beside a load, and without one.
 const ROUNDS: u64 = 3;
 
-/// How long a load stays, and how long it stays away, in milliseconds: shorter than a run and
-/// longer than several.
+/// The shortest and longest time that a load is present, or absent, in milliseconds: from less than
+/// a run to more than several.
 const SPELL_MS: (u64, u64) = (1_000, 12_000);
 
-/// Knobs that make no difference where one file is asked for.
+/// Knobs that make no difference where one file is requested.
 const SAME: [&str; 2] = [
     "ropewalk:event-loop,more=timeouts.head_ms=9000",
     "ropewalk:event-loop,more=timeouts.head_ms=9001",
@@ -77,16 +78,17 @@ fn loop_on(cpu: usize) -> Child {
     command.stdin(Stdio::null()).spawn().expect("util-linux has taskset")
 }
 
-/// What a command said of the two, and how many of its runs were void.
-struct Said {
+/// The output of a command, and its numbers of runs and void runs.
+struct CommandOutput {
     status: i32,
     words: String,
     void: usize,
     runs: usize,
 }
 
-/// Runs a command with a folder for its records, which is there for as long as what is returned.
-fn told(arguments: &[&str]) -> (Said, Folder, Temporary) {
+/// Runs a command with a folder for its records, which is removed when the returned value is
+/// dropped.
+fn run_command(arguments: &[&str]) -> (CommandOutput, Folder, Temporary) {
     let own = Temporary::new();
     let path = |name: &str| own.path().join(name).display().to_string();
     let (scratch, records) = (path("scratch"), path("records"));
@@ -94,40 +96,40 @@ fn told(arguments: &[&str]) -> (Said, Folder, Temporary) {
     let (folder, opened) = Folder::resume(records.as_ref()).expect("it wrote records");
     let runs = opened.runs;
     let void = runs.iter().filter(|run| !run.void.is_empty()).count();
-    let said = Said { status, words: format!("{out}{err}"), void, runs: runs.len() };
+    let said = CommandOutput { status, words: format!("{out}{err}"), void, runs: runs.len() };
     (said, folder, own)
 }
 
-/// Whether a comparison of a server with itself called one of the two better.
-fn compare(seed: &str) -> (Said, bool) {
+/// Compares a server with itself; returns also whether the verdict calls one of the two better.
+fn compare(seed: &str) -> (CommandOutput, bool) {
     let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop"];
     let short = ["--workload=1KB", "--pairs=8", "--window=500ms", "--seed", seed];
-    let (said, ..) = told(&[&servers[..], &short].concat());
+    let (said, ..) = run_command(&[&servers[..], &short].concat());
     let is_decided = said.status == 0;
     let is_wrong = is_decided && !said.words.contains("Verdict: a tie");
     (said, is_wrong)
 }
 
-/// Whether a study of two servers that are the same says that one serves more.
-fn study(seed: &str) -> (Said, bool) {
+/// Studies two equal servers; returns also whether the report says that one serves more.
+fn study(seed: &str) -> (CommandOutput, bool) {
     let own = Temporary::new();
     let text = format!(
         "title = 'the same twice'\nservers = {SAME:?}\nrepetitions = 7\nwindow = '500ms'\n\
          seed = {seed}\nworkloads = ['1KB']\n[offered]\nconnections = [32]\n"
     );
     let file = own.file("same.toml", text);
-    let (said, folder, _own) = told(&["study", &file.display().to_string()]);
+    let (said, folder, _own) = run_command(&["study", &file.display().to_string()]);
     let report = lab::report::Report::read(folder.path()).expect("it has records").markdown();
     let pairs = report.lines().filter(|line| line.starts_with("| ropewalk"));
     let is_wrong = pairs.into_iter().any(|line| line.ends_with("| differ |"));
     (said, is_wrong)
 }
 
-/// Whether a tuning of a knob without effect found a value better.
-fn tune(seed: &str) -> (Said, bool) {
+/// Tunes a knob without effect; returns also whether one value was found better.
+fn tune(seed: &str) -> (CommandOutput, bool) {
     let what = ["tune", "ropewalk:event-loop", "--knob=cache.policy=lru,s3-fifo"];
     let short = ["--workload=1KB", "--window=500ms", "--budget=4m", "--seed", seed];
-    let (said, folder, _own) = told(&[&what[..], &short].concat());
+    let (said, folder, _own) = run_command(&[&what[..], &short].concat());
     let tuning = Folder::read(folder.path()).expect("it has records").tuning;
     let is_better = |tuning: &lab::record::Tuning| {
         tuning.rivals.iter().any(|rival| rival.outcome == RaceOutcome::Better)
@@ -135,10 +137,10 @@ fn tune(seed: &str) -> (Said, bool) {
     (said, tuning.as_ref().is_some_and(is_better))
 }
 
-type Kind = (&'static str, fn(&str) -> (Said, bool));
+type Kind = (&'static str, fn(&str) -> (CommandOutput, bool));
 const KINDS: [Kind; 3] = [("compare", compare), ("study", study), ("tune", tune)];
 
-/// All kinds in some rounds; how many found a difference.
+/// Runs all commands in some rounds; returns how many found a difference.
 fn rounds(is_alone: bool) -> u32 {
     let mut wrong = 0;
     for round in 1..=ROUNDS {
@@ -146,7 +148,7 @@ fn rounds(is_alone: bool) -> u32 {
             let others = (!is_alone).then(|| Others::come_and_go(round));
             let (said, is_wrong) = kind(&round.to_string());
             drop(others);
-            let Said { status, words, void, runs } = said;
+            let CommandOutput { status, words, void, runs } = said;
             let beside = if is_alone { "alone" } else { "beside others" };
             println!("{name} {round}, {beside}: status {status}, {void} of {runs} runs void");
             let telling = ["Verdict:", "Best:", "Not decided", "measured", "because others"];
@@ -164,7 +166,7 @@ fn beside_a_load_that_comes_and_goes_nothing_differs_from_itself() {
     assert_eq!(rounds(false), 0);
 }
 
-/// Of nine one may find a difference by chance.
+/// One of nine may find a difference by chance.
 #[test]
 #[ignore = "takes ten minutes on a machine that is quiet"]
 fn on_a_quiet_machine_nothing_differs_from_itself() {

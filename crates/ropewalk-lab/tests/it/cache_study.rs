@@ -1,4 +1,4 @@
-//! A study of the cache by itself, from its file to its report: it is killed, goes on, and is shown
+//! A study of the cache by itself, from its file to its report: it is killed, resumed, and rendered
 //! in every form.
 
 use std::fs;
@@ -27,7 +27,8 @@ cached_percents = [10, 100]
 threads = [1, 2]
 "#;
 
-/// Cells of the study: lists 16, locks 18, copies 18, levels 10, policies 12, crawler 6.
+/// The number of cells of the study: lists 16, locks 18, copies 18, levels 10, policies 12, crawler
+/// 6.
 const CELLS: usize = 80;
 
 struct Scratch {
@@ -104,7 +105,7 @@ fn a_study_of_the_cache_is_killed_and_goes_on_to_its_report() {
 }
 
 #[test]
-fn a_budget_ends_it_and_what_is_missing_is_told() {
+fn a_budget_ends_it_and_missing_measurements_are_reported() {
     let scratch = Scratch::new();
     let (status, out, err) = scratch.study(&["--budget", "200ms"]);
     assert_eq!(status, 4, "{out}{err}");
@@ -124,7 +125,7 @@ fn what_makes_no_sense_without_servers_is_refused() {
         let expected = format!("{option}: {} has no servers", scratch.experiment.display());
         assert!(err.contains(&expected), "{err}");
     }
-    // Not one measurement fits: it could be resumed for ever.
+    // Not one measurement fits into the budget: the study could be resumed for ever.
     let (status, _, err) = scratch.study(&["--budget", "10us"]);
     assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{err}");
     assert!(err.contains("a budget of 0.010 ms: a run of this study alone"), "{err}");
@@ -143,9 +144,9 @@ fn its_page_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
     browser.shape(390, 900, "light");
     browser.open(&page);
-    let canvases = browser.ask("document.querySelectorAll('.live .u-wrap canvas').length");
+    let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
     assert_eq!(canvases, json!(12), "evictions with all keys cached are no curve");
-    let wide = browser.ask("document.documentElement.scrollWidth");
+    let wide = browser.evaluate("document.documentElement.scrollWidth");
     assert!(wide.as_u64().unwrap() <= 390, "{wide}");
     accessibility::check(&mut browser);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());

@@ -1,5 +1,5 @@
-//! `ropewalk compare` where a server ends that should run. The bound on the generator's own lag is
-//! lifted, and that on interference, because nothing here says anything of speed.
+//! `ropewalk compare` where a server ends that should run. The bounds on the generator's own lag
+//! and on interference are lifted, because no test here measures speed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use lab::Void;
 use crate::lab::{LIFTED, Lab, await_no_server, text};
 use crate::{ropewalk, run};
 
-/// Ends with a word once somebody has made the folder MARK.
+/// A server that prints a word and ends once the folder MARK exists.
 const MORTAL: &str = r#"
 command = ["sh", "-c", """
     "$@" &
@@ -23,7 +23,7 @@ command = ["sh", "-c", """
 
 const SHORT: [&str; 4] = ["--workload=1KB", "--window=300ms", "--lag-bound=60s", LIFTED];
 
-/// What is left of it is not compared, however good the windows before were.
+/// A server that has ended is not compared, however good its windows before were.
 #[test]
 fn a_server_that_ends_wins_nothing() {
     let lab = Lab::new();
@@ -52,12 +52,12 @@ fn a_server_that_ends_wins_nothing() {
     assert_eq!(err.lines().count(), 1, "{err}");
     let runs = lab.records().runs;
     let of_dead = runs.iter().filter(|run| run.void.contains(&Void::Ended { copy: 1, copies: 1 }));
-    // None if it has ended between two windows.
+    // There is none if the server has ended between two windows.
     assert!(of_dead.count() <= 1, "it is known after one window: {runs:?}");
 }
 
-/// The servers are stopped and what they wrote is cleared away. The end of the terminal does the
-/// same, but whoever runs the tests may have us ignore that (nohup).
+/// The servers are stopped and their files are removed. The end of the terminal has the same
+/// effect, but it is not tested: tests may be run with SIGHUP ignored (nohup).
 #[test]
 fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
     for signal in ["INT", "TERM"] {
@@ -86,7 +86,7 @@ fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
     }
 }
 
-/// A server that does not live to see its first window leaves no records.
+/// A server that ends before its first window leaves no records.
 #[test]
 fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
     let lab = Lab::new();
@@ -101,9 +101,9 @@ fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
     assert!(!lab.path("records").exists());
 }
 
-/// Nobody has said where a server runs that runs already.
+/// The CPUs of a server that runs already are not known.
 #[test]
-fn only_of_servers_that_are_started_here_the_cpus_are_told() {
+fn the_cpus_are_shown_only_for_servers_that_are_started_here() {
     let lab = Lab::new();
     let server = crate::server_process::served(&site(&lab), &[]);
     let url = format!("http://{}", server.address());
@@ -122,8 +122,9 @@ fn only_of_servers_that_are_started_here_the_cpus_are_told() {
     check("ropewalk:event-loop", 2, "ropewalk:event-loop/default on CPU ");
 }
 
-/// People read for a minute what they were sent, behind a proxy all are one client, and some files
-/// are gone since: nobody waits within windows of a second, and a server is asked for what it has.
+/// Users read a page for a minute, all users behind a proxy appear as one client, and some files no
+/// longer exist. In windows of a second such pauses are left out, and only files that the server
+/// has are requested.
 #[test]
 fn a_log_of_real_users_can_be_replayed() {
     let lab = Lab::new();
@@ -150,11 +151,11 @@ fn a_log_of_real_users_can_be_replayed() {
     let runs = lab.records().runs;
     let served = runs.iter().filter_map(|run| run.figures.as_ref()).map(|f| f.throughput_per_s);
     let most = served.fold(0.0, f64::max);
-    // With its pauses a window has 4 requests: the first of each client.
+    // With the pauses a window would have 4 requests: the first of each client.
     assert!(most > 100.0, "{most}");
 }
 
-/// A directory and the log of its use.
+/// Makes a directory and the access log of its files.
 fn site(lab: &Lab) -> std::path::PathBuf {
     let site = lab.path("site");
     fs::create_dir(&site).unwrap();

@@ -1,7 +1,7 @@
 //! The conformance cases against the web servers of Debian and Ropewalk side by side: where
-//! Ropewalk stands alone, `explanations.toml` of the testkit says why that is right.
+//! Ropewalk alone differs, `explanations.toml` of the testkit explains why that is right.
 //!
-//! Servers are configured in `servers/` beside this file, for completeness and not for speed.
+//! The configurations in `servers/` beside this file are made for completeness, not for speed.
 
 use std::path::Path;
 use std::thread;
@@ -15,7 +15,8 @@ use crate::machine::{in_ci, skip};
 use crate::server_process::served;
 
 /// The servers, each with the version (or its beginning) that the explanations were written for:
-/// what others do in a corner case changes, and then the explanations want reading again.
+/// the behaviour of other servers in corner cases changes, and then the explanations must be
+/// reviewed.
 const OTHERS: [(&str, &str); 4] = [
     (include_str!("servers/nginx.toml"), "1.22."),
     (include_str!("servers/apache.toml"), "2.4."),
@@ -23,10 +24,11 @@ const OTHERS: [(&str, &str); 4] = [
     (include_str!("servers/h2o.toml"), "2.2."),
 ];
 
-/// With fewer, Ropewalk would stand alone wherever two servers differ.
+/// The fewest servers for a verdict: with fewer, Ropewalk would stand alone wherever two servers
+/// differ.
 const OTHERS_MIN: usize = 3;
 
-/// Most of the time passes in waiting for servers that answer nothing.
+/// Most of the time is spent waiting for servers that do not answer.
 const THREADS: usize = 8;
 
 #[test]
@@ -48,22 +50,22 @@ fn lone_stands_are_explained() {
         .map(|(name, address)| Participant { name, client: Client::new(address) })
         .collect();
     let suite = Suite::load().unwrap();
-    // Debian's servers drop root's rights and Ropewalk keeps them: permissions are not compared.
+    // Debian's servers drop root's rights and Ropewalk keeps them, so permissions are not compared.
     let profile = &suite.profiles["default"];
     let cases: Vec<&Case> = suite.cases_for(profile).filter(|case| !case.unprivileged).collect();
     let explanations = explanations().unwrap();
-    // h2o opens a FIFO and waits for it with everybody else, so such cases come last.
+    // h2o opens a FIFO and blocks all its connections while it waits, so such cases come last.
     let (last, first): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| is_trap(case));
     let mut rows = compare_all(&participants, &first);
-    ask_again(&mut rows, &participants, &first, &explanations);
+    repeat_unexpected(&mut rows, &participants, &first, &explanations);
     rows.extend(compare_all(&participants, &last));
-    judge(&rows, &explanations, descriptions.are_the_known_ones());
+    judge(&rows, &explanations, descriptions.have_known_versions());
 }
 
-/// The servers that are there.
+/// The servers that are installed.
 struct OtherServers {
     servers: Vec<(String, RunningServer)>,
-    /// How many of them have the version that the explanations know.
+    /// The number of servers with the version that the explanations were written for.
     known: usize,
 }
 
@@ -72,7 +74,7 @@ impl OtherServers {
         let mut descriptions = Self { servers: Vec::new(), known: 0 };
         for (text, version) in OTHERS {
             let mut description = ServerDescription::parse(text).unwrap();
-            description.ready.within_ms *= 5; // other tests take it the CPUs
+            description.ready.within_ms *= 5; // other tests use the CPUs
             let launch = launch(root, scratch);
             let Ok(installed) = description.install(&launch.surroundings) else {
                 skip(
@@ -94,7 +96,7 @@ impl OtherServers {
         descriptions
     }
 
-    fn are_the_known_ones(&self) -> bool {
+    fn have_known_versions(&self) -> bool {
         self.known == OTHERS.len()
     }
 }
@@ -127,9 +129,9 @@ fn compare_all(participants: &[Participant], cases: &[&Case]) -> Vec<Row> {
     })
 }
 
-/// Silence is a matter of time: what comes as a surprise on a busy machine is asked once more, one
-/// case at a time.
-fn ask_again(
+/// Missing answers depend on time: cases with unexpected results on a busy machine are run once
+/// more, one at a time.
+fn repeat_unexpected(
     rows: &mut [Row],
     participants: &[Participant],
     cases: &[&Case],
@@ -142,7 +144,7 @@ fn ask_again(
     }
 }
 
-/// With other servers than the known ones the findings are for reading only.
+/// With servers other than the known ones the findings are only printed, not asserted.
 fn judge(rows: &[Row], explanations: &Explanations, known: bool) {
     let alone = rows.iter().filter(|row| row.stands_alone()).count();
     println!("of {} cases Ropewalk stands alone in {alone}", rows.len());

@@ -1,5 +1,5 @@
-//! The experiments that are shipped: each can be read in all its sizes, and its servers are there
-//! and can be set so. None is run.
+//! The shipped experiments: each can be read in all its sizes, and its servers exist and accept its
+//! settings. None is run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn every_experiment_can_be_read_in_all_its_sizes() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// What is wrong with an experiment, a line each.
+/// The faults of an experiment, one line for each.
 fn faults(path: &Path, descriptions: &[ServerDescription]) -> Vec<String> {
     let sizes = sizes(&std::fs::read_to_string(path).unwrap());
     let of = |what: String| format!("{}: {what}", path.display());
@@ -35,10 +35,10 @@ fn faults(path: &Path, descriptions: &[ServerDescription]) -> Vec<String> {
         match Experiment::read(path, size) {
             Err(why) => faults.push(format!("{why} (size {size:?})")),
             Ok(Experiment::Servers(definition)) => {
-                faults.extend(wrong_in(&definition, descriptions).into_iter().map(of));
+                faults.extend(faults_of_definition(&definition, descriptions).into_iter().map(of));
             }
             Ok(Experiment::Cache(one)) => {
-                faults.extend(unsaid(&one.source, &one.question, &one.expected).map(of));
+                faults.extend(empty_texts(&one.source, &one.question, &one.expected).map(of));
             }
         }
     }
@@ -51,7 +51,10 @@ fn sizes(text: &str) -> BTreeSet<String> {
     heads.filter_map(|head| head.split(['.', ']']).next()).map(str::to_owned).collect()
 }
 
-fn wrong_in(definition: &Definition, descriptions: &[ServerDescription]) -> Vec<String> {
+fn faults_of_definition(
+    definition: &Definition,
+    descriptions: &[ServerDescription],
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for spec in &definition.servers {
         let name = spec.name().unwrap_or_default();
@@ -62,23 +65,23 @@ fn wrong_in(definition: &Definition, descriptions: &[ServerDescription]) -> Vec<
     }
     wrong.extend(definition.check_servers(descriptions).err());
     let Definition { source, question, expected, .. } = definition;
-    wrong.extend(unsaid(source, question, expected));
-    // Both are added for each run: arrivals by the load that is offered.
+    wrong.extend(empty_texts(source, question, expected));
+    // The study adds the arrivals of each run itself, by the offered load.
     let doubled = definition.workloads.iter().filter(|one| one.load.arrivals.is_some());
     wrong.extend(doubled.map(|one| format!("workload {}: --arrivals is the study's", one.name)));
     wrong
 }
 
-fn unsaid(source: &str, question: &str, expected: &str) -> impl Iterator<Item = String> {
+fn empty_texts(source: &str, question: &str, expected: &str) -> impl Iterator<Item = String> {
     let texts = [("source", source), ("question", question), ("expected", expected)];
     let missing = texts.map(|(what, text)| text.is_empty().then(|| format!("{what}: it is empty")));
     missing.into_iter().flatten()
 }
 
-/// A session that pauses holds its connection meanwhile: a server that is left with the usual bound
-/// on connections would be measured by that bound.
+/// A session that pauses keeps its connection: a server with the default bound on connections would
+/// be limited by that bound.
 #[test]
-fn where_sessions_pause_every_server_is_given_its_connections() {
+fn where_sessions_pause_every_server_has_enough_connections() {
     let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let faults = in_every_size(|definition| {
         let pauses = definition.workloads.iter().any(has_pauses);
@@ -88,7 +91,7 @@ fn where_sessions_pause_every_server_is_given_its_connections() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// "4 GB" are memory for all that is asked for, and "2 GB" for four fifths of it.
+/// "4 GB" are memory for all requested files, and "2 GB" for four fifths of them.
 #[test]
 fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
     const NAME: &str = "zipf-sessions";
@@ -109,7 +112,8 @@ fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// What is found in the experiments of servers, a line each with the file and the size.
+/// Applies `find` to all experiments of servers in every size; returns a line for each result, with
+/// the file and the size.
 fn in_every_size(find: impl Fn(&Definition) -> Vec<String>) -> Vec<String> {
     let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
     let paths = folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
@@ -132,8 +136,8 @@ fn has_pauses(workload: &WorkloadSpec) -> bool {
     is_paused && workload.load.think_max.is_none()
 }
 
-/// Says it if a server is left with the usual number of connections, or has more user threads than
-/// it may have connections.
+/// Returns a line if a server has the default bound on connections, or more user threads than
+/// connections.
 fn short_of_connections(spec: &ServerSpec, descriptions: &[ServerDescription]) -> Option<String> {
     let name = spec.name()?;
     let description = descriptions.iter().find(|description| description.name == name)?;
@@ -142,15 +146,15 @@ fn short_of_connections(spec: &ServerSpec, descriptions: &[ServerDescription]) -
     let knobs = spec.setting(description).ok()?.knobs;
     let number = |knob: &str| knobs.get(knob).and_then(|value| value.parse::<u64>().ok());
     let Some(connections) = number(bound) else {
-        // Of lighttpd each process has so many.
+        // For lighttpd the bound is that of each process.
         return (name != "lighttpd").then(|| format!("{spec}: {bound} is not given"));
     };
-    // The paper's sizes have four partitions.
+    // The sizes of the paper have four partitions.
     let fibers = number("engine.knobs.prespawned").unwrap_or(0) * 4;
     (fibers > connections).then(|| format!("{spec}: {fibers} user threads"))
 }
 
-/// The bytes of all files that a log asks for.
+/// The bytes of all files that a log requests.
 fn bytes_of(log: &str) -> f64 {
     let folder = Temporary::new();
     let path = folder.path().join("sessions.log");

@@ -1,6 +1,6 @@
 //! `ropewalk compare` and `ropewalk study` from the outside: real servers are started, loaded and
-//! stopped, and the records read. Nothing here says anything of speed, so the bounds on the
-//! generator's own lag, and on what others do on the CPUs, are lifted.
+//! stopped, and the records read. No test here measures speed, so the bounds on the generator's own
+//! lag, and on interference by other processes on the CPUs, are lifted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,10 +35,10 @@ log = "--single 1000 --lengths 1 --requests 100"
 load = "--connection keep"
 "#;
 
-/// Whatever else the machine does, no run is void for it.
+/// With this option no run is void because other processes use the CPUs.
 pub(crate) const LIFTED: &str = "--interference-bound=100%";
 
-/// A folder for all that a command makes, and the command with its options.
+/// A folder for all files of a command, and the means to run commands in it.
 pub(crate) struct Lab(Temporary);
 
 impl Lab {
@@ -50,7 +50,7 @@ impl Lab {
         self.0.path().join(name)
     }
 
-    /// Runs a command, with a scratch folder and a folder for records of its own.
+    /// Runs a command with a scratch folder and a records folder of its own.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let (scratch, records) = (self.path("scratch"), self.path("records"));
         let places = ["--scratch", text(&scratch), "-o", text(&records)];
@@ -61,7 +61,8 @@ impl Lab {
         Folder::read(&self.path("records")).unwrap()
     }
 
-    /// A folder with a description of a server called `own`, which is started so.
+    /// Makes a folder with the description of a server called `own`, which is started by the lines
+    /// `start`.
     pub(crate) fn own_server(&self, start: &str) -> PathBuf {
         let descriptions = self.path("servers");
         fs::create_dir(&descriptions).unwrap();
@@ -71,7 +72,7 @@ impl Lab {
         descriptions
     }
 
-    /// An experiment's file.
+    /// Writes the file of an experiment, with `from` replaced by `to`.
     fn study(&self, from: &str, to: &str) -> PathBuf {
         let path = self.path("experiment.toml");
         let text = if from.is_empty() { STUDY.into() } else { STUDY.replace(from, to) };
@@ -102,8 +103,8 @@ fn two_engines_are_compared() {
     assert!(page.contains("ropewalk:threads") && page.ends_with("</html>\n"), "a page");
 }
 
-/// Whoever compares a server with itself sees how far equals seem apart; both have their records,
-/// in a folder that nobody had before. A folder that has some is refused before anything starts.
+/// A comparison of a server with itself shows how different equals appear; each comparison has its
+/// records in a new folder. A folder that already has records is refused before anything starts.
 #[test]
 fn a_server_is_compared_with_itself() {
     let lab = Lab::new();
@@ -127,7 +128,7 @@ fn a_server_is_compared_with_itself() {
         run(&[&servers[..], &short, &places, &["-o", text(&records)]].concat());
     let expected = ": there are records in it already: choose another folder (-o)\n";
     assert!(status == 1 && out.is_empty() && err.ends_with(expected), "{out}{err}");
-    // What comes to nothing leaves nothing.
+    // A comparison that fails leaves no records.
     let mistaken = ["compare", "ropewalk:event-loop,more=speed=1", servers[1]];
     let (status, _, err) = run(&[&mistaken[..], &short, &places].concat());
     assert!(status == 1 && err.contains("it does not serve (it ended): ropewalk: "), "{err}");
@@ -135,7 +136,7 @@ fn a_server_is_compared_with_itself() {
     assert!(!scratch.join("compare-3").exists());
 }
 
-/// Traffic that was recorded is replayed against a server that runs already.
+/// Recorded traffic is replayed against a server that runs already.
 #[test]
 fn a_server_that_runs_is_compared_by_its_own_log() {
     let lab = Lab::new();
@@ -149,7 +150,7 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     let url = format!("http://{}", server.address());
     let servers = ["compare", &url, "ropewalk:event-loop"];
     let what = ["--log", text(&log), "--root", text(&site), "--pairs", "1"];
-    // Long enough for a server that gets hardly any CPU to answer something.
+    // The window is long enough for a few answers from a server that gets hardly any CPU.
     let short = ["--window", "400ms", "--lag-bound", "60s", LIFTED];
     let (status, out, err) = lab.run(&[&servers[..], &what, &short].concat());
     assert_eq!(status, 3, "{out}{err}");
@@ -158,7 +159,7 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     assert!(out.contains("A against B in requests/s"), "{out}");
 }
 
-/// Servers that run have their files: no directory need be known.
+/// Servers that run already have their files: no directory is needed.
 #[test]
 fn servers_that_run_are_compared_by_a_log_alone() {
     let lab = Lab::new();
@@ -166,7 +167,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     fs::create_dir(&site).unwrap();
     fs::write(site.join("a.html"), "hello").unwrap();
     let log = lab.path("access.log");
-    // It was compressed then: its length is not what is sent now.
+    // The file was compressed then: its logged length differs from the bytes that are sent now.
     let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 3\n";
     fs::write(&log, line.repeat(20)).unwrap();
     let servers = [served(&site, &[]), served(&site, &[])];
@@ -176,7 +177,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     let (status, out, err) = lab.run(&[&what[..], &short].concat());
     assert_eq!(status, 3, "{out}{err}");
     assert!(out.contains("20 requests for 1 files"), "{out}");
-    // What is not there is not compared.
+    // Servers that lack a file are not compared.
     fs::write(&log, line.replace("/a.html", "/b.html").repeat(20)).unwrap();
     let (scratch, others) = (lab.path("scratch"), lab.path("others"));
     let places = ["--scratch", text(&scratch), "-o", text(&others)];
@@ -218,7 +219,7 @@ fn what_is_wrong_is_said_in_a_line() {
     }
 }
 
-/// What would be measured otherwise than it was meant, or never to the end.
+/// Studies are refused that would not measure what was meant, or would never end.
 #[test]
 fn a_study_says_in_a_line_what_it_cannot_do() {
     let lab = Lab::new();
@@ -244,7 +245,7 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
     }
 }
 
-/// Else every run would be void.
+/// With a wrong option every run would be void.
 #[test]
 fn options_of_the_load_are_checked_first() {
     let lab = Lab::new();
@@ -287,7 +288,7 @@ fn a_study_from_its_file_to_its_records() {
     assert_eq!((status, lab.records().runs.len()), (0, opened.runs.len()), "{out}");
 }
 
-/// A generator that cannot keep up is never taken for a slow server.
+/// A generator that cannot keep up is not mistaken for a slow server.
 #[test]
 fn runs_whose_generator_was_late_are_void() {
     let lab = Lab::new();
@@ -311,7 +312,7 @@ fn runs_whose_generator_was_late_are_void() {
     assert!(page.contains("3 of 3 runs were void and take no part: generator saturated"), "{page}");
 }
 
-/// Every point has both its repetitions, each once.
+/// Asserts that each point has both repetitions, each once.
 fn assert_whole(opened: &Opened) {
     let mut blocks = BTreeMap::<String, Vec<u32>>::new();
     for run in opened.runs.iter().filter(|run| run.void.is_empty()) {
@@ -351,7 +352,7 @@ fn a_study_that_is_killed_goes_on() {
     assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
 }
 
-/// The servers of a study that was killed end by themselves.
+/// Waits until the servers of a killed study have ended by themselves.
 pub(crate) fn await_no_server(scratch: &Path) {
     let is_alive = || {
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -369,8 +370,8 @@ pub(crate) fn await_no_server(scratch: &Path) {
     panic!("a server is left");
 }
 
-/// Two copies of a server in a network of their own, each asked from two subnets by a generator of
-/// its own, whose outcomes are put together.
+/// Two copies of a server run in a network of their own; each gets requests from two subnets, each
+/// with its own generator, and the outcomes are combined.
 #[test]
 fn a_study_in_networks_with_replicas() {
     if !networks_can_be_made() {
@@ -406,7 +407,7 @@ network = { subnets = 4, sources = 2 }
     }
 }
 
-/// A server of one's own; how it is started is to be added.
+/// The description of a user's own server, without the lines that start it.
 const OWN_SERVER: &str = r#"
 name = "own"
 description = "one of our own"
@@ -417,7 +418,7 @@ stop = { signal = "TERM" }
 [start]
 "#;
 
-/// Ends after twenty requests, unless it is the first of its kind.
+/// A server that ends after twenty requests, unless it is the first copy.
 const FRAGILE: &str = r#"
 command = ["sh", "-c", """
     if mkdir MARK 2> /dev/null; then exec "$@"; fi
@@ -428,7 +429,7 @@ command = ["sh", "-c", """
     "--set", "log.access=json", "--set", "log.path={work_dir}/access.log"]
 "#;
 
-/// Whichever of several copies ends, a run says nothing about the server.
+/// When any of several copies ends the run is void.
 #[test]
 fn a_run_of_which_a_copy_ends_is_void() {
     let lab = Lab::new();
@@ -448,7 +449,7 @@ fn a_run_of_which_a_copy_ends_is_void() {
     assert!(!first.contains("copy 1"), "{first}");
 }
 
-/// Whoever loses patience has what was measured until then, and may go on.
+/// An interrupted study keeps its measurements, and can be resumed.
 #[test]
 fn a_study_that_is_interrupted_goes_on() {
     let lab = Lab::new();
@@ -472,7 +473,7 @@ fn a_study_that_is_interrupted_goes_on() {
     let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert_whole(&lab.records());
-    // What changes what is measured was not said when it was begun.
+    // These options change what is measured, and were not given when the study was begun.
     for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20%"] {
         let (status, _, err) = lab.run(&["study", text(&experiment), "--resume", flag]);
         assert_eq!(status, 2, "{flag}: {err}");
@@ -480,8 +481,8 @@ fn a_study_that_is_interrupted_goes_on() {
     }
 }
 
-/// Ctrl-C in a terminal is sent to the whole process group. The window under way is not cut short
-/// by it, and one that is cut short by other means is no measurement.
+/// Ctrl-C in a terminal is sent to the whole process group. It does not cut short the window under
+/// way; a window that is cut short by other means makes a void run.
 #[test]
 fn a_window_is_whole_or_void() {
     let lab = Lab::new();
@@ -496,7 +497,7 @@ fn a_window_is_whole_or_void() {
     let child = command.spawn().unwrap();
     let cut = await_window(&scratch, None);
     send_interrupt(&cut.to_string());
-    // The same run again, or the warming up before it.
+    // The next window is that of the same run again, or of the warm-up before it.
     await_window(&scratch, Some(cut));
     send_interrupt(&format!("-{}", child.id()));
     let output = child.wait_with_output().unwrap();
@@ -512,10 +513,10 @@ fn a_window_is_whole_or_void() {
     assert_eq!(outcome["interrupted"], false);
 }
 
-/// Waits until a generator is at work on a window of 1.5 s at a rate, as none of a ceiling is, that
-/// is not this one; its number.
+/// Waits until a generator other than the process `but` works on a window of 1.5 s at a rate, which
+/// distinguishes it from generators that measure a ceiling. Returns its process number.
 fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
-    // The floor may have to be built before.
+    // The loop is long because the floor may have to be built first.
     for _ in 0..12_000 {
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -524,7 +525,7 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
             let words = [text(scratch), "\x001500000us\x00", "\x00--request-rate\x00"];
             let is_it = words.iter().all(|word| line.contains(word));
             if let Some(pid) = pid.filter(|_| is_it).filter(|&pid| Some(pid) != but) {
-                // It listens for signals before it asks for anything.
+                // The generator handles signals before it sends requests.
                 thread::sleep(Duration::from_millis(300));
                 return pid;
             }
@@ -534,9 +535,9 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
     panic!("no window has begun");
 }
 
-/// To a process, or, with a minus sign before it, to all of its group.
-fn send_interrupt(whom: &str) {
-    let kill = format!("kill -s INT -- {whom}");
+/// Sends SIGINT to a process or, with a minus sign before the number, to its process group.
+fn send_interrupt(target: &str) {
+    let kill = format!("kill -s INT -- {target}");
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
@@ -554,7 +555,7 @@ fn a_study_tells_what_it_would_do() {
     assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
 }
 
-/// What the machine has not is known before anything is measured.
+/// Testbeds that the machine cannot provide are found before anything is measured.
 #[test]
 fn testbeds_that_cannot_be_had_are_skipped() {
     let lab = Lab::new();
@@ -582,8 +583,8 @@ fn testbeds_that_cannot_be_had_are_skipped() {
     assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
 }
 
-/// Whoever has no workers that could be bound takes no part where each has a CPU of its own, and
-/// the others do.
+/// A server whose workers cannot be bound takes no part in a testbed where each worker has a CPU of
+/// its own; the others do.
 #[test]
 fn servers_that_cannot_be_bound_by_worker_are_skipped() {
     let lab = Lab::new();

@@ -1,7 +1,7 @@
-//! The servers that are shipped, each once: it starts, serves what is there, and stops without
-//! leaving a process behind; under bounds too.
+//! Each shipped server starts, serves the files, and stops without leaving a process behind; under
+//! bounds too.
 //!
-//! How well they conform is not asked here: `differential.rs` compares that.
+//! Conformance is not tested here: `differential.rs` compares it.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,20 +21,22 @@ use crate::machine::skip;
 use crate::server_process::ropewalk_server;
 use crate::{REPOSITORY, run};
 
-/// What is served. The floor tells files by the numbers in their names.
+/// The files that are served. The floor identifies files by the numbers in their names.
 const FILES: [(&str, usize); 4] =
     [("0.txt", 0), ("1.txt", 1 << 20), ("folder/2.txt", 5000), ("folder/3.txt", 70_000)];
 
-/// The folder that is served. People call folders as they like.
+/// The folder that is served. Its name has a space, as users' folders may.
 const SITE: &str = "My site";
 
-/// What every log of real users asks for. The floor is asked for what it was told.
+/// The index of a folder, which each log of real users requests. The floor serves only the files of
+/// its list.
 const INDEX: (&str, &str) = ("folder/index.html", "the index of a folder");
 
-/// Debian lacks the first, which takes minutes to build, and what the second is built from.
+/// Servers that Debian lacks: the first takes minutes to build, and the second needs sources that
+/// Debian lacks.
 const NOT_IN_DEBIAN: [&str; 2] = ["static-web-server", "gofasthttp"];
 
-/// The variable that names servers that must be there although Debian lacks them.
+/// The variable that names servers that must be installed although Debian lacks them.
 const MUST_BE_THERE: &str = "ROPEWALK_TEST_SERVERS";
 
 /// What the server says of its engines.
@@ -49,8 +51,8 @@ const THREADS: usize = 4;
 
 #[test]
 fn every_server_serves_what_is_there_and_stops() {
-    let stage = Stage::set();
-    // Ropewalk and its engines have a test of their own.
+    let stage = Stage::create();
+    // Ropewalk and its engines have their own test.
     let descriptions: Vec<ServerDescription> =
         shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
     let found = Found::detect(&descriptions, &[], &Surroundings::find(true)).unwrap();
@@ -93,11 +95,12 @@ fn every_engine_is_a_server() {
     }
     let found = Found::detect(&ours, &[], &Surroundings::find(false)).unwrap();
     for absent in found.skipped {
-        // Where the kernel does not permit rings, that is said; nothing else may be absent.
+        // Rings may be absent, with a message, where the kernel does not permit them; no other
+        // engine may.
         assert_eq!(absent.name, "ropewalk:rings", "{absent:?}");
         assert!(!absent.reason.is_empty() && absent.command == "ropewalk doctor", "{absent:?}");
     }
-    Stage::set().try_all(&found.installed);
+    Stage::create().try_all(&found.installed);
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn servers_are_listed_with_what_is_missing() {
     assert!(status == 2 && error.starts_with(expected), "{error}");
 }
 
-/// A server that nobody has.
+/// The description of a server that is never installed.
 const EXAMPLE: &str = r#"
     name = "example"
     description = "nothing at all"
@@ -152,7 +155,7 @@ const EXAMPLE: &str = r#"
 #[test]
 fn a_server_keeps_to_its_processors_and_its_memory() {
     const BYTES_MAX: u64 = 300 << 20;
-    let stage = Stage::set();
+    let stage = Stage::create();
     let nginx = shipped().into_iter().find(|description| description.name == "nginx").unwrap();
     let Ok(installed) = nginx.install(&Surroundings::find(false)) else {
         return skip("bounds of a server", &format!("nginx is not there: {}", nginx.package));
@@ -175,7 +178,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
             }
             started => started.unwrap(),
         };
-        // It answers when the first of its workers does.
+        // The server answers as soon as its first worker does, so others may start later.
         let count = || server.group().processes().len();
         wait_until(|| count() == 1 + launch.workers);
         for pid in server.group().processes() {
@@ -188,7 +191,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
     }
 }
 
-/// Servers as they lie in the repository, with time to start beside other tests.
+/// The servers of the repository, with enough time to start beside other tests.
 fn shipped() -> Vec<ServerDescription> {
     let mut descriptions =
         ServerDescription::read_all(&Path::new(REPOSITORY).join("servers")).unwrap();
@@ -196,14 +199,14 @@ fn shipped() -> Vec<ServerDescription> {
     descriptions
 }
 
-/// Files to serve, and where servers may work.
+/// Files to serve, and a folder in which servers may work.
 pub(crate) struct Stage {
     root: Temporary,
     scratch: Temporary,
 }
 
 impl Stage {
-    pub(crate) fn set() -> Self {
+    pub(crate) fn create() -> Self {
         let stage = Self { root: Temporary::new(), scratch: Temporary::new() };
         for (name, len) in FILES {
             stage.root.file(&format!("{SITE}/{name}"), content(len));
@@ -292,7 +295,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether every file comes back as it is.
+    /// Checks that each file is served unchanged.
     fn compare(&self, server: &RunningServer, connection: Connection) -> Result<(), String> {
         let mut kept = None;
         for (name, len) in FILES {
@@ -313,7 +316,7 @@ impl Stage {
     }
 }
 
-/// Bytes that do not repeat with any power of two.
+/// Makes bytes whose pattern does not repeat with any power of two.
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }

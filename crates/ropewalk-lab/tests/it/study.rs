@@ -1,5 +1,5 @@
 //! Studies that search, that run out of their budget, and whose servers are installed meanwhile;
-//! from the outside, with one engine and windows that say nothing of speed.
+//! from the outside, with one engine and windows too short to measure speed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,8 +39,8 @@ fn experiment(lab: &Lab, from: &str, to: &str) -> PathBuf {
     path
 }
 
-/// A folder of servers, of which none can be had, the floor among them: so that no time goes to the
-/// path's ceiling.
+/// Makes a folder of servers of which none, not even the floor, is installed, so that no time is
+/// spent on the path's ceiling.
 fn without_floor(lab: &Lab) -> PathBuf {
     let descriptions = lab
         .own_server(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
@@ -51,7 +51,7 @@ fn without_floor(lab: &Lab) -> PathBuf {
     descriptions
 }
 
-/// Kills a study as soon as it has made so many runs; they.
+/// Kills a study as soon as it has made `runs` runs, and returns the recorded runs.
 fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
     let places = ["--scratch", text(&scratch), "-o", text(&records)];
@@ -68,7 +68,7 @@ fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
     lab.records().runs
 }
 
-/// No search asks again what it was answered before it was killed.
+/// A resumed search does not repeat trials made before the study was killed.
 #[test]
 fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     let lab = Lab::new();
@@ -98,10 +98,10 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     assert!(page(&lab).contains("one file"));
 }
 
-/// Names of before 0.1 are read, in an experiment and in what is typed, and a line says of each
-/// what it is called now.
+/// Names from before 0.1 are accepted, in an experiment and on the command line, and a line gives
+/// the present name of each.
 #[test]
-fn an_experiment_in_old_words_is_read_with_a_line_for_each() {
+fn an_experiment_with_former_names_is_read_with_a_line_for_each() {
     let lab = Lab::new();
     let testbed = "[[domains]]\nname = \"one CPU\"\ncpus = 1\n[[workloads]]";
     let path = experiment(&lab, "[[workloads]]", testbed);
@@ -130,8 +130,8 @@ fn an_experiment_in_old_words_is_read_with_a_line_for_each() {
     assert_eq!(err.lines().count(), 5, "{err}");
 }
 
-/// What a server uses while its load warms up is no part of a window: nothing that is divided by
-/// the window's replies may hold it.
+/// The server's use of resources during the warm-up is no part of a window: no observation that is
+/// divided by the window's replies may include it.
 #[test]
 fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     let lab = Lab::new();
@@ -145,11 +145,11 @@ fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
         .filter_map(|run| Some((run.observed.get("elapsed_us")? / 1e6, run.took_s)))
         .collect();
     assert!(!observed.is_empty(), "{runs:?}");
-    // A second of each run lies before.
+    // The warm-up takes a second of each run.
     assert!(observed.iter().all(|(seen_s, took_s)| seen_s + 1.0 < *took_s), "{observed:?}");
 }
 
-/// A window is shorter than a session here, and sees the rate all the same.
+/// The window is shorter than a session here, and has the full rate nevertheless.
 #[test]
 fn sessions_that_pause_are_under_way_when_the_window_begins() {
     let lab = Lab::new();
@@ -167,7 +167,8 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     let outcome = fs::read_to_string(lab.path("records").join(&run.outcome_file)).unwrap();
     let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
     let asked_per_s = outcome["figures"]["asked_per_s"].as_f64().unwrap();
-    // Else it is a quarter; 30 sessions come in a window, at random.
+    // Without the earlier start the rate would be a quarter; 30 sessions begin in a window, at
+    // random.
     assert!(asked_per_s > 600.0, "{outcome}");
     assert!(run.warm_up_s > 0.6, "{}", run.warm_up_s);
     let short = study.replace("--lengths 1 --requests 100", pausing);
@@ -180,7 +181,7 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     assert!(err.contains(why), "{err}");
 }
 
-/// What others take would be measured as the server's.
+/// Processor time that other processes take would distort the server's measurement.
 #[test]
 fn beside_busy_loops_every_run_is_void_and_says_why() {
     let lab = Lab::new();
@@ -200,7 +201,7 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
     assert!(page.contains("were void and take no part: interference: "), "{page}");
 }
 
-/// The rate is searched once, and the repetitions are made there, if there is one.
+/// The rate is searched once, and the repetitions are made at that rate, if one is found.
 #[test]
 fn a_study_at_a_utilisation() {
     let lab = Lab::new();
@@ -227,9 +228,9 @@ fn a_study_at_a_utilisation() {
     assert_eq!((status, lab.records().runs.len()), (found, runs.len()), "{err}");
 }
 
-/// Servers are started in folders of their own.
+/// Servers are started in folders of their own, so a relative path must be made absolute.
 #[test]
-fn a_scratch_folder_may_be_named_from_where_one_is() {
+fn a_scratch_folder_may_be_a_relative_path() {
     let lab = Lab::new();
     let (path, descriptions) = (experiment(&lab, "", ""), without_floor(&lab));
     let arguments =
@@ -240,7 +241,7 @@ fn a_scratch_folder_may_be_named_from_where_one_is() {
     assert!(lab.path("here").exists() && lab.path("there").join("runs.jsonl").exists());
 }
 
-/// What is known is told from what is not, also where a server never answers.
+/// The report distinguishes what was measured from what was not, even where a server never answers.
 #[test]
 fn a_study_says_how_much_could_not_be_measured() {
     let lab = Lab::new();
@@ -279,8 +280,8 @@ fn a_study_whose_log_has_grown_does_not_go_on() {
     assert!(err.contains(": workload one file: requests: 1 then, 2 now: "), "{err}");
 }
 
-/// The runs that find the ceiling take longer than this budget: what was asked for comes first, and
-/// the ceiling is found once there is time for it.
+/// The runs that find the ceiling take longer than this budget: the study itself comes first, and
+/// the ceiling is measured once there is time for it.
 #[test]
 fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
     let lab = Lab::new();
@@ -300,7 +301,7 @@ fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
     assert_eq!(good.map(|run| run.block).collect::<Vec<_>>(), [0, 1]);
 }
 
-/// Whoever follows the advice to install a server has it in the report.
+/// A server that is installed as advised appears in the report.
 #[test]
 fn a_server_that_is_installed_later_takes_part() {
     let lab = Lab::new();

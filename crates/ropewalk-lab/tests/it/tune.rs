@@ -1,6 +1,6 @@
 //! `ropewalk tune` from the outside: a real server is tuned over a tiny grid, with windows and a
-//! budget that are much too short to say anything of speed; so the bounds on the generator's own
-//! lag and on interference are lifted, and it may win what will.
+//! budget that are much too short to measure speed; so the bounds on the generator's own lag and on
+//! interference are lifted, and any setting may win.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ const SHORT: [&str; 6] =
 const AMPLE: &str = "--budget=3m";
 const TIGHT: &str = "--budget=45s";
 
-/// A folder for all that the command makes.
+/// A folder for all files of the command.
 struct Tuning(Temporary);
 
 impl Tuning {
@@ -64,8 +64,9 @@ impl Tuning {
         Folder::read(&self.records()).unwrap()
     }
 
-    /// Sends it a signal once it has made so many runs, as a terminal does to its whole process
-    /// group or as `kill` does to it alone; its status, if it ended by itself.
+    /// Runs the command and signals it once it has made `runs` runs: its whole process group, as a
+    /// terminal does, or the process alone, as `kill` does. Returns its status, if it ended by
+    /// itself.
     fn run_until(&self, runs: usize, signal: &str, whole_group: bool) -> Option<i32> {
         let arguments = self.arguments(&[AMPLE]);
         let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -77,16 +78,16 @@ impl Tuning {
             assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
             thread::sleep(Duration::from_millis(20));
         }
-        let whom = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
-        let kill = format!("kill -s {signal} -- {whom}");
+        let target = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
+        let kill = format!("kill -s {signal} -- {target}");
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         child.wait().unwrap().code()
     }
 }
 
-/// How a result begins with that status. Beside other tests the budget may end before anything is
-/// decided.
-fn told_first(status: i32, err: &str) -> &'static str {
+/// The beginning of the result for a status. Beside other tests the budget may end before anything
+/// is decided.
+fn result_head(status: i32, err: &str) -> &'static str {
     match status {
         0 => "\nBest: ",
         3 => "\nNot decided. Ahead: ",
@@ -94,10 +95,10 @@ fn told_first(status: i32, err: &str) -> &'static str {
     }
 }
 
-/// Whoever names no knob varies them all: an engine's have more combinations than anybody can count
-/// in turn.
+/// Without `--knob` all knobs are varied: those of an engine have too many combinations to
+/// enumerate.
 #[test]
-fn of_every_engine_all_knobs_can_be_varied() {
+fn all_knobs_of_every_engine_can_be_varied() {
     let scratch = Temporary::new();
     let place = format!("--scratch={}", scratch.path().display());
     for engine in engines() {
@@ -124,7 +125,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert_eq!(status, 2);
     assert!(err.contains("it was begun with another definition"), "{err}");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    let told = told_first(status, &err);
+    let told = result_head(status, &err);
     assert!(out.contains("\nGoing on after ") && out.contains(told), "{out}{err}");
     let opened = tuning.opened();
     assert_eq!(opened.header.kind, Kind::Tune);
@@ -139,12 +140,13 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     let (status, page, err) =
         run(&["report", records.to_str().unwrap(), "--format=markdown", "-o", "-"]);
     assert_eq!(status, 0, "{err}");
-    // Markdown's underscores are escaped: the base is named by what was typed of it.
+    // Markdown escapes underscores; the base setting has the name that was given on the command
+    // line.
     let page = page.replace("\\_", "_");
     assert!(page.contains(&format!("settings is ropewalk:event-loop {winner} (")), "{page}");
 }
 
-/// A server that is there, says its version, and does not start: so a search ends at once.
+/// A server that is installed and has a version, but does not start: so a search ends at once.
 const ABSENT: &str = r#"
     name = "absent"
     description = "nothing at all"
@@ -157,7 +159,7 @@ const ABSENT: &str = r#"
     files = [{ path = "absent.conf", text = "threads {threads}" }]
 "#;
 
-/// What is measured after an upgrade, or with another configuration, is another server.
+/// After an upgrade, or with another configuration, a server counts as another server.
 #[test]
 fn a_search_goes_on_with_the_same_server_only() {
     let own = Temporary::new();
@@ -189,8 +191,8 @@ fn a_search_goes_on_with_the_same_server_only() {
     goes_on(&["--window=100ms", "--resume"]);
 }
 
-/// Ctrl-C is sent to all of a terminal's process group: what was measured until then is whole, and
-/// the search goes on from there.
+/// Ctrl-C is sent to the terminal's whole process group: the measurements until then are whole, and
+/// the search can be resumed.
 #[test]
 fn a_search_that_is_interrupted_goes_on_to_its_results() {
     let tuning = Tuning::new();
@@ -202,12 +204,13 @@ fn a_search_that_is_interrupted_goes_on_to_its_results() {
         assert_eq!(outcome["interrupted"], false, "{run:?}");
     }
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    assert!(out.contains(told_first(status, &err)), "{out}{err}");
+    assert!(out.contains(result_head(status, &err)), "{out}{err}");
     assert_eq!(tuning.opened().runs[..before.len()], before[..], "what was measured stays");
     assert_results(&tuning);
 }
 
-/// A surface with two configurations, and a configuration that Ropewalk takes.
+/// Asserts that the results are a surface with two configurations, and a configuration that
+/// Ropewalk accepts.
 fn assert_results(tuning: &Tuning) {
     let surface = fs::read_to_string(tuning.records().join("surface.csv")).unwrap();
     assert!(surface.starts_with("configuration,cache.policy,requests_per_s,"), "{surface}");
@@ -225,11 +228,11 @@ fn assert_results(tuning: &Tuning) {
     assert!(command.contains(" --engine event-loop "), "{command}");
 }
 
-/// The winner's file says to the server what the command said under which it was measured,
-/// whatever further lines there were.
+/// The winner's file configures the server as the command did under which it was measured, even if
+/// the description has further lines.
 #[test]
 fn a_configuration_file_says_what_was_measured() {
-    let stage = Stage::set();
+    let stage = Stage::create();
     let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
     let description =
         descriptions.into_iter().find(|description| description.name == "ropewalk:staged").unwrap();
@@ -256,11 +259,11 @@ fn a_configuration_file_says_what_was_measured() {
     }
 }
 
-/// Go's runtime is told by the environment; without it the command would start another server than
-/// the one that was measured.
+/// Go's runtime is configured by the environment; without it the command would start a server other
+/// than the one that was measured.
 #[test]
 fn a_command_sets_the_environment_that_was_measured() {
-    let stage = Stage::set();
+    let stage = Stage::create();
     for name in ["goserver", "gofasthttp", "caddy"] {
         let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
         let description =
@@ -280,7 +283,8 @@ fn a_command_sets_the_environment_that_was_measured() {
     }
 }
 
-/// What the server makes of its arguments, without the places that it comes from.
+/// The effective configuration of the server for these arguments, without the sources of its
+/// values.
 fn effective(arguments: &[&str]) -> Vec<String> {
     let (status, out, err) = run(&[&["check"], arguments].concat());
     assert_eq!(status, 0, "{arguments:?}: {err}");

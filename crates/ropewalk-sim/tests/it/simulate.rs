@@ -463,28 +463,28 @@ fn the_papers_page_in_a_browser() {
     for (width, scheme) in [(1400_u32, "light"), (390, "dark")] {
         browser.shape(width, 900, scheme);
         browser.open(&page);
-        assert_eq!(browser.ask("document.querySelectorAll('figure').length"), json!(15));
+        assert_eq!(browser.evaluate("document.querySelectorAll('figure').length"), json!(15));
         assert_eq!(
-            browser.ask("document.querySelectorAll('.live .u-wrap canvas').length"),
+            browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length"),
             json!(11)
         );
         for number in 1..=11 {
             let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
-            assert_eq!(browser.ask(&figure), json!(true), "{number}");
+            assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
         }
-        let wide = browser.ask("document.documentElement.scrollWidth");
+        let wide = browser.evaluate("document.documentElement.scrollWidth");
         assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
         assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
         accessibility::check(&mut browser);
     }
     let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
-    assert_eq!(browser.ask(&rows("#table-5")), json!(5));
-    assert_eq!(browser.ask(&rows("#machines")), json!(machines));
+    assert_eq!(browser.evaluate(&rows("#table-5")), json!(5));
+    assert_eq!(browser.evaluate(&rows("#machines")), json!(machines));
     // Each finding has one of the verdicts, and texts from outside are escaped.
-    let said = browser.ask("document.querySelectorAll('.verdict li, .words li').length");
+    let said = browser.evaluate("document.querySelectorAll('.verdict li, .words li').length");
     assert_eq!(said, json!(28));
-    assert_eq!(browser.ask("document.querySelectorAll('main b').length"), json!(0));
+    assert_eq!(browser.evaluate("document.querySelectorAll('main b').length"), json!(0));
     points_at_a_part(&mut browser);
 }
 
@@ -497,7 +497,7 @@ fn points_at_a_part(browser: &mut Browser) {
         return [box.left + box.width / 2, box.top + box.height / 2];
     })()";
     browser.point_at(part, false);
-    let told = browser.ask("document.querySelector('#figure-4 .pointed').innerText");
+    let told = browser.evaluate("document.querySelector('#figure-4 .pointed').innerText");
     assert!(told.as_str().unwrap().contains("transactions for 100 references"), "{told}");
 }
 

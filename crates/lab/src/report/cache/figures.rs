@@ -7,7 +7,7 @@ use super::number;
 use super::summary::{Row, Summary};
 use crate::cache_study::{Cell, Design, Part};
 
-/// What a figure is over.
+/// The quantity on the horizontal axis of a figure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     Cached,
@@ -51,7 +51,7 @@ const KINDS: [Kind; 13] = [
     kind("hits-crawler", "Hits beside a crawler", Part::Crawler, Measure::Hits, Over::Cached),
 ];
 
-/// The figures that have something to show.
+/// Makes the figures for which there are data.
 pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     let Some(design) = &summary.design else { return Vec::new() };
     KINDS.iter().filter_map(|kind| figure(summary, design, kind)).collect()
@@ -63,7 +63,7 @@ fn figure(summary: &Summary, design: &Design, kind: &Kind) -> Option<Figure> {
         .iter()
         .enumerate()
         .map(|(style, store)| {
-            let rows = summary.of_part(kind.part).filter(|row| row.cell.store == *store);
+            let rows = summary.rows_of_part(kind.part).filter(|row| row.cell.store == *store);
             let rows = rows.filter(|row| is_on(&row.cell, kind.over, design));
             let mut dots: Vec<Dot> = rows.filter_map(|row| dot(summary, row, kind)).collect();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -89,7 +89,7 @@ fn figure(summary: &Summary, design: &Design, kind: &Kind) -> Option<Figure> {
     })
 }
 
-/// Whether everything but what the figure is over is as it is elsewhere.
+/// Whether all factors of a cell but that of the horizontal axis have the values used elsewhere.
 fn is_on(cell: &Cell, over: Over, design: &Design) -> bool {
     let varies = |own| over == own;
     let few = matches!(cell.part, Part::Copies | Part::Levels);
@@ -104,7 +104,7 @@ fn is_on(cell: &Cell, over: Over, design: &Design) -> bool {
 fn dot(summary: &Summary, row: &Row, kind: &Kind) -> Option<Dot> {
     let estimate = summary.estimate(row, kind.measure)?;
     let (low, high) = (estimate.interval.low, estimate.interval.high);
-    Some(Dot { x: kind.over.of(&row.cell), y: estimate.median, low, high })
+    Some(Dot { x: kind.over.value(&row.cell), y: estimate.median, low, high })
 }
 
 fn about(kind: &Kind, design: &Design) -> String {
@@ -138,7 +138,7 @@ impl Over {
         }
     }
 
-    fn of(self, cell: &Cell) -> f64 {
+    fn value(self, cell: &Cell) -> f64 {
         match self {
             Self::Cached => cell.cached_percent,
             Self::Alpha => cell.alpha,

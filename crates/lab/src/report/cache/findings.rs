@@ -1,4 +1,5 @@
-//! What the numbers of a study of the cache support and what they do not, in words.
+//! The conclusions that the numbers of a study of the cache support, and those that they do not, in
+//! words.
 
 use statistics::values_min;
 
@@ -9,7 +10,7 @@ use crate::cache_study::{Part, Store};
 use crate::record::Opened;
 use crate::report::findings::{self, Finding, Head};
 
-/// All that can be said, in the order of reading.
+/// Makes all findings, in the order of reading.
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     let mut findings = Vec::new();
     let blocks = summary.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
@@ -26,14 +27,14 @@ pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     findings.extend(best_hits(summary, Part::Policies));
     findings.extend(best_hits(summary, Part::Crawler));
     findings.extend(missing(opened, summary));
-    findings.extend(findings::of_machines(opened));
+    findings.extend(findings::machine_findings(opened));
     let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
     findings.extend(damage.map(|text| Finding::new(Head::NotObserved, text)));
     findings.sort_by_key(|finding| finding.head);
     findings
 }
 
-/// Each store of a part against its first: where it takes more, where less, where neither.
+/// Compares each store of a part with its first: in how many cells it takes more, less, or neither.
 fn compared(summary: &Summary, part: Part) -> Vec<Finding> {
     let measures = Measure::compared(part).iter();
     let pairs = measures.flat_map(|&measure| part.stores()[1..].iter().map(move |s| (measure, *s)));
@@ -41,7 +42,7 @@ fn compared(summary: &Summary, part: Part) -> Vec<Finding> {
 }
 
 fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -> Option<Finding> {
-    let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+    let rows = summary.rows_of_part(part).filter(|row| row.cell.store == store);
     let ratios: Vec<_> = rows.filter_map(|row| summary.against_first(row, measure)).collect();
     if ratios.is_empty() {
         return None;
@@ -61,16 +62,16 @@ fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -
         ratio(least),
         ratio(most)
     );
-    Some(Finding::of(part.title(), head, &text))
+    Some(Finding::with_subject(part.title(), head, &text))
 }
 
-/// Which policy hits most often. One thread asks in the same order for each of them, so these
-/// numbers have no spread.
+/// Reports which policy hits most often. One thread makes the same requests in the same order for
+/// each policy, so these numbers have no spread.
 fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
     let first = part.stores()[0];
     let mut told = Vec::new();
     for &store in &part.stores()[1..] {
-        let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+        let rows = summary.rows_of_part(part).filter(|row| row.cell.store == store);
         let gains = rows.filter_map(|row| {
             let of = |row| Some(summary.estimate(row, Measure::Hits)?.median);
             Some(of(row)? - of(summary.first_of(row)?)?)
@@ -84,14 +85,14 @@ fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
     }
     let text =
         format!(": hits against those of {first}, in percentage points: {}.", told.join("; "));
-    (!told.is_empty()).then(|| Finding::of(part.title(), Head::Supported, &text))
+    (!told.is_empty()).then(|| Finding::with_subject(part.title(), Head::Supported, &text))
 }
 
 fn signed(points: f64) -> String {
     if points > 0.0 { format!("+{}", figure(points)) } else { figure(points) }
 }
 
-/// Cells of the design that nobody has measured, or not often enough.
+/// Reports cells of the design that have fewer measurements than requested.
 fn missing(opened: &Opened, summary: &Summary) -> Option<Finding> {
     let asked = opened.header.repetitions as usize;
     let all = summary.design.as_ref()?.cells().len();

@@ -1,4 +1,4 @@
-//! What a report says of a cell of the cache: names, units, and where the numbers come from.
+//! The quantities of a cell in a report: their names, units, and sources.
 
 use crate::cache_study::{Numbers, Pair, Part};
 
@@ -33,8 +33,8 @@ impl Measure {
         Self::RequestP99,
     ];
 
-    /// What the table of a part has, in its order.
-    pub(crate) fn of_part(part: Part) -> &'static [Self] {
+    /// The quantities in the table of a part, in its order.
+    pub(crate) fn in_table_of(part: Part) -> &'static [Self] {
         match part {
             Part::Lists => &[
                 Self::Hits,
@@ -54,7 +54,7 @@ impl Measure {
         }
     }
 
-    /// What the stores of a part are compared by.
+    /// The quantities by which the stores of a part are compared.
     pub(crate) fn compared(part: Part) -> &'static [Self] {
         match part {
             Part::Lists => &[Self::GetMedian, Self::EvictMedian, Self::Cpu],
@@ -62,13 +62,13 @@ impl Measure {
         }
     }
 
-    pub(crate) fn of(self, numbers: &Numbers) -> Option<f64> {
+    pub(crate) fn value(self, numbers: &Numbers) -> Option<f64> {
         let median = |pair: Option<Pair>| pair.map(|pair| pair.p50_ns);
         let p99 = |pair: Option<Pair>| pair.map(|pair| pair.p99_ns);
         match self {
             Self::Hits => Some(numbers.hit_percent),
             Self::Cpu => Some(numbers.cpu_ns),
-            // What is measured without a clock has none.
+            // Parts that are measured without a clock have no rate.
             Self::Rate => (numbers.millions_per_s > 0.0).then_some(numbers.millions_per_s),
             Self::GetMedian => median(numbers.get),
             Self::GetP99 => p99(numbers.get),
@@ -81,7 +81,7 @@ impl Measure {
         }
     }
 
-    /// For programs, with its unit.
+    /// The name for programs, with the unit.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Hits => "hit_percent",
@@ -98,7 +98,7 @@ impl Measure {
         }
     }
 
-    /// For people, with its unit.
+    /// The name for people, with the unit.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Hits => "hits, %",

@@ -1,5 +1,5 @@
-//! The report of a study of the cache by itself: the same forms as any report, other tables.
-//! Pure.
+//! The report of a study of the cache by itself, in the forms of any report but with other tables.
+//! All functions are pure.
 
 mod figures;
 mod findings;
@@ -16,11 +16,16 @@ use crate::record::Opened;
 use measure::Measure;
 pub(crate) use summary::Summary;
 
-/// The whole report.
+/// Makes the whole report.
 pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
     let section = |id: String, title: String, table, folded| Section { id, title, table, folded };
     let summaries = Part::ALL.map(|part| {
-        section(anchor("summary", part), part.title().into(), tables::of_part(summary, part), false)
+        section(
+            anchor("summary", part),
+            part.title().into(),
+            tables::part_table(summary, part),
+            false,
+        )
     });
     let mut sections: Vec<Section> = Part::ALL
         .map(|part| {
@@ -57,7 +62,7 @@ fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
         summary.rows.len(),
         header.repetitions
     )];
-    lines.extend(document::asked(header));
+    lines.extend(document::question_lines(header));
     lines.extend(header.workloads.iter().map(|workload| format!("{}.", workload.about)));
     lines.push(format!(
         "Medians over blocks with {} intervals. Times of a lookup or a load are by the clock; \
@@ -67,14 +72,14 @@ fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// A line for each measurement. Units are in the heads, nothing is rounded.
+/// Makes a CSV with a line for each measurement. Units are in the heads, and nothing is rounded.
 pub(crate) fn csv_runs(opened: &Opened) -> String {
     let mut heads = tables::CELL_HEADS.map(str::to_owned).to_vec();
     heads.push("block".into());
     heads.extend(Measure::ALL.iter().map(|measure| measure.key().to_owned()));
     let lines = opened.cache.iter().map(|run| {
         let values = Measure::ALL.iter().map(|measure| {
-            measure.of(&run.numbers).map_or_else(String::new, |value| value.to_string())
+            measure.value(&run.numbers).map_or_else(String::new, |value| value.to_string())
         });
         let head = tables::cell_fields(&run.cell).into_iter().chain([run.block.to_string()]);
         csv::line(head.chain(values))
@@ -82,7 +87,7 @@ pub(crate) fn csv_runs(opened: &Opened) -> String {
     std::iter::once(csv::line(heads.into_iter())).chain(lines).collect()
 }
 
-/// A line for each cell: medians and the ends of their intervals.
+/// Makes a CSV with a line for each cell: medians and the ends of their intervals.
 pub(crate) fn csv_points(summary: &Summary) -> String {
     let mut heads = tables::CELL_HEADS.map(str::to_owned).to_vec();
     heads.push("blocks".into());

@@ -1,4 +1,4 @@
-//! All measurements of a cell together.
+//! The measurements of a study of the cache, collected by cell.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::record::Opened;
 pub(crate) struct Summary {
     pub(crate) rows: Vec<Row>,
     pub(crate) confidence: f64,
-    /// What was varied; none if the header does not tell.
+    /// The design of the study; none if the header's definition cannot be parsed.
     pub(crate) design: Option<Design>,
 }
 
-/// A cell, and what it was measured to be in each block.
+/// A cell, and its results in each block.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) cell: Cell,
@@ -25,7 +25,7 @@ pub(crate) struct Row {
 }
 
 impl Summary {
-    pub(crate) fn of(opened: &Opened) -> Self {
+    pub(crate) fn new(opened: &Opened) -> Self {
         let header = &opened.header;
         let definition = Definition::parse(&header.name, &header.definition, None).ok();
         let design = definition.map(|definition| definition.design);
@@ -44,28 +44,28 @@ impl Summary {
         Self { rows, confidence: header.confidence, design }
     }
 
-    pub(crate) fn of_part(&self, part: Part) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows_of_part(&self, part: Part) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.cell.part == part)
     }
 
     /// The median of a measure over the blocks of a row; none if it was not measured.
     pub(crate) fn estimate(&self, row: &Row, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> =
-            row.blocks.values().filter_map(|numbers| measure.of(numbers)).collect();
+            row.blocks.values().filter_map(|numbers| measure.value(numbers)).collect();
         median_estimate(&values, self.confidence)
     }
 
-    /// The part's first store under the same conditions; none for that itself.
+    /// The row of the part's first store under the same conditions; none if `row` is that row.
     pub(crate) fn first_of(&self, row: &Row) -> Option<&Row> {
         let first = Cell { store: row.cell.part.stores()[0], ..row.cell.clone() };
         self.rows.iter().find(|row| row.cell == first).filter(|_| first != row.cell)
     }
 
-    /// How many times what the part's first store takes, block by block; none for that itself.
+    /// The ratio to the part's first store, block by block; none for the first store itself.
     pub(crate) fn against_first(&self, row: &Row, measure: Measure) -> Option<Estimate> {
         let first = self.first_of(row)?;
         let pairs = row.blocks.iter().filter_map(|(block, numbers)| {
-            Some((measure.of(numbers)?, measure.of(first.blocks.get(block)?)?))
+            Some((measure.value(numbers)?, measure.value(first.blocks.get(block)?)?))
         });
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
         paired_ratio(&own, &others, self.confidence)

@@ -6,11 +6,11 @@ use super::summary::{Row, Summary};
 use crate::cache_study::{Cell, Part};
 use page::chart::Table;
 
-/// What tells cells apart, for programs.
+/// The names, for programs, of the fields that distinguish cells.
 pub(super) const CELL_HEADS: [&str; 7] =
     ["part", "store", "keys", "cached_percent", "alpha", "threads", "value_bytes"];
 
-/// What tells one cell from the others, for programs: a field for each of [`CELL_HEADS`].
+/// The values, for programs, of the fields that distinguish a cell: one for each of [`CELL_HEADS`].
 pub(super) fn cell_fields(cell: &Cell) -> [String; 7] {
     [
         cell.part.title().to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn cell_fields(cell: &Cell) -> [String; 7] {
     ]
 }
 
-/// What may vary within a part: its head, and its value.
+/// A factor that may vary within a part: its head, and its value.
 type Varied = (&'static str, fn(&Cell) -> f64);
 
 const VARIED: [Varied; 5] = [
@@ -34,7 +34,7 @@ const VARIED: [Varied; 5] = [
     ("threads", |cell| f64::from(cell.threads)),
 ];
 
-/// What varies in these cells.
+/// The factors that vary in these cells.
 fn varied(rows: &[&Row]) -> Vec<Varied> {
     let first = rows.first().map(|row| &row.cell);
     let varies = |of: fn(&Cell) -> f64| {
@@ -43,10 +43,10 @@ fn varied(rows: &[&Row]) -> Vec<Varied> {
     VARIED.into_iter().filter(|(_, of)| varies(*of)).collect()
 }
 
-/// Every cell of a part, with what was measured in it.
-pub(super) fn of_part(summary: &Summary, part: Part) -> Table {
-    let rows: Vec<&Row> = summary.of_part(part).collect();
-    let (varied, measures) = (varied(&rows), Measure::of_part(part));
+/// Makes the table of all cells of a part, with their results.
+pub(super) fn part_table(summary: &Summary, part: Part) -> Table {
+    let rows: Vec<&Row> = summary.rows_of_part(part).collect();
+    let (varied, measures) = (varied(&rows), Measure::in_table_of(part));
     let mut table = table(&varied, measures.iter().map(|measure| measure.title().to_owned()));
     table.rows.extend(rows.iter().map(|row| {
         let values = measures.iter().map(|&measure| {
@@ -58,10 +58,11 @@ pub(super) fn of_part(summary: &Summary, part: Part) -> Table {
     table
 }
 
-/// How many times what the first store takes, with the interval of the paired ratio.
+/// Makes the table of the ratios to the first store, with the intervals of the paired ratios.
 pub(super) fn against(summary: &Summary, part: Part) -> Table {
     let first = part.stores()[0];
-    let rows: Vec<&Row> = summary.of_part(part).filter(|row| row.cell.store != first).collect();
+    let rows: Vec<&Row> =
+        summary.rows_of_part(part).filter(|row| row.cell.store != first).collect();
     let (varied, measures) = (varied(&rows), Measure::compared(part));
     let mut table = table(&varied, measures.iter().map(|one| format!("{}, times", one.title())));
     for row in rows {

@@ -1,4 +1,4 @@
-//! The verdict on two servers or two settings that were measured in pairs.
+//! The verdict on two servers, or two settings, that were measured in pairs.
 
 use super::super::comparison::Comparison;
 use super::super::measure::Measure;
@@ -8,7 +8,7 @@ use super::{Findings, Head, listed};
 use crate::compare::{RatioVerdict, judge_ratio};
 use crate::record::Opened;
 
-/// What is compared, and what it is called. Of all but the first, less is better.
+/// The measures that are compared, and their names. Less is better for all but the first.
 const COMPARED: [(Measure, &str); 4] = [
     (Measure::Throughput, "throughput"),
     (Measure::CpuPerRequest, "CPU time per request"),
@@ -21,7 +21,7 @@ pub(super) fn verdicts(findings: &mut Findings, opened: &Opened, summary: &Summa
         let competing: Vec<&Series> =
             panel.series.iter().filter(|series| series.server != opened.header.floor).collect();
         let [first, second, ..] = competing[..] else {
-            findings.add_of(panel, Head::NotSupported, ": only one took part.");
+            findings.add_for_panel(panel, Head::NotSupported, ": only one took part.");
             continue;
         };
         let margin = opened.header.margin;
@@ -37,7 +37,7 @@ fn verdict(
 ) {
     let Some((own, others)) = common(first, second) else {
         let text = format!(": {} and {} have no point in common.", first.name, second.name);
-        findings.add_of(panel, Head::NotSupported, &text);
+        findings.add_for_panel(panel, Head::NotSupported, &text);
         return;
     };
     let at = format!("{} {}", number::plain(own.offered), panel.unit());
@@ -45,12 +45,12 @@ fn verdict(
     let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     let (mut ties, mut weak, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for (measure, name) in COMPARED {
-        // What is served of what is offered by those who keep up is what was offered.
+        // The throughput of servers that keep up is the offered load: to compare it is pointless.
         if measure == Measure::Throughput && served_all {
             continue;
         }
         let points = ((&*first.name, own), (&*second.name, others));
-        let pair = Comparison::of_points(points.0, points.1, measure, confidence);
+        let pair = Comparison::compare_points(points.0, points.1, measure, confidence);
         let Some(pair) = pair else { continue };
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         let text = format!("{name} ({} times)", pair.shown());
@@ -85,17 +85,17 @@ fn verdict(
         text.push_str(&format!(" More pairs would tell: {}.", listed(&open)));
     }
     text.push_str(&format!(" Ratios are {} to {}.", first.name, second.name));
-    findings.add_of(panel, Head::Verdict, &text);
+    findings.add_for_panel(panel, Head::Verdict, &text);
     if !weak.is_empty() {
         let text = format!(
             ", at {at}: indicated by too few pairs to be sure: {}. Repeat to decide.",
             listed(&weak)
         );
-        findings.add_of(panel, Head::NotSupported, &text);
+        findings.add_for_panel(panel, Head::NotSupported, &text);
     }
 }
 
-/// The highest point that both have.
+/// The points of both series at the highest load that both have.
 fn common<'s>(first: &'s Series, second: &'s Series) -> Option<(&'s Measured, &'s Measured)> {
-    first.points.iter().rev().find_map(|point| Some((point, second.at(point.offered)?)))
+    first.points.iter().rev().find_map(|point| Some((point, second.point_at(point.offered)?)))
 }

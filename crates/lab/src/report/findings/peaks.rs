@@ -1,5 +1,5 @@
-//! Words about the highest throughputs: who serves more, who ties, what became of them beyond the
-//! peak, and what makes a peak doubtful.
+//! Findings on the highest throughputs: which servers serve more and which tie, their throughput
+//! beyond the peak, and reasons to doubt a peak.
 
 use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked};
 use super::super::measure::Measure;
@@ -8,26 +8,30 @@ use super::super::summary::{Found, Panel, Peak, Series};
 use super::{Findings, Head, listed, listed_at_most};
 use crate::record::{Kind, Search};
 
-/// Below this part of its peak a server is said to have collapsed.
+/// A server whose throughput falls below this part of its peak is reported to have collapsed.
 const COLLAPSE_SHARE: f64 = 0.8;
-/// This close to the path's limit a figure tells of the path.
+/// A throughput above this part of the path's limit is taken to be the path's.
 const LIMIT_SHARE: f64 = 0.9;
-/// More failures than this at a peak are told.
+/// A larger part of failures at a peak is reported.
 const ERROR_SHARE: f64 = 0.01;
-/// Of a list in a sentence.
+/// The most items of a list in a sentence.
 const LISTED_MAX: usize = 8;
 
-/// Who serves more than whom.
+/// Compares the servers of a panel at their peaks.
 pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     let ranked = ranked(panel);
     let Some((best, peak)) = ranked.first().filter(|(_, peak)| peak.per_s > 0.0) else { return };
     if ranked.len() == 1 {
-        findings.add_of(panel, Head::Supported, &format!(": {}.", sentence(best, peak, panel)));
+        findings.add_for_panel(
+            panel,
+            Head::Supported,
+            &format!(": {}.", sentence(best, peak, panel)),
+        );
         return;
     }
     let pairs = pairs(panel, confidence);
     if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
-        findings.add_of(panel, Head::NotSupported, &no_ranking(panel, &ranked));
+        findings.add_for_panel(panel, Head::NotSupported, &no_ranking(panel, &ranked));
         return;
     }
     let mut text = format!(": {}.", sentence(best, peak, panel));
@@ -69,17 +73,17 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             ),
         });
     }
-    findings.add_of(panel, Head::Supported, &text);
+    findings.add_for_panel(panel, Head::Supported, &text);
     indicated(findings, panel, &against);
     tally(findings, panel, &pairs, confidence);
 }
 
-/// No server was driven to its peak.
+/// The finding for a panel in which no server was driven to its peak.
 fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
     let all = format!("All servers{}", but(&unseen(panel)));
     let why = match ranked.iter().all(|(_, peak)| peak.found == Found::NotReached) {
         true => format!("{all} kept up with the highest rate offered, so no peak was seen"),
-        false => format!("{all} may serve more than was seen, which no rate that broke tells"),
+        false => format!("{all} may serve more than was seen: no rate is known to break"),
     };
     format!(
         ": no ranking by throughput. {why}; CPU time per request and response times can be \
@@ -87,7 +91,7 @@ fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
     )
 }
 
-/// The names of the series of whose peaks nothing is known.
+/// The names of the series without a known peak.
 fn unseen(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| series.peak().is_none().then(|| series.name.clone()))
 }
@@ -104,7 +108,8 @@ fn named(pairs: &[&Comparison], verdict: Verdict) -> Vec<String> {
     chosen.map(|pair| pair.second.clone()).collect()
 }
 
-/// `nginx reaches the highest throughput, 12,300 [12,100, 12,500] requests/s at 14,000 offered`.
+/// The sentence on the best: `nginx reaches the highest throughput, 12,300 [12,100, 12,500]
+/// requests/s at 14,000 offered`.
 fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
     let Peak { per_s, low, high, offered, found } = peak;
     let shown = number::interval(*per_s, *low, *high, number::figure);
@@ -146,10 +151,10 @@ fn indicated(findings: &mut Findings, panel: &Panel, against: &[&Comparison]) {
         first.first,
         too_few(pairs)
     );
-    findings.add_of(panel, Head::NotSupported, &text);
+    findings.add_for_panel(panel, Head::NotSupported, &text);
 }
 
-/// Why so many pairs are no proof; none where each server was searched once.
+/// The reason why so many pairs are no proof; `pairs` is none where each server was searched once.
 fn too_few(pairs: Option<usize>) -> String {
     match pairs {
         None => "one search of each is too few".into(),
@@ -161,7 +166,7 @@ fn too_few(pairs: Option<usize>) -> String {
     }
 }
 
-/// How many pairs differ, and which tie.
+/// Reports how many pairs differ, and which tie.
 fn tally(findings: &mut Findings, panel: &Panel, pairs: &[Comparison], confidence: f64) {
     let count = |verdict| pairs.iter().filter(|pair| pair.verdict == verdict).count();
     let ties = pairs.iter().filter(|pair| pair.verdict == Verdict::Tie);
@@ -193,10 +198,10 @@ fn tally(findings: &mut Findings, panel: &Panel, pairs: &[Comparison], confidenc
             by_chance.round().max(1.0)
         ));
     }
-    findings.add_of(panel, Head::Supported, &text);
+    findings.add_for_panel(panel, Head::Supported, &text);
 }
 
-/// What became of servers that were offered more than they can do.
+/// Reports servers whose throughput falls when they are offered more than their peak.
 pub(super) fn beyond(findings: &mut Findings, panel: &Panel) {
     let fallen = panel.series.iter().filter_map(|series| {
         let (best, last) = (series.best()?, series.points.last()?);
@@ -211,22 +216,22 @@ pub(super) fn beyond(findings: &mut Findings, panel: &Panel) {
     if !fallen.is_empty() {
         let fallen = listed_at_most(&fallen, LISTED_MAX);
         let text = format!(": beyond the peak throughput falls: {fallen}.");
-        findings.add_of(panel, Head::Supported, &text);
+        findings.add_for_panel(panel, Head::Supported, &text);
     }
 }
 
-/// What makes the peaks of a panel doubtful.
+/// Reports reasons to doubt the peaks of a panel.
 pub(super) fn doubts(findings: &mut Findings, panel: &Panel, kind: Kind) {
-    // There the load is given, and nobody looks for the highest.
+    // In a comparison the load is given, and no search for the highest throughput is made.
     let is_comparison = kind == Kind::Compare;
-    let mut told = |names: Vec<String>, what: &str| {
+    let mut add_names = |names: Vec<String>, what: &str| {
         if !names.is_empty() {
             let names = listed_at_most(&names, LISTED_MAX);
             let text = format!(": {}", what.replace("{}", &names));
-            findings.add_of(panel, Head::NotSupported, &text);
+            findings.add_for_panel(panel, Head::NotSupported, &text);
         }
     };
-    told(
+    add_names(
         unfair(panel),
         "{}: kinds of file were not served alike, so that throughput was bought \
         by neglect and cannot be compared.",
@@ -235,17 +240,20 @@ pub(super) fn doubts(findings: &mut Findings, panel: &Panel, kind: Kind) {
         true => "requests failed: {}.",
         false => "the highest throughput was reached while requests failed: {}.",
     };
-    told(failing(panel), failed);
-    told(at_limit(panel), "{}: a figure this close to the path's own limit tells of the path.");
-    told(bound(panel), "the generator, not the server, was the limit of {}.");
+    add_names(failing(panel), failed);
+    add_names(
+        at_limit(panel),
+        "{}: a figure this close to the path's own limit may measure the path.",
+    );
+    add_names(bound(panel), "the generator, not the server, was the limit of {}.");
     if !is_comparison {
-        told(
+        add_names(
             unreached(panel),
             "the peak of {} lies beyond the highest rate offered; what is shown is a lower bound.",
         );
     }
-    told(nothing_held(panel), "no rate was held by {}: such a search counts as 0.");
-    told(nothing_seen(panel), "searches that found no limit do not count: {}.");
+    add_names(nothing_held(panel), "no rate was held by {}: such a search counts as 0.");
+    add_names(nothing_seen(panel), "searches that found no limit do not count: {}.");
 }
 
 fn at_peaks(panel: &Panel, say: impl Fn(&Series) -> Option<String>) -> Vec<String> {
@@ -278,7 +286,7 @@ fn at_limit(panel: &Panel) -> Vec<String> {
 fn bound(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
         let is_bound = |search: &&Search| search.generator_bound && search.held_per_s > 0.0;
-        in_searches(series, is_bound).map(|(whose, _)| whose)
+        in_searches(series, is_bound).map(|(name, _)| name)
     })
 }
 
@@ -299,18 +307,19 @@ fn nothing_seen(panel: &Panel) -> Vec<String> {
 
 fn with_reason(panel: &Panel, which: impl Fn(&Search) -> bool) -> Vec<String> {
     at_peaks(panel, |series| {
-        let (whose, first) = in_searches(series, |search| which(search))?;
-        Some(format!("{whose} ({})", first.reason()))
+        let (name, first) = in_searches(series, |search| which(search))?;
+        Some(format!("{name} ({})", first.reason()))
     })
 }
 
-/// A series and in how many of its searches it was so, if not in all; and the first of these.
+/// Names a series, with the number of its searches that `which` selects if it is not all; returns
+/// the first of these searches too. None if there are none.
 fn in_searches(series: &Series, which: impl Fn(&&Search) -> bool) -> Option<(String, &Search)> {
     let (name, all) = (&series.name, series.searches.len());
     let chosen: Vec<&Search> = series.searches.iter().filter(which).collect();
-    let whose = match chosen.len() {
+    let name = match chosen.len() {
         some if some < all => format!("{name} in {some} of {all} searches"),
         _ => name.clone(),
     };
-    Some((whose, chosen.first()?))
+    Some((name, chosen.first()?))
 }

@@ -1,4 +1,4 @@
-//! Words about the records themselves: what is void, missing, too little, or could not be seen.
+//! Findings on the records themselves: void, missing or too few runs, and missing observations.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, listed_at_most};
-use crate::observe::INTERFERENCE_TOLD;
+use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Purpose, Run};
 use crate::study::utilisation::{self, Gauge};
 use crate::void::Void;
@@ -37,7 +37,7 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     without_limit(findings, opened);
 }
 
-/// Testbeds of which the path's own limit is not known; all of them, if nobody looked for it.
+/// Reports testbeds whose path has no known limit; without names if no limit was measured at all.
 fn without_limit(findings: &mut Findings, opened: &Opened) {
     let is_known = |testbed: &str| opened.ceilings.iter().any(|(known, _)| known == testbed);
     let unknown = opened.header.testbeds.iter().map(|testbed| &testbed.name);
@@ -50,7 +50,7 @@ fn without_limit(findings: &mut Findings, opened: &Opened) {
     if !opened.runs.is_empty() {
         let text = "The path's own limit was not measured";
         findings
-            .add(Head::NotObserved, format!("{text}{of_which}: a figure may tell of the path."));
+            .add(Head::NotObserved, format!("{text}{of_which}: a figure may measure the path."));
     }
 }
 
@@ -58,8 +58,8 @@ fn points(summary: &Summary) -> impl Iterator<Item = &Measured> {
     summary.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
 }
 
-/// Servers of which nothing is known where they were to be measured: the study was interrupted, its
-/// budget spent, or each of their runs void.
+/// Reports servers without measurements where they were to be measured: the study was interrupted,
+/// its budget was spent, or all their runs were void.
 fn unmeasured(findings: &mut Findings, opened: &Opened) {
     let valid = opened.runs.iter().filter(|run| run.void.is_empty());
     let known: Vec<Planned> = valid.map(|run| run.point.clone().into()).collect();
@@ -75,10 +75,10 @@ fn unmeasured(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-/// Points that one server of a panel has and another has not.
+/// Counts the points that one server of a panel has and another lacks.
 fn points_missing(opened: &Opened, summary: &Summary) -> usize {
     if opened.runs.iter().any(|run| run.purpose.utilisation().is_some()) {
-        return 0; // each has rates of its own
+        return 0; // each setting has rates of its own
     }
     let of_panel = |panel: &Panel| {
         let points = || panel.series.iter().flat_map(|series| &series.points);
@@ -90,7 +90,7 @@ fn points_missing(opened: &Opened, summary: &Summary) -> usize {
     summary.panels.iter().map(of_panel).sum()
 }
 
-/// Points with fewer blocks than were asked for.
+/// Reports points with fewer blocks than were requested.
 fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let asked = opened.header.repetitions as usize;
     let without = points_missing(opened, summary);
@@ -105,7 +105,7 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     }
 }
 
-/// What rests on fewer blocks or searches than an interval needs.
+/// Reports points and highest rates that rest on fewer blocks or searches than an interval needs.
 fn without_intervals(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let (least, confidence) = (values_min(summary.confidence), number::percent(summary.confidence));
     let mut tell = |counts: &[usize], what: &str, of_what: &str, why: &str| {
@@ -122,7 +122,7 @@ fn without_intervals(findings: &mut Findings, opened: &Opened, summary: &Summary
     let blocks: Vec<usize> = points(summary).map(|point| point.blocks.len()).collect();
     let why = "such an interval is the whole range, still too narrow for";
     tell(&blocks, "point", "blocks", why);
-    // A tuning gives up most settings early, and says so.
+    // A tuning gives up most settings early, and reports that itself.
     if opened.header.kind != Kind::Tune {
         let series = summary.panels.iter().flat_map(|panel| &panel.series);
         let limits = series.map(|series| series.limits.len()).filter(|count| *count > 0);
@@ -131,7 +131,7 @@ fn without_intervals(findings: &mut Findings, opened: &Opened, summary: &Summary
     }
 }
 
-/// Highest rates of which fewer searches tell than were asked for.
+/// Reports highest rates that rest on fewer searches than were requested.
 fn searches(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let asked = opened.header.repetitions as usize;
     for panel in &summary.panels {
@@ -145,14 +145,15 @@ fn searches(findings: &mut Findings, opened: &Opened, summary: &Summary) {
                  asked for: {}.",
                 listed_at_most(&short, LISTED_MAX)
             );
-            findings.add_of(panel, Head::NotSupported, &text);
+            findings.add_for_panel(panel, Head::NotSupported, &text);
         }
     }
 }
 
-/// How small a difference these runs could have shown.
+/// Reports the smallest difference that these runs could have shown.
 fn precision(findings: &mut Findings, summary: &Summary) {
-    // Below the peak throughput is what was offered, and known to the generator's precision.
+    // Below the peak the throughput is the offered load, which is known to the generator's
+    // precision.
     let peaks = summary.panels.iter().flat_map(|panel| &panel.series).filter_map(Series::best);
     let widths = peaks.filter_map(|point| {
         let estimate = point.estimates.get(&Measure::Throughput)?;
@@ -174,8 +175,8 @@ fn precision(findings: &mut Findings, summary: &Summary) {
     findings.add(Head::NotSupported, text);
 }
 
-/// Closed runs in which the clients had no processor time left. Those that a search began with are
-/// no points, but those of a comparison are.
+/// Reports closed runs in which the clients had no processor time left. The closed runs at the
+/// beginning of a search are no points, but those of a comparison are.
 fn saturated(findings: &mut Findings, opened: &Opened) {
     let is_point =
         |run: &&Run| run.purpose == Purpose::Point || opened.header.kind == Kind::Compare;
@@ -199,7 +200,7 @@ fn saturated(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-/// Runs whose server closed connections that were to rest beside the load.
+/// Reports runs whose server closed connections that were to stay idle beside the load.
 fn not_at_rest(findings: &mut Findings, opened: &Opened) {
     let mut closed: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for run in opened.runs.iter().filter(|run| run.void.is_empty()) {
@@ -218,7 +219,7 @@ fn not_at_rest(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-/// Utilisations that were asked for and at which nothing was measured.
+/// Reports utilisations that were requested and at which nothing was measured.
 fn not_so_busy(findings: &mut Findings, opened: &Opened) {
     let mut searches: Vec<(f64, Vec<&Run>)> = Vec::new();
     for run in &opened.runs {
@@ -229,14 +230,14 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
             None => searches.push((share, vec![run])),
         }
     }
-    let names = Names::of(opened);
+    let names = Names::new(opened);
     for (share, tried) in searches {
         let was_tried = |point: &Point| tried.iter().any(|run| run.point == *point);
         if opened.runs.iter().any(|run| run.purpose == Purpose::Point && was_tried(&run.point)) {
             continue;
         }
         let Point { workload, testbed, .. } = &tried[0].point;
-        let server = names.of_point(&tried[0].point);
+        let server = names.point_name(&tried[0].point);
         let of_testbed = |what| number_of(&opened.header.testbeds, testbed, what);
         let gauge = Gauge::of_cpus(of_testbed("cpus"), of_testbed("client_cpus"));
         let nearest = nearest(&tried, share, gauge);
@@ -250,12 +251,12 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-/// Whether two runs differ at most in what was offered.
+/// Whether two runs differ at most in the offered load.
 fn alike(one: &Run, other: &Run) -> bool {
     Point { offered: other.point.offered, ..one.point.clone() } == other.point
 }
 
-/// Of the rates that were tried the one that came nearest to a utilisation, in words.
+/// Describes the tried rate that came nearest to a utilisation.
 fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
     let counts = tried.iter().filter(|run| run.void.is_empty());
     let busy = counts.filter_map(|run| match run.point.offered {
@@ -281,9 +282,9 @@ fn voided(findings: &mut Findings, opened: &Opened) {
     if count == 0 {
         return;
     }
-    let mut ranked = by_kind(void().flat_map(|run| &run.void));
+    let mut ranked = group_by_kind(void().flat_map(|run| &run.void));
     ranked.sort_by_key(|alike| Reverse(alike.len()));
-    let reasons: Vec<String> = ranked.iter().map(|alike| told(alike)).collect();
+    let reasons: Vec<String> = ranked.iter().map(|alike| describe_group(alike)).collect();
     let text = format!(
         "{count} of {} were void and take no part: {}.",
         number::counted(opened.runs.len(), "run"),
@@ -293,24 +294,26 @@ fn voided(findings: &mut Findings, opened: &Opened) {
     lost(findings, opened);
 }
 
-/// What others did in runs that count all the same.
+/// Reports interference by other processes in runs that count nevertheless.
 fn disturbed(findings: &mut Findings, opened: &Opened) {
     let counting = || opened.runs.iter().filter(|run| run.void.is_empty());
-    let told = counting().filter_map(Run::interference);
-    let told: Vec<_> = told.filter(|(_, share)| *share > INTERFERENCE_TOLD).collect();
-    let Some((whom, share)) = told.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let reported = counting().filter_map(Run::interference);
+    let reported: Vec<_> = reported.filter(|(_, share)| *share > INTERFERENCE_REPORTED).collect();
+    let Some((disturbed, share)) = reported.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return;
+    };
     let text = format!(
-        "In {} of the {} that count others were in the way, by less than makes a run void: at \
-         worst {}. Differences of that size may be theirs.",
-        told.len(),
+        "In {} of the {} that count other processes interfered, by less than makes a run void: \
+         at worst {}. Differences of that size may be their effect.",
+        reported.len(),
         number::counted(counting().count(), "run"),
-        whom.by(*share)
+        disturbed.describe(*share)
     );
     findings.add(Head::NotSupported, text);
 }
 
-/// Reasons, those of one kind together; in the order of the first of each.
-fn by_kind<'v>(reasons: impl Iterator<Item = &'v Void>) -> Vec<Vec<&'v Void>> {
+/// Groups reasons by kind, in the order of the first of each kind.
+fn group_by_kind<'v>(reasons: impl Iterator<Item = &'v Void>) -> Vec<Vec<&'v Void>> {
     let mut kinds: Vec<(Void, Vec<&Void>)> = Vec::new();
     for reason in reasons {
         let kind = reason.kind();
@@ -322,26 +325,26 @@ fn by_kind<'v>(reasons: impl Iterator<Item = &'v Void>) -> Vec<Vec<&'v Void>> {
     kinds.into_iter().map(|(_, alike)| alike).collect()
 }
 
-/// The first of reasons that are of one kind, and how many there are.
-fn told(alike: &[&Void]) -> String {
+/// Describes reasons of one kind: the first of them, and their number.
+fn describe_group(alike: &[&Void]) -> String {
     let (first, times) = (alike[0], alike.len());
-    // Its words do not speak for others: servers fail to start in many ways.
+    // The first reason does not stand for others that differ: servers fail to start in many ways.
     match matches!(first, Void::NoLoad(_)) && alike.iter().any(|other| *other != first) {
         true => format!("there was no load ({times}), the first time because: {first}"),
         false => format!("{first} ({times})"),
     }
 }
 
-/// The servers that ran, with their settings.
+/// The servers that ran, with their settings, to name points.
 struct Names<'o>(BTreeSet<(&'o str, &'o str)>);
 
 impl<'o> Names<'o> {
-    fn of(opened: &'o Opened) -> Self {
+    fn new(opened: &'o Opened) -> Self {
         Self(opened.runs.iter().map(|run| (&*run.point.server, &*run.point.setting)).collect())
     }
 
-    /// The server's, and the setting's where there are several.
-    fn of_point(&self, Point { server, setting, .. }: &Point) -> String {
+    /// The server's name, with the setting's where there are several.
+    fn point_name(&self, Point { server, setting, .. }: &Point) -> String {
         match self.0.iter().filter(|(name, _)| name == server).count() > 1 {
             true => format!("{server} {setting}"),
             false => server.clone(),
@@ -349,13 +352,13 @@ impl<'o> Names<'o> {
     }
 }
 
-/// Points of which no run counts, whatever was seen of them by whoever looked for something else.
+/// Reports points of which no run counts, even if runs for another purpose count there.
 fn lost(findings: &mut Findings, opened: &Opened) {
-    let names = Names::of(opened);
+    let names = Names::new(opened);
     let name = |run: &Run| {
         let Point { workload, testbed, .. } = &run.point;
         let offered = number::plain(super::super::summary::offered(&run.point));
-        format!("{} at {offered} ({workload}, {testbed})", names.of_point(&run.point))
+        format!("{} at {offered} ({workload}, {testbed})", names.point_name(&run.point))
     };
     let named = |is_void: bool| -> BTreeSet<(String, String)> {
         let runs = opened.runs.iter().filter(|run| run.void.is_empty() != is_void);
@@ -390,7 +393,7 @@ pub(super) fn machines(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-/// The names of what differs between environments, but for what always does.
+/// The names of the values that differ between environments, without those that always do.
 fn differences(opened: &Opened) -> Vec<String> {
     const ALWAYS: [&str; 3] = ["recorded_at_s", "load_1m", "runnable"];
     let all = &opened.environments;

@@ -1,4 +1,4 @@
-//! What is said of a handful of runs.
+//! The findings on a handful of runs.
 
 use super::super::summary::Found;
 use super::super::tables;
@@ -9,7 +9,7 @@ use crate::record::{
 };
 use crate::void::Void;
 
-/// Throughputs of a server at what was offered, block by block.
+/// Runs with these throughputs of a server at an offered load, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
     let run = |(block, throughput): (usize, &f64)| Run {
         point: Point {
@@ -31,15 +31,15 @@ fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
     throughputs.iter().enumerate().map(run).collect()
 }
 
-fn said(header: Header, runs: &[Vec<Run>]) -> Vec<Finding> {
+fn all_findings(header: Header, runs: &[Vec<Run>]) -> Vec<Finding> {
     let ceilings = vec![("d".to_owned(), Ceiling { bytes_per_s: 1e12, requests_per_s: 1e9 })];
     let opened = Opened { header, runs: runs.concat(), ceilings, ..Opened::default() };
-    findings(&opened, &Summary::of(&opened))
+    findings(&opened, &Summary::new(&opened))
 }
 
 #[track_caller]
 fn check(runs: &[Vec<Run>], head: Head, part: &str) {
-    let said = said(Header::default(), runs);
+    let said = all_findings(Header::default(), runs);
     let found = said.iter().any(|finding| finding.head == head && finding.text.contains(part));
     assert!(found, "{head:?} {part:?} is not in {said:#?}");
 }
@@ -61,7 +61,7 @@ fn few_blocks_that_agree_only_seem_to() {
     check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
 
-/// How many pairs are too few depends on how sure one wants to be.
+/// The number of pairs that is too small depends on the confidence.
 #[test]
 fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
     #[track_caller]
@@ -69,7 +69,7 @@ fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
         let fast: Vec<f64> = (0..blocks).map(|n| 110.0 + n as f64 / 10.0).collect();
         let slow: Vec<f64> = (0..blocks).map(|n| 100.0 + n as f64 / 10.0).collect();
         let header = Header { confidence, ..Header::default() };
-        let said = said(header, &[runs("fast", 200.0, &fast), runs("slow", 200.0, &slow)]);
+        let said = all_findings(header, &[runs("fast", 200.0, &fast), runs("slow", 200.0, &slow)]);
         let is_said = |head: Head, part: &str| {
             said.iter().any(|finding| finding.head == head && finding.text.contains(part))
         };
@@ -91,7 +91,7 @@ fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
     check(0.8, 4, None);
 }
 
-/// One point that was measured often does not speak for those that were not.
+/// A point that was measured often does not make up for points that were not.
 #[test]
 fn points_and_highest_rates_that_rest_on_little_are_counted() {
     let often = runs("one", 200.0, &[100.0; 6]);
@@ -107,7 +107,7 @@ fn points_and_highest_rates_that_rest_on_little_are_counted() {
         let (runs, searches): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let header = Header { kind, ..Header::default() };
         let opened = Opened { header, runs: runs.concat(), searches, ..Opened::default() };
-        findings(&opened, &Summary::of(&opened))
+        findings(&opened, &Summary::new(&opened))
     };
     has(&told(Kind::Study), "1 of 2 highest rates rest on fewer than 6 searches: ");
     // Most settings of a tuning are given up early.
@@ -121,14 +121,14 @@ fn an_interval_that_holds_1_is_a_tie() {
     check(&[one, other], Head::Supported, "Between one and other: a tie.");
 }
 
-/// What timed out is no longer in a queue, and was not served.
+/// A request that timed out is no longer in a queue, and was not served.
 #[test]
 fn a_server_that_fails_requests_does_not_keep_up() {
     let mut failing = runs("failing", 100.0, &[100.0; 6]);
     for run in &mut failing {
         run.figures.as_mut().expect("it has some").served_share = 0.88;
     }
-    let said = said(Header::default(), &[failing]);
+    let said = all_findings(Header::default(), &[failing]);
     assert!(
         !said.iter().any(|finding| finding.text.contains("its peak may lie higher")),
         "{said:#?}"
@@ -147,7 +147,7 @@ fn servers_of_which_nothing_is_known_are_named() {
     let header = Header { planned, repetitions: 1, ..Header::default() };
     let mut void = runs("two", 100.0, &[90.0]);
     void[0].void = vec!["late".into()];
-    let said = said(header, &[runs("one", 100.0, &[90.0]), void]);
+    let said = all_findings(header, &[runs("one", 100.0, &[90.0]), void]);
     let part = "Nothing was measured of one/ (w, e) and two/ (w, d).";
     assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
 }
@@ -155,10 +155,11 @@ fn servers_of_which_nothing_is_known_are_named() {
 #[test]
 fn testbeds_without_a_ceiling_are_named() {
     let named = |name: &str| Described { name: name.into(), ..Described::default() };
-    let part = "The path's own limit was not measured in e: a figure may tell of the path.";
+    let part = "The path's own limit was not measured in e: a figure may measure the path.";
     let told = |names: &[&str]| {
         let testbeds = names.iter().map(|name| named(name)).collect();
-        let said = said(Header { testbeds, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
+        let said =
+            all_findings(Header { testbeds, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
         said.iter().any(|finding| finding.text == part)
     };
     assert!(told(&["d", "e"]) && !told(&["d"]));
@@ -168,32 +169,33 @@ fn testbeds_without_a_ceiling_are_named() {
 fn points_that_only_others_have_are_missing() {
     let header = Header { repetitions: 1, ..Header::default() };
     let both = [runs("one", 100.0, &[90.0]), runs("one", 200.0, &[90.0])];
-    let said = said(header, &[both.concat(), runs("two", 100.0, &[80.0])]);
+    let said = all_findings(header, &[both.concat(), runs("two", 100.0, &[80.0])]);
     let part = "1 of 4 points have fewer valid runs than the 1 that were asked for.";
     assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
 }
 
-/// As on the terminal: what reaches beyond the margin is no tie.
+/// An interval that reaches beyond the margin is no tie, as on the terminal.
 #[test]
 fn an_open_comparison_is_no_tie() {
     let header = Header { kind: Kind::Compare, margin: 0.02, ..Header::default() };
     let one = runs("one", 200.0, &[100.0, 130.0, 80.0, 125.0, 85.0, 120.0]);
-    let said = said(header, &[one, runs("other", 200.0, &[100.0; 6])]);
+    let said = all_findings(header, &[one, runs("other", 200.0, &[100.0; 6])]);
     let verdict = said.iter().find(|finding| finding.head == Head::Verdict).expect("there is one");
     assert!(verdict.text.contains("More pairs would tell: throughput (1."), "{said:#?}");
     assert!(!verdict.text.contains("tie"), "{said:#?}");
 }
 
-/// At a rate that was given nobody looks for a peak, nor asks how well the highest is known.
+/// A comparison at a given rate has no finding on a peak, nor on the precision of the highest
+/// throughput.
 #[test]
-fn a_comparison_tells_of_no_peak() {
+fn a_comparison_reports_no_peak() {
     let told = |kind, served_share| {
         let mut runs = vec![runs("one", 200.0, &[200.0; 6]), runs("other", 200.0, &[200.0; 6])];
         for figures in runs.iter_mut().flatten().flat_map(|run| &mut run.figures) {
             figures.served_share = served_share;
             figures.error_share = 1.0 - served_share;
         }
-        let said = said(Header { kind, ..Header::default() }, &runs);
+        let said = all_findings(Header { kind, ..Header::default() }, &runs);
         said.into_iter().map(|finding| finding.text).collect::<Vec<_>>().join("\n")
     };
     let (study, comparison) = (told(Kind::Study, 1.0), told(Kind::Compare, 1.0));
@@ -207,7 +209,7 @@ fn a_comparison_tells_of_no_peak() {
     }
 }
 
-/// The second setting at a rate is not the first.
+/// The run of the second setting at a rate does not count for the first.
 #[test]
 fn a_setting_of_which_no_run_counts_is_named() {
     let of = |setting: &str, void: &[&str]| {
@@ -223,9 +225,10 @@ fn a_setting_of_which_no_run_counts_is_named() {
     );
 }
 
-/// The run that found the rate of a utilisation is none of the runs that were to be made there.
+/// The run that found the rate of a utilisation is none of the runs that were to be made at that
+/// rate.
 #[test]
-fn a_rate_that_was_found_and_not_measured_is_told() {
+fn a_rate_that_was_found_and_not_measured_is_reported() {
     let mut found = runs("one", 100.0, &[90.0]);
     found[0].purpose = Purpose::Utilisation(0.8);
     let mut measured = runs("one", 100.0, &[90.0, 90.0]);
@@ -235,7 +238,7 @@ fn a_rate_that_was_found_and_not_measured_is_told() {
     check(&[found, measured], Head::NotObserved, "No run counts of one at 100 (w, d).");
 }
 
-/// A search of a server: what it held, what broke.
+/// A search of a server: the rate that held, and the rate that broke.
 fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
     let purpose = Purpose::Limit { block: 0 };
     let mut runs = runs(server, held, &[held]);
@@ -271,7 +274,7 @@ fn single_searches_and_lower_bounds_prove_nothing() {
     let check = |one: (Vec<Run>, Search), two: (Vec<Run>, Search), head, part: &str| {
         let (runs, searches) = ([one.0, two.0].concat(), vec![one.1, two.1]);
         let opened = Opened { runs, searches, ..Opened::default() };
-        let said = findings(&opened, &Summary::of(&opened));
+        let said = findings(&opened, &Summary::new(&opened));
         let found = said.iter().any(|f| f.head == head && f.text.contains(part));
         assert!(found, "{part:?} is not in {said:#?}");
     };
@@ -291,12 +294,12 @@ fn servers_that_keep_up_are_not_ranked() {
     check(&[one, other], Head::NotSupported, "no ranking by throughput");
 }
 
-/// Of the best no more was seen than was offered, of the other all.
+/// The best kept up with all that was offered; the other reached its peak.
 #[test]
-fn a_lower_bound_is_said_of_whom_it_is() {
+fn a_lower_bound_is_reported_of_the_right_server() {
     let best = runs("best", 100.0, &[100.0, 99.5, 100.0, 99.0, 100.0, 99.5]);
     let other = runs("other", 100.0, &[98.0, 100.5, 98.0, 98.0, 100.5, 98.0]);
-    let said = said(Header::default(), &[best, other]);
+    let said = all_findings(Header::default(), &[best, other]);
     has(&said, "best may serve more than was seen, and so more than other.");
     assert!(!said.iter().any(|one| one.text.contains("other may serve")), "{said:#?}");
 }
@@ -308,7 +311,7 @@ fn the_distance_to_a_floor_whose_peak_was_not_seen_is_a_bound() {
         let runs = [runs("one", 100.0, &[server; 6]), runs("floor", 100.0, &[floor; 6])].concat();
         let header = Header { floor: "floor".into(), ..Header::default() };
         let opened = Opened { header, runs, ..Opened::default() };
-        let table = tables::summary(&Summary::of(&opened).panels[0], 0.95, true);
+        let table = tables::summary(&Summary::new(&opened).panels[0], 0.95, true);
         let at = table.heads.iter().position(|head| head == "of the floor's");
         let row = table.rows.iter().find(|row| row[0] == "one").expect("it ran");
         at.map(|at| row[at].clone()).unwrap_or_default()
@@ -338,8 +341,8 @@ fn servers_whose_clients_wait_for_replies_are_ranked() {
 }
 
 #[test]
-fn clients_without_time_left_are_told() {
-    let closed = |busy| said(Header::default(), &[closed_runs("one", &[50.0; 6], busy)]);
+fn clients_without_time_left_are_reported() {
+    let closed = |busy| all_findings(Header::default(), &[closed_runs("one", &[50.0; 6], busy)]);
     let told = |busy| {
         closed(busy)
             .iter()
@@ -348,24 +351,24 @@ fn clients_without_time_left_are_told() {
     assert!(told(0.97) && !told(0.9));
     let mut begun = closed_runs("one", &[50.0], 0.97);
     begun[0].purpose = Purpose::Limit { block: 0 };
-    let of_a_search = said(Header::default(), std::slice::from_ref(&begun));
+    let of_a_search = all_findings(Header::default(), std::slice::from_ref(&begun));
     assert!(!of_a_search.iter().any(|one| one.text.contains("no processor time")));
     let header = Header { kind: Kind::Compare, ..Header::default() };
-    has(&said(header, &[begun]), "no processor time left in runs of one");
+    has(&all_findings(header, &[begun]), "no processor time left in runs of one");
 }
 
-/// What was not there when it was begun has come since.
+/// A value that was missing when the study was begun has appeared since.
 #[test]
 fn what_a_machine_has_only_after_a_resume_is_a_change() {
     let first = serde_json::json!({ "kernel": "6.1", "recorded_at_s": 1 });
     let again = serde_json::json!({ "kernel": "6.1", "recorded_at_s": 2, "quota": "2" });
     let opened = Opened { environments: vec![first, again], ..Opened::default() };
     let part = "The study was resumed 1 time; the machine was not the same: quota changed.";
-    has(&of_machines(&opened), part);
+    has(&machine_findings(&opened), part);
 }
 
 #[test]
-fn idle_connections_that_were_closed_are_told() {
+fn idle_connections_that_were_closed_are_reported() {
     let mut runs = runs("one", 100.0, &[100.0, 100.0]);
     let figures = runs[1].figures.as_mut().expect("it has some");
     (figures.idle_connections, figures.idle_closed) = (50, 7);
@@ -374,7 +377,7 @@ fn idle_connections_that_were_closed_are_told() {
 }
 
 #[test]
-fn utilisations_without_a_rate_are_told() {
+fn utilisations_without_a_rate_are_reported() {
     let looked_for = |rate: f64, busy: f64| {
         let mut run = runs("one", rate, &[rate]).remove(0);
         run.purpose = Purpose::Utilisation(0.8);
@@ -391,7 +394,7 @@ fn utilisations_without_a_rate_are_told() {
     let numbers = [("client_cpus".to_owned(), 0.0)].into();
     let shared = Described { name: "d".into(), numbers, ..Described::default() };
     let header = Header { testbeds: vec![shared], ..Header::default() };
-    let of_both = said(header, std::slice::from_ref(&tried));
+    let of_both = all_findings(header, std::slice::from_ref(&tried));
     assert!(of_both.iter().any(|finding| finding.text.contains("takes 75 %.")), "{of_both:#?}");
     let named = [("a", &tried), ("b", &tried)].map(|(setting, runs)| {
         let mut runs = runs.clone();
@@ -403,7 +406,7 @@ fn utilisations_without_a_rate_are_told() {
     let part = "1,000 requests/s were found to take 81 %, and the study ended before";
     check(&found, Head::NotObserved, part);
     let measured = [found.concat(), runs("one", 1000.0, &[1000.0; 6])];
-    let said = said(Header::default(), &measured);
+    let said = all_findings(Header::default(), &measured);
     assert!(!said.iter().any(|finding| finding.text.contains("not measured")), "{said:#?}");
 }
 
@@ -413,13 +416,14 @@ fn void_runs_take_no_part_and_are_counted() {
     run[0].void = vec![Void::Ended { copy: 1, copies: 2 }];
     let mut again = run.clone();
     again[0].void = vec![Void::Ended { copy: 2, copies: 2 }];
-    let said = said(Header::default(), &[run, again]);
+    let said = all_findings(Header::default(), &[run, again]);
     let texts: Vec<&str> = said.iter().map(|finding| &*finding.text).collect();
     let void = "2 of 2 runs were void and take no part: copy 1 of 2 of the server has ended (2).";
     assert_eq!(texts, [void, "No run counts of one at 100 (w, d)."]);
 }
 
-/// Whatever their words have in common: those from elsewhere are told apart by them.
+/// Reasons are grouped by kind, whatever their words have in common; reasons from elsewhere, by
+/// their words.
 #[test]
 fn void_runs_are_counted_by_the_kind_of_their_reason() {
     let check = |reasons: &[Void], expected: &str| {
@@ -431,7 +435,7 @@ fn void_runs_are_counted_by_the_kind_of_their_reason() {
         let runs: Vec<Vec<Run>> = reasons.iter().map(of_run).collect();
         let count = runs.len();
         let text = format!("{count} of {count} runs were void and take no part: {expected}.");
-        has(&said(Header::default(), &runs), &text);
+        has(&all_findings(Header::default(), &runs), &text);
     };
     let late = |p99_us| Void::Load(load::void::Void::Late { p99_us, bound_us: 4_000 });
     let lag = "generator saturated: its own lag is 5.000 ms at the 99th percentile, more than the \
@@ -467,13 +471,13 @@ fn setting(name: &str, rates: &[f64]) -> (Vec<Run>, Vec<Search>) {
     (runs, rates.iter().enumerate().map(search).collect())
 }
 
-/// The verdict on a tuning of these settings.
+/// The verdict on a tuning with these settings.
 fn crowned(settings: Vec<(Vec<Run>, Vec<Search>)>, tuning: Option<Tuning>) -> String {
     let header = Header { kind: Kind::Tune, ..Header::default() };
     let (runs, searches): (Vec<_>, Vec<_>) = settings.into_iter().unzip();
     let (runs, searches) = (runs.concat(), searches.concat());
     let opened = Opened { header, runs, searches, tuning, ..Opened::default() };
-    let said = findings(&opened, &Summary::of(&opened));
+    let said = findings(&opened, &Summary::new(&opened));
     assert_eq!(said[0].head, Head::Verdict);
     said[0].text.clone()
 }
@@ -484,9 +488,10 @@ fn a_lucky_setting_that_was_given_up_is_not_crowned() {
     assert!(told.starts_with("w, d: the best of 2 settings is s good (k = good)"), "{told}");
 }
 
-/// Of a tuning that was interrupted: the highest median, and behind where both were measured.
+/// In an interrupted tuning the setting with the highest median may be behind where both were
+/// measured.
 #[test]
-fn who_was_behind_in_pairs_is_not_said_to_be_better() {
+fn a_setting_that_was_behind_in_pairs_is_not_said_to_be_better() {
     let high = [[100.0; 6].as_slice(), &[200.0; 7]].concat();
     let told = crowned(vec![setting("high", &high), setting("ahead", &[120.0; 6])], None);
     assert!(told.contains("ahead did better: it is not decided."), "{told}");
@@ -508,7 +513,8 @@ fn a_winner_that_was_not_driven_to_its_limit_is_said_to_be_none() {
     assert!(told.contains("Whether it is better than s open is not decided"), "{told}");
 }
 
-/// A neighbour that beat the winner before it has fewer searches, and need not look better in them.
+/// A winner that has beaten the winner before it has fewer searches, and need not look better in
+/// them.
 #[test]
 fn the_winner_is_the_one_that_the_tuning_has_named() {
     let settings = || {
@@ -545,7 +551,7 @@ fn the_winner_is_the_one_that_the_tuning_has_named() {
     assert_eq!(crowned(settings(), Some(unknown)), crowned(settings(), None));
 }
 
-/// What a search held, what broke, and why.
+/// A search: the rate that held, the rate that broke, and why.
 type Limit = (f64, Option<f64>, &'static str);
 
 /// A study of searches, ten times each.
@@ -563,7 +569,7 @@ fn searched(servers: &[(&str, [Limit; 10])]) -> (Summary, Vec<Finding>) {
     }
     let header = Header { repetitions: 10, ..Header::default() };
     let opened = Opened { header, runs, searches, ..Opened::default() };
-    let summary = Summary::of(&opened);
+    let summary = Summary::new(&opened);
     let said = findings(&opened, &summary);
     (summary, said)
 }
@@ -581,7 +587,7 @@ fn limits_have_intervals_of_the_studys_confidence() {
         let header = Header { repetitions: 10, confidence, ..Header::default() };
         let runs = search("one", 100.0, None).0;
         let opened = Opened { header, runs, searches: searches.collect(), ..Opened::default() };
-        let peak = Summary::of(&opened).panels[0].series[0].peak().expect("all held something");
+        let peak = Summary::new(&opened).panels[0].series[0].peak().expect("all held something");
         peak.high - peak.low
     };
     assert!(width(0.99) > 1.5 * width(0.5), "{} {}", width(0.99), width(0.5));
@@ -592,7 +598,7 @@ fn has(said: &[Finding], part: &str) {
     assert!(said.iter().any(|one| one.text.contains(part)), "{part:?} is not in {said:#?}");
 }
 
-/// Half of one, half of the other.
+/// Five limits of one kind, and five of the other.
 fn halves(one: Limit, other: Limit) -> [Limit; 10] {
     std::array::from_fn(|block| if block % 2 == 0 { one } else { other })
 }
@@ -623,20 +629,20 @@ fn searches_that_the_generator_ended_count_as_lower_bounds() {
         (10, Some(Found::AtLeast))
     );
     has(&said, "the generator, not the server, was the limit of half in 5 of 10 searches.");
-    // What may be higher and lies above the median does not move it.
+    // A lower bound that lies above the median does not move it.
     let mut found = [(100.0, Some(104.0), "p99"); 10];
     found[3] = (130.0, None, "");
     let (summary, _) = searched(&[("once", found)]);
     let peak = summary.panels[0].series[0].peak().expect("it held something");
     assert_eq!((peak.found, peak.per_s.round()), (Found::Searched, 102.0));
-    // Of an even number the median lies between two, and moves with the higher of them.
+    // With an even number the median lies between two limits, and moves with the higher of them.
     let found = halves((100.0, Some(104.0), "p99"), (130.0, None, ""));
     let (summary, _) = searched(&[("half", found)]);
     let peak = summary.panels[0].series[0].peak().expect("it held something");
     assert_eq!((peak.found, peak.per_s.round()), (Found::AtLeast, 116.0));
 }
 
-/// The medians of both are known, and which block would be ahead is not.
+/// The medians of both are known, but not which server is ahead in each block.
 #[test]
 fn blocks_that_may_be_higher_decide_nothing() {
     let some = |at: usize, low: Limit, high: Limit| -> [Limit; 10] {
@@ -646,7 +652,7 @@ fn blocks_that_may_be_higher_decide_nothing() {
     let other = some(6, (1100.0, Some(1144.0), "p99"), (2200.0, Some(2288.0), "p99"));
     let (_, said) = searched(&[("one", one), ("other", other)]);
     has(&said, "Between other and one it is open");
-    // Whoever is ahead all the same is.
+    // A server that is ahead regardless of the bounds is reported.
     let one = some(8, (1000.0, Some(1040.0), "p99"), (2000.0, None, ""));
     let (_, said) = searched(&[("one", one), ("other", [(2200.0, Some(2288.0), "p99"); 10])]);
     has(&said, "other serves 2.2");
@@ -660,6 +666,6 @@ fn a_server_that_never_ran_bears_nothing_that_is_known() {
         searched(&[("dead", dead), ("one", bound(100.0)), ("other", bound(90.0))]);
     assert_eq!(summary.panels[0].series[0].peak(), None);
     has(&said, "searches that found no limit do not count: dead (it does not start:).");
-    has(&said, "All servers but dead may serve more than was seen, which no rate that broke tells");
+    has(&said, "All servers but dead may serve more than was seen: no rate is known to break");
     has(&said, "rest on fewer searches than the 10 that were asked for: dead (0).");
 }

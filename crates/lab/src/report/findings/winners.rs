@@ -1,6 +1,6 @@
-//! Words about the winner of a tuning: which setting it is, and which may be as good. Who raced
-//! with whom and how it ended the tuning has written down; of records without that it is guessed
-//! from the searches of each setting.
+//! Findings on the winner of a tuning: the setting, and others that may be as good. The tuning has
+//! recorded its races and their results; for records without these they are guessed from the
+//! searches of each setting.
 
 use super::super::comparison::{Comparison, Verdict, is_unfair, is_winner, place, ranked};
 use super::super::number;
@@ -8,10 +8,10 @@ use super::super::summary::{Panel, Peak, Series, Summary};
 use super::{Findings, Head, listed_at_most};
 use crate::record::{RaceOutcome, Tuning};
 
-/// Of a list in a sentence.
+/// The most items of a list in a sentence.
 const LISTED_MAX: usize = 8;
 
-/// The best setting of each panel.
+/// Reports the best setting of each panel.
 pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
     for panel in &summary.panels {
         let (unfair, mut fair): (Vec<_>, Vec<_>) = ranked(panel)
@@ -28,7 +28,7 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
                 false => format!("{refused} served more than the winner, but not"),
             };
             let text = format!(": {text} all kinds of file alike.");
-            findings.add_of(panel, Head::NotSupported, &text);
+            findings.add_for_panel(panel, Head::NotSupported, &text);
         }
         let Some((best, peak)) = fair.first() else { continue };
         let text = match &panel.tuning {
@@ -42,12 +42,12 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
                     + &compared(best, &others, summary.confidence)
             }
         };
-        findings.add_of(panel, Head::Verdict, &text);
+        findings.add_for_panel(panel, Head::Verdict, &text);
     }
 }
 
 fn crowned((best, peak): (&Series, &Peak), (settings, is_decided): (usize, bool)) -> String {
-    // What is empty says nothing.
+    // Knobs without a value are left out.
     let knobs = best.knobs.iter().filter(|(_, value)| !value.is_empty());
     let knobs: Vec<String> = knobs.map(|(k, v)| format!("{k} = {v}")).collect();
     let what = match is_decided {
@@ -64,7 +64,7 @@ fn crowned((best, peak): (&Series, &Peak), (settings, is_decided): (usize, bool)
     )
 }
 
-/// What the winner's last race has shown.
+/// Describes the results of the winner's last race.
 fn raced(panel: &Panel, tuning: &Tuning) -> String {
     let with = |outcome: RaceOutcome| -> Option<String> {
         let chosen = tuning.rivals.iter().filter(|rival| rival.outcome == outcome);
@@ -95,10 +95,11 @@ fn name_of(panel: &Panel, setting: &str) -> String {
     known.map_or_else(|| setting.to_owned(), |series| series.name.clone())
 }
 
-/// How the best setting compares with the others, computed from their peaks, where no tuning has
-/// recorded it.
+/// Compares the best setting with the others by their peaks, where no tuning has recorded the
+/// results.
 fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
-    let compared = others.iter().filter_map(|other| Comparison::of_peaks(best, other, confidence));
+    let compared =
+        others.iter().filter_map(|other| Comparison::compare_peaks(best, other, confidence));
     let compared: Vec<Comparison> = compared.collect();
     let with = |verdict: Verdict| -> Vec<String> {
         let chosen = compared.iter().filter(|pair| pair.verdict == verdict);
@@ -120,12 +121,12 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     if !open.is_empty() {
         let open = listed_at_most(&open, LISTED_MAX);
         text.push_str(&format!(
-            " Whether it is better than {open} is not decided: one of them may sustain more than was \
-             seen."
+            " Whether it is better than {open} is not decided: one of them may sustain more than \
+             was seen."
         ));
     }
     let differ = compared.iter().filter(|pair| pair.verdict == Verdict::Differ);
-    // Its median is the highest, but in the blocks that both have the other may be ahead.
+    // The best has the highest median, but in the blocks that both have another may be ahead.
     let (better, worse): (Vec<&Comparison>, Vec<&Comparison>) =
         differ.partition(|pair| pair.ratio.interval.low > 1.0);
     if !better.is_empty() {

@@ -1,5 +1,5 @@
-//! Folders of records as the lab would write them, made from a queue that nobody ran: servers of
-//! a known capacity, noise of a known size, and whatever else a report has to show.
+//! Folders of records as the lab would write them, from a simulated queue: servers of a known
+//! capacity, noise of a known size, and everything else that a report can show.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,20 +29,20 @@ impl Noise {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// About 1, give or take `size`.
+    /// A random number about 1, within `size`.
     fn about(&mut self, size: f64) -> f64 {
         1.0 + size * (self.unit() + self.unit() - 1.0)
     }
 }
 
-/// A server that is not there.
+/// A simulated server.
 #[derive(Clone, Copy)]
 pub(super) struct Pretended {
     pub(super) name: &'static str,
-    /// Requests a second that it can do.
+    /// The requests per second that it can serve.
     pub(super) capacity: f64,
     pub(super) cpu_us: f64,
-    /// What it loses of its capacity for each part offered beyond it.
+    /// The part of its capacity that it loses per part offered beyond the capacity.
     pub(super) collapse: f64,
 }
 
@@ -55,7 +55,7 @@ pub(super) const SERVERS: [Pretended; 4] = [
 
 pub(super) const WINDOW_S: f64 = 10.0;
 
-/// What was asked for, as far as a report reads it.
+/// The definition of the experiment, as far as a report reads it.
 const DEFINITION: &str = r#"
 title = "zipf"
 servers = ["floor"]
@@ -66,7 +66,7 @@ testbeds = [{ name = "1 CPU", cpus = 1 }, { name = "2 CPU", cpus = 2 }, { name =
 offered = { mat = true }
 "#;
 
-/// A folder that is being filled.
+/// A folder of records that is being filled.
 pub(super) struct Maker {
     folder: Folder,
     noise: Noise,
@@ -124,7 +124,7 @@ impl Maker {
         Self { folder, noise: Noise(7), number: 0 }
     }
 
-    /// Two environments, ceilings for all testbeds.
+    /// Writes two environments, and ceilings for all testbeds.
     pub(super) fn surroundings(&self) {
         for kernel in ["6.1.0", "6.1.1"] {
             let environment = serde_json::json!({
@@ -138,7 +138,7 @@ impl Maker {
         }
     }
 
-    /// One run of a server, as a queue with one server would fare.
+    /// Adds one run of a server, with the results of a queue with one server.
     pub(super) fn run(&mut self, server: &Pretended, point: Point, block: u32, purpose: Purpose) {
         let Offered::RequestsPerS(offered) = point.offered else {
             panic!("no queue for closed clients");
@@ -191,14 +191,14 @@ impl Maker {
         self.folder.add_search(search).unwrap();
     }
 
-    /// Exponential times of the mean.
+    /// Makes an outcome with exponential response times of this mean.
     fn outcome(&mut self, throughput: f64, offered: f64, mean_us: f64) -> Outcome {
         let mut corrected = histogram();
         for _ in 0..2000 {
             let us = -mean_us * (1.0 - self.noise.unit()).ln();
             corrected.record((us as u64).max(1)).unwrap();
         }
-        // Two classes of files, the second four times as slow.
+        // There are two classes of files; the second is four times as slow.
         let mut classes = vec![interval_histogram(); FILE_CLASSES];
         for (class, factor) in [(0, 0.5), (1, 2.0)] {
             for step in 1..=100_u32 {
@@ -260,10 +260,10 @@ pub(super) fn point(server: &str, testbed: &str, rate: f64) -> Point {
     }
 }
 
-/// Testbeds, and how much more a server can do in them.
-pub(super) const DOMAINS: [(&str, f64); 3] = [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)];
+/// Testbeds, each with the factor by which a server's capacity is larger in it.
+pub(super) const TESTBEDS: [(&str, f64); 3] = [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)];
 
-/// Curves of four servers, with all that can be missing.
+/// Makes a study with curves of four servers, and everything that can be missing.
 pub(super) fn study(path: &Path, blocks: u32, testbeds: &[(&str, f64)]) {
     let mut maker = Maker::new(path, &header(Kind::Study, blocks));
     maker.surroundings();
@@ -287,7 +287,7 @@ pub(super) fn study(path: &Path, blocks: u32, testbeds: &[(&str, f64)]) {
     maker.void_run(point("nginx", "1 CPU", 32_000.0), "<b>reads from disk</b>");
 }
 
-/// A server with three knobs; the best setting is known.
+/// Makes a tuning of a server with three knobs, of which the best setting is known.
 pub(super) fn tuning(path: &Path) {
     let mut maker = Maker::new(path, &header(Kind::Tune, 6));
     maker.surroundings();
@@ -314,7 +314,7 @@ pub(super) fn tuning(path: &Path) {
     }
 }
 
-/// A server with one knob.
+/// Makes a tuning of a server with one knob.
 pub(super) fn one_knob(path: &Path) {
     let mut maker = Maker::new(path, &header(Kind::Tune, 6));
     for block in 0..6 {
@@ -330,7 +330,7 @@ pub(super) fn one_knob(path: &Path) {
     }
 }
 
-/// Two servers that keep up; one needs less for it.
+/// Makes a comparison of two servers that keep up, of which one needs less processor time.
 pub(super) fn comparison(path: &Path, blocks: u32) {
     let mut header = header(Kind::Compare, blocks);
     header.servers.retain(|server| ["event-loop", "nginx"].contains(&&*server.name));
@@ -343,7 +343,7 @@ pub(super) fn comparison(path: &Path, blocks: u32) {
     }
 }
 
-/// Searches in place of sweeps, one in each block.
+/// Makes a study with searches in place of sweeps, one in each block.
 pub(super) fn searched(path: &Path, blocks: u32) {
     let mut maker = Maker::new(path, &header(Kind::Study, blocks));
     maker.surroundings();
@@ -377,7 +377,8 @@ pub(super) fn searched(path: &Path, blocks: u32) {
     }
 }
 
-/// Rates that make each server equally busy, but for one of which one was not found.
+/// Makes a study at rates that make all servers equally busy; for one server one rate was not
+/// found.
 pub(super) fn utilisations(path: &Path, servers: &[Pretended]) {
     let mut maker = Maker::new(path, &header(Kind::Study, 2));
     for (nth, server) in servers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `ropewalk report` from the outside: every form of it, and the page in a real browser.
+//! `ropewalk report` from the outside: every form of the report, and the page in a real browser.
 
 mod made;
 
@@ -11,7 +11,7 @@ use testkit::{Browser, Temporary, accessibility};
 
 use crate::run;
 
-/// Makes a form of the report of a folder: its text.
+/// Returns the text of a form of the report of a folder.
 #[track_caller]
 fn report(folder: &Path, form: &str) -> String {
     let (status, text, errors) =
@@ -40,7 +40,7 @@ fn has(text: &str, parts: &[&str]) {
 #[test]
 fn a_name_that_ends_in_no_form_is_refused() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 6, &made::DOMAINS);
+    made::study(scratch.path(), 6, &made::TESTBEDS);
     let folder = scratch.path().to_str().unwrap();
     for ending in ["pdf", "txt", "json"] {
         let output = scratch.path().join(format!("report.{ending}"));
@@ -60,7 +60,7 @@ fn a_name_that_ends_in_no_form_is_refused() {
 #[test]
 fn a_study_in_words_and_tables() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 6, &made::DOMAINS);
+    made::study(scratch.path(), 6, &made::TESTBEDS);
     let text = report(scratch.path(), "markdown");
     has(
         &text,
@@ -91,7 +91,7 @@ fn a_study_in_words_and_tables() {
 #[test]
 fn few_blocks_support_no_difference() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 3, &made::DOMAINS[..1]);
+    made::study(scratch.path(), 3, &made::TESTBEDS[..1]);
     let text = report(scratch.path(), "markdown");
     has(
         &text,
@@ -157,7 +157,7 @@ fn equally_busy_servers_are_compared_at_their_own_rates() {
     );
     let drawing = report(scratch.path(), "svg");
     has(&drawing, &["Response times of class0: zipf, 1 CPU, each at its own rate"]);
-    assert!(!drawing.contains("Response times of class2"), "nobody asked for it");
+    assert!(!drawing.contains("Response times of class2"), "there is no such class");
     let alone = Temporary::new();
     made::utilisations(alone.path(), &made::SERVERS[..1]);
     let text = report(alone.path(), "markdown");
@@ -195,7 +195,7 @@ fn a_picture_is_made_by_the_browser() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_a_line() {
+fn what_is_wrong_is_reported_in_a_line() {
     let scratch = Temporary::new();
     let folder = scratch.path().to_str().unwrap();
     let (status, _, errors) = run(&["report", folder]);
@@ -205,14 +205,14 @@ fn what_is_wrong_is_told_in_a_line() {
     assert_eq!((status, &*errors), (2, "ropewalk: -o -: a PNG needs a file\n"));
 }
 
-/// Where a chart's plotting area is in the window: its middle.
+/// A script that returns the middle of a chart's plotting area in the window.
 const MIDDLE: &str = "(() => {
     const over = document.querySelector('.u-over');
     over.scrollIntoView({ block: 'center' });
     const box = over.getBoundingClientRect();
     return [box.left + box.width / 2, box.top + box.height / 2];
 })()";
-/// Where the legend's first curve is.
+/// A script that returns the place of the legend's first curve.
 const LEGEND: &str = "(() => {
     const row = document.querySelectorAll('.u-legend .u-series')[1].querySelector('th');
     row.scrollIntoView({ block: 'center' });
@@ -221,73 +221,76 @@ const LEGEND: &str = "(() => {
 })()";
 const VALUE: &str = "document.querySelectorAll('.u-legend .u-series')[1].innerText";
 const FIRST_SHOWN: &str = "[...window.ropewalkReport.built.values()][0].series[1].show";
-/// The colours of the first chart, so that two states of it can be told apart.
+/// A script that returns the pixels of the first chart, so that two of its states can be compared.
 const PIXELS: &str = "document.querySelector('canvas').toDataURL()";
 
 #[test]
 fn the_page_in_a_browser() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 6, &made::DOMAINS);
+    made::study(scratch.path(), 6, &made::TESTBEDS);
     let path = page(scratch.path());
     let Some(mut browser) = Browser::start() else { return };
     for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {
         browser.shape(width, 900, scheme);
         browser.open(&path);
         assert_eq!(
-            browser.ask("document.querySelectorAll('.live .u-wrap canvas').length"),
+            browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length"),
             json!(25)
         );
-        // Each entry of a legend is drawn as its curve is, dashes included.
+        // Each entry of a legend is drawn like its curve, dashes included.
         let drawn = "document.querySelectorAll('.u-legend .swatch').length
             === document.querySelectorAll('.u-legend .u-series').length
                 - document.querySelectorAll('.live .u-wrap canvas').length";
-        assert_eq!(browser.ask(drawn), json!(true));
-        assert_eq!(browser.ask("matchMedia('print').matches"), json!(false));
-        // Nothing is wider than the window, or it would have to be moved sideways to be read.
-        let wide = browser.ask("document.documentElement.scrollWidth");
+        assert_eq!(browser.evaluate(drawn), json!(true));
+        assert_eq!(browser.evaluate("matchMedia('print').matches"), json!(false));
+        // Nothing is wider than the window, so that the page need not be scrolled sideways.
+        let wide = browser.evaluate("document.documentElement.scrollWidth");
         assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
-        responds(&mut browser);
+        check_interaction(&mut browser);
         accessibility::check(&mut browser);
         let own = format!("file://{}", path.display());
         assert_eq!(browser.requests(), [own]);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
     }
-    // What came from outside is text.
-    assert_eq!(browser.ask("document.querySelectorAll('prefork, xeon, main b').length"), json!(0));
-    prints(&mut browser);
+    // Markup in names from outside is shown as text.
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('prefork, xeon, main b').length"),
+        json!(0)
+    );
+    check_printing(&mut browser);
 }
 
-/// Pointing shows values, the legend hides curves.
-fn responds(browser: &mut Browser) {
+/// Checks that pointing shows values, and that the legend hides curves.
+fn check_interaction(browser: &mut Browser) {
     browser.point_at(MIDDLE, false);
-    let pointed = browser.ask(VALUE);
+    let pointed = browser.evaluate(VALUE);
     let digits = |text: &serde_json::Value| {
         text.as_str().unwrap().chars().filter(char::is_ascii_digit).count()
     };
     assert!(digits(&pointed) > 3, "{pointed}");
-    let before = browser.ask(PIXELS);
-    assert_eq!(browser.ask(FIRST_SHOWN), json!(true));
+    let before = browser.evaluate(PIXELS);
+    assert_eq!(browser.evaluate(FIRST_SHOWN), json!(true));
     browser.point_at(LEGEND, true);
-    let hit = browser.ask(&format!(
+    let hit = browser.evaluate(&format!(
         "(() => {{ const [x, y] = {LEGEND}; return document.elementFromPoint(x, y).outerHTML; }})()"
     ));
-    assert_eq!(browser.ask(FIRST_SHOWN), json!(false), "{hit}");
-    assert_ne!(browser.ask(PIXELS), before);
+    assert_eq!(browser.evaluate(FIRST_SHOWN), json!(false), "{hit}");
+    assert_ne!(browser.evaluate(PIXELS), before);
     let key = "document.querySelectorAll('.u-legend .u-series')[1]
         .dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))";
-    browser.ask(key);
-    assert_eq!(browser.ask(FIRST_SHOWN), json!(true));
+    browser.evaluate(key);
+    assert_eq!(browser.evaluate(FIRST_SHOWN), json!(true));
 }
 
-/// On paper there are drawings, and all that was folded.
-fn prints(browser: &mut Browser) {
+/// Checks that on paper there are drawings, and all folded parts.
+fn check_printing(browser: &mut Browser) {
     browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
     let shown =
         |selector: &str| format!("getComputedStyle(document.querySelector('{selector}')).display");
-    assert_eq!(browser.ask(&shown(".live")), json!("none"));
-    assert_eq!(browser.ask(&shown(".still")), json!("block"));
+    assert_eq!(browser.evaluate(&shown(".live")), json!("none"));
+    assert_eq!(browser.evaluate(&shown(".still")), json!("block"));
     let folded = "document.querySelector('figure details table').getBoundingClientRect().height";
-    assert!(browser.ask(folded).as_f64().unwrap() > 20.0);
+    assert!(browser.evaluate(folded).as_f64().unwrap() > 20.0);
 }
 
 #[test]
@@ -305,7 +308,7 @@ fn a_heat_map_in_a_browser() {
         return [box.left + 4, box.top + 4];
     })()";
     browser.point_at(cell, false);
-    let told = browser.ask("document.querySelector('.pointed').innerText");
+    let told = browser.evaluate("document.querySelector('.pointed').innerText");
     assert!(told.as_str().unwrap().contains("good replies/s"), "{told}");
     accessibility::check(&mut browser);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());

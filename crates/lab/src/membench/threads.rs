@@ -1,5 +1,6 @@
-//! A thread for each core, pinned, with an area of its own that it touched first: so it lies on its
-//! own node. They wait for orders, and start each measurement together.
+//! Measuring threads: one for each core, pinned, with an area of its own that the thread touched
+//! first, so that the area lies on the thread's node. The threads wait for orders, and start each
+//! measurement together.
 
 use std::hint::black_box;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,14 +11,14 @@ use system::memory_bandwidth::{self as memory, Line};
 
 use super::kind::{Access, Kind};
 
-/// After so many bytes the clock is looked at.
+/// The clock is read after so many bytes.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
 const CHUNK_LINES: usize = CHUNK_BYTES / size_of::<Line>();
 
-/// What every word of every area holds at any time: reads are checked by it.
+/// The value of every word of every area at any time: reads are checked by it.
 const WORD: u64 = 0x5bd1_e995_9e37_79b9;
 
-/// What the cores did together.
+/// The rates of one core, or of all cores together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Sample {
     /// Gigabytes (10^9) per second.
@@ -36,14 +37,14 @@ struct Order {
 
 type Answer = Result<Sample, String>;
 
-/// The threads. They end when it is dropped.
-pub(super) struct Crew {
+/// The measuring threads. They end when this value is dropped.
+pub(super) struct MeasuringThreads {
     orders: Vec<Sender<Order>>,
     answers: Receiver<Answer>,
 }
 
-impl Crew {
-    /// Starts a thread on each of `cpus` and waits until all areas are there.
+impl MeasuringThreads {
+    /// Starts a thread on each of `cpus` and waits until all areas are written.
     pub(super) fn start(cpus: &[usize], area_bytes: u64) -> Result<Self, String> {
         let lines = area_bytes as usize / size_of::<Line>();
         let (answer, answers) = mpsc::channel();
@@ -58,12 +59,13 @@ impl Crew {
             started.map_err(|why| format!("cannot start a thread: {why}"))?;
             orders.push(order);
         }
-        let crew = Self { orders, answers };
-        crew.collect(cpus.len())?;
-        Ok(crew)
+        let threads = Self { orders, answers };
+        threads.collect(cpus.len())?;
+        Ok(threads)
     }
 
-    /// Lets the first `cores` of them do the same for a while.
+    /// Lets the first `cores` threads access memory at the same time for `window_us`, and sums
+    /// their rates.
     pub(super) fn measure(&self, kind: Kind, cores: usize, window_us: u64) -> Answer {
         let together = Arc::new(Barrier::new(cores));
         for orders in &self.orders[..cores] {
@@ -90,13 +92,14 @@ const LOST: &str = "a measuring thread ended early";
 fn work(cpu: usize, lines: usize, orders: &Receiver<Order>, answers: &Sender<Answer>) {
     if let Err(why) = os::affinity::pin_thread(&[cpu]) {
         let why = format!("cannot stay on CPU {cpu}: {why}");
-        // Nobody is left to be told when the crew has been given up.
+        // The send fails when the starting thread has given up; then no report is needed.
         let _ = answers.send(Err(why));
         return;
     }
-    // Written here, hence from the node of this CPU.
+    // This thread writes the area first, so its pages are on the node of this CPU.
     let mut area = vec![Line([WORD; 8]); lines];
-    // Each measurement goes on where the last one ended: what that left in the caches comes last.
+    // Each measurement continues where the last one ended: lines that are still in the caches come
+    // last.
     let mut at = 0;
     let mut answer = Ok(Sample::default());
     while answers.send(answer).is_ok() {
@@ -129,12 +132,12 @@ fn sample(bytes: f64, elapsed_us: f64, cycles: Option<f64>) -> Sample {
     }
 }
 
-/// Goes on by a chunk from line `at`. Returns where the next one starts and how many bytes went
+/// Accesses one chunk from line `at`. Returns where the next chunk starts, and how many bytes went
 /// over the bus, as the program sees it.
 fn step(area: &mut [Line], at: usize, kind: Kind) -> Result<(usize, usize), String> {
     let Kind { access, store, instructions } = kind;
     let lines = if access == Access::Copy { area.len() / 2 } else { area.len() };
-    // Whoever has gone through all of it may have come beyond the half that is copied.
+    // After accesses to the whole area `at` may lie beyond the half that is copied.
     let at = at % lines;
     let end = (at + CHUNK_LINES).min(lines);
     let bytes = (end - at) * size_of::<Line>();
@@ -157,7 +160,7 @@ fn step(area: &mut [Line], at: usize, kind: Kind) -> Result<(usize, usize), Stri
     Ok((if end == lines { 0 } else { end }, moved))
 }
 
-/// Whether a sum is that of so many bytes of words.
+/// Checks that `sum` is the sum of `bytes` bytes of words.
 fn check(sum: u64, bytes: usize) -> Result<(), String> {
     match sum == WORD.wrapping_mul(bytes as u64 / 8) {
         true => Ok(()),
@@ -192,7 +195,7 @@ mod tests {
         let (one, two) = (CHUNK_LINES, 2 * CHUNK_LINES);
         assert_eq!(steps(Access::Read), [(0, one), (one, one), (two, 3), (0, one)]);
         assert_eq!(steps(Access::Write), [(0, one), (one, one), (two, 3), (0, one)]);
-        // Half of it, and each line counts twice.
+        // Half of the area is copied, and each line counts twice.
         assert_eq!(steps(Access::Copy), [(0, two), (one, 2), (0, two), (one, 2)]);
     }
 
@@ -227,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_said() {
-        let why = Crew::start(&[8190], 1 << 20).err().expect("no such CPU");
+    fn a_cpu_that_does_not_exist_is_reported() {
+        let why = MeasuringThreads::start(&[8190], 1 << 20).err().expect("no such CPU");
         assert!(why.starts_with("cannot stay on CPU 8190: "), "{why}");
     }
 }
