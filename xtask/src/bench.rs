@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures the server against the floor and its servers, and the load generator
-//! against others; recorders and the simulator against Cachegrind.
+//! `cargo xtask bench`: measures the server against the floor and other servers, and the load
+//! generator against others; recorders and the simulator against Cachegrind.
 //!
 //! These benchmarks are of whole programs; those of single crates are in the crates (`cargo
 //! bench`).

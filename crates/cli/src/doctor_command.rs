@@ -1,5 +1,5 @@
-//! `ropewalk doctor`: prints the checks of what limits any server, and what the server tries, as one
-//! list.
+//! `ropewalk doctor`: prints the checks of what limits any server, and of what the server tries, as
+//! one list.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! What a machine must be before it serves or measures, and what it is.
 //!
-//! A [`Check`] says what is good, what it costs where it is not, and the command that mends it; it
-//! looks at a [`Machine`], which was read once, and at nothing else. It reports and changes nothing.
-//! The checks here, one file per theme, are of settings that limit any server, one under test
-//! included; what only a testbed needs is checked by the lab, and what a server tries by the server.
+//! A [`Check`] names the good value, the cost of any other, and the command that mends it. It reads
+//! a [`Machine`], which was read once, and nothing else; it reports and changes nothing. The checks
+//! here, one file per theme, are of settings that limit any server, a server under test included.
+//! The lab has the checks of what only a testbed needs, and the server those of what it tries.
 
 #![forbid(unsafe_code)]
 

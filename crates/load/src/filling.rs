@@ -2,8 +2,8 @@
 //!
 //! A run begins without sessions. Where sessions pause, their later requests are missing until the
 //! first sessions have reached them, so that a short window sees less than the rate that was asked
-//! for. A search for the highest rate that a server sustains would report a rate that the server was
-//! never asked for: so the window begins later, or nothing is measured.
+//! for. A search for the highest rate that a server sustains would report a rate that the server
+//! was never asked for: so the window begins later, or nothing is measured.
 
 use crate::plan::{Model, Plan, Process};
 use command::units::Duration;

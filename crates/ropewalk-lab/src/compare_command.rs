@@ -15,11 +15,11 @@ use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
-A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE for
-one of ours, or http://HOST:PORT for a server that runs already (its processor time is not known
+A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE
+for one of ours, or http://HOST:PORT for a server that runs already (its processor time is not known
 then). Both run all the time, one of them is loaded at a time, in pairs of randomised order: first
-by all clients, then at one rate that both sustain with ease. The verdict rests on what the same work
-costs: a difference, a tie, or that these pairs cannot tell.
+by all clients, then at one rate that both sustain with ease. The verdict rests on what the same
+work costs: a difference, a tie, or that these pairs cannot tell.
 
 Exit status: 0 one is better, or a tie, 1 the comparison could not be done, 2 wrong usage, 3 these
 pairs cannot tell, or none was good, 4 the comparison was interrupted.

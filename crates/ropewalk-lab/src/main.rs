@@ -37,7 +37,7 @@ use tune_command::{TUNE_HELP, TuneArguments};
 
 /// Load, comparisons, tunings, studies and reports, for any web server.
 ///
-/// `ropewalk` passes these commands on to this program, except for `doctor`, which each of them has.
+/// `ropewalk` passes these commands on to this program, except for `doctor`, which both have.
 #[derive(Parser)]
 #[command(name = "ropewalk-lab", bin_name = "ropewalk", version, arg_required_else_help = true)]
 struct CommandLine {

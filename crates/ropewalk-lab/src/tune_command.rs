@@ -21,9 +21,9 @@ use crate::progress_line::ProgressLine;
 pub(crate) const TUNE_HELP: &str = "\
 The best configuration sustains the highest rate under the conditions: the share of what is offered
 that is served, errors, how alike kinds of file fare, and named quantiles of the response times.
-Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that the
-budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
-(docs/tune.md).
+Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that
+the budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has
+left (docs/tune.md).
 
 Exit status: 0 the best of what was tried is known, 1 the search could not be done, 2 wrong usage, 3
 it was not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.

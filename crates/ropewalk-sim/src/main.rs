@@ -1,5 +1,5 @@
-//! The command of the simulator: records memory traces, describes them, and simulates them. What the
-//! commands do is in the crates `tracer`, `memory-trace` and `coherence`.
+//! The command of the simulator: records, describes and simulates memory traces. What the commands
+//! do is in the crates `tracer`, `memory-trace` and `coherence`.
 
 mod simulate_command;
 mod system_calls;

@@ -24,8 +24,8 @@ const STARTS: usize = 10;
 /// The time in which a server gives memory back: h2o, for one, does so once a second.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Ropewalk's engines besides the first, and the values of knobs of `servers/ropewalk.toml`: each way
-/// to wait has its own memory for a connection.
+/// Ropewalk's engines besides the first, and the values of knobs of `servers/ropewalk.toml`: each
+/// way to wait has its own memory for a connection.
 const ENGINES: &[(&str, &[(&str, &str)])] = &[
     ("staged", &[("engine", "staged")]),
     ("fibers", &[("engine", "fibers")]),

@@ -1,4 +1,5 @@
-//! Control groups: what part of the machine we are given, and whether groups for servers can be made.
+//! Control groups: the part of the machine that we are given, and whether groups for servers can be
+//! made.
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, Look, Machine, Rule, STATUS};

@@ -7,7 +7,7 @@
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! tuned.jsonl         what a tuning has found, a line each time it came to its end
-//! ceiling.jsonl       the path's own ceiling, a line for each testbed: {"testbed": …, "ceiling": …}
+//! ceiling.jsonl       the path's ceiling, a line for each testbed: {"testbed": …, "ceiling": …}
 //! cache.jsonl         a line for each CacheRun, in place of runs
 //! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
 //! ```
@@ -130,8 +130,8 @@ impl Folder {
         if version < RESUMED_FROM {
             return Err(format!(
                 "{}: its version is {version}, and this program goes on with version \
-                 {RESUMED_FROM} and later: finish it with the program that began it, or choose another folder; a \
-                 report can be made of it",
+                 {RESUMED_FROM} and later: finish it with the program that began it, or choose \
+                 another folder; a report can be made of it",
                 path.display()
             ));
         }
@@ -548,7 +548,7 @@ mod tests {
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");
         let why = Folder::read(&scratch.0).expect_err("of the future");
-        assert!(why.ends_with("its version is 99, this program reads versions 1 to 2"), "{why}");
+        assert!(why.ends_with("its version is 99, this program reads versions 1 to 3"), "{why}");
         fs::write(scratch.0.join(HEADER), "{\"format\": \"x\"}").expect("writable");
         let why = Folder::read(&scratch.0).expect_err("another's");
         assert!(why.ends_with("not a study: its format is `x`"), "{why}");

@@ -20,7 +20,8 @@ impl Folder {
         if renamed_experiment(&opened.header.definition) != header.definition {
             let path = path.display();
             return Err(Error::Usage(format!(
-                "{path}: it was begun with another definition: see `definition` in {path}/study.json"
+                "{path}: it was begun with another definition: see `definition` in \
+                 {path}/study.json"
             )));
         }
         if !header.servers.is_empty() {

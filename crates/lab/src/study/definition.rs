@@ -331,8 +331,8 @@ impl Definition {
         };
         match self.testbeds.iter().find(|testbed| testbed.generators() as u64 > fewest) {
             Some(testbed) => Err(format!(
-                "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of testbed \
-                 {}",
+                "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of \
+                 testbed {}",
                 testbed.generators(),
                 testbed.name
             )),

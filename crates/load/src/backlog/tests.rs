@@ -70,8 +70,8 @@ fn the_share_left_is_the_excess_of_the_load() {
     });
 }
 
-/// Random arrivals make queues at servers that sustain them: one run in five at 97 % of the capacity
-/// is judged wrongly, and the search tries again.
+/// Random arrivals make queues at servers that sustain them: one run in five at 97 % of the
+/// capacity is judged wrongly, and the search tries again.
 #[test]
 fn chance_is_not_held_against_a_server() {
     each_length(|load| {

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use lab::Installed;
 use lab::record::{Folder, Kind, Opened};
-use testkit::Temporary;
+use testkit::{Temporary, finished};
 
 use crate::lab::LIFTED;
 use crate::server_process::ropewalk_server;
 use crate::servers::{Stage, engines};
-use crate::{ropewalk, run};
+use crate::{REPOSITORY, ropewalk, run};
 
 const SERVER: [&str; 5] = [
     "tune",
@@ -218,7 +218,7 @@ fn assert_results(tuning: &Tuning) {
         assert!(surface.contains(&format!(",{policy},")), "{surface}");
     }
     let winner = tuning.records().join("winner/ropewalk.toml");
-    let (status, out, err) = run(&["check", "--config", winner.to_str().unwrap()]);
+    let (status, out, err) = checked(&["--config", winner.to_str().unwrap()]);
     assert_eq!(status, 0, "{err}");
     for said in ["name = \"event-loop\"", "head_ms = 9000", "idle_ms = 600000"] {
         let line = out.lines().find(|line| line.starts_with(said));
@@ -283,10 +283,16 @@ fn a_command_sets_the_environment_that_was_measured() {
     }
 }
 
+/// What the server says of a configuration.
+fn checked(arguments: &[&str]) -> (i32, String, String) {
+    let mut check = Command::new(ropewalk_server());
+    finished(check.arg("check").args(arguments).current_dir(REPOSITORY))
+}
+
 /// The effective configuration of the server for these arguments, without the sources of its
 /// values.
 fn effective(arguments: &[&str]) -> Vec<String> {
-    let (status, out, err) = run(&[&["check"], arguments].concat());
+    let (status, out, err) = checked(arguments);
     assert_eq!(status, 0, "{arguments:?}: {err}");
     let line = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
     out.lines().map(line).collect()
