@@ -16,7 +16,7 @@ use session::{Limits, Op, Phase};
 use testkit::response::parse_responses;
 
 #[allow(dead_code)] // the session's own tests use the rest of it
-#[path = "../../crates/session/tests/it/memory.rs"]
+#[path = "../../server/session/tests/it/memory.rs"]
 mod memory;
 
 use memory::{MemoryFiles, Pair, open_files};

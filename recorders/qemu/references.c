@@ -43,7 +43,7 @@ EXPORT int qemu_plugin_version = 1;
 /* ------------------------------------------------------------------------------------ records */
 
 /* A record: the kind in 4 bits, 12 bits more, an address or a number in 48. The numbers are known
-   to crates/tracer, too: 5 to 7 and 14 to chunk.rs, the others to blocks.rs. Of the 12 bits of an access
+   to simulator/tracer, too: 5 to 7 and 14 to chunk.rs, the others to blocks.rs. Of the 12 bits of an access
    3 are the size, as a power of two, and 9 which instruction of its block it is of. */
 enum {
    SystemCall = 5,

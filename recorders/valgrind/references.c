@@ -47,7 +47,7 @@ extern struct { Int fd; Bool is_socket; } VG_(log_output_sink);
 /* ------------------------------------------------------------------------------------ records */
 
 /* A record: the kind in 4 bits, a length in bytes in 12, an address or a number in 48. The
-   numbers are known to crates/tracer/src/chunk.rs, too. */
+   numbers are known to simulator/tracer/src/chunk.rs, too. */
 typedef enum {
    Fetch = 1,
    Load = 2,

@@ -137,6 +137,6 @@ mod tests {
     #[test]
     fn packages_go_by_their_names() {
         assert_eq!(package("path+file:///w/lab/cli#ropewalk-lab@0.1.0"), "ropewalk-lab");
-        assert_eq!(package("path+file:///w/crates/file-cache#0.1.0"), "file-cache");
+        assert_eq!(package("path+file:///w/server/file-cache#0.1.0"), "file-cache");
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The kernel maps code in pieces of 64 KiB. A program whose lab and simulator lie between the
 //! functions of its server has three times as much code resident. Callgrind records which functions
-//! ran; the linker script in crates/cli is written here.
+//! ran; the linker script in server/cli is written here.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -21,10 +21,10 @@ const HELP: &str = "\
 cargo xtask startup-order
 
 Builds the release program, watches it start and serve under Callgrind (half a minute), and
-writes crates/cli/startup.ld. Worth it when much has changed in what a server runs.
+writes server/cli/startup.ld. Worth it when much has changed in what a server runs.
 ";
 
-const SCRIPT: &str = "crates/cli/startup.ld";
+const SCRIPT: &str = "server/cli/startup.ld";
 
 /// How long the server runs; it is then asked to stop.
 const WATCH_S: &str = "20";

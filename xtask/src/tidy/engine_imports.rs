@@ -6,7 +6,7 @@
 use super::Finding;
 use super::source::{Source, Tree};
 
-const ENGINES: &str = "crates/engines/src/";
+const ENGINES: &str = "server/engines/src/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources: Vec<&Source> =
@@ -66,7 +66,7 @@ mod tests {
         EngineSpec { name: \"event-loop\", start }, EngineSpec { name: \"threads\", start }];";
 
     fn found(path: &str, text: &str) -> usize {
-        let mut tree = Tree::with_file("crates/engines/src/lib.rs", TABLE);
+        let mut tree = Tree::with_file("server/engines/src/lib.rs", TABLE);
         tree.sources.push(Source::new(path, text));
         check(&tree).len()
     }
@@ -81,13 +81,13 @@ mod tests {
             ("use crate::event_loop::Loop; let threads = 3;", 0),
         ];
         for (text, expected) in cases {
-            assert_eq!(found("crates/engines/src/event_loop.rs", text), expected, "{text}");
-            assert_eq!(found("crates/engines/src/event_loop/turn.rs", text), expected, "{text}");
+            assert_eq!(found("server/engines/src/event_loop.rs", text), expected, "{text}");
+            assert_eq!(found("server/engines/src/event_loop/turn.rs", text), expected, "{text}");
         }
     }
 
     #[test]
     fn the_table_and_shared_files_may_use_all() {
-        assert_eq!(found("crates/engines/src/acceptor.rs", "use crate::threads::Pool;"), 0);
+        assert_eq!(found("server/engines/src/acceptor.rs", "use crate::threads::Pool;"), 0);
     }
 }

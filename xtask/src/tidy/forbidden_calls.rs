@@ -18,15 +18,15 @@ struct Forbidden {
 
 /// Programs for people, which write to the terminal themselves.
 const TERMINAL: &[&str] =
-    &["crates/cli/", "crates/ropewalk-lab/", "crates/ropewalk-sim/", "servers/floor/", "xtask/"];
+    &["server/cli/", "lab/cli/", "simulator/cli/", "servers/floor/", "xtask/"];
 const PRINTING: &str = "return the text, or log it; only the programs print";
 /// Crates that call the kernel themselves.
-const CALL_THE_KERNEL: &[&str] = &["crates/os/", "crates/system/"];
+const CALL_THE_KERNEL: &[&str] = &["common/os/", "lab/system/"];
 const NUMBERS: &str =
-    "ask io::Error::kind or os::errors::Cause: only crates/os and crates/system know numbers";
+    "ask io::Error::kind or os::errors::Cause: only common/os and lab/system know numbers";
 
 /// The trait of an allocator is unsafe to implement, even for one that only counts.
-const COUNTING_ALLOCATOR: &str = "crates/session/tests/it/allocations.rs";
+const COUNTING_ALLOCATOR: &str = "server/session/tests/it/allocations.rs";
 
 const TABLE: &[Forbidden] = &[
     Forbidden {
@@ -37,8 +37,8 @@ const TABLE: &[Forbidden] = &[
     },
     Forbidden {
         code: "unsafe",
-        instead: "only crates/os and crates/system hold unsafe code: give one a safe function",
-        places: &["crates/os/", "crates/system/", COUNTING_ALLOCATOR],
+        instead: "only common/os and lab/system hold unsafe code: give one a safe function",
+        places: &["common/os/", "lab/system/", COUNTING_ALLOCATOR],
         in_tests: false,
     },
     Forbidden { code: "print!(", instead: PRINTING, places: TERMINAL, in_tests: true },
@@ -61,7 +61,7 @@ const TABLE: &[Forbidden] = &[
     Forbidden {
         code: "thread::sleep(",
         instead: "wait for the event itself, with a deadline",
-        places: &["crates/lab/", "crates/server/src/server.rs", "xtask/"],
+        places: &["lab/lab/", "server/server/src/server.rs", "xtask/"],
         in_tests: true,
     },
 ];
@@ -92,9 +92,9 @@ mod tests {
         for row in TABLE {
             let call = format!("fn f() {{ {} }}", row.code);
             let found = |path: &str, text: &str| breaches(&Source::new(path, text), row).len();
-            assert_eq!(found("crates/session/src/lib.rs", &call), 1, "{}", row.code);
+            assert_eq!(found("server/session/src/lib.rs", &call), 1, "{}", row.code);
             let quoted = format!("// {}\nconst A: &str = \"{}\";", row.code, row.code);
-            assert_eq!(found("crates/session/src/lib.rs", &quoted), 0, "{}", row.code);
+            assert_eq!(found("server/session/src/lib.rs", &quoted), 0, "{}", row.code);
             for place in row.places {
                 assert_eq!(found(&format!("{place}x.rs"), &call), 0, "{place} {}", row.code);
             }
@@ -107,10 +107,10 @@ mod tests {
             [(".unwrap()", 0), ("println!(", 0), ("clippy::too_many_lines", 1), ("unsafe", 1)];
         for (code, expected) in cases {
             let text = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
-            let inside = check(&Tree::with_file("crates/session/src/lib.rs", &text)).len();
+            let inside = check(&Tree::with_file("server/session/src/lib.rs", &text)).len();
             assert_eq!(inside, expected, "{code}");
             let call = format!("fn f() {{ {code} }}");
-            let file = check(&Tree::with_file("crates/session/tests/it/main.rs", &call)).len();
+            let file = check(&Tree::with_file("server/session/tests/it/main.rs", &call)).len();
             assert_eq!(file, expected, "{code}");
         }
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn findings_carry_the_line_and_the_replacement() {
         let found =
-            check(&Tree::with_file("crates/session/src/a.rs", "//! A.\n\nlet x = y.unwrap();"));
+            check(&Tree::with_file("server/session/src/a.rs", "//! A.\n\nlet x = y.unwrap();"));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
         assert!(found[0].message.contains("expect("), "{}", found[0].message);

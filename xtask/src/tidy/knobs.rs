@@ -4,7 +4,7 @@
 use super::Finding;
 use super::source::{Source, Tree};
 
-const ENGINES: &str = "crates/engines/src/";
+const ENGINES: &str = "server/engines/src/";
 const RENAMES: &str = "docs/internals/renames.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -55,14 +55,14 @@ mod tests {
         "const DEPTH: Knob =\n    Knob::number(\"depth\", 0..=9, 1).about(\"how deep\");\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let mut tree = Tree::with_file("crates/engines/src/a.rs", KNOB);
+        let mut tree = Tree::with_file("server/engines/src/a.rs", KNOB);
         tree.sources.extend(Tree::with_file(path, text).sources);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_knob_is_named_where_its_purpose_is_described() {
-        let missing = "crates/engines/src/a.rs:1: no page and no experiment has a use for the knob \
+        let missing = "server/engines/src/a.rs:1: no page and no experiment has a use for the knob \
                        depth";
         for (path, text) in [
             ("docs/a.md", "with `depth` as\n"),

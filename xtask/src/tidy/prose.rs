@@ -29,7 +29,7 @@ const LOOKS: &[&str] = &[
 ];
 const COMPARISONS: &[&str] = &["==", "!="];
 /// The folders where other programs are run to be measured.
-const RUNS_OTHERS: &[&str] = &["crates/ropewalk-lab/src/", "crates/lab/src/"];
+const RUNS_OTHERS: &[&str] = &["lab/cli/src/", "lab/lab/src/"];
 /// The names of their output there, and of texts for people.
 const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
 
@@ -128,17 +128,17 @@ mod tests {
     fn what_other_programs_print_decides_nothing_where_they_are_run() {
         let check = |folder: &str, code: &str, expected: usize| {
             let text = format!("fn f() {{ {code} }}");
-            let path = format!("crates/{folder}/src/a.rs");
+            let path = format!("{folder}/src/a.rs");
             assert_eq!(check(&Tree::with_file(&path, &text)).len(), expected, "{folder}: {code}");
         };
-        check("lab", "if said.contains(\"not permitted\") {}", 1);
-        check("lab", "if finished.output.contains(&name) {}", 1);
-        check("lab", "words.iter().any(|one| printed.contains(one))", 1);
-        check("ropewalk-lab", "testbed.about.split(\", \").filter(is_of_cpus)", 1);
-        check("lab", "if finished.complaint().starts_with(\"x\") {}", 1);
-        check("lab", "let lines = process::output(&command, None)?.lines();", 0);
-        check("lab", "let first = printed.lines().next();", 0);
-        check("engines", "if said.contains(&DONE) {}", 0);
+        check("lab/lab", "if said.contains(\"not permitted\") {}", 1);
+        check("lab/lab", "if finished.output.contains(&name) {}", 1);
+        check("lab/lab", "words.iter().any(|one| printed.contains(one))", 1);
+        check("lab/cli", "testbed.about.split(\", \").filter(is_of_cpus)", 1);
+        check("lab/lab", "if finished.complaint().starts_with(\"x\") {}", 1);
+        check("lab/lab", "let lines = process::output(&command, None)?.lines();", 0);
+        check("lab/lab", "let first = printed.lines().next();", 0);
+        check("server/engines", "if said.contains(&DONE) {}", 0);
     }
 
     #[test]

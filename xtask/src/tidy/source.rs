@@ -82,7 +82,7 @@ impl Source {
 
     /// Whether the whole file is tests or benchmarks.
     pub(crate) fn is_test_file(&self) -> bool {
-        let folders = ["tests/", "benches/", "fuzz/", "crates/testkit/"];
+        let folders = ["tests/", "benches/", "fuzz/", "common/testkit/"];
         let part_of = |folder: &&str| {
             self.path.starts_with(*folder) || self.path.contains(&format!("/{folder}"))
         };
@@ -297,7 +297,7 @@ mod tests {
         for (path, expected) in [
             ("crates/a/tests/it/main.rs", true),
             ("crates/a/src/x/tests.rs", true),
-            ("crates/testkit/src/lib.rs", true),
+            ("common/testkit/src/lib.rs", true),
             ("fuzz/head.rs", true),
             ("crates/a/src/attests.rs", false),
         ] {

@@ -23,12 +23,12 @@ pub struct Program {
 
 /// The server.
 pub static SERVER: Program =
-    Program { name: "ropewalk", folder: "crates/cli", commands: &[], former_commands: &[] };
+    Program { name: "ropewalk", folder: "server/cli", commands: &[], former_commands: &[] };
 
 /// The lab.
 pub static LAB: Program = Program {
     name: "ropewalk-lab",
-    folder: "crates/ropewalk-lab",
+    folder: "lab/cli",
     commands: &[
         ("load", "Drive a web server and report how it performed"),
         ("fileset", "Write, check or repair the files that load is generated for"),
@@ -55,7 +55,7 @@ pub static LAB: Program = Program {
 /// The simulator.
 pub static SIMULATOR: Program = Program {
     name: "ropewalk-sim",
-    folder: "crates/ropewalk-sim",
+    folder: "simulator/cli",
     commands: &[
         ("simulate", "Simulate how a trace scales on a shared-memory multiprocessor"),
         ("trace", "Record, import and describe memory traces"),
@@ -183,7 +183,7 @@ mod tests {
         let path = env::join_paths(["/nonexistent".as_ref(), in_path.path()]).unwrap();
         let find = || SIMULATOR.find_in(Some(beside.path()), Some(&path));
         let why = find().unwrap_err();
-        let install = "install it: cargo install --path crates/ropewalk-sim";
+        let install = "install it: cargo install --path simulator/cli";
         assert!(
             why.starts_with("ropewalk-sim is neither beside ") && why.contains(install),
             "{why}"
