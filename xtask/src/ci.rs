@@ -95,7 +95,7 @@ const STEPS: &[Step] = &[
     step(
         "build",
         When::Always,
-        "cargo build --release --package cli --package ropewalk-lab --package ropewalk-sim",
+        "cargo build --release --package ropewalk --package ropewalk-lab --package ropewalk-sim",
         &[],
     ),
     Step {
@@ -108,7 +108,7 @@ const STEPS: &[Step] = &[
         ..step(
             "static",
             When::Always,
-            "cargo build --release --target x86_64-unknown-linux-musl --package cli",
+            "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk",
             &[MUSL_TARGET],
         )
     },

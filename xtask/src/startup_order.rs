@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !VALGRIND.is_there() {
         return Err(VALGRIND.is_missing());
     }
-    let built = tools::command("cargo build --release --package cli").status();
+    let built = tools::command("cargo build --release --package ropewalk").status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("the program does not build".to_owned());
     }

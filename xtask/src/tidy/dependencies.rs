@@ -3,7 +3,8 @@
 //! Foreign crates are checked by `cargo deny`.
 
 use super::Finding;
-use super::source::Tree;
+use super::source::{Source, Tree};
+use std::collections::BTreeMap;
 
 /// One package and the packages of the workspace that it depends on.
 struct Allowed {
@@ -43,7 +44,7 @@ const TABLE: &[Allowed] = &[
     allowed("doctor", &["command", "os"]),
     allowed("fileset", &["os", "workload"]),
     allowed("load", &["command", "http1", "os", "statistics", "workload"]),
-    allowed("cli", &["command", "doctor", "engines", "os", "server"]),
+    allowed("ropewalk", &["command", "doctor", "engines", "os", "server"]),
     // Its tests judge verdicts on a pair of the same server.
     Allowed {
         development: &["statistics"],
@@ -80,19 +81,55 @@ const TABLE: &[Allowed] = &[
     allowed("xtask", &["lab", "os", "statistics", "system", "testkit"]),
 ];
 
+/// The folders of the three products. They use packages of their own and of `common`.
+const PRODUCTS: [&str; 3] = ["lab", "server", "simulator"];
+
+/// A package of one product that uses one of another: the cache is measured by itself, beside
+/// alternatives.
+const ACROSS: [(&str, &str); 1] = [("lab", "file-cache")];
+
 /// Allowed to all as a development dependency: it holds what every test suite shares.
 const SHARED_BY_TESTS: &str = "testkit";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree.sources.iter().filter(|source| is_manifest(&source.path));
+    let read = |source: &Source| source.text.parse::<toml::Table>();
+    let names = manifests.clone().filter_map(|source| {
+        Some((name(&read(source).ok()?)?.to_owned(), product(&source.path).to_owned()))
+    });
+    let products: BTreeMap<String, String> = names.collect();
     let messages = manifests.flat_map(|source| {
-        let messages = match source.text.parse() {
-            Ok(manifest) => judge(&manifest),
+        let messages = match read(source) {
+            Ok(manifest) => [judge(&manifest), across(&manifest, &products)].concat(),
             Err(why) => vec![format!("not readable: {why}")],
         };
         messages.into_iter().map(|message| Finding::in_file(&source.path, message))
     });
     messages.collect()
+}
+
+/// The first folder of a path: that of a product, if it is one.
+fn product(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path)
+}
+
+fn name(manifest: &toml::Table) -> Option<&str> {
+    manifest.get("package").and_then(|package| package.get("name")?.as_str())
+}
+
+/// The packages of other products that a product's package uses, in its tests too.
+fn across(manifest: &toml::Table, products: &BTreeMap<String, String>) -> Vec<String> {
+    let Some(name) = name(manifest) else { return Vec::new() };
+    let Some(own) = products.get(name).filter(|own| PRODUCTS.contains(&own.as_str())) else {
+        return Vec::new();
+    };
+    let used = sections(manifest, &["dependencies", "build-dependencies", "dev-dependencies"]);
+    let others = used.iter().filter(|used| {
+        let product = products.get(*used);
+        product.is_some_and(|product| product != own && PRODUCTS.contains(&product.as_str()))
+    });
+    let others = others.filter(|other| !ACROSS.contains(&(name, other)));
+    others.map(|other| format!("uses {other}, which is of another product")).collect()
 }
 
 /// Whether a file is the manifest of a package of this workspace: `fuzz` is a workspace of its own.
@@ -102,8 +139,7 @@ fn is_manifest(path: &str) -> bool {
 
 /// What is wrong with a package's manifest.
 fn judge(manifest: &toml::Table) -> Vec<String> {
-    let name = manifest.get("package").and_then(|package| package.get("name")?.as_str());
-    match TABLE.iter().find(|row| Some(row.package) == name) {
+    match TABLE.iter().find(|row| Some(row.package) == name(manifest)) {
         Some(row) => compare(row, manifest),
         None => vec!["a new package: give it a row in xtask/src/tidy/dependencies.rs".into()],
     }
@@ -196,6 +232,28 @@ mod tests {
         for (path, expected) in [("x/Cargo.toml", 1), ("Cargo.toml", 0), ("fuzz/Cargo.toml", 0)] {
             assert_eq!(check(&Tree::with_file(path, "")).len(), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_product_that_uses_another_is_found() {
+        let products = [("server", "server"), ("lab", "lab"), ("file-cache", "server")];
+        let products = [("os", "common"), ("xtask", "xtask")].iter().chain(&products);
+        let products = products.map(|&(name, of)| (name.to_owned(), of.to_owned())).collect();
+        let check = |package: &str, used: &str, expected: usize| {
+            for section in ["dependencies", "dev-dependencies"] {
+                let manifest =
+                    format!("[package]\nname = \"{package}\"\n[{section}]\n{used} = \"1\"");
+                let found = across(&manifest.parse().expect("a manifest"), &products);
+                assert_eq!(found.len(), expected, "{package} {used} {section}");
+            }
+        };
+        check("server", "lab", 1);
+        check("lab", "server", 1);
+        check("lab", "file-cache", 0);
+        check("server", "file-cache", 0);
+        check("server", "os", 0);
+        check("xtask", "lab", 0);
+        check("server", "libc", 0);
     }
 
     #[test]

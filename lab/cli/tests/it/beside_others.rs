@@ -3,7 +3,7 @@
 //! measured.
 //!
 //! The tests take minutes and use the whole machine, so they are run on request only: `cargo test
-//! --release -p cli --test it -- --ignored --nocapture --test-threads 1 beside_others`.
+//! --release -p ropewalk-lab --test it -- --ignored --nocapture --test-threads 1 beside_others`.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -110,7 +110,9 @@ fn observations_survive_their_file() {
     let text = serde_json::to_string(&observed).expect("numbers and names only");
     let back: Observed = serde_json::from_str(&text).expect("it was written by the same code");
     assert_eq!(back, observed);
-    assert!(observed.not_available.iter().any(|line| line.starts_with("system calls: not asked")));
+    assert!(
+        observed.not_available.iter().any(|line| line.starts_with("system calls: not requested"))
+    );
     assert!(observed.not_available.iter().any(|line| line.starts_with("reads of the disk")));
 }
 
