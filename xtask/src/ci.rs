@@ -98,6 +98,7 @@ const STEPS: &[Step] = &[
         "cargo build --release --package ropewalk --package ropewalk-lab --package ropewalk-sim",
         &[],
     ),
+    step("size", When::Always, "cargo xtask size", &[]),
     Step {
         // Whether it can be linked in this way does not depend on optimisation.
         environment: &[

@@ -8,7 +8,7 @@ mod flaky;
 mod fresh;
 mod fuzz;
 mod programs;
-mod startup_order;
+mod size;
 mod test;
 mod tidy;
 mod tools;
@@ -24,9 +24,8 @@ cargo xtask COMMAND
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
-  bench   measure Ropewalk, its floor and its descriptions
-  startup-order
-          tell the linker which functions a server runs
+  size    count the crates that the server is built of, and measure the built program
+  bench   measure Ropewalk, its floor and other servers
 
 `cargo xtask COMMAND --help` says more.
 ";
@@ -55,8 +54,8 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "tidy" => tidy::run(),
         "fuzz" => fuzz::run(rest),
         "flaky" => flaky::run(rest),
+        "size" => size::run(),
         "bench" => bench::run(rest),
-        "startup-order" => startup_order::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
