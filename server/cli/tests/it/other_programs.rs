@@ -1,28 +1,43 @@
 //! Commands of other programs: `ropewalk` passes them on.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use testkit::{Temporary, built, finished};
+use testkit::{Temporary, built, comes_true, finished};
 
-use crate::ropewalk;
 use crate::server_process::ROPEWALK;
+use crate::{REPOSITORY, ropewalk};
 
-/// With the arguments, the exit status and standard output of the other program.
+/// With the arguments, the exit status and both outputs of the other program.
 #[test]
-fn commands_of_the_simulator_are_passed_on() {
-    let simulator = built("ropewalk-sim");
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    for arguments in
-        [&["help", "trace"][..], &["simulate", "--help"], &["trace", "info", "no such"]]
-    {
-        let direct = finished(Command::new(&simulator).args(arguments).current_dir(root));
-        assert_eq!(finished(&mut ropewalk(arguments)), direct, "{arguments:?}");
-    }
+fn commands_of_other_programs_are_passed_on() {
+    let check = |program: &str, commands: &[&[&str]]| {
+        let program = built(program);
+        for arguments in commands {
+            let direct = finished(Command::new(&program).args(*arguments).current_dir(REPOSITORY));
+            assert_eq!(finished(&mut ropewalk(arguments)), direct, "{arguments:?}");
+        }
+    };
+    check("ropewalk-sim", &[&["help", "trace"], &["simulate", "--help"], &["trace", "info", "no"]]);
+    check("ropewalk-lab", &[&["help", "load"], &["membench", "--area=1"], &["report", "no such"]]);
     let (status, _, error) = finished(&mut ropewalk(&["trace", "info", "no such"]));
     assert!(status == 1 && error.starts_with("ropewalk: no such: "), "{status} {error}");
     let (status, help, _) = finished(&mut ropewalk(&["--help"]));
-    assert!(status == 0 && help.contains("\nCommands of ropewalk-sim:\n  simulate  "), "{help}");
+    for program in ["ropewalk-lab:\n  load  ", "ropewalk-sim:\n  simulate  "] {
+        assert!(status == 0 && help.contains(&format!("\nCommands of {program}")), "{help}");
+    }
+}
+
+/// The process becomes the other program, so that a signal reaches that.
+#[test]
+fn the_process_becomes_the_other_program() {
+    built("ropewalk-lab");
+    let mut import = ropewalk(&["log", "import", "-", "-o", "-"]);
+    let mut child = import.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let name = format!("/proc/{}/comm", child.id());
+    assert!(comes_true(|| fs::read_to_string(&name).is_ok_and(|name| name == "ropewalk-lab\n")));
+    os::signals::send("KILL", &[child.id()]);
+    assert!(!child.wait().unwrap().success());
 }
 
 #[test]
@@ -30,11 +45,14 @@ fn without_the_other_program_a_line_says_what_to_install() {
     let alone = Temporary::new();
     let copy = alone.path().join("ropewalk");
     fs::copy(ROPEWALK, &copy).unwrap();
-    for command in ["simulate", "trace"] {
+    for (command, program) in
+        [("simulate", "sim"), ("trace", "sim"), ("load", "lab"), ("peers", "lab")]
+    {
         let (status, out, error) = finished(Command::new(&copy).arg(command).env("PATH", ""));
-        let expected =
-            "ropewalk: ropewalk-sim is neither beside this program nor in PATH: install it";
-        assert!(error.starts_with(expected) && error.lines().count() == 1, "{error}");
+        let expected = format!(
+            "ropewalk: ropewalk-{program} is neither beside this program nor in PATH: install it"
+        );
+        assert!(error.starts_with(&expected) && error.lines().count() == 1, "{error}");
         assert_eq!((status, out.as_str()), (1, ""));
     }
 }
