@@ -39,7 +39,13 @@ use tune_command::{TUNE_HELP, TuneArguments};
 ///
 /// `ropewalk` passes these commands on to this program, except for `doctor`, which both have.
 #[derive(Parser)]
-#[command(name = "ropewalk-lab", bin_name = "ropewalk", version, arg_required_else_help = true)]
+#[command(
+    name = "ropewalk-lab",
+    bin_name = "ropewalk",
+    override_usage = "ropewalk-lab <COMMAND>",
+    version,
+    arg_required_else_help = true
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -77,6 +83,7 @@ enum Command {
     /// Say what this machine lacks as a testbed, what it costs and what mends it
     ///
     /// Status 1 if anything is wrong. docs/doctor.md lists all checks.
+    #[command(override_usage = "ropewalk-lab doctor [OPTIONS] [DIR]")]
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]

@@ -17,7 +17,13 @@ use trace_command::TraceCommand;
 ///
 /// `ropewalk` passes these commands on to this program.
 #[derive(Parser)]
-#[command(name = "ropewalk-sim", bin_name = "ropewalk", version, arg_required_else_help = true)]
+#[command(
+    name = "ropewalk-sim",
+    bin_name = "ropewalk",
+    override_usage = "ropewalk-sim <COMMAND>",
+    version,
+    arg_required_else_help = true
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,

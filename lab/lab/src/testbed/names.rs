@@ -42,7 +42,7 @@ pub(crate) fn unique_for_server() -> String {
     unique() + OF_SERVER
 }
 
-/// Whether a name was made by [`unique_of_server`].
+/// Whether a name was made by [`unique_for_server`].
 pub(crate) fn is_for_server(name: &str) -> bool {
     name.ends_with(OF_SERVER)
 }
