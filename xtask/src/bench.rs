@@ -25,7 +25,7 @@ use options::Options;
 const HELP: &str = "\
 cargo xtask bench serve|load|engines|simulate [OPTION...]
 
-  serve   Starts the floor, Ropewalk and every installed server of descriptions/*.toml at their best
+  serve   Starts the floor, Ropewalk and every installed server of servers/*.toml at their best
           settings, drives them in alternating rounds with wrk, and prints the processor time of
           each request.
   load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that

@@ -109,7 +109,8 @@ const STEPS: &[Step] = &[
         ..step(
             "static",
             When::Always,
-            "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk",
+            "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk \
+             --package ropewalk-lab --package ropewalk-sim",
             &[MUSL_TARGET],
         )
     },

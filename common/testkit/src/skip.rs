@@ -22,7 +22,7 @@ const SEPARATOR: char = '\t';
 pub struct Skipped {
     /// What this machine lacks, with the command that brings it.
     pub why: String,
-    /// Package, program and test: `cli it report::the_page_in_a_browser`.
+    /// Package, program and test: `ropewalk-lab it report::the_page_in_a_browser`.
     pub test: String,
     /// What was not checked.
     pub check: String,

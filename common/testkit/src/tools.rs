@@ -1,6 +1,6 @@
 //! Programs that tests and checks use and a machine may lack, with the command that installs each:
 //! the only table of them. Servers that can be measured, such as nginx, are described in
-//! `peers/*.toml`.
+//! `servers/*.toml`.
 //!
 //! Nothing is ever installed from here.
 
@@ -50,7 +50,7 @@ pub const GIT: Tool = packaged("git", "git", "apt-get install git");
 pub const MKE2FS: Tool = packaged("mke2fs", "mke2fs", "apt-get install e2fsprogs");
 /// Makes disks of files.
 pub const LOSETUP: Tool = packaged("losetup", "losetup", "apt-get install mount");
-/// The server that some tests record, or put in a domain.
+/// The server that some tests record, or put in a testbed.
 pub const NGINX: Tool = packaged("nginx", "nginx", "apt-get install nginx");
 /// A load generator: open loop, sessions.
 pub const HTTPERF: Tool = packaged("httperf", "httperf", "apt-get install httperf");

@@ -50,6 +50,12 @@ pub(crate) fn rename_in_description(text: &str) -> (String, Vec<String>) {
     (text, notices)
 }
 
+/// The text of a server's description with the placeholders of before. Digests are made of it, so
+/// that a search that was begun before is resumed.
+pub(crate) fn with_former_placeholders(text: String) -> String {
+    IN_DESCRIPTIONS.iter().fold(text, |text, (before, now)| text.replace(now, before))
+}
+
 fn rename(table: &mut Table, before: &str, now: &str) -> bool {
     if table.contains_key(now) {
         return false;
@@ -86,6 +92,7 @@ mod tests {
     fn placeholders_get_their_names_of_today() {
         let (text, notices) = rename_in_description("folder = '{peers_dir}/own'");
         assert_eq!((text.as_str(), notices.len()), ("folder = '{servers_dir}/own'", 1));
+        assert_eq!(with_former_placeholders(text.clone()), "folder = '{peers_dir}/own'");
         let (text, notices) = rename_in_description(&text);
         assert_eq!((text.as_str(), notices.len()), ("folder = '{servers_dir}/own'", 0));
     }

@@ -89,7 +89,15 @@ impl Found {
         surroundings: &Surroundings,
     ) -> Result<Self, String> {
         let mut found = Self::default();
-        for description in choose(descriptions, names)? {
+        for choice in choose(descriptions, names)? {
+            let description = match choice {
+                Choice::Known(description) => description,
+                Choice::EngineOf(name, program) => {
+                    let why = program.obstacle.clone().unwrap_or_default();
+                    found.skipped.push(Skipped { name, ..program.skipped(&why) });
+                    continue;
+                }
+            };
             match description.install(surroundings) {
                 Ok(installed) => found.installed.push(installed),
                 Err(why) => found.skipped.push(description.skipped(&why)),
@@ -99,25 +107,33 @@ impl Found {
     }
 }
 
+/// A server that was named.
+enum Choice<'p> {
+    Known(&'p ServerDescription),
+    /// An engine, by its name, of a program that is not there: only that knows its engines.
+    EngineOf(String, &'p ServerDescription),
+}
+
 fn choose<'p>(
     descriptions: &'p [ServerDescription],
     names: &[String],
-) -> Result<Vec<&'p ServerDescription>, String> {
+) -> Result<Vec<Choice<'p>>, String> {
     if names.is_empty() {
-        return Ok(descriptions.iter().collect());
+        return Ok(descriptions.iter().map(Choice::Known).collect());
     }
+    let named = |name: &str| descriptions.iter().find(|description| description.name == name);
     let find = |name: &String| {
-        descriptions.iter().find(|description| description.name == *name).ok_or_else(|| {
-            // Its engines are known to the program only, and that may not be there.
-            let base = name.split_once(':').map_or("", |(base, _)| base);
-            let base = descriptions.iter().find(|description| description.name == base);
-            if let Some(why) = base.and_then(|base| base.obstacle.as_ref()) {
-                return format!("{name}: {why}");
+        let program = name.split_once(':').and_then(|(program, _)| named(program));
+        let program = program.filter(|program| program.obstacle.is_some());
+        match (named(name), program) {
+            (Some(description), _) => Ok(Choice::Known(description)),
+            (None, Some(program)) => Ok(Choice::EngineOf(name.clone(), program)),
+            (None, None) => {
+                let known: Vec<&str> =
+                    descriptions.iter().map(|description| description.name.as_str()).collect();
+                Err(format!("there is no server {name:?}, but {}", known.join(", ")))
             }
-            let known: Vec<&str> =
-                descriptions.iter().map(|description| description.name.as_str()).collect();
-            format!("there is no server {name:?}, but {}", known.join(", "))
-        })
+        }
     };
     names.iter().map(find).collect()
 }
@@ -294,6 +310,22 @@ mod tests {
         assert!(now.starts_with("false failed") && later == NOT_BUILT, "{now}; {later}");
         let absent = with("/nonexistent/go version");
         assert!(absent.iter().all(|why| why.starts_with("/nonexistent/go: No such")), "{absent:?}");
+    }
+
+    /// Only a program knows its engines: where it is not there they are skipped as it is.
+    #[test]
+    fn engines_of_an_absent_program_are_skipped() {
+        let absent = ServerDescription {
+            obstacle: Some("install it".into()),
+            ..description("own", "'echo', 'v1'")
+        };
+        let detect =
+            |name: &str| Found::detect(std::slice::from_ref(&absent), &[name.to_owned()], &NOWHERE);
+        let found = detect("own:engine").expect("it may be one");
+        assert_eq!((found.installed.len(), found.skipped.len()), (0, 1));
+        let Skipped { name, reason, .. } = &found.skipped[0];
+        assert_eq!((name.as_str(), reason.as_str()), ("own:engine", "install it"));
+        assert!(detect("other:engine").is_err_and(|why| why.contains("no server")));
     }
 
     #[test]

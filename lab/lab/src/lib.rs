@@ -4,8 +4,8 @@
 //! machine ([`Found::detect`]), and started under one of its settings ([`RunningServer`]) in a
 //! control group ([`Group`]) of its own, so that the processor time of all its processes counts,
 //! including processes that live only for a moment. Servers are driven from outside ([`client`],
-//! [`wrk`], [`http`]) and observed from outside ([`memory`]): nothing here is linked with a server,
-//! ours included.
+//! [`wrk`], [`http`]) and observed from outside ([`memory`]): no server is linked with, ours
+//! included; only [`cache_study`] measures our cache by itself.
 //!
 //! Which servers to compare, and how often, is decided by the callers. An [`Error`] says what can
 //! be done about it; an error that is a mere sentence is for the person at the terminal, and a

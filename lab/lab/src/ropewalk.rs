@@ -96,7 +96,7 @@ pub(crate) fn with_program(program: &Path, template: &ServerDescription) -> Serv
 }
 
 fn engine_description(engine: Engine, template: &ServerDescription) -> ServerDescription {
-    let mut description = template.clone();
+    let mut description = ServerDescription { notices: Vec::new(), ..template.clone() };
     description.name = format!("{}:{}", template.name, engine.name);
     description.description = engine.about;
     if engine.unavailable.is_some() {

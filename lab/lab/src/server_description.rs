@@ -282,7 +282,7 @@ impl ServerDescription {
                 Some(FormerKnob::Gone(_)) => return None,
                 None => name,
             };
-            Some((name.clone(), value.clone()))
+            Some((name.clone(), rename_in_description(value).0))
         };
         typed.iter().filter_map(of_today).collect()
     }
@@ -293,7 +293,8 @@ impl ServerDescription {
             FormerKnob::Called(now) => Some(renamed(name, now)),
             FormerKnob::Gone(why) => Some(format!("{name} has no effect any more: {why}")),
         };
-        typed.keys().filter_map(notice).collect()
+        let values = typed.values().flat_map(|value| rename_in_description(value).1);
+        typed.keys().filter_map(notice).chain(values).collect()
     }
 
     fn check(&self) -> Result<(), String> {

@@ -141,7 +141,7 @@ pub struct Workload {
 /// What experiments are made with: this program, and a place for files.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// `ropewalk` itself.
+    /// `ropewalk-lab` itself.
     pub program: PathBuf,
     /// A directory for file sets, logs and whatever servers write.
     pub scratch: PathBuf,

@@ -1,6 +1,6 @@
 //! Checks of the machine that only the server can make: which system calls it may make, and what it
 //! does without. They are a part of `ropewalk doctor`; its other checks, of files of the kernel,
-//! are in the lab.
+//! are in the crate `doctor`.
 //!
 //! The checks report and change nothing. For everything that is missing the server has a fallback.
 

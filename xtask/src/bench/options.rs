@@ -33,7 +33,7 @@ pub(crate) struct Options<R: 'static> {
     pub(crate) rounds: usize,
     pub(crate) window: Duration,
     pub(crate) json: Option<PathBuf>,
-    /// Whether peers that come as source are built first.
+    /// Whether servers that come as source are built first.
     pub(crate) build: bool,
     /// Whether the run only checks that everything works.
     pub(crate) quick: bool,

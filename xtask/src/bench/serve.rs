@@ -122,7 +122,7 @@ pub(crate) fn client_cpu() -> usize {
     usize::from(os::affinity::allowed_cpus().len() > 1)
 }
 
-/// The directories that peers are built from and in.
+/// The directories that servers are built from and in.
 pub(crate) fn surroundings(build: bool) -> Result<Surroundings, String> {
     let found = Surroundings::find(build);
     match (&found.repository, &found.target_dir) {

@@ -29,7 +29,7 @@ const LOOKS: &[&str] = &[
 ];
 const COMPARISONS: &[&str] = &["==", "!="];
 /// The folders where other programs are run to be measured.
-const RUNS_OTHERS: &[&str] = &["lab/cli/src/", "lab/lab/src/"];
+const RUNS_OTHERS: &[&str] = &["lab/cli/src/", "lab/lab/src/", "simulator/cli/src/"];
 /// The names of their output there, and of texts for people.
 const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
 

@@ -17,7 +17,7 @@ impl Folder {
             return Ok((folder, Opened::default()));
         }
         let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
-        if renamed_experiment(&opened.header.definition) != header.definition {
+        if !makes_the_same_runs(&opened.header.definition, &header.definition) {
             let path = path.display();
             return Err(Error::Usage(format!(
                 "{path}: it was begun with another definition: see `definition` in \
@@ -56,9 +56,34 @@ fn changed(before: &[Described], now: &[Described]) -> Option<String> {
     })
 }
 
+/// The keys of an experiment that are for people, and decide no run.
+const FOR_PEOPLE: [&str; 4] = ["title", "source", "question", "expected"];
+
+/// Whether two definitions lead to the same runs: names of before count as those of today, and
+/// texts for people may differ.
+fn makes_the_same_runs(before: &str, now: &str) -> bool {
+    let runs = |definition: &str| {
+        let mut table: toml::Table = renamed_experiment(definition).parse().ok()?;
+        FOR_PEOPLE.iter().for_each(|key| drop(table.remove(*key)));
+        Some(table)
+    };
+    before == now || runs(before).is_some_and(|before| Some(before) == runs(now))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_definition_is_the_same_if_it_leads_to_the_same_runs() {
+        let check = |before: &str, now: &str, expected| {
+            assert_eq!(makes_the_same_runs(before, now), expected, "{before} and {now}");
+        };
+        check("title = 'a'\n[[domains]]", "title = 'b'\n[[testbeds]]", true);
+        check("repetitions = 2", "repetitions = 3", false);
+        check("no TOML", "no TOML", true);
+        check("no TOML", "none", false);
+    }
 
     #[test]
     fn a_workload_that_is_another_than_it_was_is_noticed() {

@@ -10,6 +10,7 @@ use super::workbench::{WARM_UPS, Workbench, setting_of};
 use super::{Candidate, Stop};
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::former_names::with_former_placeholders;
 use crate::install::Installed;
 use crate::lab::Lab;
 use crate::process::listed_cpus;
@@ -315,7 +316,8 @@ impl Subject<'_> {
         let settings: Vec<Values> =
             description.settings.iter().map(|setting| description.knob_values(setting)).collect();
         let base = description.knob_values(&self.base);
-        digest(format!("{:?}", (&description.files, &description.start, base, settings)))
+        let text = format!("{:?}", (&description.files, &description.start, base, settings));
+        digest(with_former_placeholders(text))
     }
 
     /// The header of the folder.

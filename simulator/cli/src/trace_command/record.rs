@@ -51,8 +51,8 @@ pub(crate) struct RecordArguments {
     /// Directory for raw records and a recipe's files [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// The server that a recipe starts as {ropewalk} [default: ropewalk beside this program, else
-    /// in PATH]
+    /// Ropewalk as recipes start it, with ropewalk-lab beside it for what is the lab's [default:
+    /// ropewalk beside this program, else in PATH]
     #[arg(long, value_name = "FILE", requires = "recipe")]
     ropewalk: Option<PathBuf>,
     /// The command, with its arguments
