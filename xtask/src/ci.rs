@@ -99,21 +99,15 @@ const STEPS: &[Step] = &[
         &[],
     ),
     step("size", When::Always, "cargo xtask size", &[]),
-    Step {
-        // Whether it can be linked in this way does not depend on optimisation.
-        environment: &[
-            ("CARGO_PROFILE_RELEASE_LTO", "off"),
-            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
-        ],
-        ..step(
-            "static",
-            When::Always,
-            "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk \
-             --package ropewalk-lab --package ropewalk-sim",
-            &[MUSL_TARGET],
-        )
-    },
+    linked_statically(
+        When::Short,
+        "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk",
+    ),
+    linked_statically(
+        When::Long,
+        "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk \
+         --package ropewalk-lab --package ropewalk-sim",
+    ),
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),
     Step {
@@ -157,6 +151,18 @@ const STEPS: &[Step] = &[
     step("bench-engines", When::Short, "cargo xtask bench engines --quick", &[]),
     step("bench-engines", When::Long, "cargo xtask bench engines", &[]),
 ];
+
+/// Builds programs with musl. Whether they can be linked so does not depend on optimisation.
+const fn linked_statically(when: When, command: &'static str) -> Step {
+    Step {
+        environment: &[
+            ("CARGO_PROFILE_RELEASE_LTO", "off"),
+            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+        ],
+        ..step("static", when, command, &[MUSL_TARGET])
+    }
+}
 
 const fn step(
     name: &'static str,
