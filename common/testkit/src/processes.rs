@@ -28,3 +28,14 @@ pub fn finished(command: &mut Command) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }
+
+/// Runs a command to its end, without standard input; returns whether its exit status was 0,
+/// standard output and standard error.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn succeeded(command: &mut Command) -> (bool, String, String) {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.success(), text(stdout), text(stderr))
+}

@@ -2,21 +2,11 @@
 //!
 //! A missing one is reported prominently, and counted; where `CI=true` it must not be missing.
 
-use std::process::{Command, Output, Stdio};
-
 use lab::testbed::{Link, Network, Subnets};
 use testkit::tools::IPROUTE2;
 use testkit::{NEEDS_ROOT, is_root};
 
-pub(crate) use testkit::{has, in_ci, skip};
-
-/// Runs the command to its end; returns whether the exit status was 0, standard output and standard
-/// error.
-pub(crate) fn run(command: &mut Command) -> (bool, String, String) {
-    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (status.success(), text(stdout), text(stderr))
-}
+pub(crate) use testkit::{has, in_ci, skip, succeeded as run};
 
 /// Whether networks can be created; if not, reports why.
 pub(crate) fn networks_can_be_made() -> bool {

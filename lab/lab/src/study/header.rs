@@ -3,10 +3,11 @@
 use super::stage::{Participant, Stage};
 use crate::environment::Environment;
 use crate::lab::Lab;
-use crate::record::{Described, Header, Kind, Offered, Planned, Server, Skipped};
+use crate::record::{Described, Header, Kind, Offered, Planned, Program, Server, Skipped};
 use crate::server::{Launch, configuration_text};
 use crate::testbed::Testbed;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 impl Stage<'_> {
     /// The header of the folder.
@@ -53,6 +54,8 @@ impl Stage<'_> {
     /// it differs.
     fn servers(&self, lab: &Lab) -> Vec<Server> {
         let mut servers: Vec<Server> = Vec::new();
+        // All engines are of one program, which is read once.
+        let mut programs: BTreeMap<&Path, Program> = BTreeMap::new();
         for participant in &self.participants {
             let description = &participant.installed.description;
             let index = servers.iter().position(|server| server.name == description.name);
@@ -61,7 +64,9 @@ impl Stage<'_> {
                     name: description.name.clone(),
                     description: description.description.clone(),
                     version: participant.installed.version.clone(),
-                    program: description.recorded_program(),
+                    program: description.program.as_deref().map_or_else(Program::default, |path| {
+                        programs.entry(path).or_insert_with(|| Program::read(path)).clone()
+                    }),
                     ..Server::default()
                 });
                 servers.len() - 1
