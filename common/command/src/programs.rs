@@ -147,7 +147,6 @@ fn version_of(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use testkit::Temporary;
 
     fn arguments(words: &str) -> Vec<OsString> {
@@ -172,8 +171,7 @@ mod tests {
     /// A program that prints this as its version.
     fn put(folder: &Temporary, version: &str) -> PathBuf {
         let path = folder.path().join(SIMULATOR.name);
-        std::fs::write(&path, format!("#!/bin/sh\necho {version}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        testkit::install_script(&format!("#!/bin/sh\necho {version}\n"), &path);
         path
     }
 

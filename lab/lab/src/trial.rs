@@ -595,8 +595,6 @@ fn merge(mut outcomes: Vec<Outcome>) -> Result<(Outcome, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::record::Described;
 
@@ -717,9 +715,9 @@ mod tests {
             first_refused: None,
             interrupted: false,
         };
-        let program = folder.file("slow", SLOW);
+        let program = folder.path().join("slow");
+        testkit::install_script(SLOW, &program);
         folder.file("slow.json", json::write(&outcome));
-        fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let tools = Tools { program, scratch: folder.path().into() };
         let generators = vec![LoadGenerator::beside(&[], &os::affinity::allowed_cpus()[..1])];
         let bench = Bench { tools, generators, ..bench() };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
@@ -247,9 +247,8 @@ fn a_study_says_how_much_could_not_be_measured() {
     let lab = Lab::new();
     let descriptions = without_floor(&lab);
     let program = lab.path("program");
-    fs::write(&program, "#!/bin/sh\ncase $1 in --version) echo own 1;; *) exit 1;; esac\n")
-        .unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "#!/bin/sh\ncase $1 in --version) echo own 1;; *) exit 1;; esac\n";
+    testkit::install_script(script, &program);
     let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);

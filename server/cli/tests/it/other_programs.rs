@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use testkit::{Temporary, built, comes_true, finished};
+use testkit::{Temporary, built, comes_true, finished, install};
 
 use crate::server_process::ROPEWALK;
 use crate::{REPOSITORY, ropewalk};
@@ -44,7 +44,7 @@ fn the_process_becomes_the_other_program() {
 fn without_the_other_program_a_line_says_what_to_install() {
     let alone = Temporary::new();
     let copy = alone.path().join("ropewalk");
-    fs::copy(ROPEWALK, &copy).unwrap();
+    install(ROPEWALK.as_ref(), &copy);
     for (command, program) in
         [("simulate", "sim"), ("trace", "sim"), ("load", "lab"), ("peers", "lab")]
     {

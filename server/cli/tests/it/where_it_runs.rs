@@ -21,8 +21,7 @@ const NOBODY: &str = "65534";
 pub(crate) fn as_ordinary_user(directory: &Temporary) -> Option<Command> {
     let copy = directory.path().join("ropewalk");
     if !copy.exists() {
-        std::fs::copy(ROPEWALK, &copy).unwrap();
-        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+        testkit::install(ROPEWALK.as_ref(), &copy);
     }
     if !os::process::is_root() {
         return Some(Command::new(copy));

@@ -3,7 +3,6 @@
 
 use crate::{accesses, events, processes, recorded, recorded_with, recorders};
 use memory_trace::{AccessKind, Event, Reader, Symbol};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use testkit::Temporary;
@@ -111,8 +110,7 @@ fn a_window_is_cut_to_the_reference() {
 
 fn script(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    testkit::install_script(text, &path);
     path.display().to_string()
 }
 
