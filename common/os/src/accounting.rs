@@ -5,10 +5,10 @@
 //! The first two are in ticks, and none says on which CPU a process ran. A CPU's idle time is
 //! measured; its busy time is sampled at each tick, and a program that is scheduled by the same
 //! clock may escape the samples.
-//! same clock may miss.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -19,6 +19,10 @@ pub const TICK_US: u64 = 10_000;
 /// The longest time that one wake-up takes: 3.5 to 5 us in a virtual machine, where each one
 /// involves the host, and less on real processors.
 const WAKE_UP_US: u64 = 5;
+
+/// How often the threads of a process are listed before a list that seems too short is accepted:
+/// where threads end all the time, every list is shorter than the count before it.
+const LISTS_MAX: u32 = 8;
 
 /// How one CPU has spent its time since the machine started, or between two readings; in
 /// microseconds.
@@ -90,10 +94,25 @@ pub fn process(pid: u32) -> Option<Process> {
     parse_process(pid, &String::from_utf8_lossy(&stat))
 }
 
-/// The numbers of a process's threads; none if there is no such process.
-pub fn threads(pid: u32) -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// The numbers of a process's threads, by age; none if there is no such process.
+///
+/// The kernel ends its list early if a thread ends that is being listed, which would hide all
+/// younger ones. The link count of the folder gives the number of threads before, so that a list
+/// that is shorter is read again.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task");
+    let mut found = Vec::new();
+    for _ in 0..LISTS_MAX {
+        let Ok(folder) = fs::metadata(&path) else { break };
+        let names = fs::read_dir(&path).into_iter().flatten().flatten();
+        found = names.filter_map(|name| name.file_name().to_str()?.parse().ok()).collect();
+        // Links of the folder itself, and one of each thread.
+        if found.len() as u64 + 2 >= folder.nlink() {
+            break;
+        }
+    }
+    found
 }
 
 /// What the scheduler has counted of a thread of a process; none if there is no such thread, and
@@ -228,7 +247,8 @@ fn parse_process(pid: u32, stat: &str) -> Option<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use testkit::comes_true;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn a_cpu_is_read_by_its_states() {
@@ -263,20 +283,47 @@ mod tests {
         assert_eq!(later.since(&expected), Scheduled { ran_ns: 1, waited_ns: 100, turns: 2 });
     }
 
+    fn this_thread() -> u32 {
+        let path = fs::read_link("/proc/thread-self").unwrap();
+        path.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    }
+
+    /// Threads are listed by age: where one that ends would end the list, a younger one is missing.
+    #[test]
+    fn threads_that_end_hide_no_others() {
+        for _ in 0..50 {
+            let (may_end, is_over) = (Barrier::new(22), Barrier::new(2));
+            let youngest = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                for _ in 0..20 {
+                    scope.spawn(|| may_end.wait());
+                }
+                scope.spawn(|| {
+                    youngest.store(this_thread(), Ordering::Relaxed);
+                    may_end.wait();
+                    is_over.wait();
+                });
+                may_end.wait();
+                let youngest = youngest.load(Ordering::Relaxed);
+                let is_listed = || threads(std::process::id()).contains(&youngest);
+                let hidden = (0..50).filter(|_| !is_listed()).count();
+                is_over.wait();
+                assert_eq!(hidden, 0);
+            });
+        }
+    }
+
     /// A thread that sleeps has one more turn each time it is woken.
     #[test]
     fn a_thread_is_known_by_its_turns() {
-        let own = std::process::id();
-        let path = fs::read_link("/proc/thread-self").unwrap();
-        let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        // The kernel ends the list early if a thread of another test ends while it is read.
-        assert!(comes_true(|| threads(own).any(|other| other == thread)));
+        let (own, thread) = (std::process::id(), this_thread());
+        assert!(threads(own).contains(&thread));
         let Some(before) = scheduled(own, thread) else {
             return testkit::leave_out("turns of a thread", "this kernel counts none (schedstats)");
         };
         (0..5).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
         assert!(scheduled(own, thread).unwrap().since(&before).turns >= 5);
-        assert_eq!((threads(u32::MAX).count(), scheduled(u32::MAX, 1)), (0, None));
+        assert_eq!((threads(u32::MAX), scheduled(u32::MAX, 1)), (Vec::new(), None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Only a process with one thread may be copied: a copy would have the locks that other threads
 //! held, but not the threads that could release them.
 
+use crate::accounting::threads;
 use crate::call::{check, error, uninterrupted};
 use crate::signals::Signal;
 use std::fmt;
@@ -32,8 +33,14 @@ pub enum Ended {
 pub const STATUS_OF_PANIC: i32 = 101;
 
 /// Whether this process has one thread only.
+///
+/// # Errors
+/// When `/proc` cannot be read.
 pub fn is_single_threaded() -> io::Result<bool> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+    match threads(std::process::id()).len() {
+        0 => Err(io::Error::other("/proc/self/task cannot be read")),
+        number => Ok(number == 1),
+    }
 }
 
 /// The number of a child that has ended and has not been waited for, if there is one.

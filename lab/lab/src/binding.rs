@@ -13,7 +13,7 @@ use std::path::Path;
 /// has ended meanwhile is no error.
 pub(crate) fn bind_processes(processes: &[u32], first: u32, cpus: &[usize]) -> Result<(), String> {
     for (pid, &cpu) in workers(processes, first).into_iter().zip(cpus.iter().cycle()) {
-        threads(pid).try_for_each(|thread| bind(thread, cpu))?;
+        threads(pid).into_iter().try_for_each(|thread| bind(thread, cpu))?;
     }
     Ok(())
 }

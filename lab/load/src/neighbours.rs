@@ -276,10 +276,10 @@ fn so_far_us(process: &Process) -> u64 {
 
 /// The scheduler's counters of the threads of these processes; none if there are too many threads.
 fn threads_of(pids: &HashSet<u32>) -> Option<HashMap<u32, Scheduled>> {
-    let all = pids.iter().flat_map(|pid| accounting::threads(*pid).map(|thread| (*pid, thread)));
-    let some: Vec<(u32, u32)> = all.take(THREADS_MAX + 1).collect();
+    let of_process = |pid| accounting::threads(pid).into_iter().map(move |thread| (pid, thread));
+    let all: Vec<(u32, u32)> = pids.iter().copied().flat_map(of_process).collect();
     let scheduled = |(pid, thread)| Some((thread, accounting::scheduled(pid, thread)?));
-    (some.len() <= THREADS_MAX).then(|| some.into_iter().filter_map(scheduled).collect())
+    (all.len() <= THREADS_MAX).then(|| all.into_iter().filter_map(scheduled).collect())
 }
 
 /// The CPUs on which the threads of these processes may run.
