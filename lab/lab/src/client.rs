@@ -1,5 +1,5 @@
 //! Load generators as processes: started on one processor, ended in time, and measured for what
-//! they used.
+//! they used. The program that measures the cache is started and asked in the same way.
 //!
 //! The processor time is that of the process itself, from the kernel's account of children that
 //! have been waited for; so it is right only while one thread of this process waits for children at
@@ -19,10 +19,10 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What a generator that waits for a line prints when it is ready.
-const READY: &[u8] = b"ready\n";
+const READY: &str = "ready";
 
 /// What a generator prints when it has measured, before it closes its connections.
-const MEASURED: &[u8] = b"measured\n";
+const MEASURED: &str = "measured";
 
 /// A generator that runs; killed when dropped.
 #[derive(Debug)]
@@ -113,23 +113,45 @@ impl Client {
         self.await_line(MEASURED, "done", within)
     }
 
-    fn await_line(&mut self, line: &[u8], what: &str, within: Duration) -> Result<(), String> {
-        let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
+    fn await_line(&mut self, line: &str, what: &str, within: Duration) -> Result<(), String> {
+        let said = self.read_line(what, within)?;
+        if said == line { Ok(()) } else { Err(format!("{} printed something else", self.program)) }
+    }
+
+    /// The next line that the program prints, without its end. The program is not `what` it should
+    /// be if it prints nothing within this time.
+    fn read_line(&mut self, what: &str, within: Duration) -> Result<String, String> {
         let timeout_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let mut said = vec![0; line.len()];
-        for at in 0..said.len() {
+        let mut said = Vec::new();
+        loop {
+            let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
             let is_there = wait_ready(stdout.as_fd(), Readiness::Readable, timeout_ms)
                 .map_err(|why| format!("{}: {why}", self.program))?;
             if !is_there {
                 return Err(format!("{} was not {what} within {within:?}", self.program));
             }
-            if stdout.read(&mut said[at..=at]).unwrap_or(0) == 0 {
+            let mut byte = [0];
+            if stdout.read(&mut byte).unwrap_or(0) == 0 {
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 let output = self.output();
                 return Err(format!("{status}: {}", process::last_lines(&output)));
             }
+            if byte == *b"\n" {
+                return Ok(String::from_utf8_lossy(&said).into_owned());
+            }
+            said.extend(byte);
         }
-        if said == line { Ok(()) } else { Err(format!("{} printed something else", self.program)) }
+    }
+
+    /// Sends a line to a program that answers each with a line, and waits for its answer, however
+    /// long that takes.
+    ///
+    /// # Errors
+    /// When the program ends before that, with the last lines of its output.
+    pub(crate) fn ask(&mut self, line: &str) -> Result<String, String> {
+        // A program that has ended reads nothing, and that it has ended is seen below.
+        let _ = self.send_line(line);
+        self.read_line("done", Duration::MAX)
     }
 
     /// Sends a line to a generator that waits for one.

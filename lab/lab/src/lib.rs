@@ -5,7 +5,7 @@
 //! control group ([`Group`]) of its own, so that the processor time of all its processes counts,
 //! including processes that live only for a moment. Servers are driven from outside ([`client`],
 //! [`wrk`], [`http`]) and observed from outside ([`memory`]): no server is linked with, ours
-//! included; only [`cache_study`] measures our cache by itself.
+//! included.
 //!
 //! Which servers to compare, and how often, is decided by the callers. An [`Error`] says what can
 //! be done about it; an error that is a mere sentence is for the person at the terminal, and a

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use command::{Failure, print};
-use lab::Environment;
-use lab::cache_study::{Definition, Study, estimate_s};
+use lab::cache_study::{self, Definition, Study, estimate_s};
 use lab::study::{Tally, minutes};
+use lab::{Environment, Surroundings};
 use load::interrupt::Interrupt;
 
 use super::arguments::StudyArguments;
@@ -24,12 +24,13 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     if arguments.dry_run {
         return Ok(());
     }
+    let program = cache_study::program(&Surroundings::find(true)).map_err(Failure::Operation)?;
     let path = arguments.folder(&definition.name);
     let (folder, opened) = open_records(&path, &definition.header(), arguments.resume)?;
     let environment = Environment::record(BTreeMap::new());
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
-    let mut study = Study::new(&definition, &folder, &opened.cache, watch);
+    let mut study = Study::new(&definition, &program, &folder, &opened.cache, watch);
     conclude(study.run().map_err(Failure::Operation)?, Tally::default(), &path)
 }
 

@@ -3,14 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use lab::record::Folder;
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility};
+use testkit::{Browser, Temporary, accessibility, comes_true, finished, succeeded};
 
+use crate::server_process::ROPEWALK_LAB;
 use crate::{ropewalk, run};
 
 const STUDY: &str = r#"
@@ -72,8 +73,12 @@ fn a_study_of_the_cache_is_killed_and_goes_on_to_its_report() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
         thread::sleep(Duration::from_millis(5));
     }
+    let mut started = os::accounting::processes().filter(|one| one.parent == child.id());
+    let program = started.next().unwrap().pid;
     child.kill().unwrap();
     child.wait().unwrap();
+    let is_running = || os::accounting::process(program).is_some_and(|one| !one.has_ended);
+    assert!(comes_true(|| !is_running()), "the program that measures ends with the lab");
     let (status, out, err) = scratch.study(&["--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains(&format!("{CELLS} cells, 6 repetitions: about ")), "{out}");
@@ -131,6 +136,23 @@ fn what_makes_no_sense_without_servers_is_refused() {
     assert!(err.contains("a budget of 0.010 ms: a run of this study alone"), "{err}");
     let (status, out, _) = scratch.study(&["--dry-run"]);
     assert_eq!((status, scratch.records.exists()), (0, false), "{out}");
+}
+
+/// Without the source of the program that measures there must be that program.
+#[test]
+fn an_absent_program_is_a_line() {
+    let scratch = Scratch::new();
+    let program = scratch.folder.path().join("ropewalk-lab");
+    // Not by this process: a file that it writes may be busy when it is to be executed.
+    succeeded(Command::new("cp").arg(ROPEWALK_LAB).arg(&program));
+    let mut command = Command::new(program);
+    command.args(["study", text(&scratch.experiment), "-o", text(&scratch.records)]);
+    command.current_dir(scratch.folder.path()).env("PATH", "/nonexistent");
+    let (status, _, err) = finished(&mut command);
+    let expected = "cache-bench is neither beside this program nor in PATH: install it: cargo \
+                    install --path servers/cache-bench in Ropewalk's sources\n";
+    assert_eq!((status, err), (1, format!("ropewalk: {expected}")));
+    assert!(!scratch.records.exists());
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Runs a study of the cache from its first cell to its last. Each result is on disk before the
 //! next measurement begins.
 
+use std::path::Path;
+
 use os::clock;
 
+use super::bench::Bench;
 use super::cell::Cell;
 use super::definition::Definition;
 use super::design::Design;
-use super::measure::{Inputs, Numbers};
+use super::numbers::Numbers;
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::study::{End, Schedule, minutes};
 use crate::watch::Watch;
@@ -26,6 +29,7 @@ pub fn estimate_s(definition: &Definition) -> f64 {
 /// A study under way.
 pub struct Study<'a, W> {
     definition: &'a Definition,
+    program: &'a Path,
     folder: &'a Folder,
     watch: W,
     schedule: Schedule,
@@ -36,9 +40,11 @@ pub struct Study<'a, W> {
 }
 
 impl<'a, W: Watch> Study<'a, W> {
-    /// Begins a study, or continues one after the measurements in `before`.
+    /// Begins a study, or continues one after the measurements in `before`. Its cells are measured
+    /// by [`program`](super::program()).
     pub fn new(
         definition: &'a Definition,
+        program: &'a Path,
         folder: &'a Folder,
         before: &[CacheRun],
         watch: W,
@@ -52,22 +58,24 @@ impl<'a, W: Watch> Study<'a, W> {
             definition.confidence,
         );
         before.iter().for_each(|one| schedule.learn(&as_run(&one.cell, &one.numbers)));
-        Self { definition, folder, watch, schedule, cells, began_us: clock::now(), made: 0 }
+        let began_us = clock::now();
+        Self { definition, program, folder, watch, schedule, cells, began_us, made: 0 }
     }
 
     /// Measures all cells that are not measured yet.
     ///
     /// # Errors
-    /// When a store answers wrong values, or the records cannot be written.
+    /// When the program cannot be started or ends, a store answers wrong values, or the records
+    /// cannot be written.
     pub fn run(&mut self) -> Result<End, String> {
         let Definition { design, seed, .. } = self.definition;
-        let mut inputs = Inputs::new(design, *seed);
+        let mut bench = Bench::start(self.program, design, *seed)?;
         while let Some(next) = self.schedule.next() {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
             let cell = self.cells[next.point].clone();
-            let numbers = inputs.measure(&cell)?;
+            let numbers = bench.measure(&cell)?;
             self.schedule.learn(&as_run(&cell, &numbers));
             self.made += 1;
             self.report_progress(&cell, &numbers);

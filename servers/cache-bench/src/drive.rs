@@ -7,7 +7,7 @@ use std::thread;
 use hdrhistogram::Histogram;
 use os::clock;
 
-use super::requests::Key;
+use crate::requests::Key;
 
 /// One thread's access to a store.
 pub(crate) trait Worker {

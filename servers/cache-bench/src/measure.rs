@@ -6,14 +6,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use file_cache::{Budget, Cache, FirstLevel, PolicyKind};
+use lab::cache_study::{Cell, Numbers, Pair, Part, Store};
 use os::clock;
-use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Part, Store};
-use super::design::Design;
-use super::drive::{Outcome, Times, Worker, run};
-use super::requests::{Key, keys, most_popular, requests};
-use super::stores::{
+use crate::drive::{Outcome, Times, Worker, run};
+use crate::requests::{Key, keys, most_popular, requests};
+use crate::stores::{
     Buckets, ByCopy, ByOwnReference, ByReference, LockFree, Metadata, OneMutex, OneRwLock,
     SeparateLru, StandardLru, TwoLevels,
 };
@@ -23,44 +21,8 @@ const SHARDS: usize = 16;
 /// Slots of a thread's first level.
 const FIRST_LEVEL_SLOTS: usize = 1 << 14;
 
-/// The results of a cell. Times are nanoseconds; those of pairs are wall-clock times and include
-/// one reading of the clock ([`clock_ns`]).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Numbers {
-    /// Requests that found their key, in percent.
-    pub hit_percent: f64,
-    /// Processor time of a request, with its load if it missed.
-    pub cpu_ns: f64,
-    /// Requests of all threads together, in millions a second.
-    pub millions_per_s: f64,
-    /// Lookups that found their key.
-    pub get: Option<Pair>,
-    /// Loads into a store that has room.
-    pub set: Option<Pair>,
-    /// Loads for which another entry is evicted.
-    pub evict: Option<Pair>,
-    /// Whole requests.
-    pub request: Option<Pair>,
-}
-
-/// Median and 99th percentile, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
-    /// The median.
-    pub p50_ns: f64,
-    /// The 99th percentile.
-    pub p99_ns: f64,
-}
-
-impl Pair {
-    fn from_times(times: &Times) -> Option<Self> {
-        Some(Self { p50_ns: times.quantile(0.5)?, p99_ns: times.quantile(0.99)? })
-    }
-}
-
 /// The keys, and the sequences of requests, which cells of equal keys and alpha share.
-pub(super) struct Inputs {
+pub(crate) struct Inputs {
     keys: Vec<Key>,
     /// The number of requests of a measurement.
     count: usize,
@@ -70,17 +32,19 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Makes the inputs of the cells of a design that [`Design::check`] accepts.
-    pub(super) fn new(design: &Design, seed: u64) -> Self {
-        let keys = keys(design.keys as usize);
-        Self { keys, count: design.requests as usize, seed, drawn: Vec::new() }
+    /// Makes the inputs of the cells of a design that [`Design::check`] accepts: with so many keys,
+    /// and so many requests in each measurement.
+    ///
+    /// [`Design::check`]: lab::cache_study::Design::check
+    pub(crate) fn new(key_count: usize, count: usize, seed: u64) -> Self {
+        Self { keys: keys(key_count), count, seed, drawn: Vec::new() }
     }
 
     /// Measures a cell.
     ///
     /// # Errors
     /// When a store answered a wrong value.
-    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    pub(crate) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
         let numbers = match cell.part {
             Part::Lists => self.list(cell),
             Part::Locks => self.lock(cell),
@@ -267,11 +231,15 @@ fn numbers(fill: &Outcome, driven: &Outcome) -> Numbers {
         hit_percent: 100.0 * driven.hits as f64 / requests,
         cpu_ns: driven.cpu_ns as f64 / requests,
         millions_per_s: requests * 1e3 / driven.ns.max(1) as f64,
-        get: Pair::from_times(&driven.get),
-        set: Pair::from_times(&fill.set),
-        evict: Pair::from_times(&driven.evict),
-        request: Pair::from_times(&driven.request),
+        get: pair(&driven.get),
+        set: pair(&fill.set),
+        evict: pair(&driven.evict),
+        request: pair(&driven.request),
     }
+}
+
+fn pair(times: &Times) -> Option<Pair> {
+    Some(Pair { p50_ns: times.quantile(0.5)?, p99_ns: times.quantile(0.99)? })
 }
 
 fn all_in_turn(worker: &mut impl Worker, keys: &[Key], rounds: usize) -> Result<Numbers, Wrong> {
@@ -313,30 +281,32 @@ fn entries(entries: usize) -> Budget {
     Budget { bytes: usize::MAX, descriptors: usize::MAX, entries }
 }
 
-/// Measures the time of reading the clock, in nanoseconds.
-pub fn clock_ns() -> f64 {
-    const READINGS: u32 = 10_000;
-    let start = clock::now_ns();
-    for _ in 0..READINGS {
-        black_box(clock::now_ns());
-    }
-    (clock::now_ns() - start) as f64 / f64::from(READINGS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::cache_study::Design;
 
     /// With three threads one request is left over.
     fn design() -> Design {
-        let design = crate::cache_study::design::tests::design();
-        Design { requests: 4000, alphas: vec![0.5, 1.2], threads: vec![1, 3], ..design }
+        Design {
+            keys: 1 << 12,
+            requests: 4000,
+            alpha: 1.0,
+            alphas: vec![0.5, 1.2],
+            cached: 10.0,
+            cached_percents: vec![10.0, 100.0],
+            threads: vec![1, 3],
+        }
+    }
+
+    fn inputs(design: &Design, seed: u64) -> Inputs {
+        Inputs::new(design.keys as usize, design.requests as usize, seed)
     }
 
     #[test]
     fn every_cell_can_be_measured_and_answers_what_it_should() {
         let design = design();
-        let mut inputs = Inputs::new(&design, 1);
+        let mut inputs = inputs(&design, 1);
         for cell in design.cells() {
             let numbers = inputs.measure(&cell).expect("the answers are right");
             assert!(numbers.cpu_ns > 0.0, "{cell}");
@@ -353,7 +323,7 @@ mod tests {
     #[test]
     fn all_lists_are_the_same_lru() {
         let design = design();
-        let mut inputs = Inputs::new(&design, 7);
+        let mut inputs = inputs(&design, 7);
         let lists = design.cells().into_iter().filter(|cell| cell.part == Part::Lists);
         let one_thread: Vec<Cell> = lists.filter(|cell| cell.threads == 1).collect();
         for cell in &one_thread {
@@ -376,6 +346,6 @@ mod tests {
         }
         let design = design();
         let cell = design.cells()[0].clone();
-        assert_eq!(Inputs::new(&design, 1).drive(&cell, || Liar), Err(Wrong));
+        assert_eq!(inputs(&design, 1).drive(&cell, || Liar), Err(Wrong));
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use file_cache::{Cache, Cost, FirstLevel};
 
-use super::drive::Worker;
-use super::requests::{GivenHash, Key};
+use crate::drive::Worker;
+use crate::requests::{GivenHash, Key};
 
 /// The metadata of a file, "a few tens of bytes" (Appendix A.1).
 #[derive(Clone, Copy)]

@@ -1,0 +1,114 @@
+//! The program that measures cells, `cache-bench`: where it is, and how it is asked.
+//!
+//! It is kept for a whole study, so that keys and requests are drawn once, and is asked for a cell
+//! at a time, because the schedule decides by the measurements so far which is next.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use command::programs::Program;
+
+use super::cell::Cell;
+use super::design::Design;
+use super::numbers::Numbers;
+use crate::client::Client;
+use crate::install::Surroundings;
+
+static PROGRAM: Program = Program {
+    name: "cache-bench",
+    folder: "servers/cache-bench",
+    commands: &[],
+    former_commands: &[],
+};
+
+/// The file of the program that measures. Where its source is it is built, so that what is measured
+/// is the cache of that source; else it is the one beside this program or in `PATH`.
+///
+/// # Errors
+/// A line: it cannot be built, or what to install.
+pub fn program(surroundings: &Surroundings) -> Result<PathBuf, String> {
+    let Surroundings { repository: Some(repository), target_dir: Some(target_dir), .. } =
+        surroundings
+    else {
+        return PROGRAM.find();
+    };
+    // As this program is built itself.
+    let (profile, folder) =
+        if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
+    let command = format!("cargo build --profile {profile} --package {}", PROGRAM.name);
+    let mut cargo = Command::new("cargo");
+    cargo.args(command.split(' ').skip(1)).arg("--target-dir").arg(target_dir);
+    let status = cargo.current_dir(repository).stdin(Stdio::null()).status();
+    let status = status.map_err(|why| format!("{command}: {why}"))?;
+    if status.success() {
+        Ok(target_dir.join(folder).join(PROGRAM.name))
+    } else {
+        Err(format!("{command}: {status}"))
+    }
+}
+
+/// The program while it runs. It ends when this is dropped, and when this process ends.
+pub(super) struct Bench(Client);
+
+impl Bench {
+    /// Starts the program for the cells of a design.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start(program: &Path, design: &Design, seed: u64) -> Result<Self, String> {
+        let numbers = [design.keys, design.requests, seed].map(|number| number.to_string());
+        let command = [&[program.display().to_string()], &numbers[..]].concat();
+        Client::start_waiting(&[], &[], &command).map(Self)
+    }
+
+    /// Measures a cell.
+    ///
+    /// # Errors
+    /// A line: a store answered a wrong value, or the program ended or said something else.
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let name = PROGRAM.name;
+        let cell = serde_json::to_string(cell).map_err(|why| why.to_string())?;
+        let answer = self.0.ask(&cell).map_err(|why| {
+            let why = why.lines().collect::<Vec<_>>().join("; ");
+            // A program that was killed has said nothing.
+            format!("{name} has ended: {}", why.trim_end_matches(": "))
+        })?;
+        let answer: Result<Result<Numbers, String>, _> = serde_json::from_str(&answer);
+        answer.unwrap_or_else(|why| Err(format!("{name} did not answer with numbers: {why}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers of a shell script in place of the program.
+    fn answers(script: &str, count: usize) -> Vec<Result<Numbers, String>> {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
+        let mut bench = Bench(client);
+        let cell = Cell { keys: 4096, ..Cell::default() };
+        (0..count).map(|_| bench.measure(&cell)).collect()
+    }
+
+    #[test]
+    fn a_cell_is_a_line_and_so_is_its_answer() {
+        let script = r#"read line
+            case $line in *'"keys":4096,'*) echo '{"Ok":{"cpu_ns":7.5}}';; esac
+            read line && echo '{"Err":"no"}'"#;
+        let numbers = Numbers { cpu_ns: 7.5, ..Numbers::default() };
+        assert_eq!(answers(script, 2), [Ok(numbers), Err("no".into())]);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_reported_in_a_line() {
+        let check = |script: &str, expected: &str| {
+            let why = answers(script, 1).remove(0).expect_err(script);
+            assert!(why.starts_with(expected) && !why.contains('\n'), "{script}: {why}");
+        };
+        check("echo a >&2; echo b >&2; exit 3", "cache-bench has ended: exit status: 3: a; b");
+        let why = answers("read line; kill -9 $$", 1).remove(0);
+        assert_eq!(why, Err("cache-bench has ended: signal: 9 (SIGKILL)".into()));
+        check("echo all is well", "cache-bench did not answer with numbers: expected value at");
+    }
+}
