@@ -4,7 +4,8 @@
 //! Every function is a thin, safe wrapper over one system call (or one short fixed sequence of
 //! them) and returns [`std::io::Error`] with the kernel's error number. Descriptors are owned
 //! ([`std::os::fd::OwnedFd`]) or borrowed ([`std::os::fd::BorrowedFd`]), never bare numbers, and
-//! all of them are opened close-on-exec. A call that a signal interrupts is repeated.
+//! all of them are opened close-on-exec. A call that a signal interrupts is repeated. `rustix`
+//! makes the calls, by safe functions if it can; `libc` makes those that rustix lacks.
 //!
 //! This crate is not a runtime and holds no policy: what to open, when to wait and what to do about
 //! an error is decided by the crates above. Linux only.

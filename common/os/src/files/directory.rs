@@ -3,6 +3,7 @@
 //! The names are not sorted, and the files that they name are not looked at.
 
 use crate::call::{check_len, error, uninterrupted};
+use rustix::fs::{SeekFrom, seek};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -53,11 +54,7 @@ impl<'f> DirectoryReader<'f> {
     /// A reader at the start of `directory`, with a buffer of `buffer_bytes`; a record takes at
     /// most 280 bytes.
     pub(super) fn new(directory: BorrowedFd<'f>, buffer_bytes: usize) -> io::Result<Self> {
-        // SAFETY: lseek takes no pointers, and the descriptor is open because it is borrowed.
-        let position = unsafe { libc::lseek(directory.as_raw_fd(), 0, libc::SEEK_SET) };
-        if position == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        seek(directory, SeekFrom::Start(0))?;
         let buffer = vec![0; buffer_bytes].into_boxed_slice();
         Ok(Self { directory, buffer, start: 0, end: 0 })
     }

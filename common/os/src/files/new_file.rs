@@ -4,12 +4,11 @@
 //! On file systems without this feature they have a temporary name, which only a process that is
 //! killed leaves behind.
 
-use super::open::with_c_path;
-use crate::call::{check, uninterrupted};
+use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::io::retry_on_intr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -103,24 +102,8 @@ fn own_path(file: BorrowedFd<'_>) -> PathBuf {
 
 /// Gives a file a name that is not in use.
 fn link(file: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    with_c_path(own_path(file).as_os_str().as_bytes(), |own| {
-        with_c_path(path.as_os_str().as_bytes(), |path| {
-            uninterrupted(|| {
-                // SAFETY: both pointers are to strings that end with a zero, live through the call
-                // and are only read.
-                check(unsafe {
-                    libc::linkat(
-                        libc::AT_FDCWD,
-                        own.as_ptr(),
-                        libc::AT_FDCWD,
-                        path.as_ptr(),
-                        libc::AT_SYMLINK_FOLLOW,
-                    )
-                })
-                .map(drop)
-            })
-        })
-    })
+    let own = own_path(file);
+    Ok(retry_on_intr(|| linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW))?)
 }
 
 #[cfg(test)]

@@ -2,22 +2,17 @@
 //! threads can share it.
 
 use crate::call::{check_len, error, uninterrupted};
-use std::io;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{ReadWriteFlags, pread, preadv2, retry_on_intr};
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Reads into `buffer` from `offset` on. Fewer bytes than fit mean the end of the file is near
 /// (or, on some file systems, nothing); 0 means that `offset` is at or past the end. May wait for
 /// the disk.
 pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let position = libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
-    uninterrupted(|| {
-        // SAFETY: pointer and length describe `buffer`, exclusively borrowed for the call; any
-        // bytes are valid u8s.
-        check_len(unsafe {
-            let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-            libc::pread(file.as_raw_fd(), pointer, len, position)
-        })
-    })
+    Ok(retry_on_intr(|| pread(file, &mut *buffer, offset))?)
 }
 
 /// The outcome of [`read_at_nowait`].
@@ -41,9 +36,8 @@ pub fn read_at_nowait(
     buffer: &mut [u8],
     offset: u64,
 ) -> io::Result<NowaitRead> {
-    let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the vector describes `buffer`, exclusively borrowed for the call.
-    unsafe { read_nowait(file, &[vector], offset) }
+    let slices = &mut [IoSliceMut::new(buffer)];
+    nowait(offset, || Ok(preadv2(file, slices, offset, ReadWriteFlags::NOWAIT)?))
 }
 
 /// How many of the `len` bytes from `offset` on can be read without waiting for the disk. They are
@@ -71,21 +65,14 @@ pub fn read_nowhere_nowait(
     }
     // SAFETY: each vector describes a part of `place`, exclusively borrowed for the call. That they
     // overlap leaves open which bytes are there in the end: any bytes are valid u8s.
-    unsafe { read_nowait(file, &vectors[..count], offset) }
+    nowait(offset, || unsafe { preadv2_nowait(file, &vectors[..count], offset) })
 }
 
-/// Reads into several buffers what is available without waiting for the disk.
-///
-/// # Safety
-/// Each vector describes memory that may be written for the length of the call, to any bytes.
-unsafe fn read_nowait(
-    file: BorrowedFd<'_>,
-    vectors: &[libc::iovec],
-    offset: u64,
-) -> io::Result<NowaitRead> {
+/// The outcome of `read`, which reads from `offset` on. To the kernel an offset beyond its own type
+/// would be the open file's position.
+fn nowait(offset: u64, read: impl FnMut() -> io::Result<usize>) -> io::Result<NowaitRead> {
     libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
-    // SAFETY: the caller vouches for the vectors.
-    match uninterrupted(|| unsafe { preadv2_nowait(file, vectors, offset) }) {
+    match uninterrupted(read) {
         Ok(len) => Ok(NowaitRead::Read(len)),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(NowaitRead::WouldBlock),
@@ -98,31 +85,21 @@ unsafe fn read_nowait(
 /// Asks the kernel to begin fetching `len` bytes from `offset` on from the disk; may itself take
 /// some 100 microseconds per MiB.
 pub fn advise_will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
-    let position = libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
-    let len = libc::off_t::try_from(len).unwrap_or(libc::off_t::MAX);
-    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
-    let code =
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), position, len, libc::POSIX_FADV_WILLNEED) };
-    if code == 0 { Ok(()) } else { Err(error(code)) }
+    libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
+    let len = NonZeroU64::new(len.min(libc::off_t::MAX as u64));
+    Ok(fadvise(file, offset, len, Advice::WillNeed)?)
 }
 
 /// Tells the kernel that reads of this open file follow no order: it reads what is requested, and
 /// nothing ahead.
 pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
-    const WHOLE: libc::off_t = 0;
-    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
-    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, WHOLE, libc::POSIX_FADV_RANDOM) };
-    if code == 0 { Ok(()) } else { Err(error(code)) }
+    Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
 /// Asks the kernel to drop the file's pages from memory. Pages that are not on the disk yet, mapped
 /// or in use stay.
 pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
-    const WHOLE: libc::off_t = 0;
-    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
-    let code =
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, WHOLE, libc::POSIX_FADV_DONTNEED) };
-    if code == 0 { Ok(()) } else { Err(error(code)) }
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// Calls preadv2 with RWF_NOWAIT, by the call's number, because not every C library has the

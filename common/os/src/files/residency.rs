@@ -2,8 +2,9 @@
 
 use crate::call::{check, error};
 use crate::memory::page_bytes;
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr;
 
 /// How many bytes of an open file's first `len` are in memory, in whole pages; 0 for an empty file.
@@ -41,7 +42,7 @@ impl Held {
         let len = usize::try_from(len).map_err(|_| error(libc::EFBIG))?;
         let mapping = Mapping::new(file, len)?;
         // SAFETY: the range is that of the mapping, which lives as long as what is returned.
-        check(unsafe { libc::mlock(mapping.start, len) })?;
+        unsafe { mlock(mapping.start, len) }?;
         Ok(Self(mapping))
     }
 }
@@ -61,13 +62,8 @@ impl Mapping {
     fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses where to map, so no existing mapping is replaced. The
         // descriptor is open, for it is borrowed.
-        let start = unsafe {
-            let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-            libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let start =
+            unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0)? };
         Ok(Self { start, len })
     }
 }
@@ -75,7 +71,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, whole, and removed here only.
-        unsafe { libc::munmap(self.start, self.len) };
+        let unmapped = unsafe { munmap(self.start, self.len) };
+        debug_assert!(unmapped.is_ok(), "it was mapped just so");
     }
 }
 

@@ -1,9 +1,9 @@
 //! How much room a file system has left (statvfs).
 
-use crate::call::{check, uninterrupted};
+use rustix::fs::fstatvfs;
+use rustix::io::retry_on_intr;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// The room on a file system that a process without privileges may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,22 +19,11 @@ pub struct Space {
 impl Space {
     /// The space of the file system that an open file or directory is on.
     pub fn from_file(file: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut raw = MaybeUninit::<libc::statvfs>::zeroed();
-        let raw = uninterrupted(|| {
-            // SAFETY: the pointer is to a live, writable statvfs of this frame, and the call
-            // writes at most that one struct. The struct is all integers, so zeroes are a valid
-            // value even if the call wrote nothing.
-            let (returned, raw) = unsafe {
-                let returned = libc::fstatvfs(file.as_raw_fd(), raw.as_mut_ptr());
-                (returned, raw.assume_init())
-            };
-            check(returned).map(|_| raw)
-        })?;
-        // Blocks are counted in fragments (statvfs(3)), which some file systems leave at 0.
-        let block_bytes = if raw.f_frsize == 0 { raw.f_bsize } else { raw.f_frsize };
+        let raw = retry_on_intr(|| fstatvfs(file))?;
         Ok(Self {
-            free_bytes: raw.f_bavail.saturating_mul(block_bytes),
-            block_bytes: block_bytes.max(1),
+            // Blocks are counted in fragments (statvfs(3)).
+            free_bytes: raw.f_bavail.saturating_mul(raw.f_frsize),
+            block_bytes: raw.f_frsize.max(1),
             free_files: (raw.f_files != 0).then_some(raw.f_favail),
         })
     }

@@ -1,10 +1,8 @@
 //! A file's metadata: its kind, its length, when it changed, and which file it is.
 
-use super::open::with_c_path;
-use crate::call::check;
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, fstat, statat, statx};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,13 +48,13 @@ impl FileStatus {
 
     /// The kind of an open file, None for a symbolic link itself (O_PATH | O_NOFOLLOW).
     pub(super) fn entry_kind(file: BorrowedFd<'_>) -> io::Result<Option<FileKind>> {
-        let mode = fstat(file)?.st_mode;
-        Ok((!is_link(mode)).then(|| kind(mode)))
+        let raw = fstat(file)?;
+        Ok((!is_link(&raw)).then(|| kind(&raw)))
     }
 
     /// The status of what `path` names, following links. Empty is `directory`.
     pub fn from_path(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
-        fstatat(directory, path, 0).map(|raw| Self::from_raw(&raw))
+        Ok(Self::from_raw(&statat(directory, path, AtFlags::EMPTY_PATH)?))
     }
 
     /// The status of what `path` names below `directory`, None if `path` ends in a symbolic link;
@@ -65,13 +63,13 @@ impl FileStatus {
         directory: BorrowedFd<'_>,
         path: &[u8],
     ) -> io::Result<Option<Self>> {
-        let raw = fstatat(directory, path, libc::AT_SYMLINK_NOFOLLOW)?;
-        Ok((!is_link(raw.st_mode)).then(|| Self::from_raw(&raw)))
+        let raw = statat(directory, path, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((!is_link(&raw)).then(|| Self::from_raw(&raw)))
     }
 
-    fn from_raw(raw: &libc::stat) -> Self {
+    fn from_raw(raw: &Stat) -> Self {
         Self {
-            kind: kind(raw.st_mode),
+            kind: kind(raw),
             device: raw.st_dev as _,
             inode: raw.st_ino as _,
             len: u64::try_from(raw.st_size).unwrap_or(0),
@@ -86,55 +84,19 @@ impl FileStatus {
 /// deleted elsewhere counts as having its name until another call has queried the server.
 #[must_use]
 pub fn is_unlinked(file: BorrowedFd<'_>) -> bool {
-    let mut raw = MaybeUninit::<libc::statx>::zeroed();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is a NUL-terminated string; the last pointer is to a live, writable statx of
-    // this frame. The struct is all integers, so zeroes are a valid value even if the call wrote
-    // nothing.
-    let (returned, raw) = unsafe {
-        let (path, place) = (c"".as_ptr(), raw.as_mut_ptr());
-        let returned = libc::statx(file.as_raw_fd(), path, flags, libc::STATX_NLINK, place);
-        (returned, raw.assume_init())
-    };
-    returned == 0 && raw.stx_mask & libc::STATX_NLINK != 0 && raw.stx_nlink == 0
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    statx(file, c"", flags, StatxFlags::NLINK)
+        .is_ok_and(|raw| raw.stx_mask & StatxFlags::NLINK.bits() != 0 && raw.stx_nlink == 0)
 }
 
-fn fstat(file: BorrowedFd<'_>) -> io::Result<libc::stat> {
-    let mut raw = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the pointer is to a live, writable stat of this frame. The struct is all integers,
-    // so zeroes are a valid value even if the call wrote nothing.
-    let (returned, raw) = unsafe {
-        let returned = libc::fstat(file.as_raw_fd(), raw.as_mut_ptr());
-        (returned, raw.assume_init())
-    };
-    check(returned)?;
-    Ok(raw)
+fn is_link(raw: &Stat) -> bool {
+    FileType::from_raw_mode(raw.st_mode) == FileType::Symlink
 }
 
-fn fstatat(directory: BorrowedFd<'_>, path: &[u8], flags: libc::c_int) -> io::Result<libc::stat> {
-    with_c_path(path, |path| {
-        let mut raw = MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: `path` is a NUL-terminated string that lives through the call; the pointer is to
-        // a live, writable stat of this frame. The struct is all integers, so zeroes are a valid
-        // value even if the call wrote nothing.
-        let (returned, raw) = unsafe {
-            let (directory, flags) = (directory.as_raw_fd(), flags | libc::AT_EMPTY_PATH);
-            let returned = libc::fstatat(directory, path.as_ptr(), raw.as_mut_ptr(), flags);
-            (returned, raw.assume_init())
-        };
-        check(returned)?;
-        Ok(raw)
-    })
-}
-
-fn is_link(mode: libc::mode_t) -> bool {
-    mode & libc::S_IFMT == libc::S_IFLNK
-}
-
-fn kind(mode: libc::mode_t) -> FileKind {
-    match mode & libc::S_IFMT {
-        libc::S_IFREG => FileKind::Regular,
-        libc::S_IFDIR => FileKind::Directory,
+fn kind(raw: &Stat) -> FileKind {
+    match FileType::from_raw_mode(raw.st_mode) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
         _ => FileKind::Other,
     }
 }

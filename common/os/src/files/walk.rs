@@ -9,13 +9,13 @@
 //! by their targets, as the kernel does not mark them; those of other file systems are followed by
 //! their text, which is as safe as following any link.
 
-use super::open::{How, openat, with_c_path};
+use super::open::{How, openat};
 use super::root::Symlinks;
 use super::status::{FileKind, FileStatus};
-use crate::call::{check, check_len, error};
+use crate::call::error;
+use rustix::fs::{OFlags, PROC_SUPER_MAGIC, fstatfs, readlinkat};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const LINKS_MAX: u32 = 40; // MAXSYMLINKS in the kernel
 
@@ -26,7 +26,9 @@ pub(super) fn open(
     symlinks: Symlinks,
     how: How,
 ) -> io::Result<OwnedFd> {
-    with_c_path(path, |_| Ok(()))?; // NUL bytes must not count as the end of a component
+    if path.contains(&0) {
+        return Err(error(libc::EINVAL)); // it must not count as the end of a component
+    }
     if path.len() >= libc::PATH_MAX as usize {
         return Err(error(libc::ENAMETOOLONG));
     }
@@ -92,7 +94,7 @@ impl Walk<'_> {
             b".." => return self.leave().map(|()| Entered::Directory),
             _ => {}
         }
-        let found = openat(self.here(), step.name, How::Path.flags() | libc::O_NOFOLLOW)?;
+        let found = openat(self.here(), step.name, How::Path.flags() | OFlags::NOFOLLOW)?;
         let kind = FileStatus::entry_kind(found.as_fd())?;
         match kind {
             None => self.follow(found.as_fd(), step).map(Entered::Link),
@@ -104,7 +106,7 @@ impl Walk<'_> {
             Some(_) if how == How::Path => Ok(Entered::End(found)),
             // If a link has taken its place since, this is ELOOP.
             Some(_) => {
-                openat(self.here(), step.name, how.flags() | libc::O_NOFOLLOW).map(Entered::End)
+                openat(self.here(), step.name, how.flags() | OFlags::NOFOLLOW).map(Entered::End)
             }
         }
     }
@@ -117,7 +119,7 @@ impl Walk<'_> {
         if self.symlinks != Symlinks::Anywhere {
             return Err(error(libc::EXDEV));
         }
-        let parent = openat(self.here(), b"..", How::Path.flags() | libc::O_DIRECTORY)?;
+        let parent = openat(self.here(), b"..", How::Path.flags() | OFlags::DIRECTORY)?;
         self.base = Base::Elsewhere(parent);
         Ok(())
     }
@@ -128,7 +130,7 @@ impl Walk<'_> {
             return Err(error(libc::ELOOP));
         }
         self.links += 1;
-        let mut target = read_link(link)?;
+        let mut target = readlinkat(link, c"", Vec::new())?.into_bytes();
         if is_magic(link, &target)? {
             return Err(error(libc::ELOOP));
         }
@@ -167,27 +169,6 @@ fn next_step(path: &[u8]) -> Option<Step<'_>> {
 /// `mounts` and `net` (they begin with `self/`). Targets of magic links are absolute paths or
 /// descriptions like `pipe:[123]`.
 fn is_magic(link: BorrowedFd<'_>, target: &[u8]) -> io::Result<bool> {
-    const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
-    let mut status = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the pointer is to a live, writable statfs of this frame; the struct is all
-    // integers, so zeroes are a valid value even if the call wrote nothing.
-    let (returned, status) = unsafe {
-        let returned = libc::fstatfs(link.as_raw_fd(), status.as_mut_ptr());
-        (returned, status.assume_init())
-    };
-    check(returned)?;
     let is_plain = target.starts_with(b"self/") || target.first().is_some_and(u8::is_ascii_digit);
-    Ok(status.f_type as u64 == PROC_SUPER_MAGIC && !is_plain)
-}
-
-fn read_link(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    let mut target = vec![0_u8; libc::PATH_MAX as usize];
-    // SAFETY: the name is an empty C string, which stands for the descriptor itself; pointer and
-    // length describe `target`, exclusively borrowed for the call.
-    let len = check_len(unsafe {
-        let (pointer, len) = (target.as_mut_ptr().cast(), target.len());
-        libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), pointer, len)
-    })?;
-    target.truncate(len);
-    Ok(target)
+    Ok(fstatfs(link)?.f_type == PROC_SUPER_MAGIC && !is_plain)
 }
