@@ -8,17 +8,23 @@ use crate::call::{check, error};
 use crate::epoll::{Event, Interest};
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Descriptors from this number on cannot be watched.
 pub const DESCRIPTORS_MAX: usize = libc::FD_SETSIZE;
 
+const BITS: usize = libc::c_ulong::BITS as usize;
+
+/// A bit for each descriptor, in the layout of the kernel and of the C library's `fd_set`.
+type Bits = [libc::c_ulong; DESCRIPTORS_MAX / BITS];
+
+const _: () = assert!(size_of::<Bits>() == size_of::<libc::fd_set>());
+
 /// A set of descriptors to wait for, always level-triggered. Errors and hang-ups show as the
 /// readiness that was requested: the next call on the descriptor reports which it is.
 pub struct SelectSet {
-    readers: libc::fd_set,
-    writers: libc::fd_set,
+    readers: Bits,
+    writers: Bits,
     /// By descriptor number: the key, if it is watched.
     keys: Box<[Option<u64>]>,
     /// All descriptors from here on are not watched.
@@ -33,7 +39,7 @@ impl SelectSet {
     #[must_use]
     pub fn new() -> Self {
         let keys = vec![None; DESCRIPTORS_MAX].into();
-        Self { readers: empty(), writers: empty(), keys, end: 0, cursor: 0 }
+        Self { readers: Bits::default(), writers: Bits::default(), keys, end: 0, cursor: 0 }
     }
 
     /// Starts to watch `descriptor` for [`Interest::READ`], [`Interest::WRITE`] or both; its events
@@ -156,8 +162,8 @@ fn number(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
 
 fn select(
     end: usize,
-    readers: &mut libc::fd_set,
-    writers: &mut libc::fd_set,
+    readers: &mut Bits,
+    writers: &mut Bits,
     timeout_ms: Option<u32>,
 ) -> io::Result<libc::c_int> {
     let mut timeout = timeout_ms.map(|ms| libc::timeval {
@@ -168,40 +174,24 @@ fn select(
     // SAFETY: the maps are live, writable and hold DESCRIPTORS_MAX bits, which `end` does not
     // exceed; the timeout is null or a live timeval of this frame.
     check(unsafe {
+        let (readers, writers) = (readers.as_mut_ptr().cast(), writers.as_mut_ptr().cast());
         libc::select(end as libc::c_int, readers, writers, std::ptr::null_mut(), timeout)
     })
 }
 
-fn empty() -> libc::fd_set {
-    let mut set = MaybeUninit::<libc::fd_set>::zeroed();
-    // SAFETY: the pointer is to a live, writable set, which is integers: zeroes are a valid value.
-    unsafe {
-        libc::FD_ZERO(set.as_mut_ptr());
-        set.assume_init()
-    }
+fn put(set: &mut Bits, number: usize, is_in: bool) {
+    let (word, bit) = (&mut set[number / BITS], 1 << (number % BITS));
+    *word = if is_in { *word | bit } else { *word & !bit };
 }
 
-fn put(set: &mut libc::fd_set, number: usize, is_in: bool) {
-    let number = number as libc::c_int;
-    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX, as `number()` ensures.
-    unsafe {
-        match is_in {
-            true => libc::FD_SET(number, set),
-            false => libc::FD_CLR(number, set),
-        }
-    }
-}
-
-fn has(set: &libc::fd_set, number: usize) -> bool {
-    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX, for the descriptor is
-    // watched.
-    unsafe { libc::FD_ISSET(number as libc::c_int, set) }
+fn has(set: &Bits, number: usize) -> bool {
+    set[number / BITS] >> (number % BITS) & 1 == 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -213,10 +203,7 @@ mod tests {
         // One descriptor is enough: a thousand would leave no low numbers to the tests beside this
         // one.
         let least = DESCRIPTORS_MAX as libc::c_int;
-        // SAFETY: F_DUPFD_CLOEXEC takes a number, and the descriptor is open: `ours` owns it.
-        let copy = unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
-        // SAFETY: a new descriptor, which nothing else owns.
-        let beyond = unsafe { OwnedFd::from_raw_fd(check(copy).unwrap()) };
+        let beyond = rustix::io::fcntl_dupfd_cloexec(&ours, least).unwrap();
         let mut set = SelectSet::new();
         let refused = set.add(beyond.as_fd(), Interest::READ, 0).unwrap_err();
         assert!(refused.to_string().starts_with("select cannot watch descriptor "), "{refused}");
