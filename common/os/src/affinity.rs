@@ -66,9 +66,7 @@ fn pin(thread: libc::pid_t, cpus: &[usize]) -> io::Result<()> {
 /// The CPU that the calling thread runs on now; unless the thread is pinned the answer may be out
 /// of date at once.
 pub fn current_cpu() -> usize {
-    // SAFETY: sched_getcpu takes no pointers.
-    let cpu = unsafe { libc::sched_getcpu() };
-    usize::try_from(cpu).unwrap_or(0) // ENOSYS: kernels before 2.6.19
+    rustix::thread::sched_getcpu()
 }
 
 /// The CPUs, or NUMA nodes, of a list as the kernel prints it, such as `0-3,8`. Parts that are not

@@ -3,9 +3,10 @@
 //! A wake-up carries no message: what happened is in some queue, which the woken thread checks
 //! after [`Wake::clear`].
 
-use crate::call::check;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, read, write};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A wake-up call. Any thread may notify; the waiter watches the descriptor for READ.
 #[derive(Debug)]
@@ -16,36 +17,21 @@ pub struct Wake {
 impl Wake {
     /// A wake-up call that no thread has made yet.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: eventfd takes no pointers. A non-negative return is a new descriptor, which
-        // nothing else can own.
-        let descriptor = unsafe {
-            let raw = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
-            OwnedFd::from_raw_fd(raw)
-        };
-        Ok(Self { descriptor })
+        Ok(Self { descriptor: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// Makes the descriptor readable. Never blocks; further calls before [`Self::clear`] merge.
     pub fn notify(&self) {
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the pointer and length describe `one`, which outlives the call, and the
-        // descriptor is open for as long as `self` lives.
-        let written =
-            unsafe { libc::write(self.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let written = write(&self.descriptor, &1_u64.to_ne_bytes());
         // The only failure is EAGAIN: the counter is full, so the descriptor is readable already.
-        debug_assert!(written == 8 || would_block());
+        debug_assert!(matches!(written, Ok(8) | Err(Errno::AGAIN)));
     }
 
     /// Makes the descriptor unreadable. A notification made after this one shows again.
     pub fn clear(&self) {
-        let mut count = [0_u8; 8];
-        // SAFETY: the pointer and length describe `count`, which is writable and outlives the
-        // call, and the descriptor is open for as long as `self` lives.
-        let read = unsafe {
-            libc::read(self.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len())
-        };
+        let count = read(&self.descriptor, &mut [0; 8]);
         // The only failure is EAGAIN: no thread has notified.
-        debug_assert!(read == 8 || would_block());
+        debug_assert!(matches!(count, Ok(8) | Err(Errno::AGAIN)));
     }
 }
 
@@ -53,10 +39,6 @@ impl AsFd for Wake {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
-}
-
-fn would_block() -> bool {
-    io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
 }
 
 #[cfg(test)]

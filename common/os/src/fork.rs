@@ -6,7 +6,10 @@
 
 use crate::accounting::threads;
 use crate::call::{check, error, uninterrupted};
+use crate::process::end_with_parent;
 use crate::signals::Signal;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitOptions, kill_process, waitpid};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// the process that made it ends.
 #[derive(Debug)]
 pub struct Child {
-    pid: libc::pid_t,
+    pid: Pid,
     ended: Option<Ended>,
 }
 
@@ -78,12 +81,13 @@ pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     let parent = std::process::id();
     // SAFETY: there is no other thread, so the copy's memory is consistent: no lock in it is held
     // by a thread that the copy lacks.
-    let pid = check(unsafe { libc::fork() })?;
-    if pid != 0 {
+    if let Some(pid) = Pid::from_raw(check(unsafe { libc::fork() })?) {
         return Ok(Child { pid, ended: None });
     }
     let status = || {
-        end_with(parent);
+        if !end_with_parent(parent) {
+            return STATUS_OF_PANIC;
+        }
         // Where the preference cannot be set, the kernel chooses by its own rules.
         let _ = crate::oom::end_before_parent();
         work()
@@ -93,69 +97,50 @@ pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     unsafe { libc::_exit(status) }
 }
 
-/// Has the calling process killed when its parent ends, or exits at once if the parent has ended.
-fn end_with(parent: u32) {
-    // SAFETY: both calls take no pointers.
-    let current = unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
-        libc::getppid()
-    };
-    if current.cast_unsigned() != parent {
-        // SAFETY: _exit takes a number and does not return.
-        unsafe { libc::_exit(STATUS_OF_PANIC) }
-    }
-}
-
 impl Child {
     /// The process's number, which no other process has until this child has been waited for.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.pid.cast_unsigned()
+        self.pid.as_raw_pid().cast_unsigned()
     }
 
     /// How the child ended, if it has.
     pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
-        self.wait_with(libc::WNOHANG)
+        self.wait_with(WaitOptions::NOHANG)
     }
 
     /// Waits for the child to end.
     pub fn wait(&mut self) -> io::Result<Ended> {
-        self.wait_with(0)?.ok_or_else(|| error(libc::ECHILD))
+        self.wait_with(WaitOptions::empty())?.ok_or_else(|| error(libc::ECHILD))
     }
 
     /// Kills the child, unless it has been waited for.
     pub fn kill(&self) {
-        self.send(libc::SIGKILL);
+        self.send(rustix::process::Signal::KILL);
     }
 
     /// Sends the child a signal, unless it has been waited for.
     pub fn signal(&self, signal: Signal) {
-        self.send(signal.number());
+        self.send(signal.raw());
     }
 
-    fn send(&self, number: libc::c_int) {
+    fn send(&self, signal: rustix::process::Signal) {
         if self.ended.is_none() {
-            // SAFETY: kill takes no pointers. The number is still this child's: it is given to
-            // another process only after the child has been waited for.
-            unsafe { libc::kill(self.pid, number) };
+            // The number is still this child's: it is given to another process only after the
+            // child has been waited for. So it cannot fail.
+            let _ = kill_process(self.pid, signal);
         }
     }
 
-    fn wait_with(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
+    fn wait_with(&mut self, options: WaitOptions) -> io::Result<Option<Ended>> {
         if self.ended.is_some() {
             return Ok(self.ended);
         }
-        let mut status = 0;
-        let call = || {
-            // SAFETY: the pointer is to a live, writable int of this frame.
-            check(unsafe { libc::waitpid(self.pid, &raw mut status, flags) })
-        };
-        if uninterrupted(call)? == self.pid {
-            self.ended = Some(match libc::WIFSIGNALED(status) {
-                true => Ended::Signal(libc::WTERMSIG(status)),
-                false => Ended::Exit(libc::WEXITSTATUS(status)),
-            });
-        }
+        let waited = retry_on_intr(|| waitpid(Some(self.pid), options))?;
+        self.ended = waited.and_then(|(_, status)| {
+            let signal = status.terminating_signal().map(Ended::Signal);
+            signal.or(status.exit_status().map(Ended::Exit))
+        });
         Ok(self.ended)
     }
 }

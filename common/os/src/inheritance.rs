@@ -3,9 +3,9 @@
 //! Descriptors keep their numbers, which the program learns from its arguments. Nothing else is
 //! passed on: all descriptors are opened close-on-exec.
 
-use crate::call::check;
+use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +15,7 @@ use std::sync::{Mutex, PoisonError};
 pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let pass = move || {
         for descriptor in &descriptors {
-            // SAFETY: F_SETFD takes a number, and the descriptor is open: this closure owns it.
-            check(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) })?;
+            fcntl_setfd(descriptor, FdFlags::empty())?;
         }
         Ok(())
     };
@@ -50,10 +49,9 @@ pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     // was opened by this process, and the standard library and this crate open everything
     // close-on-exec, which this one is not. The guard and the flag that is set here let no caller
     // take it twice.
-    unsafe {
-        check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
-        Ok(OwnedFd::from_raw_fd(number))
-    }
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+    Ok(descriptor)
 }
 
 #[cfg(test)]
@@ -62,6 +60,7 @@ mod tests {
     use std::env;
     use std::io::{Read, Write};
     use std::net::Shutdown;
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     /// The work of the next test's child process; without the variable there is nothing to do.

@@ -1,20 +1,20 @@
 //! The process's limits on descriptors (only the soft limit is ever set, never the hard one), and
 //! whether the machine has room for more threads and processes.
 
-use crate::call::{check, error};
+use crate::call::error;
 use crate::event::Wake;
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 
 /// Raises the soft limit on open descriptors to the hard limit and returns the limit then in
 /// force.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
-    let mut limit = read()?;
-    if limit.rlim_cur < limit.rlim_max {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: the pointer is to a live rlimit of this frame that the kernel only reads.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     }
     descriptor_limit()
 }
@@ -26,20 +26,13 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
 pub fn widen_descriptor_table(count: u64) -> io::Result<()> {
     let last = count.min(descriptor_limit()?).saturating_sub(1);
     let last = libc::c_int::try_from(last).unwrap_or(libc::c_int::MAX);
-    let any = Wake::new()?;
-    // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and the descriptor is open for as long as `any`
-    // lives. A non-negative return is a new one, at `last` or above, which nothing else can own.
-    let copy = unsafe {
-        let raw = check(libc::fcntl(any.as_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, last))?;
-        OwnedFd::from_raw_fd(raw)
-    };
-    drop(copy);
+    fcntl_dupfd_cloexec(Wake::new()?.as_fd(), last)?; // at `last` or above, and closed at once
     Ok(())
 }
 
 /// The soft limit on open descriptors: opening one more is EMFILE.
 pub fn descriptor_limit() -> io::Result<u64> {
-    Ok(read()?.rlim_cur as _)
+    Ok(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
 /// How many descriptors the process has open now; 0 when /proc is not mounted. Reads a directory
@@ -98,13 +91,6 @@ fn has_room(load: &str, pid_max: &str) -> Option<bool> {
     let (_, existing) = load.split_whitespace().nth(3)?.split_once('/')?;
     let (existing, max): (u64, u64) = (existing.parse().ok()?, pid_max.trim().parse().ok()?);
     Some(existing < max - max / 8)
-}
-
-fn read() -> io::Result<libc::rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live, writable rlimit of this frame.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    Ok(limit)
 }
 
 #[cfg(test)]

@@ -2,24 +2,19 @@
 //! (SCM_RIGHTS), so that the receiver has the same open file under a number of its own; and pairs
 //! that keep messages apart.
 
-use crate::call::{check, check_len, uninterrupted};
-use crate::socket::{send_buffer_bytes, set_send_buffer};
-use std::io;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::{cmsg_space, io::retry_on_intr};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::slice;
 
-/// Room for one descriptor among control bytes, aligned as their heads must be.
-#[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
-
-const CONTROL_BYTES: usize = 32;
-
-// SAFETY: CMSG_LEN only computes.
-const ONE_DESCRIPTOR_LEN: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize };
-
-const _: () = assert!(ONE_DESCRIPTOR_LEN <= CONTROL_BYTES);
-const _: () = assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
+/// Room for one descriptor among control bytes.
+const CONTROL_BYTES: usize = cmsg_space!(ScmRights(1));
 
 /// What the kernel uses for itself of the room that a socket has (net/unix/af_unix.c).
 const MESSAGE_OVERHEAD_BYTES: usize = 32;
@@ -32,17 +27,11 @@ const MESSAGE_OVERHEAD_BYTES: usize = 32;
 /// # Errors
 /// There are no descriptors or no memory.
 pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends: [RawFd; 2] = [-1; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the pointer is to two live, writable integers. On success they are two new
-    // descriptors, which nothing else can own.
-    let (receiver, sender) = unsafe {
-        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
-        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     // It grants twice what it is asked for, and never more than twice net.core.wmem_max.
     let half = (message_bytes + MESSAGE_OVERHEAD_BYTES).div_ceil(2);
-    set_send_buffer(sender.as_fd(), half)?;
+    set_socket_send_buffer_size(&sender, half.min(i32::MAX as usize))?;
     Ok((receiver, sender))
 }
 
@@ -51,7 +40,7 @@ pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// `end` is not a socket.
 pub fn message_bytes_max(end: BorrowedFd<'_>) -> io::Result<usize> {
-    Ok(send_buffer_bytes(end)?.saturating_sub(MESSAGE_OVERHEAD_BYTES))
+    Ok(socket_send_buffer_size(end)?.saturating_sub(MESSAGE_OVERHEAD_BYTES))
 }
 
 /// Sends a prefix of `bytes`, which must not be empty, and with its first byte the descriptor.
@@ -61,30 +50,14 @@ pub fn send_with(
     bytes: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
 ) -> io::Result<usize> {
-    let mut slice =
-        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; CONTROL_BYTES]);
-    let mut message = message(&raw mut slice);
-    if let Some(descriptor) = descriptor {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = ONE_DESCRIPTOR_LEN as _;
-        // SAFETY: the control bytes are aligned for a head and long enough for it and one number
-        // (asserted above), so that CMSG_FIRSTHDR is not null and all writes are within them.
-        unsafe {
-            let head = libc::CMSG_FIRSTHDR(&raw const message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = ONE_DESCRIPTOR_LEN as _;
-            ptr::write_unaligned(libc::CMSG_DATA(head).cast::<RawFd>(), descriptor.as_raw_fd());
-        }
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if let Some(descriptor) = &descriptor {
+        let is_in = control.push(SendAncillaryMessage::ScmRights(slice::from_ref(descriptor)));
+        debug_assert!(is_in, "there is room for one");
     }
-    uninterrupted(|| {
-        // SAFETY: `message` is live; it names one slice, borrowed for the call, which the kernel
-        // only reads, and control bytes that live until the end of this function, or none.
-        check_len(unsafe {
-            libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
-        })
-    })
+    let bytes = [IoSlice::new(bytes)];
+    Ok(retry_on_intr(|| sendmsg(socket, &bytes, &mut control, SendFlags::NOSIGNAL))?)
 }
 
 /// Receives into `buffer` what has arrived, and the descriptor if one came with it; 0 bytes mean
@@ -94,53 +67,26 @@ pub fn receive_with(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
 ) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let mut control = Control([0; CONTROL_BYTES]);
-    let mut message = message(&raw mut slice);
-    let count = uninterrupted(|| {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = ONE_DESCRIPTOR_LEN as _; // room for one and no more
-        // SAFETY: `message` is live and writable; it names one slice, exclusively borrowed, and
-        // control bytes that live until the end of this function, each with its length.
-        check_len(unsafe {
-            let flags = libc::MSG_CMSG_CLOEXEC;
-            libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags)
-        })
-    })?;
-    // SAFETY: the kernel has written `msg_controllen` control bytes into the buffer, aligned and
-    // long enough for a head if it is that long, which CMSG_FIRSTHDR checks.
-    let descriptor = unsafe {
-        let head = libc::CMSG_FIRSTHDR(&raw const message);
-        let is_there = !head.is_null()
-            && (*head).cmsg_level == libc::SOL_SOCKET
-            && (*head).cmsg_type == libc::SCM_RIGHTS
-            && (*head).cmsg_len as usize == ONE_DESCRIPTOR_LEN;
-        // The descriptor is a new one of this process, which nothing else can own.
-        is_there.then(|| {
-            let number = ptr::read_unaligned(libc::CMSG_DATA(head).cast::<RawFd>());
-            OwnedFd::from_raw_fd(number)
-        })
-    };
-    Ok((count, descriptor))
-}
-
-/// A message of one slice, without an address and without control bytes.
-fn message(slice: *mut libc::iovec) -> libc::msghdr {
-    // SAFETY: msghdr is made of integers and raw pointers, for which zeroes are valid values;
-    // zeroing also covers the padding fields that some C libraries add.
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = slice;
-    message.msg_iovlen = 1;
-    message
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [IoSliceMut::new(buffer)];
+    let received =
+        retry_on_intr(|| recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes, descriptor))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::socket::{Readiness, wait_ready};
+    use rustix::io::{FdFlags, fcntl_getfd};
     use std::fs::File;
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd, RawFd};
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -153,9 +99,7 @@ mod tests {
         let (count, passed) = receive_with(theirs.as_fd(), &mut buffer).unwrap();
         assert_eq!((count, &buffer), (2, b"ab"));
         let passed = passed.unwrap();
-        // SAFETY: F_GETFD takes no pointers and changes nothing.
-        let flags = unsafe { libc::fcntl(passed.as_raw_fd(), libc::F_GETFD) };
-        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        assert_eq!(fcntl_getfd(&passed).unwrap(), FdFlags::CLOEXEC);
         UnixStream::from(passed).write_all(b"here").unwrap();
         let mut said = String::new();
         end.read_to_string(&mut said).unwrap();

@@ -2,32 +2,23 @@
 
 use crate::accounting::Scheduled;
 use crate::call::check;
-use std::ffi::CStr;
+use rustix::process::{Pid, Signal, geteuid, getppid, set_parent_process_death_signal};
+use rustix::system::uname;
+use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// The kernel's release as `uname -r` prints it.
 pub fn kernel_release() -> String {
-    let mut names = MaybeUninit::<libc::utsname>::zeroed();
-    // SAFETY: the pointer is to a live, writable utsname of this frame. The struct is arrays of
-    // bytes, so zeroes are a valid value even if the call wrote nothing.
-    let (returned, names) = unsafe {
-        let returned = libc::uname(names.as_mut_ptr());
-        (returned, names.assume_init())
-    };
-    assert_eq!(returned, 0, "uname fails only for bad pointers");
-    // SAFETY: `release` is a NUL-terminated string: the kernel promises the terminator, and
-    // `names` lives until the string has been copied.
-    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) };
-    release.to_string_lossy().into_owned()
+    uname().release().to_string_lossy().into_owned()
 }
 
 /// The effective user's number.
 #[must_use]
 pub fn user_id() -> u32 {
-    // SAFETY: geteuid takes no arguments and cannot fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// Whether the process runs as the superuser (effective user 0).
@@ -38,9 +29,15 @@ pub fn is_root() -> bool {
 /// Lets the calling thread's timers fire when they are due instead of up to 50 microseconds later
 /// (PR_SET_TIMERSLACK). Threads that it starts inherit the setting.
 pub fn set_precise_timers() -> io::Result<()> {
-    // SAFETY: this option takes a number and no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) })?;
-    Ok(())
+    Ok(set_current_timer_slack(Some(NonZeroU64::MIN))?)
+}
+
+/// Has the calling process killed when its parent ends; false if `parent` has ended already. Two
+/// system calls and nothing else, so that it may be called between fork and exec.
+pub(crate) fn end_with_parent(parent: u32) -> bool {
+    // It fails only for numbers that are no signals.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    Pid::as_raw(getppid()).cast_unsigned() == parent
 }
 
 /// Gives the calling thread a descriptor table of its own, a copy of the process's: calls that take

@@ -3,25 +3,26 @@
 //! Both are anonymous files (memfd), passed on as descriptors. Only whole 64-bit numbers are
 //! shared, each of which is always consistent: there are no locks here.
 
-use crate::call::{check, uninterrupted};
-use std::ffi::CStr;
+use crate::call::uninterrupted;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
 /// Seals without which a mapping could lose its pages while it is in use.
-const FIXED_SIZE: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const FIXED_SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Creates a file of `count` cells, all 0, whose size can never change. Cells that no process
 /// touches take no memory.
 pub fn create_cells(count: usize) -> io::Result<OwnedFd> {
-    let file = File::from(create(c"ropewalk-cells")?);
+    let file = create("ropewalk-cells")?;
     file.set_len((count * size_of::<AtomicU64>()) as u64)?;
-    seal(&file, FIXED_SIZE)?;
+    fcntl_add_seals(&file, FIXED_SIZE)?;
     Ok(file.into())
 }
 
@@ -29,9 +30,7 @@ pub fn create_cells(count: usize) -> io::Result<OwnedFd> {
 /// stays for as long as the process lives.
 pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a file of cells");
-    // SAFETY: F_GET_SEALS takes no pointers, and the descriptor is open because it is borrowed.
-    let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
-    if seals & FIXED_SIZE != FIXED_SIZE {
+    if !fcntl_get_seals(file)?.contains(FIXED_SIZE) {
         return Err(refused());
     }
     let bytes = File::from(file.try_clone_to_owned()?).metadata()?.len() as usize;
@@ -41,12 +40,9 @@ pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
     }
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
     let start = unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
     };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
     // SAFETY: the mapping is aligned to a page, covers `count` cells, and is never unmapped. The
     // seals keep the file at its size, so that every page stays there. Every bit pattern is a
     // number, and all processes that map the file come through here and use atomic operations only;
@@ -57,9 +53,9 @@ pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
 
 /// Creates a file with this text, which can be read any number of times and never be changed.
 pub fn create_text(text: &str) -> io::Result<OwnedFd> {
-    let mut file = File::from(create(c"ropewalk-text")?);
+    let mut file = create("ropewalk-text")?;
     file.write_all(text.as_bytes())?;
-    seal(&file, FIXED_SIZE | libc::F_SEAL_WRITE)?;
+    fcntl_add_seals(&file, FIXED_SIZE | SealFlags::WRITE)?;
     Ok(file.into())
 }
 
@@ -71,19 +67,8 @@ pub fn read_text(file: BorrowedFd<'_>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
-fn create(name: &CStr) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a NUL-terminated string that lives through the call. A non-negative
-    // return is a new descriptor, which nothing else can own.
-    unsafe {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        Ok(OwnedFd::from_raw_fd(check(libc::memfd_create(name.as_ptr(), flags))?))
-    }
-}
-
-fn seal(file: &File, seals: libc::c_int) -> io::Result<()> {
-    // SAFETY: F_ADD_SEALS takes a number, and the descriptor is open because it is borrowed.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
-    Ok(())
+fn create(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
 
 #[cfg(test)]

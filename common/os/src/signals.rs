@@ -3,9 +3,11 @@
 //! Signals that report bugs (SIGSEGV and its like) are not handled here.
 
 use crate::call::{check, error};
+use crate::process::end_with_parent;
+use rustix::process::{Pid, Signal as KernelSignal, kill_process};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
@@ -41,17 +43,21 @@ impl Signal {
         Self::Child,
     ];
 
-    /// The kernel's number.
-    pub(crate) const fn number(self) -> libc::c_int {
+    /// The same signal in the terms of rustix.
+    pub(crate) const fn raw(self) -> KernelSignal {
         match self {
-            Self::Terminate => libc::SIGTERM,
-            Self::Interrupt => libc::SIGINT,
-            Self::Hangup => libc::SIGHUP,
-            Self::User1 => libc::SIGUSR1,
-            Self::User2 => libc::SIGUSR2,
-            Self::Quit => libc::SIGQUIT,
-            Self::Child => libc::SIGCHLD,
+            Self::Terminate => KernelSignal::TERM,
+            Self::Interrupt => KernelSignal::INT,
+            Self::Hangup => KernelSignal::HUP,
+            Self::User1 => KernelSignal::USR1,
+            Self::User2 => KernelSignal::USR2,
+            Self::Quit => KernelSignal::QUIT,
+            Self::Child => KernelSignal::CHILD,
         }
+    }
+
+    const fn number(self) -> libc::c_int {
+        self.raw().as_raw()
     }
 
     fn from_number(number: libc::c_int) -> Option<Self> {
@@ -89,21 +95,11 @@ impl SignalDescriptor {
 
     /// Takes one pending signal. Equal signals that arrive before this merge.
     pub fn read(&self) -> Option<Signal> {
-        let mut information = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
-        // SAFETY: the pointer and the size describe `information`, which is writable and lives
-        // through the call. The struct is all integers, so zeroes are a valid value even where
-        // the kernel wrote nothing.
-        let (returned, information) = unsafe {
-            let size = size_of::<libc::signalfd_siginfo>();
-            let pointer = information.as_mut_ptr().cast();
-            let returned = libc::read(self.descriptor.as_raw_fd(), pointer, size);
-            (returned, information.assume_init())
-        };
+        let mut information = [0; size_of::<libc::signalfd_siginfo>()];
         // Reads are whole structs or EAGAIN: nothing is pending.
-        if returned <= 0 {
-            return None;
-        }
-        Signal::from_number(information.ssi_signo as libc::c_int)
+        rustix::io::read(&self.descriptor, &mut information).ok()?;
+        // The struct begins with the number (signalfd(2)).
+        Signal::from_number(libc::c_int::from_ne_bytes(*information.first_chunk()?))
     }
 }
 
@@ -134,41 +130,38 @@ fn is_ignored(signal: Signal) -> bool {
 }
 
 /// The signals that are sent by name.
-const NAMES: [(&str, libc::c_int); 11] = [
-    ("HUP", libc::SIGHUP),
-    ("INT", libc::SIGINT),
-    ("QUIT", libc::SIGQUIT),
-    ("ABRT", libc::SIGABRT),
-    ("KILL", libc::SIGKILL),
-    ("USR1", libc::SIGUSR1),
-    ("USR2", libc::SIGUSR2),
-    ("TERM", libc::SIGTERM),
-    ("CONT", libc::SIGCONT),
-    ("STOP", libc::SIGSTOP),
-    ("WINCH", libc::SIGWINCH),
+const NAMES: [(&str, KernelSignal); 11] = [
+    ("HUP", KernelSignal::HUP),
+    ("INT", KernelSignal::INT),
+    ("QUIT", KernelSignal::QUIT),
+    ("ABRT", KernelSignal::ABORT),
+    ("KILL", KernelSignal::KILL),
+    ("USR1", KernelSignal::USR1),
+    ("USR2", KernelSignal::USR2),
+    ("TERM", KernelSignal::TERM),
+    ("CONT", KernelSignal::CONT),
+    ("STOP", KernelSignal::STOP),
+    ("WINCH", KernelSignal::WINCH),
 ];
 
 /// Whether [`send`] knows a signal of this name, which is without `SIG`.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
-    number_of(name).is_some()
+    by_name(name).is_some()
 }
 
-fn number_of(name: &str) -> Option<libc::c_int> {
-    NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+fn by_name(name: &str) -> Option<KernelSignal> {
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
 
 /// Sends a signal to processes. A process that is gone already is not an error; with an unknown
 /// name ([`is_name`]) nothing is sent.
 pub fn send(name: &str, pids: &[u32]) {
-    let Some(number) = number_of(name) else { return };
+    let Some(signal) = by_name(name) else { return };
     // To the kernel, 0 and negative numbers mean groups of processes.
-    let pids = pids.iter().filter_map(|pid| libc::pid_t::try_from(*pid).ok());
-    for pid in pids.filter(|pid| *pid > 0) {
-        // SAFETY: kill takes two numbers. A process's reaction to a signal cannot break what this
-        // program relies on: its memory is its own. This process would react to a signal of its own
-        // by a handler only, and it has none.
-        unsafe { libc::kill(pid, number) };
+    let pids = pids.iter().filter_map(|pid| Pid::from_raw((*pid).try_into().ok()?));
+    for pid in pids {
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -212,16 +205,8 @@ pub fn restore_in_child(command: &mut Command) {
 /// left behind.
 pub fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
-    let bind = move || {
-        // SAFETY: both calls take no pointers.
-        let current = unsafe {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
-            libc::getppid()
-        };
-        // The parent may have ended between fork and here.
-        let is_there = current.cast_unsigned() == parent;
-        if is_there { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
-    };
+    // The parent may have ended between fork and here.
+    let bind = move || end_with_parent(parent).then_some(()).ok_or_else(|| error(libc::ESRCH));
     // SAFETY: between fork and exec only async-signal-safe functions may run, without allocating
     // or locking: the closure makes two bare system calls, and an error from a number, which
     // allocates nothing.

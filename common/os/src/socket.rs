@@ -183,19 +183,6 @@ fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Requests room for `bytes` bytes that wait to be sent. The kernel grants twice as much, for its
-/// own overhead, within its limits.
-pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes)
-}
-
-/// The room for bytes that wait to be sent, as the kernel has granted it.
-pub(crate) fn send_buffer_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    let bytes = option_number(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    Ok(usize::try_from(bytes).unwrap_or(0))
-}
-
 fn set_flag(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

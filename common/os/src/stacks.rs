@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corosensei::stack::{MIN_STACK_SIZE, Stack as CoroutineStack, StackPointer};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::call::check;
 use crate::memory::page_bytes;
@@ -174,23 +175,20 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         // SAFETY: the mapping of `Stacks::new`; every Stack holds the slab, so none is left.
-        let returned = unsafe { libc::munmap(self.start as *mut _, self.count * self.stride) };
-        debug_assert_eq!(returned, 0, "it was mapped just so");
+        let unmapped = unsafe { munmap(self.start as *mut _, self.count * self.stride) };
+        debug_assert!(unmapped.is_ok(), "it was mapped just so");
     }
 }
 
 /// Address space for stacks. Huge pages would make one touched stack cost as much as a hundred.
 fn map(len: usize) -> io::Result<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
     // exists; the advice concerns that mapping only.
     unsafe {
-        let start = libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0);
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        libc::madvise(start, len, libc::MADV_NOHUGEPAGE); // a kernel without them refuses: good
+        let start = mmap_anonymous(std::ptr::null_mut(), len, access, flags)?;
+        let _ = madvise(start, len, Advice::LinuxNoHugepage); // a kernel without them refuses: good
         Ok(start as usize)
     }
 }
