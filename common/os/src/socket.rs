@@ -2,7 +2,6 @@
 //!
 //! This module does not move bytes (see [`crate::send`]) and knows no addresses but IPv4 and IPv6.
 
-mod address;
 mod blocking;
 mod connect;
 mod inherited;
@@ -16,11 +15,16 @@ pub use blocking::{
 pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 
-use crate::call::{check, error, uninterrupted};
-use address::RawAddress;
+use crate::call::check;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Of all sockets that are made here.
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// How [`listen`] sets up a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,15 +63,11 @@ impl Default for ListenOptions {
 /// A non-blocking socket that listens on `address`. Port 0 lets the kernel choose one; see
 /// [`local_addr`]. An address of closed connections that linger may be taken (SO_REUSEADDR).
 pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: socket takes no pointers. A non-negative return is a new descriptor, which nothing
-    // else can own.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+    let socket = open(address)?;
     let fd = socket.as_fd();
-    set_flag(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;
-    set_flag(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, options.reuse_port)?;
-    set_flag(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, options.no_delay)?;
+    sockopt::set_socket_reuseaddr(fd, true)?;
+    sockopt::set_socket_reuseport(fd, options.reuse_port)?;
+    sockopt::set_tcp_nodelay(fd, options.no_delay)?;
     if options.defer_accept_s > 0 {
         let seconds = libc::c_int::try_from(options.defer_accept_s).unwrap_or(libc::c_int::MAX);
         set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
@@ -81,52 +81,28 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
         }
     }
     if address.is_ipv6() {
-        set_flag(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.ipv6_only)?;
+        sockopt::set_ipv6_v6only(fd, options.ipv6_only)?;
     }
-    bind(fd, address)?;
-    let backlog = libc::c_int::try_from(options.backlog).unwrap_or(libc::c_int::MAX);
-    // SAFETY: listen takes no pointers, and the descriptor is open.
-    check(unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;
+    net::bind(fd, &address)?;
+    net::listen(fd, i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     Ok(socket)
 }
 
 /// Takes a connection that waits to be accepted, as a non-blocking socket, and its peer's address.
 /// `WouldBlock`: none waits. `ConnectionAborted`: the client has gone again; try the next.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
-    let mut peer = RawAddress::empty();
-    let accept = || {
-        let (pointer, len) = peer.as_mut_parts();
-        // SAFETY: the pointers are to the writable storage of `peer` and its length, which says
-        // how much the kernel may write. A non-negative return is a new descriptor, which
-        // nothing else can own.
-        unsafe {
-            let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-            let raw = check(libc::accept4(listener.as_raw_fd(), pointer, len, flags))?;
-            Ok(OwnedFd::from_raw_fd(raw))
-        }
-    };
-    let socket = uninterrupted(accept)?;
-    Ok((socket, peer.decode()?))
+    let (socket, peer) = retry_on_intr(|| net::acceptfrom_with(listener, FLAGS))?;
+    Ok((socket, peer.ok_or(Errno::AFNOSUPPORT)?.try_into()?))
 }
 
 /// The address the socket is bound to.
 pub fn local_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    let mut address = RawAddress::empty();
-    let (pointer, len) = address.as_mut_parts();
-    // SAFETY: the pointers are to the writable storage of `address` and its length, which says
-    // how much the kernel may write.
-    check(unsafe { libc::getsockname(socket.as_raw_fd(), pointer, len) })?;
-    address.decode()
+    Ok(net::getsockname(socket)?.try_into()?)
 }
 
 /// The address of the other end of a connection. `NotConnected`: it has gone already.
 pub fn peer_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    let mut address = RawAddress::empty();
-    let (pointer, len) = address.as_mut_parts();
-    // SAFETY: the pointers are to the writable storage of `address` and its length, which says
-    // how much the kernel may write.
-    check(unsafe { libc::getpeername(socket.as_raw_fd(), pointer, len) })?;
-    address.decode()
+    Ok(net::getpeername(socket)?.ok_or(Errno::AFNOSUPPORT)?.try_into()?)
 }
 
 /// A blocking socket connected to `address`.
@@ -136,21 +112,17 @@ pub fn connect_blocking(address: SocketAddr) -> io::Result<OwnedFd> {
 
 /// Tells the peer that nothing more will be sent; receiving goes on.
 pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: shutdown takes no pointers, and the descriptor is open because it is borrowed.
-    check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) })?;
-    Ok(())
+    Ok(net::shutdown(socket, Shutdown::Write)?)
 }
 
 /// Makes closing the socket reset the connection (RST) and drop what has not been sent.
 pub fn set_linger_zero(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
 /// Takes the error that a connection has run into outside any call, if there is one.
 pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
-    let code = option_number(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
-    Ok((code != 0).then(|| error(code)))
+    Ok(sockopt::socket_error(socket)?.err().map(io::Error::from))
 }
 
 /// Of all sockets that listen on the address of `listener` with `reuse_port`, gives a connection
@@ -174,26 +146,14 @@ pub fn attach_reuseport_cpu_steering(listener: BorrowedFd<'_>) -> io::Result<()>
     set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    let address = RawAddress::encode(address);
-    let (pointer, len) = address.as_parts();
-    // SAFETY: the pointer and the length describe the initialised address in `address`, which
-    // lives through the call; the kernel only reads it.
-    check(unsafe { libc::bind(socket.as_raw_fd(), pointer, len) })?;
-    Ok(())
+/// A socket for the family of an address.
+fn open(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    Ok(net::socket_with(family, SocketType::STREAM, FLAGS, None)?)
 }
 
-fn set_flag(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    on: bool,
-) -> io::Result<()> {
-    set_option(socket, level, name, &libc::c_int::from(on))
-}
-
-/// Sets an option of a socket. Private on purpose: the callers here guarantee that `name` goes with
-/// `T`.
+/// Sets an option of a socket that rustix lacks. Private on purpose: the callers here guarantee
+/// that `name` goes with `T`.
 fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -206,20 +166,4 @@ fn set_option<T: Copy>(
     // kernel only reads it. A pointer inside it (a filter program) is alive in the caller.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer.cast(), len) })?;
     Ok(())
-}
-
-fn option_number(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live, writable integer of this frame and to its size, which
-    // says how much the kernel may write.
-    check(unsafe {
-        let pointer = (&raw mut value).cast();
-        libc::getsockopt(socket.as_raw_fd(), level, name, pointer, &raw mut len)
-    })?;
-    Ok(value)
 }

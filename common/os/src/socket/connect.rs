@@ -1,10 +1,11 @@
 //! Connecting without waiting, from a chosen source address.
 
-use super::{RawAddress, bind, set_flag};
-use crate::call::check;
+use super::{open, set_option};
+use rustix::io::Errno;
+use rustix::net::{bind, connect, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A non-blocking socket on its way to `target`, with TCP_NODELAY. With `source`, from that
 /// address; the port is chosen when the connection is, so that each target may use all ports
@@ -16,24 +17,17 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// # Errors
 /// Failures known at once: AddrNotAvailable (no port is left), ConnectionRefused, …
 pub fn connect_start(target: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
-    let family = if target.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: socket takes no pointers. A non-negative return is a new descriptor, which nothing
-    // else can own.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+    let socket = open(target)?;
     let fd = socket.as_fd();
-    set_flag(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, true)?;
+    sockopt::set_tcp_nodelay(fd, true)?;
     if let Some(source) = source {
-        set_flag(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true)?;
-        bind(fd, SocketAddr::new(source, 0))?;
+        let on: libc::c_int = 1;
+        set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
+        bind(fd, &SocketAddr::new(source, 0))?;
     }
-    let target = RawAddress::encode(target);
-    let (pointer, len) = target.as_parts();
-    // SAFETY: the pointer and the length describe the initialised address in `target`, which
-    // lives through the call; the kernel only reads it.
-    match check(unsafe { libc::connect(fd.as_raw_fd(), pointer, len) }) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket),
+    match connect(fd, &target) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -4,11 +4,13 @@
 //! 3 on, `LISTEN_FDS` of them, meant for the process `LISTEN_PID`. Their names (`LISTEN_FDNAMES`)
 //! are not used.
 
-use super::{local_addr, option_number};
-use crate::call::check;
+use super::local_addr;
+use rustix::io::{FdFlags, fcntl_setfd, ioctl_fionbio};
+use rustix::net::SocketType;
+use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use std::env;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,29 +54,17 @@ fn take(raw: RawFd) -> io::Result<OwnedFd> {
     // theirs close-on-exec, which this one is not. LISTEN_PID and LISTEN_FDS say that the parent
     // passed it to this process, and `TAKEN` lets only one call per process come here.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-    set_descriptor_flags(socket.as_fd())?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    ioctl_fionbio(&socket, true)?;
     if !is_tcp_listener(socket.as_fd()) {
         return refused("is not a listening TCP socket");
     }
     Ok(socket)
 }
 
-fn set_descriptor_flags(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let raw = socket.as_raw_fd();
-    // SAFETY: these commands take and return integers; the descriptor is open because it is
-    // borrowed.
-    unsafe {
-        check(libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC))?;
-        let status = check(libc::fcntl(raw, libc::F_GETFL))?;
-        check(libc::fcntl(raw, libc::F_SETFL, status | libc::O_NONBLOCK))?;
-    }
-    Ok(())
-}
-
 fn is_tcp_listener(socket: BorrowedFd<'_>) -> bool {
-    let option = |name| option_number(socket, libc::SOL_SOCKET, name).ok();
-    option(libc::SO_ACCEPTCONN) == Some(1)
-        && option(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+    socket_acceptconn(socket) == Ok(true)
+        && socket_type(socket) == Ok(SocketType::STREAM)
         && local_addr(socket).is_ok()
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::affinity::{allowed_cpus, pin_thread};
 use crate::send::{recv, send};
+use crate::uninterrupted;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
@@ -85,8 +86,7 @@ fn accepted_sockets_inherit_no_delay() {
         let (listener, address) = listen_on(V4, &options);
         let _client = connect_blocking(address).unwrap();
         let (socket, _) = accept_soon(&listener);
-        let seen = option_number(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap();
-        assert_eq!(seen != 0, no_delay);
+        assert_eq!(sockopt::tcp_nodelay(&socket).unwrap(), no_delay);
     }
 }
 
