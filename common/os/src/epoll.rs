@@ -4,11 +4,12 @@
 //! and an event read earlier may name a descriptor that has been closed since. Telling such
 //! stale events from fresh ones (a generation number in the key) is the caller's business.
 
-use crate::call::{check, check_len};
+use crate::call::check_len;
+use rustix::event::epoll;
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// A set of descriptors to wait for. May be shared: threads may add and wait at the same time.
@@ -20,19 +21,14 @@ pub struct Epoll {
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: epoll_create1 takes no pointers. A non-negative return is a new descriptor,
-        // which nothing else can own.
-        let descriptor = unsafe {
-            let raw = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
-            OwnedFd::from_raw_fd(raw)
-        };
-        Ok(Self { descriptor })
+        Ok(Self { descriptor: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Starts to watch `descriptor`; its events will carry `key`. Closing the last copy of the
     /// descriptor ends the watch by itself.
     pub fn add(&self, descriptor: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, interest, key)
+        let key = epoll::EventData::new_u64(key);
+        Ok(epoll::add(&self.descriptor, descriptor, key, interest.0)?)
     }
 
     /// Replaces the interest and the key of a watched descriptor. With [`Interest::EDGE`] a
@@ -44,12 +40,13 @@ impl Epoll {
         interest: Interest,
         key: u64,
     ) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, descriptor, interest, key)
+        let key = epoll::EventData::new_u64(key);
+        Ok(epoll::modify(&self.descriptor, descriptor, key, interest.0)?)
     }
 
     /// Stops watching `descriptor`.
     pub fn remove(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, descriptor, Interest::NONE, 0)
+        Ok(epoll::delete(&self.descriptor, descriptor)?)
     }
 
     /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only checks),
@@ -57,26 +54,11 @@ impl Epoll {
     /// the caller computes its next timeout afresh.
     pub fn wait(&self, events: &mut EventBuffer, timeout_ms: Option<u32>) -> io::Result<usize> {
         let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
-        let capacity = i32::try_from(events.raw.len()).unwrap_or(i32::MAX);
-        events.filled = 0;
+        let (set, capacity) = (self.descriptor.as_raw_fd(), events.capacity_i32());
         // SAFETY: the pointer is to `capacity` or more initialised, writable events, exclusively
         // borrowed for the call, and the kernel writes at most `capacity` of them.
-        let returned = check(unsafe {
-            libc::epoll_wait(
-                self.descriptor.as_raw_fd(),
-                events.raw.as_mut_ptr(),
-                capacity,
-                timeout,
-            )
-        });
-        match returned {
-            Ok(count) => {
-                events.filled = usize::try_from(count).expect("errors were taken out above");
-                Ok(events.filled)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(error),
-        }
+        let returned = unsafe { libc::epoll_wait(set, events.raw.as_mut_ptr(), capacity, timeout) };
+        events.filled_by(check_len(returned as libc::ssize_t))
     }
 
     /// Waits for events as [`Self::wait`] does, for `timeout_us` at most: to the microsecond where
@@ -86,16 +68,9 @@ impl Epoll {
             let ms = u32::try_from(timeout_us.div_ceil(1000)).unwrap_or(u32::MAX);
             return self.wait(events, Some(ms));
         }
-        let capacity = i32::try_from(events.raw.len()).unwrap_or(i32::MAX);
-        events.filled = 0;
-        match self.wait_precisely(events.raw.as_mut_ptr(), capacity, timeout_us) {
-            Ok(count) => {
-                events.filled = count;
-                Ok(count)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(error),
-        }
+        let capacity = events.capacity_i32();
+        let returned = self.wait_precisely(events.raw.as_mut_ptr(), capacity, timeout_us);
+        events.filled_by(returned)
     }
 
     /// `events` may be null if `capacity` is 0, which the kernel refuses.
@@ -121,27 +96,6 @@ impl Epoll {
             )
         } as libc::ssize_t)
     }
-
-    fn control(
-        &self,
-        operation: libc::c_int,
-        descriptor: BorrowedFd<'_>,
-        interest: Interest,
-        key: u64,
-    ) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest.0, u64: key };
-        // SAFETY: the pointer is to a live event of this frame that the kernel only reads, and
-        // both descriptors are open for the duration of the call because they are borrowed.
-        check(unsafe {
-            libc::epoll_ctl(
-                self.descriptor.as_raw_fd(),
-                operation,
-                descriptor.as_raw_fd(),
-                &raw mut event,
-            )
-        })?;
-        Ok(())
-    }
 }
 
 /// Whether the kernel has epoll_pwait2 and lets this process use it. Probed once.
@@ -163,25 +117,25 @@ impl AsFd for Epoll {
 /// What to report about a descriptor: a union (`|`) of the constants. Errors and a complete hang-up
 /// are always reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Interest(u32);
+pub struct Interest(epoll::EventFlags);
 
 impl Interest {
     /// Nothing but errors and hang-ups.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self(epoll::EventFlags::empty());
     /// There is something to read or to accept.
-    pub const READ: Self = Self(libc::EPOLLIN as u32);
+    pub const READ: Self = Self(epoll::EventFlags::IN);
     /// There is room to write.
-    pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
+    pub const WRITE: Self = Self(epoll::EventFlags::OUT);
     /// The peer has shut down its sending side.
-    pub const RDHUP: Self = Self(libc::EPOLLRDHUP as u32);
+    pub const RDHUP: Self = Self(epoll::EventFlags::RDHUP);
     /// Report changes only: after an event the descriptor must be used until it would block.
-    pub const EDGE: Self = Self(libc::EPOLLET as u32);
+    pub const EDGE: Self = Self(epoll::EventFlags::ET);
     /// Of several epoll sets that watch the same listener, an arrival wakes one or a few instead of
     /// all.
-    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
+    pub const EXCLUSIVE: Self = Self(epoll::EventFlags::EXCLUSIVE);
 
     /// Report once: the descriptor is not watched again until [`Epoll::modify`] is called.
-    pub const ONCE: Self = Self(libc::EPOLLONESHOT as u32);
+    pub const ONCE: Self = Self(epoll::EventFlags::ONESHOT);
 
     const NAMES: [(Self, &'static str); 6] = [
         (Self::READ, "READ"),
@@ -194,13 +148,13 @@ impl Interest {
 
     /// Whether everything in `other` is in `self`.
     pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+        self.0.contains(other.0)
     }
 
     /// The union, for constants.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self(self.0.union(other.0))
     }
 }
 
@@ -253,6 +207,21 @@ impl EventBuffer {
         Self { raw: vec![empty; capacity.max(1)].into_boxed_slice(), filled: 0 }
     }
 
+    fn capacity_i32(&self) -> i32 {
+        i32::try_from(self.raw.len()).unwrap_or(i32::MAX)
+    }
+
+    /// Takes the result of a wait, after which as many events are filled.
+    fn filled_by(&mut self, returned: io::Result<usize>) -> io::Result<usize> {
+        self.filled = 0;
+        match returned {
+            Ok(count) => self.filled = count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.filled)
+    }
+
     /// How many events one wait can return.
     pub fn capacity(&self) -> usize {
         self.raw.len()
@@ -287,14 +256,14 @@ impl fmt::Debug for EventBuffer {
 }
 
 fn event(raw: libc::epoll_event) -> Event {
-    let told = Interest(raw.events); // a copy: the struct is packed on x86-64
-    let any = |bits: libc::c_int| told.0 & bits as u32 != 0;
+    let told = epoll::EventFlags::from_bits_retain(raw.events);
+    let any = |flags| told.intersects(flags);
     Event {
         key: raw.u64,
-        readable: any(libc::EPOLLIN),
-        writable: any(libc::EPOLLOUT),
-        hangup: any(libc::EPOLLHUP | libc::EPOLLRDHUP),
-        error: any(libc::EPOLLERR),
+        readable: any(epoll::EventFlags::IN),
+        writable: any(epoll::EventFlags::OUT),
+        hangup: any(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP),
+        error: any(epoll::EventFlags::ERR),
     }
 }
 

@@ -5,33 +5,19 @@
 //! is an error (`BrokenPipe`), not a signal; for [`sendfile`], which has no flag for that, see
 //! [`crate::signals::raise_pipe_ignored`].
 //!
-//! `recv` and `send` go past the C library's functions of that name: those are cancellation points
-//! of POSIX threads, which in a process with several threads costs two locked instructions a call.
+//! All calls go past the C library's functions: those are cancellation points of POSIX threads,
+//! which in a process with several threads costs two locked instructions a call.
 
 use crate::call::{check_len, uninterrupted};
+use rustix::io::retry_on_intr;
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Receives what has arrived into `buffer`; 0 means the peer sends no more (or `buffer` is empty).
 pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    uninterrupted(|| {
-        // SAFETY: pointer and length describe `buffer`, exclusively borrowed for the call; the
-        // kernel writes at most that many bytes, and any bytes are valid u8s.
-        check_len(unsafe {
-            let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
-            let no_address: *mut libc::c_void = std::ptr::null_mut();
-            libc::syscall(
-                libc::SYS_recvfrom,
-                socket.as_raw_fd(),
-                pointer,
-                len,
-                0,
-                no_address,
-                no_address,
-            )
-        } as libc::ssize_t)
-    })
+    let (count, _) = retry_on_intr(|| net::recv(socket, &mut *buffer, RecvFlags::empty()))?;
+    Ok(count)
 }
 
 /// Takes at most `len` bytes that have arrived and drops them uncopied (MSG_TRUNC); returns how
@@ -59,15 +45,7 @@ pub fn recv_discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
 /// Sends a prefix of `bytes` and returns its length. `more`: further bytes follow at once, so
 /// that the last, partly filled packet may wait for them.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
-    uninterrupted(|| {
-        // SAFETY: pointer and length describe `bytes`, borrowed for the call; the kernel only
-        // reads them.
-        check_len(unsafe {
-            let (pointer, len) = (bytes.as_ptr(), bytes.len());
-            let (socket, no_address) = (socket.as_raw_fd(), std::ptr::null::<libc::c_void>());
-            libc::syscall(libc::SYS_sendto, socket, pointer, len, flags(more), no_address, 0_usize)
-        } as libc::ssize_t)
-    })
+    Ok(retry_on_intr(|| net::send(socket, bytes, flags(more)))?)
 }
 
 /// Sends `head` and then `body` with one call; the count returned covers both.
@@ -83,18 +61,9 @@ pub fn send_vectored(
     more: bool,
 ) -> io::Result<usize> {
     const SLICES_MAX: usize = 1_024; // UIO_MAXIOV; more is EMSGSIZE
-    // SAFETY: msghdr is made of integers and raw pointers, for which zeroes are valid values;
-    // zeroing also covers the padding fields that some C libraries add.
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    // IoSlice is documented to have the layout of iovec; sendmsg does not write through it.
-    message.msg_iov = slices.as_ptr().cast_mut().cast();
-    message.msg_iovlen = slices.len().min(SLICES_MAX) as _;
-    uninterrupted(|| {
-        // SAFETY: `message` is live and names no address and no control bytes (null, length 0).
-        // Its vector has at least `msg_iovlen` entries, borrowed for the call, and each of them
-        // is a live slice by IoSlice's lifetime. The kernel only reads.
-        check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags(more)) })
-    })
+    let slices = &slices[..slices.len().min(SLICES_MAX)];
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(retry_on_intr(|| sendmsg(socket, slices, &mut nothing, flags(more)))?)
 }
 
 /// Sends bytes `offset..offset + len` of `file` without copying them through this process, as
@@ -107,24 +76,12 @@ pub fn sendfile(
     len: usize,
 ) -> io::Result<usize> {
     const LEN_MAX: usize = 0x7fff_f000; // what the kernel takes per call
-    let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    uninterrupted(|| {
-        let mut position = start;
-        // SAFETY: the pointer is to a live, writable off_t of this closure; both descriptors are
-        // open for the duration of the call because they are borrowed.
-        check_len(unsafe {
-            libc::sendfile(
-                socket.as_raw_fd(),
-                file.as_raw_fd(),
-                &raw mut position,
-                len.min(LEN_MAX),
-            )
-        })
-    })
+    let len = len.min(LEN_MAX);
+    Ok(retry_on_intr(|| rustix::fs::sendfile(socket, file, Some(&mut { offset }), len))?)
 }
 
-fn flags(more: bool) -> libc::c_int {
-    libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 }
+fn flags(more: bool) -> SendFlags {
+    if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
 #[cfg(test)]
