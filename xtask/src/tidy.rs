@@ -9,6 +9,7 @@ mod engine_imports;
 mod experiments;
 mod file_size;
 mod forbidden_calls;
+mod foreign_crates;
 mod knobs;
 mod leftovers;
 mod line_layout;
@@ -43,6 +44,7 @@ const RULES: &[Rule] = &[
     ("experiments", experiments::check),
     ("file-size", file_size::check),
     ("forbidden-calls", forbidden_calls::check),
+    ("foreign-crates", foreign_crates::check),
     ("knobs", knobs::check),
     ("leftovers", leftovers::check),
     ("line-layout", line_layout::check),

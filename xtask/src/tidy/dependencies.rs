@@ -1,6 +1,6 @@
 //! Which package of the workspace may depend on which: one table, and the manifests must agree.
 //!
-//! Foreign crates are checked by `cargo deny`.
+//! Other crates have a table of their own (`foreign_crates.rs`).
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -119,7 +119,7 @@ fn across(manifest: &toml::Table, products: &BTreeMap<String, String>) -> Vec<St
 }
 
 /// Whether a file is the manifest of a package of this workspace: `fuzz` is a workspace of its own.
-fn is_manifest(path: &str) -> bool {
+pub(super) fn is_manifest(path: &str) -> bool {
     path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/")
 }
 
@@ -157,23 +157,26 @@ fn compare(row: &Allowed, manifest: &toml::Table) -> Vec<String> {
     messages
 }
 
-/// The names under the given sections, those of single targets included.
+/// The names of the packages under the given sections: `package = "..."` renames them.
 fn sections(manifest: &toml::Table, sections: &[&str]) -> Vec<String> {
-    let targets = manifest.get("target").and_then(|target| target.as_table());
-    let targets = targets.into_iter().flat_map(toml::Table::values).filter_map(|t| t.as_table());
-    let tables = std::iter::once(manifest).chain(targets);
-    let names = tables.flat_map(|table| {
-        sections.iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(names_in)
+    let names = entries(manifest, sections).map(|(key, value)| {
+        let renamed = value.get("package").and_then(|package| package.as_str());
+        renamed.unwrap_or(key).to_owned()
     });
     names.collect()
 }
 
-/// The packages of one section: `package = "..."` renames them.
-fn names_in(section: &toml::Table) -> impl Iterator<Item = String> + '_ {
-    section.iter().map(|(key, value)| {
-        let renamed = value.get("package").and_then(|package| package.as_str());
-        renamed.unwrap_or(key).to_owned()
-    })
+/// The entries under the given sections, those of single targets included.
+pub(super) fn entries<'m>(
+    manifest: &'m toml::Table,
+    sections: &[&str],
+) -> impl Iterator<Item = (&'m String, &'m toml::Value)> {
+    let targets = manifest.get("target").and_then(|target| target.as_table());
+    let targets = targets.into_iter().flat_map(toml::Table::values).filter_map(|t| t.as_table());
+    let tables = std::iter::once(manifest).chain(targets);
+    let sections = tables
+        .flat_map(|table| sections.iter().filter_map(|section| table.get(*section)?.as_table()));
+    sections.flatten()
 }
 
 #[cfg(test)]
