@@ -6,11 +6,12 @@
 
 use crate::call::{check, error};
 use crate::epoll::{Event, Interest};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A list of descriptors to wait for, always level-triggered.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct PollSet {
     raw: Vec<libc::pollfd>,
     /// The keys of `raw`, in the same order.
@@ -85,14 +86,26 @@ impl PollSet {
         events_max: usize,
         timeout_ms: Option<u32>,
     ) -> io::Result<()> {
-        events.clear();
         let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
         // SAFETY: the pointer and the count describe `raw`, exclusively borrowed for the call; the
         // kernel writes `revents` only.
         let polled = check(unsafe {
             libc::poll(self.raw.as_mut_ptr(), self.raw.len() as libc::nfds_t, timeout)
         });
-        match polled {
+        self.collect(events, events_max, polled, event)
+    }
+
+    /// Fills `events` after a wait that returned `waited`: the number of descriptors that are ready,
+    /// or an error. `event` makes the event of a descriptor that is ready, from its key.
+    pub(crate) fn collect(
+        &mut self,
+        events: &mut Vec<Event>,
+        events_max: usize,
+        waited: io::Result<libc::c_int>,
+        event: impl Fn(u64, &libc::pollfd) -> Option<Event>,
+    ) -> io::Result<()> {
+        events.clear();
+        match waited {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -101,20 +114,30 @@ impl PollSet {
         let len = self.raw.len();
         for step in 0..len {
             let place = (self.cursor + step) % len;
-            if self.raw[place].revents == 0 {
-                continue;
-            }
+            let Some(event) = event(self.keys[place], &self.raw[place]) else { continue };
             if events.len() == events_max {
                 self.cursor = place;
                 return Ok(());
             }
-            events.push(event(self.keys[place], self.raw[place].revents));
+            events.push(event);
         }
         Ok(())
     }
 
+    /// Whether the descriptor of this number is watched.
+    pub(crate) fn contains(&self, number: usize) -> bool {
+        self.places.get(number).is_some_and(|place| *place > 0)
+    }
+
     fn place(&self, descriptor: BorrowedFd<'_>) -> Option<usize> {
         self.places.get(descriptor.as_raw_fd() as usize)?.checked_sub(1)
+    }
+}
+
+impl fmt::Debug for PollSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = self.raw.iter().map(|raw| raw.fd);
+        formatter.debug_map().entries(numbers.zip(&self.keys)).finish()
     }
 }
 
@@ -132,15 +155,15 @@ fn poll_events(interest: Interest) -> io::Result<libc::c_short> {
     Ok(asked.fold(0, |all, (_, bit)| all | bit))
 }
 
-fn event(key: u64, told: libc::c_short) -> Event {
-    let any = |bits: libc::c_short| told & bits != 0;
-    Event {
+fn event(key: u64, polled: &libc::pollfd) -> Option<Event> {
+    let any = |bits: libc::c_short| polled.revents & bits != 0;
+    (polled.revents != 0).then(|| Event {
         key,
         readable: any(libc::POLLIN),
         writable: any(libc::POLLOUT),
         hangup: any(libc::POLLHUP | libc::POLLRDHUP),
         error: any(libc::POLLERR | libc::POLLNVAL),
-    }
+    })
 }
 
 #[cfg(test)]

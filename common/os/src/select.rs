@@ -4,8 +4,9 @@
 //! Unlike an epoll set this one does not notice that a descriptor is closed: the descriptor must be
 //! removed first, or the next one with that number is watched in its place.
 
-use crate::call::{check, error};
+use crate::call::check;
 use crate::epoll::{Event, Interest};
+use crate::poll::PollSet;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,23 +24,20 @@ const _: () = assert!(size_of::<Bits>() == size_of::<libc::fd_set>());
 /// A set of descriptors to wait for, always level-triggered. Errors and hang-ups show as the
 /// readiness that was requested: the next call on the descriptor reports which it is.
 pub struct SelectSet {
+    /// What is watched, and the interests.
+    watched: PollSet,
     readers: Bits,
     writers: Bits,
-    /// By descriptor number: the key, if it is watched.
-    keys: Box<[Option<u64>]>,
-    /// All descriptors from here on are not watched.
+    /// No descriptor from here on is watched.
     end: usize,
-    /// Where the next search for events begins, so that all descriptors get their turn though
-    /// `events_max` is small.
-    cursor: usize,
 }
 
 impl SelectSet {
     /// An empty set.
     #[must_use]
     pub fn new() -> Self {
-        let keys = vec![None; DESCRIPTORS_MAX].into();
-        Self { readers: Bits::default(), writers: Bits::default(), keys, end: 0, cursor: 0 }
+        let (readers, writers) = (Bits::default(), Bits::default());
+        Self { watched: PollSet::new(), readers, writers, end: 0 }
     }
 
     /// Starts to watch `descriptor` for [`Interest::READ`], [`Interest::WRITE`] or both; its events
@@ -54,7 +52,17 @@ impl SelectSet {
         interest: Interest,
         key: u64,
     ) -> io::Result<()> {
-        self.set(descriptor, interest, key, false)
+        let number = descriptor.as_raw_fd() as usize; // not negative while it is borrowed
+        if number >= DESCRIPTORS_MAX {
+            let why = format!(
+                "select cannot watch descriptor {number}, only those below {DESCRIPTORS_MAX}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        self.watched.add(descriptor, interest, key)?;
+        self.put(descriptor, interest);
+        self.end = self.end.max(number + 1);
+        Ok(())
     }
 
     /// Replaces the interest and the key of a watched descriptor.
@@ -64,16 +72,16 @@ impl SelectSet {
         interest: Interest,
         key: u64,
     ) -> io::Result<()> {
-        self.set(descriptor, interest, key, true)
+        self.watched.modify(descriptor, interest, key)?;
+        self.put(descriptor, interest);
+        Ok(())
     }
 
     /// Stops watching `descriptor`.
     pub fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let number = number(descriptor)?;
-        self.keys[number].take().ok_or_else(|| error(libc::ENOENT))?;
-        put(&mut self.readers, number, false);
-        put(&mut self.writers, number, false);
-        while self.end > 0 && self.keys[self.end - 1].is_none() {
+        self.watched.remove(descriptor)?;
+        self.put(descriptor, Interest::NONE);
+        while self.end > 0 && !self.watched.contains(self.end - 1) {
             self.end -= 1;
         }
         Ok(())
@@ -88,50 +96,20 @@ impl SelectSet {
         events_max: usize,
         timeout_ms: Option<u32>,
     ) -> io::Result<()> {
-        events.clear();
         let (mut readers, mut writers) = (self.readers, self.writers);
-        match select(self.end, &mut readers, &mut writers, timeout_ms) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        for step in 0..self.end {
-            let number = (self.cursor + step) % self.end;
-            let Some(key) = self.keys[number] else { continue };
-            let (readable, writable) = (has(&readers, number), has(&writers, number));
-            if !readable && !writable {
-                continue;
-            }
-            if events.len() == events_max {
-                self.cursor = number;
-                return Ok(());
-            }
-            events.push(Event { key, readable, writable, hangup: false, error: false });
-        }
-        Ok(())
+        let selected = select(self.end, &mut readers, &mut writers, timeout_ms);
+        self.watched.collect(events, events_max, selected, |key, raw| {
+            let (readable, writable) = (has(&readers, raw.fd), has(&writers, raw.fd));
+            let event = Event { key, readable, writable, hangup: false, error: false };
+            (readable || writable).then_some(event)
+        })
     }
 
-    /// Watches a descriptor that is watched already, or is not yet.
-    fn set(
-        &mut self,
-        descriptor: BorrowedFd<'_>,
-        interest: Interest,
-        key: u64,
-        is_watched: bool,
-    ) -> io::Result<()> {
-        let number = number(descriptor)?;
-        if self.keys[number].is_some() != is_watched {
-            return Err(error(if is_watched { libc::ENOENT } else { libc::EEXIST }));
-        }
-        if interest.contains(Interest::EDGE) || interest.contains(Interest::EXCLUSIVE) {
-            return Err(error(libc::EINVAL));
-        }
+    /// Sets the bits of a descriptor that is watched, or was until now.
+    fn put(&mut self, descriptor: BorrowedFd<'_>, interest: Interest) {
+        let number = descriptor.as_raw_fd();
         put(&mut self.readers, number, interest.contains(Interest::READ));
         put(&mut self.writers, number, interest.contains(Interest::WRITE));
-        self.keys[number] = Some(key);
-        self.end = self.end.max(number + 1);
-        Ok(())
     }
 }
 
@@ -143,21 +121,8 @@ impl Default for SelectSet {
 
 impl fmt::Debug for SelectSet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.keys.iter().enumerate();
-        let watched = keys.filter_map(|(number, key)| key.map(|key| (number, key)));
-        formatter.debug_map().entries(watched).finish()
+        self.watched.fmt(formatter)
     }
-}
-
-/// The number of a descriptor, if it can be watched.
-fn number(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
-    let number = descriptor.as_raw_fd() as usize; // not negative while it is borrowed
-    if number < DESCRIPTORS_MAX {
-        return Ok(number);
-    }
-    let why =
-        format!("select cannot watch descriptor {number}, only those below {DESCRIPTORS_MAX}");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 fn select(
@@ -179,13 +144,14 @@ fn select(
     })
 }
 
-fn put(set: &mut Bits, number: usize, is_in: bool) {
-    let (word, bit) = (&mut set[number / BITS], 1 << (number % BITS));
+/// `number` is a descriptor's below [`DESCRIPTORS_MAX`].
+fn put(map: &mut Bits, number: libc::c_int, is_in: bool) {
+    let (word, bit) = (&mut map[number as usize / BITS], 1 << (number as usize % BITS));
     *word = if is_in { *word | bit } else { *word & !bit };
 }
 
-fn has(set: &Bits, number: usize) -> bool {
-    set[number / BITS] >> (number % BITS) & 1 == 1
+fn has(map: &Bits, number: libc::c_int) -> bool {
+    map[number as usize / BITS] >> (number as usize % BITS) & 1 == 1
 }
 
 #[cfg(test)]
