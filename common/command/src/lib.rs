@@ -12,7 +12,9 @@ pub mod programs;
 pub mod units;
 pub mod whole_file;
 
-pub use outcome::{Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed};
+pub use outcome::{
+    Failure, UNDECIDED, UNFINISHED, exit_code, exit_code_of_parser, notify, print, renamed,
+};
 
 /// Typed in place of a file's name, it stands for standard input or standard output.
 pub const DASH: &str = "-";

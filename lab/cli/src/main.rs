@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use command::{Failure, exit_code, notify};
+use command::{Failure, exit_code, exit_code_of_parser, notify};
 
 use compare_command::{COMPARE_HELP, CompareArguments};
 use fileset_arguments::{FILESET_HELP, FilesetArguments};
@@ -101,11 +101,7 @@ fn main() -> ExitCode {
             former_names::notices(&arguments).iter().for_each(|notice| notify(notice));
             exit_code(execute(line.command), notify)
         }
-        Err(error) => {
-            // Help and version are errors to clap, with status 0.
-            let printed = error.print().is_ok();
-            if printed && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
-        }
+        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
     }
 }
 

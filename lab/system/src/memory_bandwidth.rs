@@ -82,26 +82,33 @@ pub fn has_streaming_stores() -> bool {
     cfg!(target_arch = "x86_64")
 }
 
+/// Calls a loop of these instructions.
+macro_rules! with {
+    ($instructions:expr, $loop:ident($($argument:expr),*)) => {{
+        assert!($instructions.is_available(), "{:?} are not available", $instructions);
+        match $instructions {
+            Instructions::Plain => plain::$loop($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: every x86-64 has SSE2.
+            Instructions::Sse2 => unsafe { sse2::$loop($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the assertion above has found AVX2.
+            Instructions::Avx2 => unsafe { avx2::$loop($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the assertion above has found AVX-512.
+            Instructions::Avx512 => unsafe { avx512::$loop($($argument),*) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => unreachable!("they are not available"),
+        }
+    }};
+}
+
 /// Reads all of `area` in order. Returns the sum of its words, modulo 2^64.
 ///
 /// # Panics
 /// If the instructions are not available.
 pub fn read(instructions: Instructions, area: &[Line]) -> u64 {
-    assert!(instructions.is_available(), "{instructions:?} are not available");
-    match instructions {
-        Instructions::Plain => plain::read(area),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 has SSE2.
-        Instructions::Sse2 => unsafe { sse2::read(area) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX2.
-        Instructions::Avx2 => unsafe { avx2::read(area) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX-512.
-        Instructions::Avx512 => unsafe { avx512::read(area) },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("they are not available"),
-    }
+    with!(instructions, read(area))
 }
 
 /// Writes `value` to every word of `area`, in order.
@@ -109,21 +116,7 @@ pub fn read(instructions: Instructions, area: &[Line]) -> u64 {
 /// # Panics
 /// If the instructions are not available.
 pub fn write(instructions: Instructions, store: Store, area: &mut [Line], value: u64) {
-    assert!(instructions.is_available(), "{instructions:?} are not available");
-    match instructions {
-        Instructions::Plain => plain::write(store, area, value),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 has SSE2.
-        Instructions::Sse2 => unsafe { sse2::write(store, area, value) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX2.
-        Instructions::Avx2 => unsafe { avx2::write(store, area, value) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX-512.
-        Instructions::Avx512 => unsafe { avx512::write(store, area, value) },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("they are not available"),
-    }
+    with!(instructions, write(store, area, value));
     finish_stores();
 }
 
@@ -132,21 +125,7 @@ pub fn write(instructions: Instructions, store: Store, area: &mut [Line], value:
 /// # Panics
 /// If the instructions are not available.
 pub fn copy(instructions: Instructions, store: Store, from: &[Line], to: &mut [Line]) {
-    assert!(instructions.is_available(), "{instructions:?} are not available");
-    match instructions {
-        Instructions::Plain => plain::copy(store, from, to),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 has SSE2.
-        Instructions::Sse2 => unsafe { sse2::copy(store, from, to) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX2.
-        Instructions::Avx2 => unsafe { avx2::copy(store, from, to) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the assertion above has found AVX-512.
-        Instructions::Avx512 => unsafe { avx512::copy(store, from, to) },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("they are not available"),
-    }
+    with!(instructions, copy(store, from, to));
     finish_stores();
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use command::programs::OTHERS;
-use command::{Failure, exit_code, notify, print};
+use command::{Failure, exit_code, exit_code_of_parser, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
 
@@ -26,11 +26,7 @@ fn main() -> ExitCode {
             let notify = if command.is_server() { server::report } else { notify };
             exit_code(execute(command), notify)
         }
-        Err(error) => {
-            // Clap reports help and version as errors, with status 0.
-            let printed = error.print().is_ok();
-            if printed && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
-        }
+        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
     }
 }
 

@@ -8,7 +8,7 @@ mod trace_command;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use command::{Failure, exit_code, notify};
+use command::{Failure, exit_code, exit_code_of_parser, notify};
 
 use simulate_command::{SIMULATE_HELP, SimulateArguments};
 use trace_command::TraceCommand;
@@ -42,11 +42,7 @@ enum Command {
 fn main() -> ExitCode {
     match CommandLine::try_parse() {
         Ok(line) => exit_code(execute(line.command), notify),
-        Err(error) => {
-            // Help and version are errors to clap, with status 0.
-            let printed = error.print().is_ok();
-            if printed && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
-        }
+        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
     }
 }
 
