@@ -1,6 +1,7 @@
 //! A simple HTTP client that checks whether a server works: one GET at a time, responses with
 //! Content-Length. It is neither for load nor a test of conformance.
 
+use http1::{BodyFraming, ResponseBody, ResponseHead, parse_response_head};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -60,11 +61,13 @@ pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
 pub fn get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<Response> {
     send_get(stream, path, connection)?;
     let mut bytes = Vec::new();
-    let head_len = read_head(stream, &mut bytes)?;
-    let body = bytes.split_off(head_len);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let body = read_body(stream, body, content_length(&text)?)?;
-    Ok(Response { status: status(&text)?, head: bytes, body })
+    let head = read_head(stream, &mut bytes)?;
+    let ResponseBody::Framed(BodyFraming::Length(len)) = head.body else {
+        return Err(io::Error::other("the answer has no Content-Length"));
+    };
+    let body = bytes.split_off(head.len);
+    let body = read_body(stream, body, len as usize)?;
+    Ok(Response { status: head.status, head: bytes, body })
 }
 
 /// Requests `path` without reading the response.
@@ -82,12 +85,13 @@ pub fn send_get(stream: &mut TcpStream, path: &str, connection: Connection) -> i
     stream.write_all(request.as_bytes())
 }
 
-/// Reads until `bytes` holds a head, and returns the head's length.
-fn read_head(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<usize> {
+/// Reads until `bytes` holds a head, and returns what it says.
+fn read_head(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<ResponseHead> {
     let mut buffer = [0; 4096];
     loop {
-        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            return Ok(at + 4);
+        let parsed = parse_response_head(bytes, false);
+        if let Some(head) = parsed.map_err(|why| io::Error::other(why.to_string()))? {
+            return Ok(head);
         }
         let count = os::uninterrupted(|| stream.read(&mut buffer))?;
         if count == 0 || bytes.len() > HEAD_BYTES_MAX {
@@ -106,19 +110,6 @@ fn read_body(stream: &mut TcpStream, mut body: Vec<u8>, len: usize) -> io::Resul
     body.resize(len, 0);
     stream.read_exact(&mut body[present..])?;
     Ok(body)
-}
-
-fn status(head: &str) -> io::Result<u16> {
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    code.ok_or_else(|| io::Error::other("the answer has no status"))
-}
-
-fn content_length(head: &str) -> io::Result<usize> {
-    head.lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.trim().parse().ok())
-        .ok_or_else(|| io::Error::other("the answer has no Content-Length"))
 }
 
 /// A head with the fields that a static server sends today; its length is a placeholder.
@@ -159,18 +150,19 @@ mod tests {
 
     /// A stream that is interrupted, as a socket with a timeout is when its process is stopped and
     /// continued.
-    struct Interrupted(bool);
+    struct Interrupted(bool, &'static [u8]);
 
     impl Read for Interrupted {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             self.0 = !self.0;
-            if self.0 { Err(io::ErrorKind::Interrupted.into()) } else { (&b"\r\n"[..]).read(bytes) }
+            if self.0 { Err(io::ErrorKind::Interrupted.into()) } else { self.1.read(bytes) }
         }
     }
 
     #[test]
     fn a_head_is_read_however_often_that_is_interrupted() {
-        assert_eq!(read_head(&mut Interrupted(false), &mut Vec::new()).unwrap(), 4);
+        let mut stream = Interrupted(false, b"HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!(read_head(&mut stream, &mut Vec::new()).unwrap().len, 19);
     }
 
     #[test]

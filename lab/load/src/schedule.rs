@@ -99,12 +99,6 @@ impl Schedule {
         self.pieces.last().map_or(0.0, |last| last.before + last.total())
     }
 
-    /// Sessions per second on average over the first `time_us`.
-    #[must_use]
-    pub fn mean_rate(&self, time_us: u64) -> f64 {
-        if time_us == 0 { self.rate(0) } else { self.count(time_us) / (time_us as f64 / 1e6) }
-    }
-
     /// Computes for each piece its start and the arrivals before it.
     fn chained(mut pieces: Vec<Piece>) -> Self {
         let (mut start_us, mut before) = (0, 0.0);
@@ -252,7 +246,7 @@ mod tests {
         check(72_000_000, 0.0, 90_000.0);
         check(99_000_000, 0.0, 90_000.0);
         assert_eq!(schedule.total(), 90_000.0);
-        assert_eq!(schedule.mean_rate(72_000_000), 1250.0);
+        assert_eq!(schedule.count(72_000_000) / 72.0, 1250.0);
         assert_eq!(schedule.time_us(80_000.0), Some(70_000_000.0));
         assert_eq!(schedule.time_us(31_250.0), Some(40_000_000.0));
         assert_eq!(schedule.time_us(90_000.0), None);

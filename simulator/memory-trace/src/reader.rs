@@ -115,11 +115,6 @@ impl Stream {
         }
         read.map(|()| true)
     }
-
-    /// Goes back to the beginning.
-    pub fn rewind(&mut self) {
-        self.next = 0;
-    }
 }
 
 fn read_block(source: &Source, entry: &Entry, out: &mut Vec<Event>) -> Result<(), TraceError> {

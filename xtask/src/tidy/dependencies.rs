@@ -60,7 +60,7 @@ const TABLE: &[Allowed] = &[
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed(
         "lab",
-        &["command", "doctor", "load", "os", "page", "statistics", "system", "workload"],
+        &["command", "doctor", "http1", "load", "os", "page", "statistics", "system", "workload"],
     ),
     // Its tests simulate their recordings, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("tracer", &["memory-trace", "os"]) },

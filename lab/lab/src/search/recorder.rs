@@ -72,11 +72,6 @@ impl<'f, L: Live> Recorder<'f, L> {
         Self { folder, context, live, past, searches, number: 0 }
     }
 
-    /// Whether the next run is on record.
-    pub fn is_replaying(&self) -> bool {
-        !self.past.is_empty()
-    }
-
     fn replay(&self, run: Run, point: &Point, asked: &RunRequest) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
