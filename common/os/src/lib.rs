@@ -18,6 +18,7 @@ pub mod affinity;
 pub mod call;
 pub mod clock;
 pub mod control_groups;
+pub mod cpu_list;
 pub mod epoll;
 pub mod errors;
 pub mod event;

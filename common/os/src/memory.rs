@@ -14,13 +14,13 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
 /// The memory of process `pid` that is in RAM, in bytes; a page shared by n processes counts as
 /// one n-th. Costs the kernel a walk over all mappings. Needs leave to inspect the process.
 pub fn proportional_bytes(pid: u32) -> io::Result<u64> {
-    field_kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
+    field_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
         .ok_or_else(|| malformed("smaps_rollup"))
 }
 
 /// The machine's RAM in bytes, as far as the kernel manages it.
 pub fn physical_memory_bytes() -> io::Result<u64> {
-    field_kib(&fs::read_to_string("/proc/meminfo")?, "MemTotal:")
+    field_bytes(&fs::read_to_string("/proc/meminfo")?, "MemTotal:")
         .ok_or_else(|| malformed("meminfo"))
 }
 
@@ -65,8 +65,9 @@ pub fn prefetch(address: usize) {
     let _ = address;
 }
 
-/// The value of the line `name   123 kB`, in bytes.
-fn field_kib(text: &str, name: &str) -> Option<u64> {
+/// The value of the first line `name   123 kB` of a text as the kernel writes it, in bytes. The
+/// colon belongs to the name.
+pub fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     kib.checked_mul(1_024)
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_name() {
-        let check = |text, expected| assert_eq!(field_kib(text, "Pss:"), expected, "{text:?}");
+        let check = |text, expected| assert_eq!(field_bytes(text, "Pss:"), expected, "{text:?}");
         check("Rss:  8 kB\nPss:      4 kB\nPss_Dirty: 1 kB\n", Some(4_096));
         check("Pss_Dirty: 1 kB\n", None);
         check("Pss: 4 MB\n", None);

@@ -6,6 +6,7 @@
 //! a time.
 
 use crate::process;
+use os::memory::field_bytes;
 use os::socket::{Readiness, wait_ready};
 use std::fs;
 use std::io::{Read, Write};
@@ -238,9 +239,7 @@ fn cpu_of_children() -> Duration {
 /// The high-water mark of a process's resident memory; 0 when it cannot be read (any more).
 fn resident_bytes_max_of(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-    kilobytes.unwrap_or(0_u64) * 1024
+    field_bytes(&status, "VmHWM:").unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::observe;
 use crate::testbed::{Entered, Topology};
+use os::memory::field_bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,8 +118,8 @@ impl Environment {
             clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             virtualisation: virtualisation(&cpuinfo),
             mitigations: mitigations(),
-            memory_bytes: observe::kilobytes(&meminfo, "MemTotal:"),
-            swap_bytes: observe::kilobytes(&meminfo, "SwapTotal:"),
+            memory_bytes: field_bytes(&meminfo, "MemTotal:"),
+            swap_bytes: field_bytes(&meminfo, "SwapTotal:"),
             transparent_huge_pages: text("/sys/kernel/mm/transparent_hugepage/enabled"),
             control_groups: control_groups(&text("/proc/self/mounts").unwrap_or_default()),
             kernel_settings: settings(SETTINGS),

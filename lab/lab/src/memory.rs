@@ -2,6 +2,7 @@
 //!
 //! User memory only: what the kernel holds for sockets is equal for every server.
 
+use os::memory::field_bytes;
 use std::fs;
 
 /// Memory of one or several processes.
@@ -29,11 +30,7 @@ pub fn of_processes(processes: &[u32]) -> Memory {
 }
 
 fn parse(rollup: &str) -> Memory {
-    let bytes = |name: &str| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kilobytes.unwrap_or(0_u64) * 1024
-    };
+    let bytes = |name: &str| field_bytes(rollup, name).unwrap_or(0);
     Memory {
         resident_bytes: bytes("Rss:"),
         proportional_bytes: bytes("Pss:"),

@@ -502,17 +502,10 @@ pub fn parse_start(typed: &str) -> Result<u64, String> {
 /// # Errors
 /// One line with the option's name: a syntax error, or CPUs that do not exist or are not allowed.
 pub fn parse_cpus(option: &str, typed: &str) -> Result<Vec<usize>, String> {
+    let cpus = os::cpu_list::parse(typed).map_err(|why| format!("{option}: {why}"))?;
     let allowed = os::affinity::allowed_cpus();
-    let mut cpus = Vec::new();
-    for part in typed.split(',') {
-        let wrong = || format!("{option} {typed}: give numbers and ranges such as 1,4-7");
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: usize = first.trim().parse().map_err(|_| wrong())?;
-        let last: usize = last.trim().parse().map_err(|_| wrong())?;
-        if let Some(cpu) = (first..=last.min(first + 4096)).find(|cpu| !allowed.contains(cpu)) {
-            return Err(format!("{option} {typed}: CPU {cpu} is not there or not allowed"));
-        }
-        cpus.extend(first..=last);
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(format!("{option} {typed}: CPU {cpu} is not there or not allowed")),
+        None => Ok(cpus),
     }
-    if cpus.is_empty() { Err(format!("{option} {typed}: it names none")) } else { Ok(cpus) }
 }

@@ -12,7 +12,7 @@ use doctor::{Check, Finding, Look, Rule, Section};
 use os::files::NowaitRead;
 use os::socket::{self, ListenOptions};
 
-use crate::config::cpus;
+use os::cpu_list;
 
 /// The part that all checks have in common.
 const TRIED: Check = Check {
@@ -187,7 +187,7 @@ fn descriptors(limit: std::io::Result<u64>) -> Look {
 fn processors() -> Look {
     let allowed = os::affinity::allowed_cpus();
     let share = std::thread::available_parallelism().map_or(allowed.len(), Into::into);
-    let found = format!("{} ({})", allowed.len(), cpus::show(&allowed));
+    let found = format!("{} ({})", allowed.len(), cpu_list::show(&allowed));
     match share < allowed.len() {
         false => Look::fine(found),
         true => Look::wrong(format!("{found}, time for {share}")),

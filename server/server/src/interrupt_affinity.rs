@@ -10,8 +10,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::config::cpus;
 use crate::report;
+use os::cpu_list;
 
 /// A partition's CPUs, and the addresses it listens at.
 pub(crate) type Place = (Vec<usize>, Vec<IpAddr>);
@@ -71,7 +71,7 @@ impl InterruptAffinity {
             }
             for number in numbers {
                 let path = proc.join(format!("irq/{number}/smp_affinity_list"));
-                set.write(name, path, &cpus::show(&cpus));
+                set.write(name, path, &cpu_list::show(&cpus));
             }
             for queue in queues {
                 set.write(

@@ -241,7 +241,7 @@ mod tests {
     /// Formats each process as its CPUs, workers and sets: `0-1*2:0-1`.
     fn show(layout: &Layout) -> String {
         let part = |part: &Part| {
-            let cpus = crate::config::cpus::show(&part.cpus);
+            let cpus = os::cpu_list::show(&part.cpus);
             format!("{cpus}*{}:{}-{}", part.plan.workers, part.sets.start, part.sets.end - 1)
         };
         let share = |share: &Share| share.parts.iter().map(part).collect::<Vec<_>>().join("+");
@@ -287,7 +287,7 @@ mod tests {
             });
             let parts = layout.shares.iter().flat_map(|share| &share.parts);
             let shown: Vec<String> =
-                parts.map(|part| crate::config::cpus::show(&part.unpinned_cpus)).collect();
+                parts.map(|part| os::cpu_list::show(&part.unpinned_cpus)).collect();
             assert_eq!(shown.join(" "), expected, "{engine} {mode:?} {pin:?}");
         };
         use ListenerMode::{Auto, ReusePortCpu};

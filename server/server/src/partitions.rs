@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{Division, PartitionSettings, Pin, cpus};
+use os::cpu_list;
+
+use crate::config::{Division, PartitionSettings, Pin};
 use crate::topology::Topology;
 
 /// The part of the machine that this process may use.
@@ -38,7 +40,7 @@ impl Machine {
 /// `0-3/4/1024`.
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", cpus::show(&self.cpus), self.parallelism, self.descriptors_max)
+        write!(f, "{}/{}/{}", cpu_list::show(&self.cpus), self.parallelism, self.descriptors_max)
     }
 }
 
@@ -49,7 +51,7 @@ impl FromStr for Machine {
         let wrong = || format!("{text:?} describes no machine");
         let parts: Vec<&str> = text.split('/').collect();
         let [list, parallelism, descriptors] = parts[..] else { return Err(wrong()) };
-        let cpus = cpus::parse(list)?;
+        let cpus = cpu_list::parse(list)?;
         Ok(Self {
             parallelism: parallelism.parse().map_err(|_| wrong())?,
             descriptors_max: descriptors.parse().map_err(|_| wrong())?,
@@ -104,7 +106,7 @@ pub(crate) fn divide(
 fn divide_by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
     let available = machine.cpus.len();
     if count > available {
-        let these = cpus::show(&machine.cpus);
+        let these = cpu_list::show(&machine.cpus);
         return Err(format!(
             "{count} partitions need {count} CPUs: there are {available} ({these})"
         ));
@@ -120,7 +122,7 @@ fn divide_by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Par
 
 fn named(list: &[usize], pin: bool, machine: &Machine) -> Result<Partition, String> {
     if let Some(cpu) = list.iter().find(|cpu| !machine.cpus.contains(cpu)) {
-        let these = cpus::show(&machine.cpus);
+        let these = cpu_list::show(&machine.cpus);
         return Err(format!("CPU {cpu} is not among those this process may use: {these}"));
     }
     Ok(Partition { cpus: if pin { list.to_vec() } else { Vec::new() }, width: list.len() })
@@ -140,7 +142,7 @@ mod tests {
 
     fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
         let pin = if pin { Pin::Auto } else { Pin::Never };
-        let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
+        let cpus = lists.iter().map(|list| cpu_list::parse(list).unwrap()).collect();
         PartitionSettings { count, cpus, pin, ..PartitionSettings::default() }
     }
 
@@ -150,7 +152,7 @@ mod tests {
 
     /// Formats partitions: `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
     fn show(partitions: &[Partition]) -> String {
-        let show = |p: &Partition| format!("{}*{}", cpus::show(&p.cpus), p.width);
+        let show = |p: &Partition| format!("{}*{}", cpu_list::show(&p.cpus), p.width);
         partitions.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 

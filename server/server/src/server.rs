@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{Engine, Order};
+use os::cpu_list;
 use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
-use crate::config::{Config, ListenerMode, Settings, cpus};
+use crate::config::{Config, ListenerMode, Settings};
 use crate::error_log::Budget;
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
@@ -364,7 +365,7 @@ fn describe_workers(ready: &Ready) -> String {
         let processes = count(ready.layout.shares.len(), "process", "processes");
         workers = format!("{workers} in {processes}");
     }
-    let lists = ready.partitions.iter().map(|partition| cpus::show(&partition.cpus));
+    let lists = ready.partitions.iter().map(|partition| cpu_list::show(&partition.cpus));
     match ready.partitions.iter().any(|partition| !partition.cpus.is_empty()) {
         true => format!("{workers} on CPUs {}", lists.collect::<Vec<_>>().join(" | ")),
         false => format!("{workers}, not pinned"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::config::cpus;
+use os::cpu_list;
 
 /// CPUs in groups, by what they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn last_level_cache(caches: &Path) -> Option<String> {
 fn nodes(folder: &Path, allowed: &[usize]) -> Vec<Vec<usize>> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let lists = entries.filter_map(|entry| text(&entry.path().join("cpulist")));
-    let members = lists.filter_map(|list| cpus::parse(&list).ok());
+    let members = lists.filter_map(|list| cpu_list::parse(&list).ok());
     let ours = members.map(|list| list.into_iter().filter(|cpu| allowed.contains(cpu)).collect());
     let groups = sorted(ours.filter(|group: &Vec<usize>| !group.is_empty()));
     // If the kernel reports no nodes, or only some of them, all CPUs are one node.

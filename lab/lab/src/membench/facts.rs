@@ -2,6 +2,7 @@
 
 use crate::doctor::{cfs_quota, cpu_max};
 use crate::observe::parse_page_cache;
+use os::memory::field_bytes;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -79,9 +80,8 @@ fn size(text: &str) -> Option<u64> {
 
 /// The free bytes: the least of those available on the machine and those left in each group.
 fn free_bytes(meminfo: &str, left: impl IntoIterator<Item = u64>) -> u64 {
-    let value = field(meminfo, "MemAvailable");
-    let kibibytes = value.and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok());
-    left.into_iter().fold(kibibytes.unwrap_or(0) << 10, u64::min)
+    let available = field_bytes(meminfo, "MemAvailable:").unwrap_or(0);
+    left.into_iter().fold(available, u64::min)
 }
 
 /// Reads a value of each control group around this process, where the group has it.

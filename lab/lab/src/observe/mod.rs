@@ -22,6 +22,7 @@ use crate::testbed::{Device, Enclosure};
 use block::Blocks;
 use hardware::Counters;
 use os::accounting::Cpu;
+use os::memory::field_bytes;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -189,8 +190,8 @@ impl<'a> Observer<'a> {
         let counted = self.watched.enclosure.and_then(Enclosure::memory);
         observed.page_cache_bytes = counted.and_then(page_cache_bytes);
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let shared_bytes = kilobytes(&meminfo, "Shmem:").unwrap_or(0);
-        let cached_bytes = kilobytes(&meminfo, "Cached:");
+        let shared_bytes = field_bytes(&meminfo, "Shmem:").unwrap_or(0);
+        let cached_bytes = field_bytes(&meminfo, "Cached:");
         observed.machine_page_cache_bytes =
             cached_bytes.map(|bytes| bytes.saturating_sub(shared_bytes));
         (observed.machine_load_1m, observed.machine_runnable) = load();
@@ -344,12 +345,6 @@ fn parse_load(text: &str) -> (Option<f64>, Option<u64>) {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let runnable = fields.get(3).and_then(|field| field.split_once('/')?.0.parse().ok());
     (fields.first().and_then(|field| field.parse().ok()), runnable)
-}
-
-/// Parses the line `name` of `/proc/meminfo` or of a process's status, in bytes.
-pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! cause is it reported as the limit.
 
 use super::{Candidate, Measure, Observation, RunRequest, Stop, judge};
-use crate::record::{Figures, Purpose};
+use crate::record::{Figures, Point, Purpose, Search};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
 
@@ -69,6 +69,24 @@ impl Found {
     pub fn estimate_per_s(&self) -> Option<f64> {
         let held = self.held_per_s?;
         Some(self.broke_per_s.map_or(held, |broke| (held * broke).sqrt()))
+    }
+
+    /// The record of the search, which was of the server, setting, workload and testbed of `point`.
+    pub(crate) fn record(&self, point: &Point) -> Search {
+        Search {
+            purpose: self.purpose.clone(),
+            block: self.block,
+            server: point.server.clone(),
+            setting: point.setting.clone(),
+            workload: point.workload.clone(),
+            testbed: point.testbed.clone(),
+            conditions: self.conditions.clone(),
+            held_per_s: self.held_per_s.unwrap_or(0.0),
+            broke_per_s: self.broke_per_s,
+            broken: self.reasons(),
+            throughputs_per_s: self.throughputs_per_s.clone(),
+            generator_bound: self.generator_bound,
+        }
     }
 
     /// Whether the limit is known: otherwise the server sustains what held, and maybe any higher

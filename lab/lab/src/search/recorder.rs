@@ -72,6 +72,17 @@ impl<'f, L: Live> Recorder<'f, L> {
         Self { folder, context, live, past, searches, number: 0 }
     }
 
+    fn point(&self, candidate: &Candidate, offered: Offered) -> Point {
+        Point {
+            server: self.context.server.clone(),
+            setting: candidate.name.clone(),
+            knobs: candidate.knobs.clone(),
+            workload: self.context.workload.clone(),
+            testbed: self.context.testbed.clone(),
+            offered,
+        }
+    }
+
     fn replay(&self, run: Run, point: &Point, asked: &RunRequest) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
@@ -127,14 +138,7 @@ impl<'f, L: Live> Recorder<'f, L> {
 impl<L: Live> Measure for Recorder<'_, L> {
     fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
         self.number += 1;
-        let point = Point {
-            server: self.context.server.clone(),
-            setting: candidate.name.clone(),
-            knobs: candidate.knobs.clone(),
-            workload: self.context.workload.clone(),
-            testbed: self.context.testbed.clone(),
-            offered: Offered::RequestsPerS(asked.rate),
-        };
+        let point = self.point(candidate, Offered::RequestsPerS(asked.rate));
         match self.past.pop_front() {
             Some(run) => self.replay(run, &point, asked),
             None => self.record(candidate, point, asked),
@@ -146,20 +150,7 @@ impl<L: Live> Measure for Recorder<'_, L> {
         if self.searches.pop_front().is_some() {
             return Ok(());
         }
-        let search = Search {
-            purpose: found.purpose.clone(),
-            block: found.block,
-            server: self.context.server.clone(),
-            setting: candidate.name.clone(),
-            workload: self.context.workload.clone(),
-            testbed: self.context.testbed.clone(),
-            conditions: found.conditions.clone(),
-            held_per_s: found.held_per_s.unwrap_or(0.0),
-            broke_per_s: found.broke_per_s,
-            broken: found.reasons(),
-            throughputs_per_s: found.throughputs_per_s.clone(),
-            generator_bound: found.generator_bound,
-        };
+        let search = found.record(&self.point(candidate, Offered::default()));
         self.folder.add_search(&search).map_err(|why| Stop::Unable(unable(&why)))
     }
 }

@@ -222,20 +222,7 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     fn write_down(&mut self, point: &Point, found: &Found) -> Result<(), String> {
-        let search = Search {
-            purpose: found.purpose.clone(),
-            block: found.block,
-            server: point.server.clone(),
-            setting: point.setting.clone(),
-            workload: point.workload.clone(),
-            testbed: point.testbed.clone(),
-            conditions: found.conditions.clone(),
-            held_per_s: found.held_per_s.unwrap_or(0.0),
-            broke_per_s: found.broke_per_s,
-            broken: found.reasons(),
-            throughputs_per_s: found.throughputs_per_s.clone(),
-            generator_bound: found.generator_bound,
-        };
+        let search = found.record(point);
         let result = sustained(&search);
         self.folder.add_search(&search)?;
         self.searches.push(search);

@@ -33,14 +33,9 @@ impl ReadPoll {
         loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
+        let stage = Stage::ReadPoll;
         let stage = Self {
-            poller: Poller::new(
-                Stage::ReadPoll,
-                Direction::Reading,
-                start,
-                loop_context,
-                pipeline,
-            )?,
+            poller: Poller::new(stage, Direction::Reading, start, loop_context, pipeline)?,
             governor: Governor::new(loop_context, pipeline, Tick(os::clock::now())),
             is_draining: false,
             is_aborting: false,

@@ -25,15 +25,9 @@ impl WritePoll {
         loop_context: &LoopContext,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
-        let stage = Self {
-            poller: Poller::new(
-                Stage::WritePoll,
-                Direction::Writing,
-                start,
-                loop_context,
-                pipeline,
-            )?,
-        };
+        let stage = Stage::WritePoll;
+        let poller = Poller::new(stage, Direction::Writing, start, loop_context, pipeline)?;
+        let stage = Self { poller };
         Ok(Box::new(move || stage.run()))
     }
 

@@ -5,7 +5,6 @@
 //! one line: the place, what is wrong, and what would be right.
 
 mod address;
-pub mod cpus;
 mod error;
 mod field;
 mod schema;

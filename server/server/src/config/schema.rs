@@ -12,7 +12,6 @@ use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
 use site::negotiate::Coding;
 
 use super::address::ListenAddress;
-use super::cpus;
 use super::error::ConfigFault;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
 use super::settings::{
@@ -20,6 +19,7 @@ use super::settings::{
     Settings,
 };
 use super::value::{Fault, Unit, Value};
+use os::cpu_list;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -40,7 +40,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     ),
     number("partitions.count", 1..=1024, |s| &mut s.partitions.count),
     other("partitions.cpus", read_cpus, |s| {
-        show_list(s.partitions.cpus.iter().map(|list| quote(&cpus::show(list))))
+        show_list(s.partitions.cpus.iter().map(|list| quote(&cpu_list::show(list))))
     }),
     other(
         "partitions.pin",
@@ -282,7 +282,7 @@ fn show_knob(setting: &KnobSetting) -> String {
 
 fn read_cpus(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
     let lists = value.list(|item| {
-        cpus::parse(item.text()?).map_err(|why| item.fault(ConfigFault::CpuList(why)))
+        cpu_list::parse(item.text()?).map_err(|why| item.fault(ConfigFault::CpuList(why)))
     })?;
     let mut all: Vec<usize> = lists.concat();
     all.sort_unstable();

@@ -229,7 +229,7 @@ fn wrong_engines_and_partitions_say_where() {
         "partitions.cpus=[\"8000\"]",
         &format!(
             "CPU 8000 is not among those this process may use: {}",
-            server::config::cpus::show(&os::affinity::allowed_cpus())
+            os::cpu_list::show(&os::affinity::allowed_cpus())
         ),
     );
     let error = server::check(&config(&directory, &["engine.knobs.speed=11"])).unwrap_err();
