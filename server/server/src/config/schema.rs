@@ -26,6 +26,17 @@ const GIB: u64 = 1 << 30;
 /// The longest timeout that can be set: a longer one is not meant.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// A key whose value is one of the names in a table.
+macro_rules! choice {
+    ($key:literal, $names:expr, $($field:ident).+) => {
+        other(
+            $key,
+            |it, value| value.choice($names).map(|chosen| it.$($field).+ = chosen),
+            |it| show_choice($names, it.$($field).+),
+        )
+    };
+}
+
 /// The keys of the file.
 pub(super) const KEYS: &[Key<Settings>] = &[
     other("listen", read_listen, |s| show_addresses(&s.listen)),
@@ -33,20 +44,12 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     text("engine.name", |s| &mut s.engine.name),
     number("engine.processes", 0..=1024, |s| &mut s.engine.processes),
     other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, show_knob)),
-    other(
-        "partitions.by",
-        |s, v| v.choice(DIVISIONS).map(|by| s.partitions.by = by),
-        |s| show_choice(DIVISIONS, s.partitions.by),
-    ),
+    choice!("partitions.by", DIVISIONS, partitions.by),
     number("partitions.count", 1..=1024, |s| &mut s.partitions.count),
     other("partitions.cpus", read_cpus, |s| {
         show_list(s.partitions.cpus.iter().map(|list| quote(&cpu_list::show(list))))
     }),
-    other(
-        "partitions.pin",
-        |s, v| v.choice(PINS).map(|pin| s.partitions.pin = pin),
-        |s| show_choice(PINS, s.partitions.pin),
-    ),
+    choice!("partitions.pin", PINS, partitions.pin),
     other("partitions.listen", read_partition_listen, |s| {
         show_list(s.partitions.listen.iter().map(|list| show_addresses(list)))
     }),
@@ -58,18 +61,10 @@ pub(super) const KEYS: &[Key<Settings>] = &[
         &mut s.cache.descriptors_idle_ms
     }),
     number("cache.entries_max", 0..=1 << 30, |s| &mut s.cache.entries_max),
-    other(
-        "cache.policy",
-        |s, v| v.choice(POLICIES).map(|policy| s.cache.policy = policy),
-        |s| show_choice(POLICIES, s.cache.policy),
-    ),
+    choice!("cache.policy", POLICIES, cache.policy),
     number_or("cache.revalidate_ms", "never", 0..=DAY_MS, |s| &mut s.cache.revalidate_ms),
     number("cache.first_level_slots_max", 1..=MIB, |s| &mut s.cache.first_level_slots_max),
-    other(
-        "cache.scope",
-        |s, v| v.choice(SCOPES).map(|scope| s.cache.scope = scope),
-        |s| show_choice(SCOPES, s.cache.scope),
-    ),
+    choice!("cache.scope", SCOPES, cache.scope),
     number_or("limits.connections_max", "auto", 1..=16 * MIB, |s| &mut s.limits.connections_max),
     number("limits.requests_per_connection_max", 0..=u32::MAX as u64, |s| {
         &mut s.limits.requests_per_connection_max
@@ -86,32 +81,16 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     number("timeouts.write_ms", 1..=DAY_MS, |s| &mut s.timeouts.write_ms),
     number("timeouts.linger_ms", 0..=DAY_MS, |s| &mut s.timeouts.linger_ms),
     number("timeouts.drain_ms", 0..=DAY_MS, |s| &mut s.timeouts.drain_ms),
-    other(
-        "log.access",
-        |s, v| v.choice(ACCESS_FORMS).map(|form| s.log.access = form),
-        |s| show_choice(ACCESS_FORMS, s.log.access),
-    ),
-    other(
-        "log.errors",
-        |s, v| v.choice(ERROR_LOGGING).map(|place| s.log.errors = place),
-        |s| show_choice(ERROR_LOGGING, s.log.errors),
-    ),
+    choice!("log.access", ACCESS_FORMS, log.access),
+    choice!("log.errors", ERROR_LOGGING, log.errors),
     text("log.path", |s| &mut s.log.path),
     bytes("log.buffer_bytes", 1024..=MIB, |s| &mut s.log.buffer_bytes),
     number("log.queue_buffers_max", 1..=4096, |s| &mut s.log.queue_buffers_max),
     number("socket.backlog", 1..=engines::BACKLOG_MAX as u64, |s| &mut s.socket.backlog),
     number("socket.defer_accept_s", 0..=60, |s| &mut s.socket.defer_accept_s),
     bytes("socket.unsent_bytes_max", 0..=1024 * MIB, |s| &mut s.socket.unsent_bytes_max),
-    other(
-        "socket.listeners",
-        |s, v| v.choice(LISTENER_MODES).map(|mode| s.socket.listeners = mode),
-        |s| show_choice(LISTENER_MODES, s.socket.listeners),
-    ),
-    other(
-        "socket.sendfile",
-        |s, v| v.choice(SENDFILE_CHOICES).map(|choice| s.socket.sendfile = choice),
-        |s| show_choice(SENDFILE_CHOICES, s.socket.sendfile),
-    ),
+    choice!("socket.listeners", LISTENER_MODES, socket.listeners),
+    choice!("socket.sendfile", SENDFILE_CHOICES, socket.sendfile),
 ];
 
 /// The keys of one `[[host]]`.
@@ -126,16 +105,8 @@ pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
     }),
     other("error_pages", read_error_pages, |h| show_map(&h.error_pages, |page| quote(page))),
     switch("listing", |h| &mut h.listing),
-    other(
-        "dotfiles",
-        |h, v| v.choice(DOTFILES).map(|policy| h.dotfiles = policy),
-        |h| show_choice(DOTFILES, h.dotfiles),
-    ),
-    other(
-        "symlinks",
-        |h, v| v.choice(SYMLINKS).map(|policy| h.symlinks = policy),
-        |h| show_choice(SYMLINKS, h.symlinks),
-    ),
+    choice!("dotfiles", DOTFILES, dotfiles),
+    choice!("symlinks", SYMLINKS, symlinks),
     other(
         "precompressed",
         |h, v| v.list(|item| item.choice(CODINGS)).map(|codings| h.precompressed = codings),
@@ -164,11 +135,7 @@ pub(super) const HEADER_KEYS: &[Key<HeaderRule>] = &[
         |row| quote(&row.name),
     ),
     other("value", |row, v| read_field(&mut row.value, v, "value"), |row| quote(&row.value)),
-    other(
-        "when",
-        |row, v| v.choice(WHEN).map(|when| row.when = when),
-        |row| show_choice(WHEN, row.when),
-    ),
+    choice!("when", WHEN, when),
 ];
 
 /// The keys of one `[[host.redirect]]`.
