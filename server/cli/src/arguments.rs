@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use command::programs::OTHERS;
 use server::config::Arguments;
 
@@ -34,7 +34,7 @@ fn after_help() -> String {
 pub(crate) enum Command {
     /// Serve a directory until SIGTERM or Ctrl-C
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(ServeArguments),
+    Serve(Arguments),
     /// What a server starts as a worker process; not for people
     #[command(hide = true)]
     Worker {
@@ -42,7 +42,7 @@ pub(crate) enum Command {
         arguments: Vec<String>,
     },
     /// Print the effective configuration, each key with its origin, or say what is wrong with it
-    Check(ServeArguments),
+    Check(Arguments),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects
@@ -78,44 +78,3 @@ Examples:
   ropewalk serve public --listen 8081 --listen '[::1]:8081'
   ropewalk serve public --engine event-loop --partitions '0-3;4-7'
   ropewalk serve public --set cache.revalidate_ms=never --set host.listing=true";
-
-#[derive(Args)]
-pub(crate) struct ServeArguments {
-    /// The directory to serve; without a configuration file the current one
-    #[arg(value_name = "DIR")]
-    directory: Option<PathBuf>,
-    #[arg(long, value_name = "ADDR", help = LISTEN_HELP)]
-    listen: Vec<String>,
-    /// The configuration file (TOML); flags override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The engine, or auto: see `ropewalk engines`
-    #[arg(long, value_name = "NAME")]
-    engine: Option<String>,
-    /// How many partitions, what divides them, or the CPUs of each: 2, node, or 0-3;4-7
-    #[arg(long, value_name = "N|CPUS")]
-    partitions: Option<String>,
-    /// The access log: off, combined or json
-    #[arg(long, value_name = "FORM")]
-    log: Option<String>,
-    /// Set any key of the configuration: cache.policy=lru
-    #[arg(long, value_name = "SECTION.KEY=VALUE")]
-    set: Vec<String>,
-}
-
-const LISTEN_HELP: &str = "Where to listen; may be repeated: \
-    8080 (this machine only), :8080 (everywhere), 127.0.0.1:8080, [::1]:8080";
-
-impl From<ServeArguments> for Arguments {
-    fn from(typed: ServeArguments) -> Self {
-        Self {
-            directory: typed.directory,
-            config: typed.config,
-            listen: typed.listen,
-            engine: typed.engine,
-            partitions: typed.partitions,
-            log: typed.log,
-            set: typed.set,
-        }
-    }
-}

@@ -32,9 +32,9 @@ fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(arguments) => serve(&arguments.into()),
+        Command::Serve(arguments) => serve(&arguments),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
-        Command::Check(arguments) => check(&arguments.into()),
+        Command::Check(arguments) => check(&arguments),
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),

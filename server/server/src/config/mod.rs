@@ -16,6 +16,7 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -34,24 +35,33 @@ use source::{Origins, Source};
 use value::{Fault, Value};
 
 /// The part of the command line that concerns the configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Arguments {
-    /// The directory to serve: the root of the only host.
+    /// The directory to serve; without a configuration file the current one
+    #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// The configuration file.
-    pub config: Option<PathBuf>,
-    /// Listen addresses; if there are any, they replace those of the file.
+    /// Listen addresses; if there are any, they replace those of the file
+    #[arg(long, value_name = "ADDR", help = LISTEN_HELP)]
     pub listen: Vec<String>,
-    /// The engine's name.
+    /// The configuration file (TOML); flags override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The engine, or auto: see `ropewalk engines`
+    #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
-    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists
-    /// separated by semicolons.
+    /// How many partitions, what divides them, or the CPUs of each: 2, node, or 0-3;4-7
+    #[arg(long, value_name = "N|CPUS")]
     pub partitions: Option<String>,
-    /// The form of the access log.
+    /// The access log: off, combined or json
+    #[arg(long, value_name = "FORM")]
     pub log: Option<String>,
-    /// `SECTION.KEY=VALUE`, applied last.
+    /// Set any key of the configuration: cache.policy=lru
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
     pub set: Vec<String>,
 }
+
+const LISTEN_HELP: &str = "Where to listen; may be repeated: \
+    8080 (this machine only), :8080 (everywhere), 127.0.0.1:8080, [::1]:8080";
 
 /// Settings that have been checked, with the place each comes from.
 #[derive(Clone, Debug)]
