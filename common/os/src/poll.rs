@@ -95,8 +95,8 @@ impl PollSet {
         self.collect(events, events_max, polled, event)
     }
 
-    /// Fills `events` after a wait that returned `waited`: the number of descriptors that are ready,
-    /// or an error. `event` makes the event of a descriptor that is ready, from its key.
+    /// Fills `events` after a wait that returned `waited`: how many descriptors are ready, or an
+    /// error. `event` makes the event of a descriptor that is ready, from its key.
     pub(crate) fn collect(
         &mut self,
         events: &mut Vec<Event>,
