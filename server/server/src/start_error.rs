@@ -1,6 +1,5 @@
 //! Why a server does not start.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -11,11 +10,13 @@ use crate::line_writer::OutputError;
 
 /// Why a server does not start. It is shown as one line: what is at fault, and what to do, where
 /// that is known.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration does not fit the machine, or contradicts itself.
-    Config(ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The kernel lets no socket listen at this address now.
+    #[error("cannot listen on {address}: {}", advice(*.address, .why))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -23,14 +24,19 @@ pub enum StartError {
         why: io::Error,
     },
     /// The sockets that a service manager has passed cannot be used.
+    #[error("cannot use the sockets passed by the service manager: {0}")]
     Inherited(io::Error),
     /// Connections cannot be dealt out by CPU (`socket.listeners = "reuseport-cpu"`).
+    #[error("socket.listeners = \"reuseport-cpu\" is not possible here: {0}")]
     DealtByCpu(io::Error),
     /// The access log cannot be opened.
+    #[error(transparent)]
     AccessLog(OutputError),
     /// A root cannot be opened; the error names it.
+    #[error("cannot open a root: {0}")]
     Root(io::Error),
     /// The engine does not start.
+    #[error("cannot start {name}: {why}")]
     Engine {
         /// The name of the engine.
         name: &'static str,
@@ -38,6 +44,7 @@ pub enum StartError {
         why: io::Error,
     },
     /// A worker process does not serve.
+    #[error("worker process {number}: {why}")]
     WorkerProcess {
         /// The number of the process, from 0.
         number: usize,
@@ -45,6 +52,7 @@ pub enum StartError {
         why: String,
     },
     /// The system refuses something that every server needs.
+    #[error("cannot {what}: {why}")]
     System {
         /// What cannot be done: `share a listener`.
         what: &'static str,
@@ -61,57 +69,25 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Listen { address, why } => {
-                write!(f, "cannot listen on {address}: ")?;
-                write_advice(f, *address, why)
-            }
-            Self::Inherited(why) => {
-                write!(f, "cannot use the sockets passed by the service manager: {why}")
-            }
-            Self::DealtByCpu(why) => {
-                write!(f, "socket.listeners = \"reuseport-cpu\" is not possible here: {why}")
-            }
-            Self::AccessLog(error) => error.fmt(f),
-            Self::Root(why) => write!(f, "cannot open a root: {why}"),
-            Self::Engine { name, why } => write!(f, "cannot start {name}: {why}"),
-            Self::WorkerProcess { number, why } => write!(f, "worker process {number}: {why}"),
-            Self::System { what, why } => write!(f, "cannot {what}: {why}"),
-        }
-    }
-}
-
-/// Writes what to do if no socket can listen at an address.
-fn write_advice(f: &mut fmt::Formatter<'_>, address: SocketAddr, why: &io::Error) -> fmt::Result {
+/// What to do if no socket can listen at an address.
+fn advice(address: SocketAddr, why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::AddrInUse => {
-            f.write_str("another program listens there: stop it or choose another --listen")
+            "another program listens there: stop it or choose another --listen".into()
         }
-        io::ErrorKind::PermissionDenied if address.port() < 1024 => write!(
-            f,
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => format!(
             "port {} needs a privilege: choose a port from 1024 on, or run \
              `setcap cap_net_bind_service=+ep` on the binary",
             address.port()
         ),
-        _ if is_absent(why) => f.write_str("this machine has no such address"),
-        _ => write!(f, "{why}"),
+        _ if is_absent(why) => "this machine has no such address".into(),
+        _ => why.to_string(),
     }
 }
 
 /// Whether the machine lacks the address or the whole protocol.
 pub(crate) fn is_absent(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::AddrNotAvailable || Cause::from_error(why) == Cause::NoSuchFamily
-}
-
-impl std::error::Error for StartError {}
-
-impl From<ConfigError> for StartError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
 }
 
 /// Converts the error to text, for callers that only report it.

@@ -1,48 +1,69 @@
 //! Checks of the settings of a host, value by value: everything that can be checked without looking
 //! at any file, and without knowing where the value was written.
 
-use std::fmt;
-
 use crate::path;
 use crate::rules::GlobError;
 
 /// Why a setting of a host is refused. It is shown as one line that says what is wrong and what
 /// would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// There is no host at all.
+    #[error("no host is configured: name a directory to serve")]
     NoHost,
     /// A host name that no client could request, or text that is more than a name.
+    #[error(
+        "{0:?} is no host name: write it like \"example.com\" or \"*.example.com\", without \
+         scheme, port or path"
+    )]
     HostName(String),
     /// A name that two hosts claim.
+    #[error("host name {0:?} is claimed twice: remove one")]
     HostNameTwice(String),
     /// Two hosts are the default for names that no host claims.
+    #[error("two hosts have `default = true`: keep one")]
     TwoDefaults,
     /// A path that names no file in a directory.
+    #[error("{0:?} is no file in a directory: write it like \"index.html\"")]
     Index(String),
     /// The path is no page below the root.
+    #[error("{0:?} is not a page below the root: write it like \"/404.html\"")]
     Page(String),
     /// The page is hidden by `dotfiles = "deny"`.
+    #[error("{0:?} is hidden, as all names that begin with a dot: give the page another name")]
     HiddenPage(String),
     /// No answer with this status can have a page.
+    #[error("{}", show_page_status(*.0))]
     PageStatus(u16),
     /// A glob that cannot be compiled.
+    #[error(transparent)]
     Glob(GlobError),
     /// The text is not the name of a field (RFC 9110 §5.1).
+    #[error("{0:?} is not a field name")]
     FieldName(String),
     /// The field frames the message or says which bytes it carries: only the server may set it.
+    #[error("field {0:?} belongs to the server: it cannot be set")]
     ReservedField(String),
     /// The value of this field has a control byte, which could split the message.
+    #[error("{0:?} has a control character: leave it out")]
     ControlByte(String),
     /// The value of this field has more than [`FIELD_BYTES_MAX`] bytes.
+    #[error("{0:?} has more than {FIELD_BYTES_MAX} bytes: shorten it")]
     LongValue(String),
     /// The text is not a media type (RFC 9110 §8.3.1).
+    #[error("{0:?} is not a media type: write it like \"text/markdown\"")]
     MediaType(String),
     /// A redirect to a text that is no URI reference.
+    #[error("redirect target {0:?} is not a URL: percent-encode it")]
     Target(String),
     /// A redirect to a target with a group, which a glob does not have.
+    #[error(
+        "redirect target {0:?} would be sent as it stands, for globs have no groups: write a \
+         redirect for each path (a dollar sign is %24)"
+    )]
     TargetWithGroup(String),
     /// A redirect with a status that is none of a redirect.
+    #[error("{} is not a redirect: use one of {}", .0, show_statuses(&REDIRECT_STATUSES))]
     RedirectStatus(u16),
 }
 
@@ -223,70 +244,18 @@ fn has_control(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_control())
 }
 
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoHost => f.write_str("no host is configured: name a directory to serve"),
-            Self::HostName(name) => write!(
-                f,
-                "{name:?} is no host name: write it like \"example.com\" or \"*.example.com\", \
-                 without scheme, port or path"
-            ),
-            Self::HostNameTwice(name) => {
-                write!(f, "host name {name:?} is claimed twice: remove one")
-            }
-            Self::TwoDefaults => f.write_str("two hosts have `default = true`: keep one"),
-            Self::Index(name) => {
-                write!(f, "{name:?} is no file in a directory: write it like \"index.html\"")
-            }
-            Self::Page(page) => {
-                write!(f, "{page:?} is not a page below the root: write it like \"/404.html\"")
-            }
-            Self::HiddenPage(page) => write!(
-                f,
-                "{page:?} is hidden, as all names that begin with a dot: give the page another name"
-            ),
-            Self::PageStatus(421) => f.write_str(
-                "421 is the answer where no host is meant, so that none has a page for it: \
-                 make a host the default",
-            ),
-            Self::PageStatus(status) => write!(
-                f,
-                "{status} is never sent by this server: pages are for {}",
-                show_statuses(&PAGE_STATUSES)
-            ),
-            Self::Glob(error) => error.fmt(f),
-            Self::FieldName(name) => write!(f, "{name:?} is not a field name"),
-            Self::ReservedField(name) => {
-                write!(f, "field {name:?} belongs to the server: it cannot be set")
-            }
-            Self::ControlByte(name) => {
-                write!(f, "{name:?} has a control character: leave it out")
-            }
-            Self::LongValue(name) => {
-                write!(f, "{name:?} has more than {FIELD_BYTES_MAX} bytes: shorten it")
-            }
-            Self::MediaType(text) => {
-                write!(f, "{text:?} is not a media type: write it like \"text/markdown\"")
-            }
-            Self::Target(to) => {
-                write!(f, "redirect target {to:?} is not a URL: percent-encode it")
-            }
-            Self::TargetWithGroup(to) => write!(
-                f,
-                "redirect target {to:?} would be sent as it stands, for globs have no groups: \
-                 write a redirect for each path (a dollar sign is %24)"
-            ),
-            Self::RedirectStatus(status) => write!(
-                f,
-                "{status} is not a redirect: use one of {}",
-                show_statuses(&REDIRECT_STATUSES)
-            ),
-        }
+/// Says why a status can have no page: 421 is sent, but where no host is known.
+fn show_page_status(status: u16) -> String {
+    match status {
+        421 => "421 is the answer where no host is meant, so that none has a page for it: make a \
+                host the default"
+            .into(),
+        _ => format!(
+            "{status} is never sent by this server: pages are for {}",
+            show_statuses(&PAGE_STATUSES)
+        ),
     }
 }
-
-impl std::error::Error for SettingError {}
 
 fn show_statuses(statuses: &[u16]) -> String {
     statuses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")

@@ -4,7 +4,6 @@
 //! names in a table. Nothing here opens a file.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::check::{self, SettingError};
@@ -183,21 +182,14 @@ impl Host {
 }
 
 /// What is wrong with the settings of a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{fault}")]
 pub struct SiteError {
     /// The index of the host.
     pub host: usize,
     /// What is wrong with it.
     pub fault: SettingError,
 }
-
-impl fmt::Display for SiteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fault.fmt(f)
-    }
-}
-
-impl std::error::Error for SiteError {}
 
 /// All virtual hosts of a server.
 #[derive(Debug)]

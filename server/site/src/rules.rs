@@ -2,7 +2,6 @@
 //! The rules themselves are in the configuration.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -19,21 +18,14 @@ pub struct PathGlobs<T> {
 }
 
 /// A glob that cannot be compiled.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("glob `{glob}`: {reason}")]
 pub struct GlobError {
     /// The glob as it was written.
     pub glob: String,
     /// What is wrong with it.
     pub reason: String,
 }
-
-impl fmt::Display for GlobError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "glob `{}`: {}", self.glob, self.reason)
-    }
-}
-
-impl std::error::Error for GlobError {}
 
 impl<T> PathGlobs<T> {
     /// Compiles a list; its order is kept.

@@ -28,13 +28,16 @@ pub struct Place {
 }
 
 /// What is wrong with a configuration.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigFault {
     /// The file cannot be read.
+    #[error("cannot read the configuration: {0}")]
     Unreadable(io::Error),
     /// The text is not TOML; this is the message of the TOML parser.
+    #[error("{0}")]
     Syntax(String),
     /// There is no such key.
+    #[error("unknown key {key:?}{hint}")]
     UnknownKey {
         /// The key as it was written.
         key: String,
@@ -42,10 +45,13 @@ pub enum ConfigFault {
         hint: String,
     },
     /// This is the name of a section, not of a key.
+    #[error("{0:?} is a section: write [{0}]")]
     Section(String),
     /// A table lacks this key.
+    #[error("{0:?} is missing here")]
     Missing(&'static str),
     /// A value has the wrong form, or is none of those that are allowed.
+    #[error("{key} must be {allowed}, not {found}{hint}")]
     Value {
         /// The key; empty until the code that reads the key has put it in.
         key: String,
@@ -57,28 +63,43 @@ pub enum ConfigFault {
         hint: String,
     },
     /// A value that is not an address to listen at.
+    #[error("{0}")]
     Address(String),
     /// An address occurs twice.
+    #[error("{0} is listed twice: keep one")]
     AddressTwice(ListenAddress),
     /// A list of addresses has none.
+    #[error("no address is listed here: name one, such as 8080")]
     NoAddress,
     /// A value that is not a list of CPUs.
+    #[error("{0}")]
     CpuList(String),
     /// A CPU is in two partitions.
+    #[error("CPU {0} is in two partitions: keep one")]
     CpuTwice(usize),
     /// A page for a status that is no error.
+    #[error("error_pages: {0:?} is no status from 400 to 599")]
     PageStatus(String),
     /// A setting of a host has a value that it cannot have.
+    #[error(transparent)]
     Setting(SettingError),
     /// The bound on the request line is above the bound on the head, which is this.
+    #[error("limits.request_line_bytes_max is above head_bytes_max ({0})")]
     LineAboveHead(u64),
     /// A root that is no directory.
+    #[error("{0:?} is not a directory: name the directory that holds it")]
     RootIsFile(PathBuf),
     /// A root that does not exist.
+    #[error("{0:?} does not exist: name the directory to serve")]
     NoRoot(PathBuf),
     /// A root that cannot be inspected.
+    #[error("{0:?} cannot be served: {1}")]
     Root(PathBuf, io::Error),
     /// A page that is not in the root.
+    #[error(
+        "there is no page {page:?} in {root:?}, or only by a link that `symlinks` does not follow: \
+         name one that exists"
+    )]
     NoPage {
         /// The path of the page below the root.
         page: String,
@@ -86,12 +107,16 @@ pub enum ConfigFault {
         root: PathBuf,
     },
     /// A log whose directory is no directory.
+    #[error("{0:?} is not a directory: make it, or name another for the log")]
     NoLogDirectory(PathBuf),
     /// A log that is a directory.
+    #[error("{0:?} is a directory: name a file in it")]
     LogIsDirectory(PathBuf),
     /// The settings name neither a host nor a directory.
+    #[error("nothing to serve: add a [[host]] or name a directory")]
     NothingToServe,
     /// One directory for several hosts.
+    #[error("{root:?} cannot be the root of {hosts} hosts: leave it out")]
     RootOfSeveral {
         /// The directory.
         root: PathBuf,
@@ -99,8 +124,10 @@ pub enum ConfigFault {
         hosts: usize,
     },
     /// `--set` without a key or a value.
+    #[error("write SECTION.KEY=VALUE")]
     Assignment,
     /// A setting that does not fit the engine, the machine or another setting, described in words.
+    #[error("{0}")]
     Unfit(String),
 }
 
@@ -139,56 +166,6 @@ impl fmt::Display for Place {
         match self.position {
             Some((line, column)) => write!(f, ":{line}:{column}"),
             None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for ConfigFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(why) => write!(f, "cannot read the configuration: {why}"),
-            Self::Syntax(text) | Self::Address(text) | Self::CpuList(text) | Self::Unfit(text) => {
-                f.write_str(text)
-            }
-            Self::UnknownKey { key, hint } => write!(f, "unknown key {key:?}{hint}"),
-            Self::Section(name) => write!(f, "{name:?} is a section: write [{name}]"),
-            Self::Missing(key) => write!(f, "{key:?} is missing here"),
-            Self::Value { key, allowed, found, hint } => {
-                write!(f, "{key} must be {allowed}, not {found}{hint}")
-            }
-            Self::AddressTwice(address) => write!(f, "{address} is listed twice: keep one"),
-            Self::NoAddress => f.write_str("no address is listed here: name one, such as 8080"),
-            Self::CpuTwice(cpu) => write!(f, "CPU {cpu} is in two partitions: keep one"),
-            Self::PageStatus(name) => {
-                write!(f, "error_pages: {name:?} is no status from 400 to 599")
-            }
-            Self::Setting(error) => error.fmt(f),
-            Self::LineAboveHead(head) => {
-                write!(f, "limits.request_line_bytes_max is above head_bytes_max ({head})")
-            }
-            Self::RootIsFile(root) => {
-                write!(f, "{root:?} is not a directory: name the directory that holds it")
-            }
-            Self::NoRoot(root) => write!(f, "{root:?} does not exist: name the directory to serve"),
-            Self::Root(root, why) => write!(f, "{root:?} cannot be served: {why}"),
-            Self::NoPage { page, root } => {
-                write!(
-                    f,
-                    "there is no page {page:?} in {root:?}, or only by a link that `symlinks` does \
-                     not follow: name one that exists"
-                )
-            }
-            Self::NoLogDirectory(path) => {
-                write!(f, "{path:?} is not a directory: make it, or name another for the log")
-            }
-            Self::LogIsDirectory(path) => write!(f, "{path:?} is a directory: name a file in it"),
-            Self::NothingToServe => {
-                f.write_str("nothing to serve: add a [[host]] or name a directory")
-            }
-            Self::RootOfSeveral { root, hosts } => {
-                write!(f, "{root:?} cannot be the root of {hosts} hosts: leave it out")
-            }
-            Self::Assignment => f.write_str("write SECTION.KEY=VALUE"),
         }
     }
 }

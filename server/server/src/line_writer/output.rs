@@ -3,7 +3,6 @@
 //! There is no buffer in between: lines come in buffers. A file is opened for appending, so that
 //! lines stay whole beside those of another program.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -14,7 +13,8 @@ use os::errors::Cause;
 use os::socket::Readiness;
 
 /// Why an output cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open {what} {path:?}: {}", reason(*.lacks_reader, .why))]
 pub struct OutputError {
     /// The output: `the access log`.
     pub what: &'static str,
@@ -26,18 +26,12 @@ pub struct OutputError {
     pub why: io::Error,
 }
 
-impl fmt::Display for OutputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, path, lacks_reader, why } = self;
-        write!(f, "cannot open {what} {path:?}: ")?;
-        match lacks_reader {
-            true => f.write_str("it is a FIFO; start its reader first"),
-            false => why.fmt(f),
-        }
+fn reason(lacks_reader: bool, why: &io::Error) -> String {
+    match lacks_reader {
+        true => "it is a FIFO; start its reader first".into(),
+        false => why.to_string(),
     }
 }
-
-impl std::error::Error for OutputError {}
 
 /// An open output. Writing to it may block.
 pub(crate) struct Output(File);
