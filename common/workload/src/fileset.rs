@@ -139,16 +139,9 @@ impl fmt::Display for File {
 }
 
 /// A text that is not the path of a file of any set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a file of a file set (dirDDDDD/classC_N or sizeN)")]
 pub struct NotAFile;
-
-impl fmt::Display for NotAFile {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("not a file of a file set (dirDDDDD/classC_N or sizeN)")
-    }
-}
-
-impl std::error::Error for NotAFile {}
 
 /// Parses the output of `Display`, and nothing else: the path below the root, without a prefix.
 impl FromStr for File {
@@ -209,16 +202,9 @@ pub struct FileSet {
 }
 
 /// Why a file set is impossible.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NoSuchSet(String);
-
-impl fmt::Display for NoSuchSet {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NoSuchSet {}
 
 impl FileSet {
     /// SPECweb99 with this many directories.

@@ -3,8 +3,6 @@
 //! The random numbers are used in order, session after session, so that a log is the beginning of
 //! every longer one of the same model and seed.
 
-use std::fmt;
-
 use statistics::Generator;
 
 use crate::distribution::Distribution;
@@ -35,31 +33,18 @@ const SESSIONS_BETWEEN_LOOKS: u64 = 1000;
 const US_PER_S: f64 = 1e6;
 
 /// Why a log cannot be generated.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum GenerateError {
     /// The log is too large for its representation.
-    Build(BuildError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// The log would have no sessions.
+    #[error("a log has at least one session")]
     Empty,
     /// The log is not within the tolerance after [`REQUESTS_MAX_WITHIN`] requests.
+    #[error("not within {0} of its distribution after {REQUESTS_MAX_WITHIN} requests; allow more")]
     NotWithin(f64),
 }
-
-impl fmt::Display for GenerateError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(out),
-            Self::Empty => out.write_str("a log has at least one session"),
-            Self::NotWithin(tolerance) => write!(
-                out,
-                "not within {tolerance} of its distribution after {REQUESTS_MAX_WITHIN} requests; \
-                 allow more"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for GenerateError {}
 
 /// Generates a log of `extent` that follows `model`; the same on every machine.
 ///

@@ -1,9 +1,8 @@
 //! The error of a typed distribution or length.
 
-use std::fmt;
-
 /// A text that cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{typed}\": {why}")]
 pub struct ParseError {
     /// The text as it was typed.
     pub typed: String,
@@ -16,11 +15,3 @@ impl ParseError {
         Self { typed: typed.to_owned(), why }
     }
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "\"{}\": {}", self.typed, self.why)
-    }
-}
-
-impl std::error::Error for ParseError {}

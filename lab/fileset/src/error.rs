@@ -1,15 +1,15 @@
 //! Why a file set could not be written or read, each on one line.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::size;
+use crate::size::show;
 
 /// What went wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Fewer free bytes than the missing files need.
+    #[error("{root}: {} more are needed and {} are free", show(*.needed), show(*.free))]
     Space {
         /// The root of the set.
         root: PathBuf,
@@ -19,6 +19,9 @@ pub enum Error {
         free: u64,
     },
     /// Fewer free inodes than missing files and directories.
+    #[error(
+        "{root}: {needed} more files are needed and the file system has room for {free} (inodes)"
+    )]
     Inodes {
         /// The root of the set.
         root: PathBuf,
@@ -28,14 +31,17 @@ pub enum Error {
         free: u64,
     },
     /// Another run is at work on this root.
+    #[error("{0}: another run is writing a file set there")]
     Busy(PathBuf),
     /// The file system refused.
+    #[error("cannot {action} {path}: {why}")]
     Io {
         /// The refused operation, a verb.
         action: &'static str,
         /// The path that it was tried on.
         path: PathBuf,
         /// The system's error.
+        #[source]
         why: io::Error,
     },
 }
@@ -43,37 +49,5 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path, why: io::Error) -> Self {
         Self::Io { action, path: path.into(), why }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Space { root, needed, free } => {
-                let (needed, free) = (size::show(*needed), size::show(*free));
-                write!(out, "{}: {needed} more are needed and {free} are free", root.display())
-            }
-            Self::Inodes { root, needed, free } => write!(
-                out,
-                "{}: {needed} more files are needed and the file system has room for {free} \
-                 (inodes)",
-                root.display()
-            ),
-            Self::Busy(root) => {
-                write!(out, "{}: another run is writing a file set there", root.display())
-            }
-            Self::Io { action, path, why } => {
-                write!(out, "cannot {action} {}: {why}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { why, .. } => Some(why),
-            _ => None,
-        }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Nothing is changed.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -17,32 +16,23 @@ use crate::make::final_name;
 use crate::team::{Progress, Stage, Tally, share};
 
 /// Why a file has to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The file is not there.
+    #[error("missing")]
     Missing,
     /// The file is there and not a regular one, but for instance a link.
+    #[error("not a regular file")]
     NotRegular,
     /// The file has this length, in bytes, and should have another.
+    #[error("{0} bytes long")]
     Length(u64),
     /// Not all users may read the file, which has this mode.
+    #[error("not readable by all users (mode {0:03o})")]
     Mode(u32),
     /// A byte is wrong.
+    #[error("byte {} is {:#04x} instead of {:#04x}", .0.offset, .0.got, .0.expected)]
     Byte(Mismatch),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => write!(out, "missing"),
-            Self::NotRegular => write!(out, "not a regular file"),
-            Self::Length(bytes) => write!(out, "{bytes} bytes long"),
-            Self::Mode(mode) => write!(out, "not readable by all users (mode {mode:03o})"),
-            Self::Byte(Mismatch { offset, expected, got }) => {
-                write!(out, "byte {offset} is {got:#04x} instead of {expected:#04x}")
-            }
-        }
-    }
 }
 
 /// The state of a set on disk.

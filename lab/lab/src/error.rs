@@ -2,10 +2,10 @@
 //! on that.
 
 use command::Failure;
-use std::fmt;
 
 /// Why something was not done, in a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum Error {
     /// The request makes no sense, or differs from the one that is being resumed.
     Usage(String),
@@ -14,13 +14,6 @@ pub enum Error {
     /// Runs can no longer be made, or written down. The runs made so far are kept: once the cause
     /// is mended, the command can go on.
     Stopped(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(why) | Self::Failed(why) | Self::Stopped(why)) = self;
-        formatter.write_str(why)
-    }
 }
 
 impl From<Error> for Failure {

@@ -1,7 +1,6 @@
 //! Running other programs: pinned to processors, looked up in `/proc`.
 
 use os::accounting::{self, Process};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::process::{Command, Output, Stdio};
@@ -21,24 +20,17 @@ pub fn listed_cpus(cpus: &[usize]) -> String {
 }
 
 /// Why a command did not succeed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     /// The command has no words.
+    #[error("an empty command")]
     Empty,
     /// The program of this name cannot be started.
+    #[error("{0}: {1}")]
     NotStarted(String, io::Error),
     /// The program of this name failed; the end of what it printed.
+    #[error("{0} failed: {1}")]
     Failed(String, String),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(to, "an empty command"),
-            Self::NotStarted(program, why) => write!(to, "{program}: {why}"),
-            Self::Failed(program, said) => write!(to, "{program} failed: {said}"),
-        }
-    }
 }
 
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed, or in a

@@ -11,7 +11,6 @@ use crate::server_description::{PLACES, ServerDescription, Setting, Workers};
 use crate::template::Values;
 use crate::testbed::{Affinity, Place};
 use os::guard::Guard;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,11 +21,16 @@ use std::thread;
 use std::time::Duration;
 
 /// Why a server does not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// Something prevented the start; in a line.
+    #[error("{0}")]
     NotStarted(String),
     /// The server was started, and cannot be used.
+    #[error(
+        "it does not serve ({}{what}): {printed}",
+        if *.port_is_taken { "its port is taken; " } else { "" }
+    )]
     DoesNotServe {
         /// What became of the server.
         what: String,
@@ -35,18 +39,6 @@ pub enum StartError {
         /// The end of what it printed.
         printed: String,
     },
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotStarted(why) => out.write_str(why),
-            Self::DoesNotServe { what, port_is_taken, printed } => {
-                let taken = if *port_is_taken { "its port is taken; " } else { "" };
-                write!(out, "it does not serve ({taken}{what}): {printed}")
-            }
-        }
-    }
 }
 
 /// For callers that only print the error.

@@ -20,7 +20,6 @@ use load::options::Options;
 use load::outcome::Outcome;
 use load::report::json;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -63,7 +62,8 @@ const NOT_BEGUN: &str = "what the server used: the beginning of the window was m
 const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is not known";
 
 /// Why a trial has no outcome.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
 pub enum RunFailure {
     /// The outcome of this trial cannot be made: its server or its load may be the cause.
     Void(Void),
@@ -77,15 +77,6 @@ impl From<StartError> for RunFailure {
         match why {
             StartError::DoesNotServe { .. } => Self::no_load(why.to_string()),
             StartError::NotStarted(why) => Self::Surroundings(why),
-        }
-    }
-}
-
-impl fmt::Display for RunFailure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Void(why) => why.fmt(formatter),
-            Self::Surroundings(why) => formatter.write_str(why),
         }
     }
 }

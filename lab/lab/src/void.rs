@@ -4,15 +4,20 @@
 use crate::observe::Disturbed;
 use page::number;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A reason why a run is void.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Void {
     /// The load generator reported it.
+    #[error("{0}")]
     Load(load::void::Void),
     /// Others held the CPUs of the trial.
+    #[error(
+        "interference: {}, more than the {} allowed",
+        .disturbed.describe(*.share),
+        number::percent(*.bound)
+    )]
     Interference {
         /// What was disturbed.
         disturbed: Disturbed,
@@ -22,8 +27,10 @@ pub enum Void {
         bound: f64,
     },
     /// The server served something wrong: what, and how it differs.
+    #[error("a wrong reply: {0}")]
     WrongReply(String),
     /// The server ended under the load.
+    #[error("{}the server has ended", which_copy(*.copy, *.copies))]
     Ended {
         /// Which of its copies, from 1.
         copy: usize,
@@ -31,11 +38,14 @@ pub enum Void {
         copies: usize,
     },
     /// There was no load: the server did not start, or does not serve what it should.
+    #[error("{0}")]
     NoLoad(String),
     /// Memory or disk were not as the testbed says.
+    #[error("{0}")]
     Conditions(String),
     /// A reason of which only the text is known.
     #[serde(untagged)]
+    #[error("{0}")]
     Other(String),
 }
 
@@ -86,24 +96,9 @@ pub(crate) fn in_words(void: &[Void]) -> String {
     void.iter().map(Void::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl fmt::Display for Void {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(void) => void.fmt(out),
-            Self::Interference { disturbed, share, bound } => write!(
-                out,
-                "interference: {}, more than the {} allowed",
-                disturbed.describe(*share),
-                number::percent(*bound)
-            ),
-            Self::WrongReply(what) => write!(out, "a wrong reply: {what}"),
-            Self::Ended { copies: 1, .. } => out.write_str("the server has ended"),
-            Self::Ended { copy, copies } => {
-                write!(out, "copy {copy} of {copies} of the server has ended")
-            }
-            Self::NoLoad(why) | Self::Conditions(why) | Self::Other(why) => out.write_str(why),
-        }
-    }
+/// The beginning of a sentence about one of several copies.
+fn which_copy(copy: usize, copies: usize) -> String {
+    if copies == 1 { String::new() } else { format!("copy {copy} of {copies} of ") }
 }
 
 impl From<&str> for Void {

@@ -1,8 +1,6 @@
 //! Reasons why a run says nothing about the server. Programs decide by the variant; people read its
 //! `Display`.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error_kind::ErrorKind;
@@ -51,10 +49,16 @@ impl Default for Bounds {
 }
 
 /// A reason why a run is void.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Void {
     /// The generator's own lag exceeds the bound; in microseconds.
+    #[error(
+        "generator saturated: its own lag is {:.3} ms at the 99th percentile, more than the {:.3} \
+         ms allowed",
+        ms(*.p99_us),
+        ms(*.bound_us)
+    )]
     Late {
         /// Its 99th percentile.
         p99_us: u64,
@@ -62,6 +66,10 @@ pub enum Void {
         bound_us: u64,
     },
     /// The generator was kept from its CPUs.
+    #[error(
+        "interference: others made the generator's threads wait for a CPU for {waited_percent} % \
+         of the time in which they wanted to run, more than the {bound_percent} % allowed"
+    )]
     Starved {
         /// Of the time in which its threads wanted to run, the part in which others made them wait,
         /// in percent.
@@ -70,6 +78,10 @@ pub enum Void {
         bound_percent: u32,
     },
     /// A server on this machine was kept from its CPUs.
+    #[error(
+        "interference: others made the server's threads wait for a CPU for {waited_percent} % of \
+         the time in which they wanted to run, more than the {bound_percent} % allowed"
+    )]
     ServerStarved {
         /// Of the time in which its threads wanted to run, the part in which others made them wait,
         /// in percent.
@@ -78,11 +90,15 @@ pub enum Void {
         bound_percent: u32,
     },
     /// The generator was so late that requests were given up when the run had to end.
+    #[error(
+        "generator saturated: {requests} requests or more were so late that they were given up"
+    )]
     Overdue {
         /// A lower bound on the number of such requests.
         requests: u64,
     },
     /// The generator itself failed requests: it had no port or no descriptor left.
+    #[error("the generator itself failed: {kind}, {times} times")]
     Failed {
         /// The error, which names what the generator lacked.
         kind: ErrorKind,
@@ -90,9 +106,11 @@ pub enum Void {
         times: u64,
     },
     /// No request was due within the measured window.
+    #[error("no request was due within the measured window")]
     NothingDue,
     /// A reason in words, from a document written before reasons had variants.
     #[serde(untagged)]
+    #[error("{0}")]
     Other(String),
 }
 
@@ -219,48 +237,8 @@ pub(crate) fn is_mostly_own(outcome: &Outcome, quantile: f64) -> bool {
     !corrected.is_empty() && own_part_us(outcome, quantile) as f64 > reported_us * OWN_PART_MAX
 }
 
-impl fmt::Display for Void {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |us: u64| us as f64 / 1e3;
-        match self {
-            Self::Late { p99_us, bound_us } => write!(
-                out,
-                "generator saturated: its own lag is {:.3} ms at the 99th percentile, more than \
-                 the {:.3} ms allowed",
-                ms(*p99_us),
-                ms(*bound_us)
-            ),
-            Self::Starved { waited_percent, bound_percent } => {
-                interference(out, "generator", *waited_percent, *bound_percent)
-            }
-            Self::ServerStarved { waited_percent, bound_percent } => {
-                interference(out, "server", *waited_percent, *bound_percent)
-            }
-            Self::Overdue { requests } => write!(
-                out,
-                "generator saturated: {requests} requests or more were so late that they were \
-                 given up"
-            ),
-            Self::Failed { kind, times } => {
-                write!(out, "the generator itself failed: {kind}, {times} times")
-            }
-            Self::NothingDue => out.write_str("no request was due within the measured window"),
-            Self::Other(words) => out.write_str(words),
-        }
-    }
-}
-
-fn interference(
-    out: &mut fmt::Formatter<'_>,
-    whose: &str,
-    waited_percent: u32,
-    bound_percent: u32,
-) -> fmt::Result {
-    write!(
-        out,
-        "interference: others made the {whose}'s threads wait for a CPU for {waited_percent} % of \
-         the time in which they wanted to run, more than the {bound_percent} % allowed"
-    )
+fn ms(us: u64) -> f64 {
+    us as f64 / 1e3
 }
 
 impl From<&str> for Void {

@@ -2,66 +2,45 @@
 //!
 //! No format is known here: the readers beside this file call the builder.
 
-use std::fmt;
-
 use super::index::BATCH;
 use super::templates::TemplateTable;
 use super::{Request, RequestLog, Template};
 
 /// Why a log cannot be built. The first such reason is kept until [`Builder::finish`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// More requests than 32 bits can count.
+    #[error("more than {} requests", u32::MAX)]
     TooManyRequests,
     /// More than [`Request::TEMPLATES_MAX`] different requests, or more than 4 GiB of them.
+    #[error("more than {} different requests, or 4 GiB of them", Request::TEMPLATES_MAX)]
     TooManyTemplates,
     /// A pause above [`Request::PAUSE_US_MAX`].
+    #[error(
+        "a pause of {} s; the longest is {} s",
+        .pause_us / 1_000_000,
+        Request::PAUSE_US_MAX / 1_000_000
+    )]
     PauseTooLong {
         /// The pause.
         pause_us: u64,
     },
     /// Some sessions have a start, but this one does not.
+    #[error(
+        "session {} has no start time, though others have; give one to all or to none",
+        .session + 1
+    )]
     NoStart {
         /// The session's index.
         session: usize,
     },
     /// A session starts before the one that precedes it.
+    #[error("session {} starts before the one that precedes it", .session + 1)]
     StartsBackwards {
         /// The session's index.
         session: usize,
     },
 }
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyRequests => write!(out, "more than {} requests", u32::MAX),
-            Self::TooManyTemplates => {
-                write!(
-                    out,
-                    "more than {} different requests, or 4 GiB of them",
-                    Request::TEMPLATES_MAX
-                )
-            }
-            Self::PauseTooLong { pause_us } => write!(
-                out,
-                "a pause of {} s; the longest is {} s",
-                pause_us / 1_000_000,
-                Request::PAUSE_US_MAX / 1_000_000
-            ),
-            Self::NoStart { session } => write!(
-                out,
-                "session {} has no start time, though others have; give one to all or to none",
-                session + 1
-            ),
-            Self::StartsBackwards { session } => {
-                write!(out, "session {} starts before the one that precedes it", session + 1)
-            }
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
 
 /// Builds a [`RequestLog`].
 ///

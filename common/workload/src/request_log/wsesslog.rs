@@ -32,7 +32,8 @@ const METHODS: [&str; 9] =
     ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "PROPFIND", "REPORT", "TRACE"];
 
 /// What is wrong with a log, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
 pub struct LogError {
     /// The line, from 1.
     pub line: u64,
@@ -41,14 +42,6 @@ pub struct LogError {
     /// What is wrong.
     pub message: String,
 }
-
-impl fmt::Display for LogError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "line {}, column {}: {}", self.line, self.column, self.message)
-    }
-}
-
-impl std::error::Error for LogError {}
 
 /// Things in a log that have no meaning here, and how often they occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

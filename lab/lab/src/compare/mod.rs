@@ -31,7 +31,6 @@ use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::watch::Watch;
 use crate::workload::Workload;
 use statistics::{Generator, median};
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -440,14 +439,17 @@ impl Phases<'_> {
 }
 
 /// Why two servers could not be compared, in a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncompared {
     /// All windows of one of the two were void: nothing is known of it.
+    #[error("{0}")]
     Void(String),
     /// The comparison cannot be done: a server has ended or answers nothing, or the load cannot be
     /// run.
+    #[error("{0}")]
     Failed(String),
     /// The user asked for it.
+    #[error("interrupted: there is no verdict on what was measured")]
     Interrupted,
 }
 
@@ -455,17 +457,6 @@ impl Uncompared {
     /// Where no load was run there is no window that could be void, whatever the cause.
     fn run_failed(side: &Side, why: &RunFailure) -> Self {
         Self::Failed(format!("{}: {why}", side.label()))
-    }
-}
-
-impl fmt::Display for Uncompared {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Void(why) | Self::Failed(why) => out.write_str(why),
-            Self::Interrupted => {
-                out.write_str("interrupted: there is no verdict on what was measured")
-            }
-        }
     }
 }
 

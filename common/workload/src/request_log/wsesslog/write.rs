@@ -1,7 +1,6 @@
 //! The writer. httperf reads its output; the reader of this module reads back an equal log.
 
 use std::io::{self, Write};
-use std::{fmt, str};
 
 use super::{contents, is_method, is_space};
 use crate::request_log::{Request, RequestLog, Template};
@@ -10,11 +9,17 @@ use crate::request_log::{Request, RequestLog, Template};
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Why a log was not written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The system's reason.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The format cannot express a request.
+    #[error(
+        "request {} of session {} cannot be written in httperf's format: {reason}",
+        .request + 1,
+        .session + 1
+    )]
     Inexpressible {
         /// The session, from 0.
         session: usize,
@@ -23,28 +28,6 @@ pub enum WriteError {
         /// The reason, in words.
         reason: String,
     },
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(out),
-            Self::Inexpressible { session, request, reason } => write!(
-                out,
-                "request {} of session {} cannot be written in httperf's format: {reason}",
-                request + 1,
-                session + 1
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// Writes `log`, with the lines of `header_comments` as comments in front.
