@@ -4,10 +4,13 @@ use std::fmt;
 
 use memory_trace::TraceError;
 
+use crate::TASKS_MAX;
+
 /// What is wrong with the description of a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// The text is not TOML, or its TOML does not describe a machine.
+    #[error("{}{what}", line_prefix(*.line))]
     Text {
         /// The number of the faulty line, counted from one, if it is known.
         line: Option<usize>,
@@ -15,6 +18,7 @@ pub enum MachineError {
         what: String,
     },
     /// A key has a value that it cannot have.
+    #[error("{key} = {value}: {advice}")]
     Value {
         /// The key with its table: `cache.ways`.
         key: String,
@@ -24,6 +28,7 @@ pub enum MachineError {
         advice: String,
     },
     /// The table `basis` gives the source of a value that the machine does not have.
+    #[error("{key}: a machine has no {absent}")]
     Basis {
         /// `basis.kernel.skew`, or the table alone.
         key: String,
@@ -33,24 +38,34 @@ pub enum MachineError {
 }
 
 /// Why a trace cannot become a [`Workload`](crate::Workload).
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// The trace cannot be read.
-    Trace(TraceError),
+    #[error("{0}")]
+    Trace(#[from] TraceError),
     /// The trace touches more memory than frames can be numbered; this is the limit, in bytes.
+    #[error("the trace touches over {} GiB: simulate a part of it", .0 >> 30)]
     TooMuchMemory(u64),
     /// The trace has no references.
+    #[error("the trace has no references: nothing to simulate")]
     NoReferences,
 }
 
 /// Why a workload cannot be simulated on a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimulationError {
     /// The machine is impossible.
-    Machine(MachineError),
+    #[error("{0}")]
+    Machine(#[from] MachineError),
     /// The workload has this many tasks, which is more than can be numbered.
+    #[error("{0} tasks: at most {TASKS_MAX} can be simulated")]
     TooManyTasks(usize),
     /// The workload touches more memory than blocks can be numbered.
+    #[error(
+        "{} MiB are touched, but {} MiB fit blocks of {block_bytes} bytes: give larger blocks",
+        .touched_bytes >> 20,
+        .covered_bytes >> 20
+    )]
     TooManyBlocks {
         /// Bytes that are touched.
         touched_bytes: u64,
@@ -81,77 +96,6 @@ impl MachineError {
     }
 }
 
-impl fmt::Display for MachineError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text { line: Some(line), what } => write!(to, "line {line}: {what}"),
-            Self::Text { line: None, what } => write!(to, "{what}"),
-            Self::Value { key, value, advice } => write!(to, "{key} = {value}: {advice}"),
-            Self::Basis { key, absent } => write!(to, "{key}: a machine has no {absent}"),
-        }
-    }
-}
-
-impl fmt::Display for WorkloadError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Trace(why) => why.fmt(to),
-            Self::TooMuchMemory(bytes) => {
-                write!(to, "the trace touches over {} GiB: simulate a part of it", bytes >> 30)
-            }
-            Self::NoReferences => {
-                write!(to, "the trace has no references: nothing to simulate")
-            }
-        }
-    }
-}
-
-impl fmt::Display for SimulationError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Machine(why) => why.fmt(to),
-            Self::TooManyTasks(tasks) => {
-                write!(to, "{tasks} tasks: at most {} can be simulated", crate::TASKS_MAX)
-            }
-            Self::TooManyBlocks { touched_bytes, covered_bytes, block_bytes } => write!(
-                to,
-                "{} MiB are touched, but {} MiB fit blocks of {block_bytes} bytes: give larger \
-                 blocks",
-                touched_bytes >> 20,
-                covered_bytes >> 20
-            ),
-        }
-    }
-}
-
-impl From<TraceError> for WorkloadError {
-    fn from(why: TraceError) -> Self {
-        Self::Trace(why)
-    }
-}
-
-impl From<MachineError> for SimulationError {
-    fn from(why: MachineError) -> Self {
-        Self::Machine(why)
-    }
-}
-
-impl std::error::Error for MachineError {}
-
-impl std::error::Error for WorkloadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Trace(why) => Some(why),
-            Self::TooMuchMemory(_) | Self::NoReferences => None,
-        }
-    }
-}
-
-impl std::error::Error for SimulationError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Machine(why) => Some(why),
-            Self::TooManyTasks(_) | Self::TooManyBlocks { .. } => None,
-        }
-    }
+fn line_prefix(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }

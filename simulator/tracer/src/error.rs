@@ -1,22 +1,27 @@
 //! Errors of recordings; each is one line.
 
-use std::fmt;
-
 use memory_trace::TraceError;
 
+use crate::recipe_names;
+
 /// Why no trace was made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// This machine lacks something that the recorder needs. The text says how to install it.
+    #[error("{0}")]
     Unavailable(String),
     /// A signal asked to end before there was anything to make a trace of, or while the trace was
     /// made.
+    #[error("interrupted")]
     Interrupted,
     /// The recorded command, a step of a recipe, or the system failed.
+    #[error("{0}")]
     Failed(String),
     /// The trace cannot be written.
-    Trace(TraceError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// A recipe failed.
+    #[error("{why} ({printed})")]
     Recipe {
         /// The cause.
         why: Box<Self>,
@@ -26,38 +31,17 @@ pub enum RecordingError {
 }
 
 /// Why a recipe cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
     /// No recipe of the program has this name, and it is not the name of a file.
+    #[error("no recipe {}: there are {}, or name a .toml file", .0, recipe_names().join(", "))]
     Unknown(String),
     /// The file of this name cannot be read.
+    #[error("{0}: {1}")]
     File(String, std::io::Error),
     /// The text of the recipe of this name is not valid: the message of the TOML parser.
+    #[error("recipe {0}: {1}")]
     Text(String, String),
-}
-
-impl fmt::Display for RecordingError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) | Self::Failed(why) => write!(to, "{why}"),
-            Self::Interrupted => write!(to, "interrupted"),
-            Self::Trace(why) => why.fmt(to),
-            Self::Recipe { why, printed } => write!(to, "{why} ({printed})"),
-        }
-    }
-}
-
-impl fmt::Display for RecipeError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(typed) => {
-                let names = crate::recipe_names().join(", ");
-                write!(to, "no recipe {typed}: there are {names}, or name a .toml file")
-            }
-            Self::File(path, why) => write!(to, "{path}: {why}"),
-            Self::Text(name, why) => write!(to, "recipe {name}: {why}"),
-        }
-    }
 }
 
 impl From<String> for RecordingError {
@@ -65,12 +49,3 @@ impl From<String> for RecordingError {
         Self::Failed(why)
     }
 }
-
-impl From<TraceError> for RecordingError {
-    fn from(why: TraceError) -> Self {
-        Self::Trace(why)
-    }
-}
-
-impl std::error::Error for RecordingError {}
-impl std::error::Error for RecipeError {}
