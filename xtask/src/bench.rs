@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: measures the server against the floor and other servers, and the load
-//! generator against others; recorders and the simulator against Cachegrind.
+//! generator against wrk; recorders and the simulator against Cachegrind.
 //!
 //! These benchmarks are of whole programs; those of single crates are in the crates (`cargo
 //! bench`).
@@ -28,8 +28,8 @@ cargo xtask bench serve|load|engines|simulate [OPTION...]
   serve   Starts the floor, Ropewalk and every installed server of servers/*.toml at their best
           settings, drives them in alternating rounds with wrk, and prints the processor time of
           each request.
-  load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that
-          are installed, and prints the processor time that they need themselves.
+  load    Drives Ropewalk in alternating rounds with `ropewalk load` and wrk, and prints the
+          processor time that they need themselves.
   engines Drives every engine, nginx and Apache in alternating rounds with `ropewalk load`, and
           prints what each request costs them, their memory, and how they deal with a disk.
   simulate
@@ -40,12 +40,11 @@ The servers run on processor 0 and the clients on processor 1.
 
   --rows NAME,...      only these rows:
                          serve: 1k 10k 64k 1m close 4000 many idle
-                         load:  closed open partly-open sessions connections log
                          engines: 1k 50k zipf 8000 60000 cold
                          simulate: gzip sort wc
   --servers NAME,...   serve: only these servers; ropewalk and floor are always among them,
                          apache-prefork, apache-worker, goserver and yaws only if named
-  --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
+  --clients NAME,...   load: only these clients: none length bytes wrk
   --engines NAME,...   engines: only these engines and servers
   --together           engines: load all of them at once and not in turn: other load on the
                          machine affects all alike, so one-threaded ones are compared far more

@@ -2,7 +2,7 @@
 
 use super::options::Named;
 use super::stage::Stage;
-use lab::client::{Client, Finished};
+use lab::client::Client;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -20,8 +20,6 @@ pub(crate) struct LoadRun {
     report: Value,
     /// The processor time of the process.
     pub(crate) cpu: Duration,
-    /// The peak memory of the process.
-    pub(crate) resident_bytes_max: u64,
 }
 
 /// A run that is under way; killed when dropped.
@@ -58,8 +56,7 @@ impl Started {
         let text = fs::read_to_string(&self.json).map_err(|_| finished.complaint())?;
         let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
         fs::remove_file(&self.json).map_err(|why| format!("{json}: {why}"))?;
-        let Finished { cpu, resident_bytes_max, .. } = finished;
-        Ok(LoadRun { report, cpu, resident_bytes_max })
+        Ok(LoadRun { report, cpu: finished.cpu })
     }
 }
 
@@ -76,11 +73,6 @@ impl LoadRun {
     /// One of the `counts`.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.report["counts"][name].as_u64().unwrap_or(0)
-    }
-
-    /// A percentile of one of the `times`, in milliseconds: `p50_ms`, `max_ms`.
-    pub(crate) fn time_ms(&self, of: &str, percentile: &str) -> f64 {
-        self.report["times"][of][percentile].as_f64().unwrap_or(f64::NAN)
     }
 
     /// The length of the measured window.
@@ -141,7 +133,7 @@ mod tests {
     use serde_json::json;
 
     fn run(report: Value) -> LoadRun {
-        LoadRun { report, cpu: Duration::ZERO, resident_bytes_max: 0 }
+        LoadRun { report, cpu: Duration::ZERO }
     }
 
     #[test]
@@ -149,14 +141,14 @@ mod tests {
         let run = run(json!({
             "window_us": 2_000_000, "counts": { "replies": 90, "connections_open_max": 3 },
             "errors": { "reset": 0 }, "void": [], "first_bad": null,
-            "times": { "lag": { "p99_ms": 0.25 } }, "interval_us": 1_000_000,
+            "interval_us": 1_000_000,
             "series": [
                 { "requests": 80, "connections": 64 },
                 { "requests": 40, "connections": 64 },
                 { "requests": 7, "connections": 9 },
             ],
         }));
-        assert_eq!((run.count("replies"), run.time_ms("lag", "p99_ms")), (90, 0.25));
+        assert_eq!(run.count("replies"), 90);
         assert_eq!((run.per_second("requests"), run.seconds()), (60.0, 2.0));
         assert_eq!((run.errors(), run.connections_open(), run.complaint()), (0, 64, None));
     }

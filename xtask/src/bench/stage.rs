@@ -1,5 +1,5 @@
-//! The common setup of benchmarks that drive Ropewalk with `ropewalk load`: the program, the files
-//! it serves, and the clients that are installed.
+//! The common setup of benchmarks that drive Ropewalk with `ropewalk load`: the program and the
+//! files it serves.
 
 use super::options::{Named, Options};
 use super::rounds::progress;
@@ -11,7 +11,6 @@ use lab::{Installed, Launch, RunningServer, Setting, Surroundings, Values};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use testkit::tools::{H2LOAD, HTTPERF, Tool, WRK};
 
 /// The size of the requested file. `ropewalk fileset` makes it with the content that `--verify
 /// bytes` expects.
@@ -29,15 +28,13 @@ const PREPARE_WITHIN: Duration = Duration::from_secs(300);
 pub(crate) struct Stage<'a, R: 'static> {
     pub(crate) options: &'a Options<R>,
     pub(crate) client_cpu: usize,
-    /// Clients that are not installed.
-    pub(crate) missing: Vec<Tool>,
     surroundings: Surroundings,
     scratch: Scratch,
     ropewalk: Installed,
 }
 
 impl<'a, R: Named> Stage<'a, R> {
-    /// Builds Ropewalk, writes the file and looks for clients.
+    /// Builds Ropewalk and writes the file.
     pub(crate) fn new(options: &'a Options<R>) -> Result<Self, String> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
@@ -45,12 +42,9 @@ impl<'a, R: Named> Stage<'a, R> {
         if options.build {
             build("ropewalk-lab")?;
         }
-        let missing: Vec<Tool> =
-            [WRK, H2LOAD, HTTPERF].into_iter().filter(|tool| !tool.is_there()).collect();
         let stage = Self {
             options,
             client_cpu: client_cpu(),
-            missing,
             surroundings,
             scratch: Scratch::create()?,
             ropewalk,
@@ -58,11 +52,6 @@ impl<'a, R: Named> Stage<'a, R> {
         let root = stage.scratch.root().display().to_string();
         stage.prepare(&["fileset", &root, "--single", FILE_BYTES])?;
         Ok(stage)
-    }
-
-    /// Whether a client is installed and wanted.
-    pub(crate) fn has(&self, tool: Tool) -> bool {
-        self.options.wants(tool.name) && !self.missing.contains(&tool)
     }
 
     /// The version of Ropewalk.
