@@ -165,6 +165,11 @@ impl Client {
         sent.map_err(|why| format!("{} does not read its input any more: {why}", self.program))
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends SIGINT, after which most generators report what they have counted so far.
     pub fn interrupt(&self) {
         os::signals::send("INT", &[self.child.id()]);

@@ -3,8 +3,10 @@
 //!
 //! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
-//! The options of the load are in `options`.
+//! The options of the load are in `options`; a load by wrk, which a study may name in its place, is
+//! in `by_wrk`.
 
+mod by_wrk;
 mod options;
 
 use crate::client::{Client, Finished};
@@ -15,7 +17,7 @@ use crate::observe::{
 use crate::record::{Figures, Offered, Run};
 use crate::server::{RunningServer, StartError};
 use crate::void::Void;
-use crate::workload::{Tools, Workload};
+use crate::workload::{LoadClient, Tools, Workload};
 use load::options::Options;
 use load::outcome::Outcome;
 use load::report::json;
@@ -307,6 +309,10 @@ impl Bench {
                 let (outcome, text) = self.load(server, &asked, window)?;
                 (outcome, text, Err(NOT_OURS))
             }
+            // Only studies have such workloads, and they start their servers themselves.
+            Some(observer) if trial.workload.client == LoadClient::Wrk => {
+                self.load_by_wrk(server, trial, observer)?
+            }
             Some(observer) => self.load_observed(server, &asked, window, observer)?,
         };
         let (mut observed, not_available, disturbed) = match seen {
@@ -354,19 +360,37 @@ impl Bench {
         (figures, not_available, void)
     }
 
+    /// What was observed beside a load, with the use of the CPUs within its window.
+    fn observation(
+        &self,
+        server: Target<'_>,
+        observer: &Observer<'_>,
+        mut observed: Observed,
+        in_window: Option<&WindowUse>,
+        load: &LoadUse,
+    ) -> Observation {
+        let interference =
+            in_window.and_then(|in_window| self.interference(server, &observed, in_window, load));
+        if observer.knows_cpus() {
+            observer.narrow(&mut observed, in_window, load.window_us);
+        }
+        Observation { observed, interference }
+    }
+
     /// What other processes did on the CPUs of a trial within its window.
     fn interference(
         &self,
         server: Target<'_>,
         observed: &Observed,
         in_window: &WindowUse,
-        outcome: &Outcome,
+        load: &LoadUse,
     ) -> Option<BTreeMap<Disturbed, f64>> {
         let (server_cpus, mut client_cpus) = (server.cpus(), Vec::new());
         self.generators.iter().for_each(|generator| client_cpus.extend(&generator.cpus));
         client_cpus.sort_unstable();
         client_cpus.dedup();
-        let cpus = in_window.cpus(outcome.started_unix_us, outcome.window_us)?;
+        let (began_unix_us, window_us) = load.window_us;
+        let cpus = in_window.cpus(began_unix_us, window_us)?;
         // Packets that a network holds back for a while cause interrupts of no process in
         // particular.
         let is_networked = self.generators.iter().any(|generator| !generator.prefix.is_empty());
@@ -382,12 +406,11 @@ impl Bench {
             waited_us: observed.run_queue_wait_us,
             wake_ups: observed.switches_voluntary.unwrap_or(0),
         };
-        let (user_us, system_us) = outcome.cpu_us;
         let generator = Doings {
             cpus: &client_cpus,
-            cpu_us: user_us + system_us,
-            waited_us: outcome.run_delay_us,
-            wake_ups: outcome.wake_ups,
+            cpu_us: load.cpu_us,
+            waited_us: load.waited_us,
+            wake_ups: load.wake_ups,
         };
         Some(interference(&machine, server, generator))
     }
@@ -443,15 +466,10 @@ impl Bench {
         let is_missed = warm_up_us > 0 && begun.is_none();
         let seen = (!is_missed).then(|| observer.since(&begun.flatten().unwrap_or(before)));
         let (outcome, text) = finish(generators, PATIENCE)?;
-        let Some(mut observed) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
-        let of_window =
-            |in_window: &WindowUse| self.interference(server, &observed, in_window, &outcome);
-        let interference = in_window.as_ref().and_then(of_window);
-        if observer.knows_cpus() {
-            let of_outcome = (outcome.started_unix_us, outcome.window_us);
-            observer.narrow(&mut observed, in_window.as_ref(), of_outcome);
-        }
-        Ok((outcome, text, Ok(Observation { observed, interference })))
+        let Some(observed) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
+        let load = LoadUse::from(&outcome);
+        let seen = self.observation(server, observer, observed, in_window.as_ref(), &load);
+        Ok((outcome, text, Ok(seen)))
     }
 
     /// Starts the generators, each with the file to which it writes; they begin at once, or wait
@@ -471,6 +489,28 @@ impl Bench {
             Ok((started.map_err(RunFailure::Surroundings)?, path))
         };
         self.generators.iter().enumerate().map(start).collect()
+    }
+}
+
+/// What generators used within a window.
+#[derive(Debug)]
+struct LoadUse {
+    /// When the window began, in microseconds since 1970, and its length.
+    window_us: (u64, u64),
+    cpu_us: u64,
+    waited_us: Option<u64>,
+    wake_ups: u64,
+}
+
+impl From<&Outcome> for LoadUse {
+    fn from(outcome: &Outcome) -> Self {
+        let (user_us, system_us) = outcome.cpu_us;
+        Self {
+            window_us: (outcome.started_unix_us, outcome.window_us),
+            cpu_us: user_us + system_us,
+            waited_us: outcome.run_delay_us,
+            wake_ups: outcome.wake_ups,
+        }
     }
 }
 
@@ -661,6 +701,8 @@ mod tests {
             values: crate::template::Values::new(),
             requests: std::sync::Arc::default(),
             filling_us: 0,
+            client: LoadClient::default(),
+            wrk_script: None,
         }
     }
 

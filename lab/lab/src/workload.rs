@@ -9,6 +9,7 @@ use crate::http::{self, Connection};
 use crate::process;
 use crate::record::Described;
 use crate::template::Values;
+use crate::wrk;
 use ::workload::describe::{Description, bytes_with_lengths, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_for_uri;
@@ -46,11 +47,26 @@ pub struct WorkloadSpec {
     /// file has them as a user types them.
     #[serde(default, deserialize_with = "typed_options")]
     pub load: Options,
+    /// What loads servers with it.
+    #[serde(default)]
+    pub client: LoadClient,
     /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
     /// people would come back within a window, and are no longer than 100 requests, so that many
     /// begin in each. An experiment's file says for itself how long its windows are.
     #[serde(skip)]
     pub is_condensed: bool,
+}
+
+/// A program that loads servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoadClient {
+    /// `ropewalk load`.
+    #[default]
+    Ropewalk,
+    /// wrk, which can do less: a closed load of single requests over connections that are all kept
+    /// or all closed. It measures no times here.
+    Wrk,
 }
 
 /// A workload that has a name and need not be written down.
@@ -136,6 +152,10 @@ pub struct Workload {
     pub filling_us: u64,
     /// The values of the placeholders of servers that are started with what will be requested.
     pub values: Values,
+    /// What loads servers with it.
+    pub client: LoadClient,
+    /// The script with which wrk requests what is in `log`; none where it needs none.
+    pub wrk_script: Option<PathBuf>,
 }
 
 /// What experiments are made with: this program, and a place for files.
@@ -205,14 +225,40 @@ impl WorkloadSpec {
             _ => {}
         }
         match (&self.log, &self.log_file) {
-            (None, None) => explain("say `log` or `log_file`"),
-            (Some(_), Some(_)) => explain("say `log` or `log_file`, not both"),
-            _ => Ok(()),
+            (None, None) => return explain("say `log` or `log_file`"),
+            (Some(_), Some(_)) => return explain("say `log` or `log_file`, not both"),
+            _ => {}
+        }
+        self.check_client()
+    }
+
+    /// Checks that wrk, if it is the client, has the options in `load`.
+    fn check_client(&self) -> Result<(), String> {
+        if self.client != LoadClient::Wrk {
+            return Ok(());
+        }
+        let explain = |what: &str| Err(format!("workload {}: `client`: {what}", self.name));
+        if let Some(option) = self.load.option_names().iter().find(|name| *name != "--connection") {
+            return explain(&format!("wrk has no {option}: leave it out of `load`"));
+        }
+        match self.load.connection_use {
+            Some(ConnectionUse::Keep | ConnectionUse::Request) => Ok(()),
+            _ => explain("wrk knows no sessions: say `--connection keep` or `request` in `load`"),
         }
     }
 }
 
 impl Workload {
+    /// Whether connections are used again.
+    pub(crate) fn connection(&self) -> Connection {
+        connection_of(&self.load)
+    }
+
+    /// The mean length of what is requested, as far as it is known.
+    pub(crate) fn mean_body_bytes(&self) -> f64 {
+        self.described.numbers.get("mean_body_bytes").copied().unwrap_or(0.0)
+    }
+
     /// What the log requests, each with how often.
     pub fn popularity(&self) -> Vec<(&[u8], u64)> {
         let log = &self.requests;
@@ -262,7 +308,10 @@ impl Tools {
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
         let load = load_options(spec, &log).map_err(explain)?;
+        let wrk_script = self.wrk_script(spec, &log, &path).map_err(explain)?;
         Ok(Workload {
+            client: spec.client,
+            wrk_script,
             described: described(spec, &log, &changes),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
@@ -318,6 +367,22 @@ impl Tools {
         wsesslog::write(&chosen, &mut text, &changes).map_err(|why| format!("{why}"))?;
         write(&place, &text)?;
         Ok((chosen, place, changes))
+    }
+
+    /// The script for wrk, where it is the client and needs one.
+    fn wrk_script(
+        &self,
+        spec: &WorkloadSpec,
+        log: &RequestLog,
+        path: &Path,
+    ) -> Result<Option<PathBuf>, String> {
+        match spec.client {
+            LoadClient::Ropewalk => Ok(None),
+            LoadClient::Wrk => {
+                let place = self.scratch.join("logs").join(digest(path) + ".lua");
+                wrk::script(log, &place).map_err(|why| format!("`client`: {why}"))
+            }
+        }
     }
 
     /// The floor prepares its responses: it must know the paths, the head of a response like that
@@ -411,9 +476,10 @@ fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described 
         description.bytes = bytes_with_lengths(log, length);
     }
     let end = if spec.loses_pauses_of(log) { "; the pauses in sessions are left out" } else { "" };
+    let by = if spec.client == LoadClient::Wrk { "; wrk is the client" } else { "" };
     Described {
         name: spec.name.clone(),
-        about: format!("{}{changes}{end}", spec.about),
+        about: format!("{}{changes}{end}{by}", spec.about),
         numbers: numbers(&description),
     }
 }

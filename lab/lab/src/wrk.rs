@@ -3,13 +3,20 @@
 //!
 //! wrk takes whole seconds only, so it is started for long and interrupted; it then reports what
 //! it has counted so far. Closed loop: each connection waits for its answer, so its rates say what
-//! a server costs and not how it behaves under more load than it can sustain.
+//! a server costs and not how it behaves under more load than it can sustain. A script makes wrk
+//! request the files of a log in the log's order; sessions and pauses it does not have.
 
 use crate::client::Client;
 use crate::http::Connection;
-use std::path::Path;
+use crate::process::{self, CommandError};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use workload::request_log::RequestLog;
+
+/// How wrk is installed.
+const INSTALL: &str = "apt-get install wrk";
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -22,10 +29,34 @@ pub struct Load<'a> {
     pub connection: Connection,
     /// A Lua script that makes the requests.
     pub script: Option<&'a Path>,
-    /// The processor wrk may use.
-    pub cpu: usize,
+    /// The processors wrk may use; it has a thread for each.
+    pub cpus: &'a [usize],
     /// How long to load.
     pub duration: Duration,
+}
+
+impl Load<'_> {
+    /// How many threads wrk has: each needs a connection.
+    pub(crate) fn threads(&self) -> usize {
+        self.cpus.len().clamp(1, self.connections.max(1))
+    }
+
+    /// wrk with its arguments.
+    pub(crate) fn command(&self) -> Vec<String> {
+        // Should the interrupt get lost, wrk ends by itself.
+        let seconds = format!("{}s", self.duration.as_secs() + 10);
+        let (threads, connections) = (self.threads().to_string(), self.connections.to_string());
+        let mut command: Vec<String> =
+            ["wrk", "-t", &threads, "-d", &seconds, "-c", &connections].map(str::to_owned).into();
+        if self.connection == Connection::Close {
+            command.extend(["-H".into(), "Connection: close".into()]);
+        }
+        if let Some(script) = self.script {
+            command.extend(["-s".into(), script.display().to_string()]);
+        }
+        command.push(self.url.to_owned());
+        command
+    }
 }
 
 /// What a run of wrk counted.
@@ -72,35 +103,74 @@ const REFUSED_SHARE_MAX: f64 = 0.01;
 /// How long wrk may take to report after it has been interrupted.
 const REPORT_WITHIN: Duration = Duration::from_secs(60);
 
-/// Runs wrk, with one thread.
+/// Runs wrk.
 ///
 /// # Errors
 /// When it is not installed, or prints something unknown.
 pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
-    let wrk = Client::start(load.cpu, &arguments(load))?;
+    let wrk = start(load)?;
     thread::sleep(load.duration);
+    finish(wrk)
+}
+
+/// Starts wrk, which then runs for a little longer than it should.
+pub(crate) fn start(load: &Load<'_>) -> Result<Client, String> {
+    Client::start_in(&[], load.cpus, &load.command())
+}
+
+/// Ends wrk, and reads what it counted.
+pub(crate) fn finish(wrk: Client) -> Result<Outcome, String> {
     wrk.interrupt();
     let finished = wrk.finish(REPORT_WITHIN)?;
-    let outcome = parse(&finished.output).ok_or_else(|| {
-        format!("wrk (apt-get install wrk) did not report: {}", finished.complaint())
-    })?;
+    let outcome = parse(&finished.output)
+        .ok_or_else(|| format!("wrk ({INSTALL}) did not report: {}", finished.complaint()))?;
     Ok(Outcome { cpu: finished.cpu, ..outcome })
 }
 
-fn arguments(load: &Load<'_>) -> Vec<String> {
-    // Should the interrupt get lost, wrk ends by itself.
-    let seconds = format!("{}s", load.duration.as_secs() + 10);
-    let connections = load.connections.to_string();
-    let mut arguments: Vec<String> =
-        ["wrk", "-t", "1", "-d", &seconds, "-c", &connections].map(str::to_owned).into();
-    if load.connection == Connection::Close {
-        arguments.extend(["-H".into(), "Connection: close".into()]);
+/// Writes a script that requests what the log requests, in its order, again and again; none where
+/// the log requests one path only. The list of paths is written beside the script.
+///
+/// # Errors
+/// What of the log is beyond wrk, in a line; that wrk is not installed; or why the script cannot be
+/// written.
+pub(crate) fn script(log: &RequestLog, script: &Path) -> Result<Option<PathBuf>, String> {
+    if let Err(CommandError::NotStarted(..)) = process::run(&["wrk", "-v"].map(str::to_owned), None)
+    {
+        return Err(format!("wrk is not installed: {INSTALL}"));
     }
-    if let Some(script) = load.script {
-        arguments.extend(["-s".into(), script.display().to_string()]);
+    if log.longest_session() > 1 {
+        return Err("wrk knows no sessions and no pauses: requests must come one by one \
+                    (`--lengths 1`)"
+            .into());
     }
-    arguments.push(load.url.to_owned());
-    arguments
+    if log.templates().iter().any(|template| &*template.method != "GET") {
+        return Err("wrk sends nothing but GET here, and its log has other methods".into());
+    }
+    if log.templates().len() == 1 {
+        return Ok(None);
+    }
+    let requests = (0..log.sessions()).flat_map(|index| log.session(index));
+    let paths = requests.map(|request| &*log.templates()[request.template()].uri);
+    let list = script.with_extension("order");
+    let text = format!(
+        "local requests, at = {{}}, 0\n\
+         function init(args)\n  \
+           for path in io.lines({:?}) do\n    \
+             requests[#requests + 1] = wrk.format('GET', path)\n  \
+           end\n\
+         end\n\
+         function request()\n  \
+           at = at % #requests + 1\n  \
+           return requests[at]\n\
+         end\n",
+        list.display().to_string()
+    );
+    let write = |path: &Path, text: &[u8]| {
+        fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    write(&list, &paths.collect::<Vec<_>>().join(&b'\n'))?;
+    write(script, text.as_bytes())?;
+    Ok(Some(script.to_owned()))
 }
 
 fn parse(report: &str) -> Option<Outcome> {
@@ -150,6 +220,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::request_log::wsesslog;
 
     const REPORT: &str = "\
 Running 10m test @ http://127.0.0.1:8080/1k.html
@@ -168,6 +239,30 @@ Transfer/sec:    127.38MB
         assert_eq!((outcome.requests, outcome.seconds), (125_171, 1.2));
         assert!((outcome.bytes - 160_348_242.0).abs() < 1.0);
         assert!(outcome.is_clean(Connection::KeepAlive));
+    }
+
+    #[test]
+    fn a_log_of_several_files_is_a_script() {
+        let folder = testkit::Temporary::new();
+        let place = folder.path().join("log.lua");
+        let check = |log: &[u8], expected: Result<bool, &str>| {
+            let log = wsesslog::read(log, 0).expect("it is a log");
+            let made = script(&log, &place).map(|path| path.is_some());
+            assert_eq!(made, expected.map_err(str::to_owned));
+        };
+        if !testkit::has(&testkit::tools::WRK) {
+            return;
+        }
+        check(b"/a\n\n/a\n", Ok(false));
+        check(b"/a\n\n/b\n\n/a\n", Ok(true));
+        assert_eq!(fs::read_to_string(folder.path().join("log.order")).unwrap(), "/a\n/b\n/a");
+        let sessions = "wrk knows no sessions and no pauses: requests must come one by one \
+                        (`--lengths 1`)";
+        check(b"/a\n/b\n", Err(sessions));
+        check(
+            b"/a method=POST\n",
+            Err("wrk sends nothing but GET here, and its log has other methods"),
+        );
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl<'a> Contest<'a> {
             connections: self.row.connections,
             connection: self.row.connection,
             script: self.script.as_deref(),
-            cpu: self.bench.client_cpu,
+            cpus: &[self.bench.client_cpu],
             duration,
         };
         let before_ns = server.group().cpu_ns();

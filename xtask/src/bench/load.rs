@@ -241,7 +241,7 @@ fn run_wrk(cpu: usize, url: &str, window: Duration) -> Result<Count, String> {
         connections: CONNECTIONS,
         connection: Connection::KeepAlive,
         script: None,
-        cpu,
+        cpus: &[cpu],
         duration: window,
     };
     let outcome = wrk::run(&load)?;

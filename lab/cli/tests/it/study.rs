@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use lab::record::{Offered, Purpose, Run};
-use testkit::Busy;
+use testkit::tools::WRK;
+use testkit::{Busy, has};
 
 use crate::lab::{Lab, await_no_server, text};
 use crate::server_process::ropewalk_server;
@@ -147,6 +148,52 @@ fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     assert!(!observed.is_empty(), "{runs:?}");
     // The warm-up takes a second of each run.
     assert!(observed.iter().all(|(seen_s, took_s)| seen_s + 1.0 < *took_s), "{observed:?}");
+}
+
+/// One file without a script, and several with one.
+#[test]
+fn wrk_loads_servers_in_place_of_the_generator() {
+    if !has(&WRK) {
+        return;
+    }
+    let lab = Lab::new();
+    let path = experiment(&lab, "rates = [400]", "connections = [8]");
+    let study = fs::read_to_string(&path).unwrap();
+    let own = "load = \"--connection keep --lag-bound 60s --timeout 1s\"";
+    let one = study.replace(own, "load = \"--connection keep\"\nclient = \"wrk\"");
+    let several = r#"
+[[workloads]]
+name = "several files"
+files = "--directories 1"
+log = "--preset spec99 --directories 1 --classes 1,0,0,0 --lengths 1 --requests 100"
+load = "--connection request"
+client = "wrk"
+"#;
+    fs::write(&path, one + several).unwrap();
+    let descriptions = without_floor(&lab);
+    let arguments = ["study", text(&path), "--servers", text(&descriptions)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    let runs = lab.records().runs;
+    let names: BTreeSet<_> = runs.iter().map(|run| run.point.workload.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["one file", "several files"]));
+    for run in &runs {
+        let figures = run.figures.as_ref().unwrap();
+        assert!(figures.throughput_per_s > 0.0 && figures.errors.is_empty(), "{run:?}");
+        assert!(figures.body_bytes_per_s > 0.0 && figures.times_us.is_empty(), "{run:?}");
+        assert!(run.observed["cpu_us_per_request"] > 0.0, "{run:?}");
+        let outcome = fs::read_to_string(lab.path("records").join(&run.outcome_file)).unwrap();
+        let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
+        let command = outcome["setting"]["command"].as_str().unwrap();
+        assert!(command.starts_with("wrk -t "), "{outcome}");
+        assert_eq!(command.contains("Connection: close"), run.point.workload == "several files");
+    }
+    assert!(page(&lab).contains("wrk is the client"));
+    let sessions = fs::read_to_string(&path).unwrap().replace("--lengths 1", "--lengths 3");
+    fs::write(&path, sessions).unwrap();
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(err.contains("workload one file: `client`: wrk knows no sessions"), "{err}");
 }
 
 /// The window is shorter than a session here, and has the full rate nevertheless.

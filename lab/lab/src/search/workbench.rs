@@ -117,6 +117,8 @@ mod tests {
             ready_path: "/".into(),
             load: Default::default(),
             values: Values::new(),
+            client: Default::default(),
+            wrk_script: None,
         };
         let launch = Launch {
             surroundings: Surroundings::find(false),

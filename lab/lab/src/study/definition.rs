@@ -13,7 +13,7 @@ use crate::server_spec::ServerSpec;
 use crate::testbed::Testbed;
 use crate::toml_error;
 use crate::trial::Bench;
-use crate::workload::WorkloadSpec;
+use crate::workload::{LoadClient, WorkloadSpec};
 use command::units::{parse_duration, parse_share};
 use load::find_limit::Conditions;
 use serde::Deserialize;
@@ -217,7 +217,8 @@ impl Definition {
         self.offered = OfferedPlan::Mat;
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
         self.set_in_text("offered", toml::Value::Table(mat));
-        self.check_clients()
+        self.check_clients()?;
+        self.check_wrk()
     }
 
     /// Makes runs void whose generator is later than this, in place of what the file says.
@@ -319,6 +320,7 @@ impl Definition {
         unique("server", servers.iter().map(String::as_str))?;
         self.check_floor()?;
         self.check_clients()?;
+        self.check_wrk()?;
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
     }
 
@@ -338,6 +340,26 @@ impl Definition {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Checks that wrk, where it is the client, can do what is asked of it.
+    fn check_wrk(&self) -> Result<(), String> {
+        let by_wrk = |workload: &&WorkloadSpec| workload.client == LoadClient::Wrk;
+        let Some(workload) = self.workloads.iter().find(by_wrk) else { return Ok(()) };
+        let is_elsewhere =
+            |testbed: &Testbed| testbed.network.is_some() || testbed.generators() > 1;
+        let why = match self {
+            one if one.is_open() => "wrk sends at no rate: say `connections` under [offered]",
+            one if one.verify_bytes => "wrk checks no bytes: leave `verify_bytes` out",
+            one if one.latency_target_us.is_some() => {
+                "wrk is asked for no times: leave `latency_target` out"
+            }
+            one if one.testbeds.iter().any(is_elsewhere) => {
+                "wrk has no place in a network, or beside `replicas`: leave them out"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("workload {}: `client`: {why}", workload.name))
     }
 
     fn check_floor(&self) -> Result<(), String> {
@@ -499,6 +521,42 @@ connections = [64, 1000]
         let why =
             "offered: 64 clients cannot be dealt to the 65 subnets or replicas of testbed one";
         check("mat = true", "network = { subnets = 65 }", Err(why));
+    }
+
+    #[test]
+    fn wrk_is_asked_for_no_more_than_it_can_do() {
+        let check = |changes: &[(&str, &str)], expected: Result<(), &str>| {
+            let by_wrk = "name = \"w\"\nclient = \"wrk\"\nload = \"--connection keep\"";
+            let mut text = TEXT.replace("name = \"w\"", by_wrk).replace(RANGE, "connections = [8]");
+            for (from, to) in changes {
+                assert!(text.contains(from), "{from}");
+                text = text.replacen(from, to, 1);
+            }
+            let expected = expected.map_err(|why| format!("workload w: {why}"));
+            assert_eq!(parse(&text, None).map(drop), expected, "{changes:?}");
+        };
+        check(&[], Ok(()));
+        check(&[("keep", "request")], Ok(()));
+        let sessions = "`client`: wrk knows no sessions: say `--connection keep` or `request` in \
+                        `load`";
+        check(&[("--connection keep", "")], Err(sessions));
+        let idle = "`client`: wrk has no --idle: leave it out of `load`";
+        check(&[("keep", "keep --idle 8")], Err(idle));
+        let rate = "`client`: wrk sends at no rate: say `connections` under [offered]";
+        check(&[("connections = [8]", "rates = [8]")], Err(rate));
+        check(&[("connections = [8]", "mat = true")], Err(rate));
+        let bytes = "`client`: wrk checks no bytes: leave `verify_bytes` out";
+        check(&[("repetitions = 3", "repetitions = 3\nverify_bytes = true")], Err(bytes));
+        let target = "`client`: wrk is asked for no times: leave `latency_target` out";
+        check(&[("repetitions = 3", "repetitions = 3\nlatency_target = '1s'")], Err(target));
+        let network =
+            "`client`: wrk has no place in a network, or beside `replicas`: leave them out";
+        check(&[("cpus = 1", "network = { subnets = 1 }")], Err(network));
+        check(&[("cpus = 1", "cpus = 2\nreplicas = 2")], Err(network));
+        check(
+            &[("client = \"wrk\"", "client = \"ab\"")],
+            Err("unknown variant `ab`, expected `ropewalk` or `wrk`"),
+        );
     }
 
     #[test]

@@ -112,6 +112,8 @@ fn stage<'a>(
         ready_path: String::new(),
         load: Default::default(),
         values: Values::new(),
+        client: Default::default(),
+        wrk_script: None,
     };
     Stage {
         definition,
