@@ -6,7 +6,7 @@
 
 use std::process::Stdio;
 
-use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, VALGRIND};
+use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, VALGRIND, WRK};
 
 use crate::tools::{
     self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, ROOT,
@@ -142,14 +142,24 @@ const STEPS: &[Step] = &[
     step("fresh", When::Long, "cargo xtask fresh", &[ROOT, DEBOOTSTRAP, IPROUTE2]),
     step("bench-simulate", When::Short, "cargo test --package coherence --bench references", &[]),
     step("bench-simulate", When::Long, "cargo bench --package coherence --bench references", &[]),
-    step("bench-serve", When::Short, "cargo xtask bench serve --quick", &[]),
-    step("bench-serve", When::Long, "cargo xtask bench serve", &[]),
+    step(
+        "study-servers",
+        When::Short,
+        ".ci/study experiments/ourselves-servers.toml --size quick",
+        &[WRK],
+    ),
+    step("study-servers", When::Long, ".ci/study experiments/ourselves-servers.toml", &[WRK]),
     step("bench-load", When::Short, "cargo xtask bench load --quick", &[]),
     step("bench-load", When::Long, "cargo xtask bench load", &[]),
     step("bench-recorders", When::Short, "cargo xtask bench simulate --quick", &[VALGRIND, QEMU]),
     step("bench-recorders", When::Long, "cargo xtask bench simulate", &[VALGRIND, QEMU]),
-    step("bench-engines", When::Short, "cargo xtask bench engines --quick", &[]),
-    step("bench-engines", When::Long, "cargo xtask bench engines", &[]),
+    step(
+        "study-engines",
+        When::Short,
+        ".ci/study experiments/ourselves-engines.toml --size quick",
+        &[],
+    ),
+    step("study-engines", When::Long, ".ci/study experiments/ourselves-engines.toml", &[]),
 ];
 
 /// Builds programs with musl. Whether they can be linked so does not depend on optimisation.
