@@ -6,9 +6,7 @@
 //! a time.
 
 use crate::process;
-use os::memory::field_bytes;
 use os::socket::{Readiness, wait_ready};
-use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -16,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// How often a generator's memory is read while it runs: rarely enough not to disturb it.
+/// How often it is looked whether a generator has ended: rarely enough not to disturb it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What a generator that waits for a line prints when it is ready.
@@ -41,9 +39,6 @@ pub struct Finished {
     pub status: ExitStatus,
     /// The processor time it used, from its start to its end, in user and in system mode.
     pub cpu: Duration,
-    /// The most memory that was observed resident, in bytes; 0 if the generator ended before its
-    /// memory was read.
-    pub resident_bytes_max: u64,
 }
 
 impl Client {
@@ -183,14 +178,12 @@ impl Client {
         drop(self.child.stdin.take());
         let explain = |why| format!("cannot wait for a process: {why}");
         let begun_us = os::clock::now();
-        let mut resident_bytes_max = 0;
         loop {
-            resident_bytes_max = resident_bytes_max.max(resident_bytes_max_of(self.child.id()));
             // The kernel adds a child to the account when it is waited for: here, and nowhere else.
             let before = cpu_of_children();
             if let Some(status) = self.child.try_wait().map_err(explain)? {
                 let cpu = cpu_of_children().saturating_sub(before);
-                return Ok(Finished { output: self.output(), status, cpu, resident_bytes_max });
+                return Ok(Finished { output: self.output(), status, cpu });
             }
             if u128::from(os::clock::now() - begun_us) > within.as_micros() {
                 return Err(format!("{} did not end within {within:?}", self.program));
@@ -241,15 +234,10 @@ fn cpu_of_children() -> Duration {
     user + system
 }
 
-/// The high-water mark of a process's resident memory; 0 when it cannot be read (any more).
-fn resident_bytes_max_of(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    field_bytes(&status, "VmHWM:").unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn start(script: &str) -> Client {
         let command = ["sh", "-c", script].map(str::to_owned);
@@ -257,11 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn output_status_and_memory_are_reported() {
-        let client = start("echo out; echo err >&2; sleep 0.1; exit 3");
+    fn output_and_status_are_reported() {
+        let client = start("echo out; echo err >&2; exit 3");
         let finished = client.finish(Duration::from_secs(20)).expect("it ends");
         assert_eq!((finished.output.as_str(), finished.status.code()), ("out\nerr\n", Some(3)));
-        assert!(finished.resident_bytes_max > 100_000, "{finished:?}");
         assert!(finished.into_output().expect_err("it failed").ends_with("out\nerr"));
     }
 
