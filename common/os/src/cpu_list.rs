@@ -45,7 +45,8 @@ const CPU_MAX: usize = 8191;
 fn number(text: &str, list: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
-        _ => Err(format!("{list:?} is no CPU list: write numbers and ranges like \"0-3,8\"")),
+        Ok(cpu) => Err(format!("CPU {cpu} is not there: Linux has none above {CPU_MAX}")),
+        Err(_) => Err(format!("{list:?} is no CPU list: write numbers and ranges like \"0-3,8\"")),
     }
 }
 
@@ -67,8 +68,17 @@ mod tests {
 
     #[test]
     fn refused() {
-        for text in ["", "a", "1-", "3-1", "0,0", "0-2,1", "-1", "0-9999999", " 1"] {
-            assert!(parse(text).is_err(), "{text}");
+        let check = |text: &str, part: &str| {
+            let why = parse(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        };
+        for text in ["", "a", "1-", "-1", " 1"] {
+            check(text, "is no CPU list");
         }
+        check("3-1", "runs backwards");
+        check("0,0", "CPU 0 occurs twice");
+        check("0-2,1", "CPU 1 occurs twice");
+        check("0-8192", "CPU 8192 is not there");
+        assert_eq!(parse("8191").as_deref(), Ok(&[8191][..]));
     }
 }
