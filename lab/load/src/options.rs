@@ -502,7 +502,7 @@ pub fn parse_start(typed: &str) -> Result<u64, String> {
 /// # Errors
 /// One line with the option's name: a syntax error, or CPUs that do not exist or are not allowed.
 pub fn parse_cpus(option: &str, typed: &str) -> Result<Vec<usize>, String> {
-    let cpus = os::cpu_list::parse(typed).map_err(|why| format!("{option}: {why}"))?;
+    let cpus = os::cpu_list::parse(typed).map_err(|why| format!("{option} {typed}: {why}"))?;
     let allowed = os::affinity::allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(cpu) => Err(format!("{option} {typed}: CPU {cpu} is not there or not allowed")),
