@@ -25,7 +25,7 @@ cargo xtask COMMAND
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
   size    count the crates that the server is built of, and measure the built program
-  bench   measure Ropewalk, its floor and other servers
+  bench   measure the load generator, the recorders and the simulator
 
 `cargo xtask COMMAND --help` says more.
 ";

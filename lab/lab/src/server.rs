@@ -93,7 +93,6 @@ pub struct RunningServer {
     group: Group,
     child: Child,
     work_dir: PathBuf,
-    first_byte_us: u64,
     /// What its workers are, if that is known, and the CPUs that they are dealt.
     workers: Option<Workers>,
     cpus: Vec<usize>,
@@ -161,7 +160,6 @@ impl RunningServer {
             group,
             child,
             work_dir,
-            first_byte_us: 0,
             workers: description.start.workers.clone(),
             cpus: launch.cpus.clone(),
             _guard: guard,
@@ -183,11 +181,6 @@ impl RunningServer {
     /// The memory of its processes together.
     pub fn memory(&self) -> Memory {
         memory::of_processes(&self.group.processes())
-    }
-
-    /// Microseconds from the start to the first answer.
-    pub fn first_byte_us(&self) -> u64 {
-        self.first_byte_us
     }
 
     /// Binds each of its workers to a CPU of its own, in turn if it has more workers than CPUs.
@@ -230,10 +223,7 @@ impl RunningServer {
             let answer = self.request(path);
             let elapsed_us = os::clock::now() - start;
             match answer {
-                Ok(response) if response.status == 200 => {
-                    self.first_byte_us = elapsed_us;
-                    return Ok(());
-                }
+                Ok(response) if response.status == 200 => return Ok(()),
                 Ok(response) => {
                     let is_refused = response.status == 403 && os::process::is_root();
                     let hint = if is_refused { MAY_NOT_READ } else { "" };

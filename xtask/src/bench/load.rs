@@ -46,7 +46,6 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rounds: 7,
     quick_rounds: 1,
     window: Duration::from_secs(2),
-    has_together: false,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,7 +104,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
 }
 
 /// Runs all clients in alternating rounds.
-fn measure(stage: &Stage<'_, Row>) -> Result<Vec<Entrant>, String> {
+fn measure(stage: &Stage<'_>) -> Result<Vec<Entrant>, String> {
     let mut entrants = Vec::new();
     for kind in kinds(stage.options) {
         entrants.push(Entrant::new(kind, stage.server()?));
@@ -152,7 +151,7 @@ impl Entrant {
     }
 
     /// Warms up and measures.
-    fn round(&mut self, stage: &Stage<'_, Row>) -> Result<(), String> {
+    fn round(&mut self, stage: &Stage<'_>) -> Result<(), String> {
         let window = stage.options.window;
         self.window(stage, window.mul_f64(WARM_UP).max(Duration::from_millis(100)))?;
         let count = self.window(stage, window)?;
@@ -160,7 +159,7 @@ impl Entrant {
         Ok(())
     }
 
-    fn window(&mut self, stage: &Stage<'_, Row>, window: Duration) -> Result<Count, String> {
+    fn window(&mut self, stage: &Stage<'_>, window: Duration) -> Result<Count, String> {
         let url = stage::file_url(&self.server);
         let count = match self.kind {
             Kind::Ours(verify) => run_ours(stage, &url, verify, window)?,
@@ -221,12 +220,7 @@ fn middle(samples: &[f64]) -> Option<Estimate> {
     median_estimate(&clean, CONFIDENCE)
 }
 
-fn run_ours(
-    stage: &Stage<'_, Row>,
-    url: &str,
-    verify: &str,
-    window: Duration,
-) -> Result<Count, String> {
+fn run_ours(stage: &Stage<'_>, url: &str, verify: &str, window: Duration) -> Result<Count, String> {
     let ms = window.as_millis();
     let arguments =
         format!("{url} --connections {CONNECTIONS} --verify {verify} --duration {ms}ms");

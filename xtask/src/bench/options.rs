@@ -20,8 +20,6 @@ pub(crate) struct Defaults<R: 'static> {
     pub(crate) rounds: usize,
     pub(crate) quick_rounds: usize,
     pub(crate) window: Duration,
-    /// Whether the benchmark can load all contestants at once.
-    pub(crate) has_together: bool,
 }
 
 /// The options, ready for use.
@@ -37,12 +35,7 @@ pub(crate) struct Options<R: 'static> {
     pub(crate) build: bool,
     /// Whether the run only checks that everything works.
     pub(crate) quick: bool,
-    /// Whether all contestants of a round are loaded at once, where the benchmark can.
-    pub(crate) together: bool,
 }
-
-/// The flag of benchmarks that can load all contestants at once.
-const TOGETHER: &str = "--together";
 
 /// The length of the windows with `--quick`.
 const QUICK_WINDOW: Duration = Duration::from_millis(400);
@@ -53,11 +46,7 @@ impl<R: Named> Options<R> {
         let is_given = |flag: &str| arguments.iter().any(|argument| argument == flag);
         let mut options = Self::from_defaults(defaults, is_given("--quick"));
         options.build = !is_given("--no-build");
-        options.together = defaults.has_together && is_given(TOGETHER);
-        let is_flag = |argument: &&String| match argument.as_str() {
-            "--quick" | "--no-build" => true,
-            argument => defaults.has_together && argument == TOGETHER,
-        };
+        let is_flag = |argument: &&String| ["--quick", "--no-build"].contains(&argument.as_str());
         let mut rest = arguments.iter().filter(|argument| !is_flag(argument));
         while let Some(name) = rest.next() {
             let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -76,7 +65,6 @@ impl<R: Named> Options<R> {
             json: None,
             build: true,
             quick,
-            together: false,
         }
     }
 
@@ -118,29 +106,30 @@ fn row<R: Named>(name: &str, rows: &'static [R]) -> Result<&'static R, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::{DEFAULTS, ROWS, Row};
+    use super::super::{load, simulate};
     use super::*;
 
-    fn parse(line: &str) -> Result<Options<Row>, String> {
+    fn parse(line: &str) -> Result<Options<simulate::Program>, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&words, &DEFAULTS)
+        Options::parse(&words, &simulate::DEFAULTS)
     }
 
     #[test]
     fn options_are_read_in_any_order() {
-        let options = parse("--rounds 3 --quick --seconds 0.5 --rows 64k,idle").expect("right");
-        let rows: Vec<&str> = options.rows.iter().map(|row| row.name).collect();
+        let options = parse("--rounds 3 --quick --seconds 0.5 --rows sort,wc").expect("right");
+        let rows: Vec<&str> = options.rows.iter().map(|row| row.name()).collect();
         assert_eq!((options.rounds, options.window.as_millis()), (3, 500));
-        assert_eq!(rows, ["64k", "idle"]);
-        assert_eq!(parse("").expect("right").rows.len(), ROWS.len());
-        assert!(parse("--quick").expect("right").rows.len() < ROWS.len());
+        assert_eq!(rows, ["sort", "wc"]);
+        assert_eq!(parse("").expect("right").rows.len(), simulate::DEFAULTS.rows.len());
+        assert!(parse("--quick").expect("right").rows.len() < simulate::DEFAULTS.rows.len());
     }
 
     #[test]
     fn contestants_are_chosen_by_name() {
-        let options = parse("--servers nginx,h2o").expect("right");
-        assert!(options.wants("h2o") && !options.wants("caddy"));
-        assert!(parse("").expect("right").wants("caddy"));
+        let words = ["--clients", "none,wrk"].map(str::to_owned);
+        let options = Options::parse(&words, &load::DEFAULTS).expect("right");
+        assert!(options.wants("wrk") && !options.wants("bytes"));
+        assert!(parse("").expect("right").wants("bytes"));
     }
 
     #[test]
@@ -151,7 +140,7 @@ mod tests {
             ("--rounds", "--rounds needs a value"),
             ("--seconds -1", "--seconds cannot be \"-1\""),
             ("--fast 1", "no option \"--fast\""),
-            ("--together 1", "no option \"--together\""),
+            ("--clients wrk", "no option \"--clients\""),
         ] {
             let why = parse(line).expect_err(line);
             assert!(why.contains(expected), "{line}: {why}");

@@ -6,8 +6,7 @@
 use super::options::{Defaults, Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
-use super::serve::{SERVER_CPU, surroundings};
-use super::stage::build;
+use super::stage::{SERVER_CPU, build, surroundings};
 use super::table::markdown;
 use lab::client::Client;
 use statistics::Generator;
@@ -46,7 +45,6 @@ pub(crate) const DEFAULTS: Defaults<Program> = Defaults {
     rounds: 3,
     quick_rounds: 1,
     window: Duration::ZERO,
-    has_together: false,
 };
 
 /// The number of lines of the text with `--quick`.

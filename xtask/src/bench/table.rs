@@ -12,15 +12,6 @@ pub(crate) fn estimate(estimate: Option<Estimate>) -> String {
     format!("{median:.digits$} [{:.digits$}, {:.digits$}]", interval.low, interval.high)
 }
 
-/// The conclusion from a ratio of Ropewalk's cost over a server's.
-pub(crate) fn verdict(ratio: &Estimate) -> &'static str {
-    match ratio.interval {
-        interval if interval.high < 1.0 => "less",
-        interval if interval.low > 1.0 => "more",
-        _ => "tie",
-    }
-}
-
 /// A Markdown table whose source is aligned; the first row is its head.
 pub(crate) fn markdown(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
