@@ -79,8 +79,10 @@ fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
             programs.push(Program { name, path, folder, built_ns: 0 });
         }
     }
-    // The suites of the commands start each other's programs.
-    let is_command = |folder: &Path| folder.ends_with("cli");
+    // The suites of the commands start each other's programs, and those in the folder servers.
+    let is_command = |folder: &Path| {
+        folder.ends_with("cli") || folder.parent().is_some_and(|above| above.ends_with("servers"))
+    };
     let commands = newest.iter().filter(|(folder, _)| is_command(folder)).map(|(_, built)| *built);
     let newest_command = commands.max().unwrap_or(0);
     for program in &mut programs {

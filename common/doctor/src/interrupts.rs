@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use os::affinity::cpu_list;
+use os::cpu_list;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Interface {
             queues => format!("{queues} receive queues"),
         };
         let mut cpus: Vec<&str> = self.interrupts.iter().map(|one| &*one.cpus).collect();
-        cpus.sort_by_key(|list| cpu_list(list));
+        cpus.sort_by_key(|list| cpu_list::numbers(list));
         cpus.dedup();
         let interrupts = match self.interrupts.len() {
             0 => "interrupts not told".into(),

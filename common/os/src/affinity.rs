@@ -1,5 +1,4 @@
-//! Which CPUs threads may run on, and lists of CPUs as the kernel prints them. This module knows
-//! CPU numbers only, not cores, caches or nodes.
+//! Which CPUs threads may run on. This module knows CPU numbers only, not cores, caches or nodes.
 
 use crate::call::{check, error};
 use std::io;
@@ -69,16 +68,6 @@ pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-/// The CPUs, or NUMA nodes, of a list as the kernel prints it, such as `0-3,8`. Parts that are not
-/// numbers are left out.
-pub fn cpu_list(list: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        Some(low.parse::<usize>().ok()?..=high.parse().ok()?)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
-}
-
 /// The affinity mask as native words, from the smallest buffer the kernel accepts.
 fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     let mut mask = vec![0_usize; 1_024 / BITS];
@@ -107,13 +96,14 @@ fn members(mask: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu_list;
     use std::fs;
 
     #[test]
     fn allowed_cpus_are_those_of_proc() {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        assert_eq!(allowed_cpus(), cpu_list(list.unwrap()));
+        assert_eq!(allowed_cpus(), cpu_list::numbers(list.unwrap()));
     }
 
     #[test]
@@ -152,17 +142,6 @@ mod tests {
             let refused = thread::spawn(move || pin_thread(cpus)).join().unwrap();
             assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL), "{cpus:?}");
         }
-    }
-
-    #[test]
-    fn lists_are_numbers_and_ranges() {
-        let check = |list: &str, cpus: &[usize]| assert_eq!(cpu_list(list), cpus, "{list:?}");
-        check("0-3,8\n", &[0, 1, 2, 3, 8]);
-        check("5", &[5]);
-        check("3-2", &[]);
-        check("", &[]);
-        check("\n", &[]);
-        check("0,x,1-y,2", &[0, 2]);
     }
 
     #[test]

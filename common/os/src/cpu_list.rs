@@ -22,6 +22,16 @@ pub fn parse(text: &str) -> Result<Vec<usize>, String> {
     }
 }
 
+/// The CPUs, or NUMA nodes, of a list as the kernel prints it, such as `0-3,8`. Parts that are not
+/// numbers are left out. What people write is read by [`parse`], which finds their mistakes.
+pub fn numbers(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.parse::<usize>().ok()?..=high.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
 /// Writes a list in the form that [`parse`] reads back unchanged.
 #[must_use]
 pub fn show(cpus: &[usize]) -> String {
@@ -64,6 +74,17 @@ mod tests {
         check("0-3,8", &[0, 1, 2, 3, 8], "0-3,8");
         check("3,1-2", &[3, 1, 2], "3,1-2");
         check("4-4", &[4], "4");
+    }
+
+    #[test]
+    fn lists_of_the_kernel() {
+        let check = |list: &str, cpus: &[usize]| assert_eq!(numbers(list), cpus, "{list:?}");
+        check("0-3,8\n", &[0, 1, 2, 3, 8]);
+        check("5", &[5]);
+        check("3-2", &[]);
+        check("", &[]);
+        check("\n", &[]);
+        check("0,x,1-y,2", &[0, 2]);
     }
 
     #[test]

@@ -53,7 +53,9 @@ pub use document_root::DocumentRoot;
 pub use loop_disk::LoopDisk;
 pub use one_by_one::{Test, one_by_one};
 pub use patience::{comes_true, undisturbed, wait_until};
-pub use processes::{ENDINGS, finished, heeded, install, install_script, succeeded};
+pub use processes::{
+    ENDINGS, finished, heeded, install, install_script, succeeded, thread_folders,
+};
 pub use programs::built;
 pub use server_process::ServerProcess;
 pub use side_by_side::{at_a_time, side_by_side};

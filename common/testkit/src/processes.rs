@@ -2,7 +2,7 @@
 //! heeds.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Signals that end a process that does not handle them.
@@ -44,6 +44,12 @@ pub fn install_script(text: &str, path: &Path) {
     let mut child = install.spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success(), "{}", path.display());
+}
+
+/// The folders of a process's threads in `/proc`, by age. A thread may have ended since.
+pub fn thread_folders(pid: u32) -> Vec<PathBuf> {
+    let threads = os::accounting::threads(pid).into_iter();
+    threads.map(|thread| PathBuf::from(format!("/proc/{pid}/task/{thread}"))).collect()
 }
 
 /// Runs a command to its end, without standard input; returns exit status, standard output and

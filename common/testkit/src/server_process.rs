@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::response::Response;
-use crate::{Client, Delivery, DocumentRoot, Suite, comes_true, runner};
+use crate::{Client, Delivery, DocumentRoot, Suite, comes_true, runner, thread_folders};
 use os::guard::Guard;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -106,9 +106,8 @@ impl ServerProcess {
     /// How often the server's workers have gone to sleep: its threads that are named after one of
     /// these engines.
     pub fn worker_sleeps(&self, engines: &[&str]) -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap();
-        let workers = tasks.map(|task| task.unwrap().path()).filter(|task| {
+        let workers = thread_folders(self.child.id()).into_iter().filter(|task| {
             let name = read(task, "comm");
             engines.iter().any(|engine| name.starts_with(&engine[..engine.len().min(10)]))
         });
@@ -123,10 +122,9 @@ impl ServerProcess {
     /// The number of the server's threads that do not preempt other threads when they wake
     /// (SCHED_BATCH).
     pub fn patient_threads(&self) -> usize {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let stats = tasks.filter_map(|task| {
-            std::fs::read_to_string(task.unwrap().path().join("stat")).ok() // the thread may have ended
-        });
+        let threads = thread_folders(self.child.id());
+        let stats =
+            threads.iter().filter_map(|thread| std::fs::read_to_string(thread.join("stat")).ok());
         // The policy: 3 is SCHED_BATCH.
         stats.filter(|stat| fields(stat, 41).next() == Some("3")).count()
     }

@@ -23,6 +23,9 @@ const READY: &str = "ready";
 /// What a generator prints when it has measured, before it closes its connections.
 const MEASURED: &str = "measured";
 
+/// The longest line that is read; those of the programs that are asked have some hundred bytes.
+const LINE_BYTES_MAX: usize = 1 << 16;
+
 /// A generator that runs; killed when dropped.
 #[derive(Debug)]
 pub struct Client {
@@ -134,6 +137,12 @@ impl Client {
             }
             if byte == *b"\n" {
                 return Ok(String::from_utf8_lossy(&said).into_owned());
+            }
+            if said.len() == LINE_BYTES_MAX {
+                return Err(format!(
+                    "{} printed a line of more than {LINE_BYTES_MAX} bytes",
+                    self.program
+                ));
             }
             said.extend(byte);
         }
@@ -271,6 +280,21 @@ mod tests {
         assert_eq!(why, Err("exit status: 2: no".to_owned()));
         let why = start("echo readily").await_ready(Duration::from_secs(20));
         assert_eq!(why, Err("sh printed something else".to_owned()));
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_refused() {
+        let ask = |bytes: usize| {
+            let command = ["sh", "-c", &format!("head -c {bytes} /dev/zero; echo; cat")];
+            let command = command.map(str::to_owned);
+            let mut client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
+            client.ask("word").map(|line| line.len())
+        };
+        assert_eq!(ask(LINE_BYTES_MAX), Ok(LINE_BYTES_MAX));
+        assert_eq!(
+            ask(LINE_BYTES_MAX + 1),
+            Err("sh printed a line of more than 65536 bytes".into())
+        );
     }
 
     #[test]

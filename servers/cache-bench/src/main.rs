@@ -40,6 +40,10 @@ fn main() -> ExitCode {
         eprint!("{HELP}");
         return ExitCode::FAILURE;
     };
+    if !keys.is_power_of_two() {
+        eprintln!("cache-bench: KEYS is {keys}: it must be a power of two");
+        return ExitCode::FAILURE;
+    }
     match answer_all(Inputs::new(keys as usize, requests as usize, seed)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

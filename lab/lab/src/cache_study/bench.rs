@@ -38,6 +38,8 @@ pub fn program(surroundings: &Surroundings) -> Result<PathBuf, String> {
     let command = format!("cargo build --profile {profile} --package {}", PROGRAM.name);
     let mut cargo = Command::new("cargo");
     cargo.args(command.split(' ').skip(1)).arg("--target-dir").arg(target_dir);
+    // With a target named there, the program would be built into another folder.
+    cargo.env_remove("CARGO_BUILD_TARGET");
     let status = cargo.current_dir(repository).stdin(Stdio::null()).status();
     let status = status.map_err(|why| format!("{command}: {why}"))?;
     if status.success() {

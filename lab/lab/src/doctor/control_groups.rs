@@ -3,7 +3,7 @@
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, Look, Machine, Rule, STATUS};
-use os::affinity::cpu_list;
+use os::cpu_list;
 
 const OWN: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mounts";
@@ -95,8 +95,8 @@ fn part(machine: &Machine, files: [&str; 2], what: &str, all: &str) -> Option<St
     let all = machine.text(all)?;
     let sets = files.iter().flat_map(|file| machine.of_groups(file));
     let sets = sets.map(|(_, set)| set).filter(|set| !set.is_empty());
-    let narrowest = sets.min_by_key(|set| cpu_list(set).len())?;
-    let is_part = cpu_list(narrowest).len() < cpu_list(all).len();
+    let narrowest = sets.min_by_key(|set| cpu_list::numbers(set).len())?;
+    let is_part = cpu_list::numbers(narrowest).len() < cpu_list::numbers(all).len();
     is_part.then(|| format!("{what} {narrowest} of {all}"))
 }
 

@@ -3,7 +3,7 @@
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, Look, Machine, Rule, STATUS};
-use os::affinity::cpu_list;
+use os::cpu_list;
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
 const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
@@ -137,11 +137,11 @@ fn smt(machine: &Machine) -> Look {
 /// The CPUs that this process may use, if no two of them are of one core.
 fn alone_on_their_cores(machine: &Machine) -> Option<&str> {
     let list = machine.status("Cpus_allowed_list")?;
-    let allowed = cpu_list(list);
+    let allowed = cpu_list::numbers(list);
     let is_alone = |cpu: &usize| {
         let siblings = machine.text(&SIBLINGS.replace('*', &cpu.to_string()));
         siblings.is_some_and(|core| {
-            cpu_list(core).iter().all(|other| other == cpu || !allowed.contains(other))
+            cpu_list::numbers(core).iter().all(|other| other == cpu || !allowed.contains(other))
         })
     };
     allowed.iter().all(is_alone).then_some(list)

@@ -4,7 +4,7 @@
 //! numbers of events differ from one model to the next, and the kernel lists them there. Only
 //! counts that the kernel can express in bytes are used, and they are of the whole machine.
 
-use os::affinity::cpu_list;
+use os::cpu_list;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn describe_source(
     };
     let kind = text("type")?.parse().ok()?;
     let config = encode(&event, |term| text(&format!("format/{term}")))?;
-    let cpus = cpu_list(&text("cpumask")?);
+    let cpus = cpu_list::numbers(&text("cpumask")?);
     let event = Event::Unit { kind, config };
     Some(Source { event, cpus, bytes_per_count: scale * unit_bytes })
 }

@@ -4,7 +4,7 @@
 //! Reading is a pure function of the text of `/sys`, so that it can be tested with recordings of
 //! other machines. This module binds nothing to a CPU.
 
-use os::affinity::cpu_list;
+use os::cpu_list;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -310,7 +310,8 @@ fn parse_cpu(
     number: usize,
 ) -> Cpu {
     let at = |file: &str| read(&format!("cpu/cpu{number}/{file}"));
-    let lowest = |list: Option<String>| list.and_then(|list| cpu_list(&list).into_iter().min());
+    let lowest =
+        |list: Option<String>| list.and_then(|list| cpu_list::numbers(&list).into_iter().min());
     // Some virtual machines report -1.
     let socket = at("topology/physical_package_id").and_then(|id| id.trim().parse().ok());
     let siblings = at("topology/thread_siblings_list").or_else(|| at("topology/core_cpus_list"));
@@ -333,10 +334,10 @@ fn parse_cpu(
 fn nodes(read: &impl Fn(&str) -> Option<String>) -> BTreeMap<usize, usize> {
     const NODES_MAX: usize = 1024; // more than any kernel supports
     let mut found = BTreeMap::new();
-    let online = read("node/online").map(|list| cpu_list(&list));
+    let online = read("node/online").map(|list| cpu_list::numbers(&list));
     for node in online.unwrap_or_else(|| (0..NODES_MAX).collect()) {
         if let Some(list) = read(&format!("node/node{node}/cpulist")) {
-            found.extend(cpu_list(&list).into_iter().map(|cpu| (cpu, node)));
+            found.extend(cpu_list::numbers(&list).into_iter().map(|cpu| (cpu, node)));
         }
     }
     found

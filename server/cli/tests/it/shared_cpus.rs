@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use testkit::{Temporary, comes_true};
+use testkit::{Temporary, comes_true, thread_folders};
 
 use crate::machine::skip;
 use crate::processes::children;
@@ -35,13 +35,11 @@ fn bound(server: &ServerProcess) -> usize {
         processes.extend(children(*pid));
         index += 1;
     }
-    let tasks = processes.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")));
-    let tasks = tasks.flatten().flatten().map(|task| task.path());
-    tasks.filter(|task| is_bound(task)).count()
+    processes.into_iter().flat_map(thread_folders).filter(|thread| is_bound(thread)).count()
 }
 
-fn is_bound(task: &Path) -> bool {
-    let status = fs::read_to_string(task.join("status")).unwrap_or_default(); // the task may have ended
+fn is_bound(thread: &Path) -> bool {
+    let status = fs::read_to_string(thread.join("status")).unwrap_or_default(); // it may have ended
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.is_some_and(|list| list.trim().parse::<usize>().is_ok())
 }

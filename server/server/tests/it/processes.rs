@@ -10,7 +10,7 @@ use std::time::Duration;
 use os::memory::proportional_bytes;
 use server::Server;
 use server::config::WorkerProgram;
-use testkit::wait_until;
+use testkit::{thread_folders, wait_until};
 
 use crate::overload::is_answered;
 use crate::serving::{config, connect, get, site, start, take_head};
@@ -166,8 +166,8 @@ fn take(stream: &mut TcpStream, name: &str, bytes: usize) {
 
 /// The children of a process, those of its threads included.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let threads = thread_folders(pid).into_iter();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.join("children")).ok());
     let pids = lists.flat_map(|list| {
         list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
     });

@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,12 +64,11 @@ pub(in super::super) fn signal(name: &str, pid: u32) {
 /// Stops all threads of a process, as a disk that does not answer would.
 pub(in super::super) fn stop(pid: u32) {
     signal("STOP", pid);
-    let has_stopped = |task: std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap();
+    let has_stopped = |thread: PathBuf| {
+        let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.starts_with('T')
     };
-    let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    while !tasks().all(|task| has_stopped(task.unwrap())) {
+    while !testkit::thread_folders(pid).into_iter().all(has_stopped) {
         std::thread::yield_now();
     }
 }
