@@ -1,52 +1,258 @@
-//! `cargo xtask bench`: measures the load generator against wrk, and recorders and the simulator
-//! against Cachegrind. Servers are measured by studies: docs/benchmarks.md.
+//! `cargo xtask bench`: the cost of recording a program and of simulating a processor with its
+//! references, beside Cachegrind on the same program, which does both at once.
 //!
-//! These benchmarks are of whole programs; those of single crates are in the crates (`cargo
-//! bench`).
+//! The simulator by itself with many processors is measured by `cargo bench -p coherence`, servers
+//! and the load generator by studies: docs/benchmarks.md.
 
-mod load;
-mod load_run;
-mod options;
-mod rounds;
-mod scratch;
-pub(crate) mod simulate;
-mod stage;
-mod table;
-
-use options::Options;
+use crate::tools;
+use lab::Surroundings;
+use lab::client::Client;
+use statistics::Generator;
+use std::time::Duration;
+use testkit::Temporary;
+use testkit::tools::{QEMU, Tool, VALGRIND};
 
 const HELP: &str = "\
-cargo xtask bench load|simulate [OPTION...]
+cargo xtask bench [--quick]
 
-  load    Drives Ropewalk in alternating rounds with `ropewalk load` and wrk, and prints the
-          processor time that they need themselves.
-  simulate
-          Records programs with both recorders and simulates a processor with their references,
-          beside Cachegrind, and prints processor time and references per second.
+Records programs with both recorders and simulates a processor with their references, beside
+Cachegrind, three times; prints processor time and references per second.
 
-The server runs on processor 0 and the clients on processor 1.
-
-  --rows NAME,...      simulate: only these rows: gzip sort wc
-  --clients NAME,...   load: only these clients: none length bytes wrk
-  --rounds N           rounds (load 7, simulate 3); each contestant gets one window in each
-  --seconds S          load: length of a window (2)
-  --json FILE          load: write every sample to FILE as well
-  --no-build           take what comes as source as it was built before
-  --quick              short rounds of some rows: does it work?
+  --quick   one program with little to do, once: does it work?
 ";
 
-/// Runs the benchmark that `arguments` (the words after `bench`) select; the error is one line.
+/// A program to be recorded. `FILE` stands for a text.
+#[derive(Debug)]
+struct Program {
+    command: &'static str,
+    /// The number of lines of the text, chosen so that there are about 100 million references.
+    lines: usize,
+}
+
+const WC: &str = "wc FILE";
+
+const PROGRAMS: &[Program] = &[
+    Program { command: "gzip -kf FILE", lines: 12_000 },
+    Program { command: "sort --buffer-size=8M --parallel=1 FILE -o FILE.sorted", lines: 60_000 },
+    Program { command: WC, lines: 200_000 },
+];
+
+const QUICK_PROGRAMS: &[Program] = &[Program { command: WC, lines: 1000 }];
+
+const ROUNDS: usize = 3;
+
+/// The processor that everything runs on.
+const CPU: usize = 0;
+
+/// How long one command may take.
+const WITHIN: Duration = Duration::from_secs(580);
+
+/// The options of Cachegrind for three caches.
+const CACHEGRIND: &str = "valgrind --tool=cachegrind --cache-sim=yes \
+                          --cachegrind-out-file=/dev/null \
+                          --I1=32768,8,64 --D1=32768,8,64 --LL=2097152,16,64";
+/// The most similar machine of the simulator: a cache for code and data as large as the first two,
+/// and a last-level cache.
+const MACHINE: &str = "cpus = 1\n\
+                       [cache]\nsize_kib = 64\nways = 8\nblock_bytes = 64\n\
+                       [llc]\ncpus_per_group = 1\nsize_kib = 2048\nways = 16\nhit_cycles = 15\n";
+
+/// Seeds of the longer of two runs of the simulator; the difference to the shorter one excludes
+/// reading the trace.
+const SEEDS: u32 = 5;
+
+/// One line of the report: seconds of processor time in each round.
+#[derive(Debug, Default)]
+struct Measured {
+    name: &'static str,
+    references: u64,
+    seconds: Vec<f64>,
+}
+
+/// The recorder, the simulator and the files of a run.
+struct Stage {
+    scratch: Temporary,
+    ropewalk: String,
+    machine: String,
+}
+
+/// Runs the benchmark and prints a table for each program.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let asks_for_help = |word: &String| ["help", "--help", "-h"].contains(&word.as_str());
-    match arguments.split_first() {
-        Some((name, rest)) if asks_for_help(name) || rest.iter().any(asks_for_help) => {
+    let (programs, rounds) = match arguments {
+        [] => (PROGRAMS, ROUNDS),
+        [option] if option == "--quick" => (QUICK_PROGRAMS, 1),
+        [option] if option == "--help" => {
             print!("{HELP}");
-            Ok(())
+            return Ok(());
         }
-        Some((name, rest)) if name == "load" => load::run(&Options::parse(rest, &load::DEFAULTS)?),
-        Some((name, rest)) if name == "simulate" => {
-            simulate::run(&Options::parse(rest, &simulate::DEFAULTS)?)
+        _ => return Err(format!("unknown arguments\n\n{HELP}")),
+    };
+    let missing: Vec<Tool> = [VALGRIND, QEMU].into_iter().filter(|one| !one.is_there()).collect();
+    if missing.contains(&VALGRIND) {
+        return Err(VALGRIND.is_missing());
+    }
+    let stage = Stage::new()?;
+    for program in programs {
+        let mut all: Vec<Measured> = Vec::new();
+        for round in 1..=rounds {
+            eprintln!("  {}, round {round} of {rounds}", program.command);
+            let measured = stage.round(program, !missing.contains(&QEMU))?;
+            if all.is_empty() {
+                all = measured;
+            } else {
+                for (all, one) in all.iter_mut().zip(measured) {
+                    all.seconds.extend(one.seconds);
+                }
+            }
         }
-        _ => Err(format!("say which benchmark\n\n{HELP}")),
+        println!("### {}\n\n{}", program.command, show(&all));
+    }
+    for tool in missing {
+        println!("skipped: {}", tool.is_missing());
+    }
+    Ok(())
+}
+
+impl Stage {
+    fn new() -> Result<Self, String> {
+        let build = "cargo build --release --package ropewalk-sim";
+        match tools::command(build).status() {
+            Ok(status) if status.success() => {}
+            failed => return Err(format!("{build}: {failed:?}")),
+        }
+        let target = Surroundings::find(false).target_dir.unwrap_or_else(|| "target".into());
+        let ropewalk = target.join("release/ropewalk-sim").display().to_string();
+        let scratch = Temporary::new();
+        let machine = scratch.file("machine.toml", MACHINE).display().to_string();
+        Ok(Self { scratch, ropewalk, machine })
+    }
+
+    /// Measures everything once, one after the other, on one processor.
+    fn round(&self, program: &Program, with_qemu: bool) -> Result<Vec<Measured>, String> {
+        let file = self.scratch.file("text", text(program.lines)).display().to_string();
+        let command = program.command.replace("FILE", &file);
+        let trace = |name: &str| self.scratch.path().join(name).display().to_string();
+        let (valgrind, qemu) = (trace("valgrind.trace"), trace("qemu.trace"));
+        let record = |recorder: &str, trace: &str| {
+            let ropewalk = &self.ropewalk;
+            format!("{ropewalk} trace record --recorder {recorder} --out {trace} -- {command}")
+        };
+        let simulate = |seeds: u32| {
+            let Self { ropewalk, machine, .. } = self;
+            format!(
+                "{ropewalk} simulate {valgrind} --machine {machine} --no-kernel --seeds {seeds}"
+            )
+        };
+        let (alone, _) = timed(&command)?;
+        let (cachegrind, said) = timed(&format!("{CACHEGRIND} {command}"))?;
+        let counted = ["I", "D"].map(|what| counted(&said, what));
+        let [Some(code), Some(data)] = counted else {
+            return Err(format!("Cachegrind does not say what it counted: {said}"));
+        };
+        let (recorded, said) = timed(&record("valgrind", &valgrind))?;
+        let references = references(&said)?;
+        let (once, _) = timed(&simulate(1))?;
+        let (often, _) = timed(&simulate(SEEDS))?;
+        let alone_simulated = (often - once) / f64::from(SEEDS - 1);
+        let line =
+            |name, references, seconds| Measured { name, references, seconds: vec![seconds] };
+        let mut all = vec![
+            line("the program alone", references, alone),
+            line("Cachegrind", code + data, cachegrind),
+            line("recorded by Valgrind, trace made", references, recorded),
+            line("trace read and simulated", references, once),
+            line("simulated only", references, alone_simulated),
+        ];
+        if with_qemu {
+            let (recorded, said) = timed(&record("qemu", &qemu))?;
+            all.insert(3, line("recorded by QEMU, trace made", self::references(&said)?, recorded));
+        }
+        Ok(all)
+    }
+}
+
+/// Runs a command on one processor; returns its processor time with that of its children, and its
+/// output.
+fn timed(command: &str) -> Result<(f64, String), String> {
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let finished = Client::start(CPU, &words)?.finish(WITHIN)?;
+    let seconds = finished.cpu.as_secs_f64();
+    Ok((seconds, finished.into_output()?))
+}
+
+/// Parses `==7== I   refs:      570,157` or `==7== D   refs:   203,866  (144,273 rd   + ...`.
+fn counted(said: &str, what: &str) -> Option<u64> {
+    let mut lines = said.lines().map(|line| line.split_whitespace().skip(1));
+    let mut words = lines.find(|words| words.clone().take(2).eq([what, "refs:"]))?;
+    words.nth(2)?.replace(',', "").parse().ok()
+}
+
+/// Parses `1 processes, 38436479 references, 44043 system calls; ...`.
+fn references(said: &str) -> Result<u64, String> {
+    let count = said
+        .split_once(" references,")
+        .and_then(|(before, _)| before.rsplit([' ', '\n']).next()?.parse().ok());
+    count.ok_or_else(|| format!("the recording does not say how many references: {said}"))
+}
+
+/// Lines of words, some far more frequent than others.
+fn text(lines: usize) -> String {
+    let mut generator = Generator::new(1);
+    let mut line = |number: usize| {
+        let words = (0..4).map(|_| {
+            let far = generator.unit();
+            format!(" word{}", (far * far * far * 5000.0) as u32)
+        });
+        format!("{}{}\n", number * 7919 % 100_003, words.collect::<String>())
+    };
+    (0..lines).map(&mut line).collect()
+}
+
+fn show(all: &[Measured]) -> String {
+    let mut table =
+        "| | references | CPU s | least | most | M references/s |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for Measured { name, references, seconds } in all {
+        let mut ordered = seconds.clone();
+        ordered.sort_by(f64::total_cmp);
+        let (median, least, most) =
+            (ordered[ordered.len() / 2], ordered[0], ordered[ordered.len() - 1]);
+        // With a clock of coarse ticks, a shorter time means nothing.
+        let rate = match median > 0.02 {
+            true => format!("{:.0}", *references as f64 / median / 1e6),
+            false => "–".into(),
+        };
+        table +=
+            &format!("| {name} | {references} | {median:.2} | {least:.2} | {most:.2} | {rate} |\n");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_what_is_printed() {
+        let said = "==7== Cachegrind\n==7== I   refs:      570,157\n==7== I1  misses: 2\n\
+                    ==7== D   refs:      203,866  (144,273 rd   + 59,593 wr)\n";
+        assert_eq!([counted(said, "I"), counted(said, "D")], [Some(570_157), Some(203_866)]);
+        assert_eq!(counted("nothing", "I"), None);
+        let said = "head\n2 processes, 384 references, 4 system calls; raw 1 MiB\n";
+        assert_eq!(references(said), Ok(384));
+        assert!(references("nothing").is_err());
+    }
+
+    #[test]
+    fn the_table_has_the_median_and_its_rate() {
+        let line = Measured { name: "x", references: 100_000_000, seconds: vec![2.0, 0.5, 1.0] };
+        let shown = show(&[line]);
+        assert!(shown.contains("| 1.00 | 0.50 | 2.00 | 100 |"), "{shown}");
+    }
+
+    #[test]
+    fn the_same_text_each_time() {
+        assert_eq!(text(50), text(50));
+        assert_eq!(text(50).lines().count(), 50);
     }
 }

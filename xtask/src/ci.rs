@@ -148,18 +148,33 @@ const STEPS: &[Step] = &[
         ".ci/study experiments/ourselves-servers.toml --size quick",
         &[WRK],
     ),
-    step("study-servers", When::Long, ".ci/study experiments/ourselves-servers.toml", &[WRK]),
-    step("bench-load", When::Short, "cargo xtask bench load --quick", &[]),
-    step("bench-load", When::Long, "cargo xtask bench load", &[]),
-    step("bench-recorders", When::Short, "cargo xtask bench simulate --quick", &[VALGRIND, QEMU]),
-    step("bench-recorders", When::Long, "cargo xtask bench simulate", &[VALGRIND, QEMU]),
+    step(
+        "study-servers",
+        When::Long,
+        ".ci/study experiments/ourselves-servers.toml --size once",
+        &[WRK],
+    ),
+    step(
+        "study-load",
+        When::Short,
+        ".ci/study experiments/ourselves-load.toml --size quick",
+        &[WRK],
+    ),
+    step("study-load", When::Long, ".ci/study experiments/ourselves-load.toml", &[WRK]),
+    step("bench-recorders", When::Short, "cargo xtask bench --quick", &[VALGRIND, QEMU]),
+    step("bench-recorders", When::Long, "cargo xtask bench", &[VALGRIND, QEMU]),
     step(
         "study-engines",
         When::Short,
         ".ci/study experiments/ourselves-engines.toml --size quick",
         &[],
     ),
-    step("study-engines", When::Long, ".ci/study experiments/ourselves-engines.toml", &[]),
+    step(
+        "study-engines",
+        When::Long,
+        ".ci/study experiments/ourselves-engines.toml --size once",
+        &[],
+    ),
 ];
 
 /// Builds programs with musl. Whether they can be linked so does not depend on optimisation.

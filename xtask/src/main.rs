@@ -25,7 +25,7 @@ cargo xtask COMMAND
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
   size    count the crates that the server is built of, and measure the built program
-  bench   measure the load generator, the recorders and the simulator
+  bench   measure the recorders of memory traces and the simulator
 
 `cargo xtask COMMAND --help` says more.
 ";

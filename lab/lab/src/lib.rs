@@ -50,7 +50,7 @@ mod void;
 pub mod warm_up;
 pub mod watch;
 pub mod workload;
-pub mod wrk;
+mod wrk;
 
 pub use catalogue::catalogue;
 pub use environment::{Environment, SettingsInside, settings_inside};

@@ -11,7 +11,6 @@ use crate::http::Connection;
 use crate::process::{self, CommandError};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 use workload::request_log::RequestLog;
 
@@ -20,19 +19,19 @@ const INSTALL: &str = "apt-get install wrk";
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub struct Load<'a> {
+pub(crate) struct Load<'a> {
     /// The URL with the path; a script may choose other paths.
-    pub url: &'a str,
+    pub(crate) url: &'a str,
     /// Connections open at a time.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Whether connections are used again.
-    pub connection: Connection,
+    pub(crate) connection: Connection,
     /// A Lua script that makes the requests.
-    pub script: Option<&'a Path>,
+    pub(crate) script: Option<&'a Path>,
     /// The processors wrk may use; it has a thread for each.
-    pub cpus: &'a [usize],
+    pub(crate) cpus: &'a [usize],
     /// How long to load.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
 }
 
 impl Load<'_> {
@@ -61,33 +60,23 @@ impl Load<'_> {
 
 /// What a run of wrk counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Answers received.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// How long it took, in seconds, by wrk's own clock.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Answers other than 2xx and 3xx.
-    pub not_successful: u64,
+    pub(crate) not_successful: u64,
     /// Connections that ended where wrk expected an answer, or to be used again.
-    pub read_errors: u64,
+    pub(crate) read_errors: u64,
     /// Connections that failed to open or to write.
-    pub other_errors: u64,
+    pub(crate) other_errors: u64,
     /// The processor time that wrk itself used.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
 }
 
 /// How long wrk may take to report after it has been interrupted.
 const REPORT_WITHIN: Duration = Duration::from_secs(60);
-
-/// Runs wrk.
-///
-/// # Errors
-/// When it is not installed, or prints something unknown.
-pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
-    let wrk = start(load)?;
-    thread::sleep(load.duration);
-    finish(wrk)
-}
 
 /// Starts wrk, which then runs for a little longer than it should.
 pub(crate) fn start(load: &Load<'_>) -> Result<Client, String> {

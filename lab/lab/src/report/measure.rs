@@ -154,6 +154,9 @@ measures! {
         /// The 99th percentile of the generator's lag, in microseconds.
         Lag: "generator_lag_p99_us", "Generator's lag p99, ms", thousandths,
             |observed| Some(observed.clients.lag_p99_us);
+        /// The generator's processor time, in microseconds per request served.
+        ClientCpuPerRequest: "client_cpu_us_per_request", "Clients' CPU, us/request", figure,
+            |observed| Some(observed.clients.client_cpu_us_per_request);
     }
 }
 
@@ -313,6 +316,6 @@ mod tests {
     fn columns_have_names_of_their_own() {
         let keys: BTreeSet<&str> = Measure::every().map(Measure::key).collect();
         let heads: BTreeSet<&str> = Measure::every().map(Measure::head).collect();
-        assert_eq!((keys.len(), heads.len()), (36, 36));
+        assert_eq!((keys.len(), heads.len()), (37, 37));
     }
 }
