@@ -230,22 +230,31 @@ mod tests {
         0
     }
 
-    /// The response to two requests in one packet, and how the connection ends.
-    fn exchange(actions: &[Action]) -> (Vec<u8>, Result<(), ErrorKind>, Vec<ReceivedRequest>) {
+    /// How long nothing comes on a connection that stays open.
+    const SILENCE: Duration = Duration::from_millis(200);
+
+    /// The response to two requests in one packet, and how the connection ends. The response has
+    /// `bytes` bytes at least; only where the connection is left open it is not waited for its end.
+    fn exchange(
+        actions: &[Action],
+        bytes: usize,
+        is_left_open: bool,
+    ) -> (Vec<u8>, Result<(), ErrorKind>, Vec<ReceivedRequest>) {
         let actions = actions.to_vec();
         let server = Scripted::start(still, move |_| actions.clone());
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let requests = b"GET /a HTTP/1.1\r\n\r\nPOST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\nxyz";
         stream.write_all(requests).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let mut got = Vec::new();
+        let mut got = vec![0; bytes];
+        stream.read_exact(&mut got).unwrap();
+        stream.set_read_timeout(is_left_open.then_some(SILENCE)).unwrap();
         let end = stream.read_to_end(&mut got).map(|_| ()).map_err(|why| why.kind());
         (got, end, server.requests())
     }
 
     #[test]
     fn both_requests_are_answered_and_seen() {
-        let (got, end, seen) = exchange(&[Action::Send(b"x".into())]);
+        let (got, end, seen) = exchange(&[Action::Send(b"x".into())], 2, true);
         assert_eq!((&*got, end), (&b"xx"[..], Err(ErrorKind::WouldBlock)));
         let seen: Vec<_> = seen.iter().map(|asked| (&*asked.target, &*asked.body)).collect();
         assert_eq!(seen, [("/a", &b""[..]), ("/b", b"xyz")]);
@@ -255,7 +264,8 @@ mod tests {
     fn connections_end_as_the_script_says() {
         let x = || Action::Send(b"x".into());
         let check = |actions: &[Action], end| {
-            let (got, ended, seen) = exchange(actions);
+            let is_left_open = end == Err(ErrorKind::WouldBlock);
+            let (got, ended, seen) = exchange(actions, 1, is_left_open);
             assert_eq!((&*got, ended, seen.len()), (&b"x"[..], end, 1), "{actions:?}");
         };
         check(&[x(), Action::Close], Ok(()));

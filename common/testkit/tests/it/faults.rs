@@ -20,7 +20,7 @@ fn suite(expect: &str, more: &str) -> Suite {
 const EXPECT: &str = "{ status = 200, headers = { Content-Type = 'text/plain; charset=utf-8' }, body = { file = 'notes.txt' } }";
 
 fn run(script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
-    let client = Client { address: script.start(), timeout: Duration::from_millis(500) };
+    let client = Client { address: script.start(), timeout: Duration::from_secs(5) };
     runner::run(suite, &suite.profiles["default"], &client, true, delivery)
 }
 
