@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
-use testkit::{Temporary, side_by_side};
+use testkit::{Temporary, comes_true, side_by_side, wait_until};
 
 use crate::serving::{connect, get, start, take_head};
 
@@ -114,6 +114,7 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
         }
         let mut waiting = connect(server);
         waiting.write_all(GET).unwrap();
+        wait_until(|| counter(server, |c| c.accept_pauses.get()) > 0);
         waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let refused = os::uninterrupted(|| waiting.read(&mut [0; 16])).unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
@@ -122,7 +123,6 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
         let mut response = [0; 15];
         waiting.read_exact(&mut response).unwrap();
         assert_eq!(&response, b"HTTP/1.1 200 OK");
-        assert!(counter(server, |c| c.accept_pauses.get()) > 0);
     });
 }
 
@@ -148,20 +148,30 @@ fn a_client_with_a_request_is_answered_before_it_makes_room() {
 
 #[test]
 fn a_head_that_trickles_is_answered_with_408() {
-    with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000"], |server| {
+    with(&[&TRICKLE[..], &["timeouts.head_bytes_per_s_min=1000"]].concat(), |server| {
         // A byte in 100 ms extends the time by 1 ms.
-        assert_trickle_is_refused(server, &GET[..GET.len() - 1], Duration::from_millis(100));
+        assert_trickle_is_refused(server, &head_of(300), Duration::from_millis(100));
     });
+}
+
+/// Settings with which a head that takes long is refused soon, and a client that takes long to
+/// begin one is not.
+const TRICKLE: [&str; 3] =
+    ["timeouts.head_ms=400", "socket.defer_accept_s=60", "limits.head_bytes_max=128 KiB"];
+
+/// The beginning of a head. A busy server has half a minute to refuse it before its end.
+fn head_of(bytes: usize) -> Vec<u8> {
+    let mut head = b"GET / HTTP/1.1\r\nHost: h\r\nX: ".to_vec();
+    head.resize(bytes, b'x');
+    head
 }
 
 /// Where each step on a connection has another owner, the connection may be on its way between
 /// owners whenever deadlines are checked.
 #[test]
 fn a_head_that_never_pauses_for_long_is_answered_with_408() {
-    with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000000"], |server| {
-        let mut head = b"GET / HTTP/1.1\r\nHost: h\r\nX: ".to_vec();
-        head.resize(7000, b'x');
-        assert_trickle_is_refused(server, &head, Duration::from_micros(250));
+    with(&[&TRICKLE[..], &["timeouts.head_bytes_per_s_min=1000000"]].concat(), |server| {
+        assert_trickle_is_refused(server, &head_of(100_000), Duration::from_micros(250));
     });
 }
 
@@ -234,14 +244,11 @@ fn stalled_reader(server: &Server) {
     let mut stalled = connect(server);
     stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     stalled.read_exact(&mut [0; 16]).unwrap();
-    for _ in 0..200 {
+    let is_cut_off = || {
         assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-        if counter(server, |c| c.connections_expired.get()) == 1 {
-            return;
-        }
-        thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the stalled reader is still there");
+        counter(server, |c| c.connections_expired.get()) == 1
+    };
+    assert!(comes_true(is_cut_off), "the stalled reader is still there");
 }
 
 /// Checks these limits on a server with these settings; where one worker serves all connections,
@@ -317,11 +324,7 @@ pub(crate) fn misbehave(server: &Server) {
         }
     });
     assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-    let gone = || counter(server, |c| c.connections_open.get()) == 0;
-    assert!((0..400).any(|_| gone() || {
-        thread::sleep(Duration::from_millis(25));
-        false
-    }));
+    wait_until(|| counter(server, |c| c.connections_open.get()) == 0);
 }
 
 fn vanish(mut stream: TcpStream, after: usize) {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use testkit::Temporary;
+use testkit::{Temporary, comes_true};
 
 use crate::serving::{connect, site, start, take_head};
 
@@ -87,7 +87,8 @@ fn the_last_answer_says_so_where_threads_wait_otherwise() {
 fn announces_the_last_answer(set: &[&str]) {
     const HALVES: [&[u8]; 2] = [b"GET / HTTP/1.1\r\n", b"Host: h\r\n\r\n"];
     let directory = site();
-    let server = start(&directory, set);
+    // The time for a head is long: it passes while the client waits until others are refused.
+    let server = start(&directory, &[set, &["timeouts.head_ms=600000"]].concat());
     let address = server.addresses()[0];
     let mut stream = connect(&server);
     // The second request has begun when the first is answered: they arrive together.
@@ -119,13 +120,9 @@ fn is_last(stream: &mut TcpStream) -> bool {
 
 /// Waits until connections are refused: workers close their listeners one after the other.
 fn wait_until_refused(address: SocketAddr) {
-    for _ in 0..1000 {
-        match TcpStream::connect(address) {
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => return,
-            _ => thread::sleep(Duration::from_millis(5)),
-        }
-    }
-    panic!("{address} still accepts connections");
+    let is_refused =
+        || TcpStream::connect(address).is_err_and(|why| why.kind() == ErrorKind::ConnectionRefused);
+    assert!(comes_true(is_refused), "{address} still accepts connections");
 }
 
 #[test]
