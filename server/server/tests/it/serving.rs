@@ -9,7 +9,7 @@ use std::time::Duration;
 use engines::EngineSpec;
 use server::config::{Arguments, Config};
 use server::{Server, StartError};
-use testkit::Temporary;
+use testkit::{Temporary, comes_true};
 
 pub(crate) use crate::under_test::load;
 
@@ -283,11 +283,6 @@ fn each_response_is_a_line_and_a_rotated_log_loses_none() {
 
 /// Waits until workers have handed lines over, which takes them a quarter of a second at most.
 fn wait_for_lines(log: &std::path::Path, lines: usize) {
-    for _ in 0..400 {
-        if fs::read_to_string(log).unwrap().lines().count() == lines {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the log has no {lines} lines after ten seconds");
+    let are_there = || fs::read_to_string(log).unwrap().lines().count() == lines;
+    assert!(comes_true(are_there), "the log has no {lines} lines after twenty seconds");
 }
