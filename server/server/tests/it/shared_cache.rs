@@ -166,7 +166,8 @@ fn kill_under_load(server: &Server) {
             let (is_over, good, lost) = (&is_over, &good, &lost);
             scope.spawn(move || load(address, client, is_over, good, lost));
         }
-        let killed = kill_one_after_the_other(server, 40);
+        let is_enough = |killed: usize| killed >= 20 && good.load(Ordering::Relaxed) > 1000;
+        let killed = kill_one_after_the_other(server, 40, is_enough);
         is_over.store(true, Ordering::Relaxed);
         killed
     });
@@ -228,10 +229,18 @@ fn load(
     }
 }
 
-/// Kills `count` processes, one after the other.
-fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
+/// Kills processes, one after the other, `count` times and on a busy machine more often, until the
+/// number of those killed is enough. Returns it.
+fn kill_one_after_the_other(
+    server: &Server,
+    count: usize,
+    is_enough: impl Fn(usize) -> bool,
+) -> usize {
     let mut killed = 0;
-    for round in 0..count {
+    for round in 0..20 * count {
+        if round >= count && is_enough(killed) {
+            break;
+        }
         let living = processes(server);
         if let Some(pid) = living.get(round % living.len().max(1)) {
             killed += usize::from(try_to_kill(*pid));
@@ -278,7 +287,7 @@ fn a_change_is_noticed_by_all_processes() {
                         stream.write_all(request.as_bytes()).unwrap();
                         read_body(stream).unwrap() == vec![version; len]
                     };
-                    let is_noticed = (0..100).any(|_| {
+                    let is_noticed = (0..400).any(|_| {
                         let is_new = is_current();
                         if !is_new {
                             thread::sleep(Duration::from_millis(50));
