@@ -44,7 +44,9 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         let directory = site();
         let name = format!("engine.name={engine}");
         let log = format!("log.path={}", directory.path().join("access.log").display());
-        let set = [&name, "engine.processes=2", "log.access=json", &log];
+        // The clients send requests one after the other, which takes long on a busy machine.
+        let slow = ["timeouts.head_ms=600000", "timeouts.idle_ms=600000"];
+        let set = [&name, "engine.processes=2", "log.access=json", &log, slow[0], slow[1]];
         let server = start(&directory, &set);
         let before: BTreeSet<u32> = server.worker_processes().into_iter().collect();
         assert_eq!(before.len(), 2, "{engine}");
@@ -135,6 +137,9 @@ fn the_caches_of_a_pool_are_one_cache_in_size() {
         "cache.bytes_max=4 MiB",
         "engine.knobs.preforked=8",
         "engine.knobs.processes_max=8",
+        // The clients send requests one after the other, which takes long on a busy machine.
+        "timeouts.head_ms=600000",
+        "timeouts.idle_ms=600000",
     ];
     let server = start(&directory, &set);
     let mut streams: Vec<TcpStream> = (0..PROCESSES).map(|_| connect(&server)).collect();

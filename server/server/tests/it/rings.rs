@@ -115,7 +115,8 @@ fn connections_at_rest_hold_no_buffer() {
         return;
     }
     let directory = site();
-    let server = start(&directory, &TINY);
+    // The clients send their first requests one after the other.
+    let server = start(&directory, &[&TINY[..], &["timeouts.head_ms=600000"]].concat());
     let mut resting: Vec<TcpStream> = (0..100).map(|_| connect(&server)).collect();
     for stream in &mut resting {
         send_requests(stream, 1);
