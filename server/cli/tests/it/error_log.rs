@@ -9,7 +9,7 @@ use std::process::Command;
 
 use testkit::{Temporary, side_by_side};
 
-use crate::server_process::{ROPEWALK, ServerProcess, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, serve};
 use crate::where_it_runs::as_ordinary_user;
 
 /// Runs the test for each engine that runs on this machine, and for one in several processes.
@@ -46,7 +46,8 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
     ];
     for_each_engine(|arguments| {
         let mut command = as_ordinary_user(&directory).expect("it was there just now");
-        let server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+        let command = serve(&mut command, &site).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
         assert_eq!(server.status("/hall/"), 200, "{arguments:?}");
         assert_eq!(server.status("/missing"), 404, "{arguments:?}");
         for (name, status, _) in refused {
@@ -76,8 +77,9 @@ fn ten_lines_a_second_are_written_and_the_others_counted() {
     directory.file("site/index.html", "<h1>Rope</h1>");
     (0..REFUSED).for_each(|number| symlink("/", site.join(format!("out-{number}"))).unwrap());
     for_each_engine(|arguments| {
-        let server =
-            ServerProcess::start(serve(&mut Command::new(ROPEWALK), &site).args(arguments));
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &site).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
         let began_us = os::clock::now();
         // Each of the processes that may serve at a time has one connection.
         let connect = |_| BufReader::new(server.connect());

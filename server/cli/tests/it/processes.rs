@@ -15,11 +15,14 @@ use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::error_log::for_each_engine;
 use crate::machine::skip;
-use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served, take_until};
+use crate::server_process::{
+    ROPEWALK, ServerProcess, TIME_TO_END, request_status, serve, served, take_until,
+};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
     let mut arguments = vec!["--engine", "event-loop-copies", "--set", "engine.processes=2"];
+    arguments.extend(TIME_TO_END);
     arguments.extend(more);
     served(directory.path(), &arguments)
 }
@@ -76,7 +79,7 @@ fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
     directory.file("index.html", "<h1>Rope</h1>");
     // Starts the server so that a busy process does not make the pool grow.
     let settings = ["--engine", "processes", "--set", "engine.knobs.spare_min=1"];
-    let server = served(directory.path(), &settings);
+    let server = served(directory.path(), &[&settings[..], &TIME_TO_END].concat());
     assert_eq!(server.status("/"), 200);
     let workers = children(server.pid());
     let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();
@@ -160,7 +163,9 @@ fn a_server_that_is_stopped_and_continued_while_it_serves_loses_no_connection() 
     directory.file("index.html", "<h1>Rope</h1>");
     directory.file("large", "r".repeat(LARGE));
     for_each_engine(|arguments| {
-        let server = served(directory.path(), arguments);
+        // The time for a head is so long that no client reaches it.
+        let head = ["--set", "timeouts.head_ms=600000"];
+        let server = served(directory.path(), &[arguments, &head].concat());
         let [mut rests, mut begins, mut takes] = [(); 3].map(|()| server.connect());
         rests.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         take_until(&mut rests, b"</h1>");
@@ -277,9 +282,7 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     let mut clients: Vec<TcpStream> = Vec::new();
     let mut is_lost = || {
         clients.push(server.connect());
-        let last = clients.last_mut().unwrap();
-        last.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        request_status(last, "/") != Some(200)
+        request_status(clients.last_mut().unwrap(), "/") != Some(200)
     };
     // More clients than the pool may have processes.
     let lost = (0..300).filter(|_| is_lost()).count();
@@ -404,7 +407,7 @@ fn lines_of_several_processes_on_standard_output_are_whole() {
     command.args(["-c", script, ROPEWALK]).env("OUT", &out);
     serve(&mut command, directory.path());
     command.args(["--engine", "event-loop-shared-listener", "--set", "engine.processes=2"]);
-    command.args(["--log", "json", "--set", "log.buffer_bytes=1024"]);
+    command.args(["--log", "json", "--set", "log.buffer_bytes=1024"]).args(TIME_TO_END);
     let server = ServerProcess::start(&mut command);
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -8,6 +8,10 @@ pub(crate) use testkit::server_process::{
 
 pub(crate) const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
 
+/// Arguments with which processes that get hardly any CPU have the time to end in order, however
+/// busy the machine is. Nothing waits for that long unless a connection has a request under way.
+pub(crate) const TIME_TO_END: [&str; 2] = ["--set", "timeouts.drain_ms=60000"];
+
 /// Starts a server of a directory with further arguments.
 pub(crate) fn served(directory: &Path, arguments: &[&str]) -> ServerProcess {
     ServerProcess::for_directory(Path::new(ROPEWALK), directory, arguments)
