@@ -2,18 +2,18 @@
 //! ends, spins or forgets its connections.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use testkit::{Temporary, at_a_time, comes_true, side_by_side};
+use testkit::{Temporary, at_a_time, comes_true, side_by_side, undisturbed};
 
 use crate::machine::skip;
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served, take_until};
+use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served};
 
 /// A length above what the kernel's buffers between a server and a client that does not read can
 /// hold.
@@ -164,14 +164,20 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
         let mut downloads: Vec<Download> = (0..70).map(|_| Download::start(&server)).collect();
         let are_used = comes_true(|| server.descriptors() >= 60);
         assert!(are_used, "{engine}: only {} descriptors are in use", server.descriptors());
+        let begun = || downloads.iter().filter(|download| download.has_begun(engine)).count();
+        let have_begun = comes_true(|| begun() >= 30);
+        assert!(have_begun, "{engine}: only {} of 70 have begun", begun());
         thread::sleep(Duration::from_millis(500)); // until buffers are full
-        let before_ms = server.cpu_ms();
-        thread::sleep(Duration::from_secs(1));
-        let used_ms = server.cpu_ms() - before_ms;
-        assert!(used_ms < 300, "{engine}: {used_ms} ms of a second, with nothing to do");
+        undisturbed(|| {
+            // On a busy machine they may become full in this second.
+            let before_ms = server.cpu_ms();
+            thread::sleep(Duration::from_secs(1));
+            let used_ms = server.cpu_ms() - before_ms;
+            let told = || format!("{engine}: {used_ms} ms of a second, with nothing to do");
+            (used_ms < 300).then_some(()).ok_or_else(told)
+        });
         // Which clients were accepted depends on which of several workers had the CPU first.
         downloads.retain(|download| download.has_begun(engine));
-        assert!(downloads.len() >= 30, "{engine}: only {} of 70 have begun", downloads.len());
         for download in &mut downloads[..3] {
             download.finish(engine);
         }
@@ -218,24 +224,55 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
     thread::sleep(Duration::from_millis(2000)); // until both sleep; the next lines wake one
     get_all(&server, CACHED..CACHED + OTHERS);
     thread::sleep(Duration::from_millis(2500));
-    let open = server.descriptors();
-    assert!(open <= bound, "{open} descriptors are open instead of {bound}");
+    let are_closed = comes_true(|| server.descriptors() <= bound);
+    assert!(are_closed, "{} descriptors are open instead of {bound}", server.descriptors());
     let names: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
-    let before = server.worker_sleeps(&names);
-    assert!(before > 0);
-    thread::sleep(Duration::from_millis(1500));
-    assert_eq!(server.worker_sleeps(&names), before, "no worker has a reason to wake up");
+    undisturbed(|| {
+        // On a busy machine the last timers may fire late.
+        let before = server.worker_sleeps(&names);
+        assert!(before > 0);
+        thread::sleep(Duration::from_millis(1500));
+        let more = server.worker_sleeps(&names) - before;
+        let told = || format!("workers woke up {more} times without a reason");
+        (more == 0).then_some(()).ok_or_else(told)
+    });
     server.stop();
 }
 
-/// Gets files by number over one connection.
+/// Gets files by number over one connection, or over several if the client is so slow that it is
+/// closed meanwhile.
 fn get_all(server: &ServerProcess, numbers: std::ops::Range<usize>) {
     let mut stream = server.connect();
     for number in numbers {
-        let request = format!("GET /{number}.txt HTTP/1.1\r\nHost: h\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        take_until(&mut stream, b"\r\n\r\nrope");
+        let is_there = (0..20).any(|_| {
+            let is_there = is_got(&mut stream, number);
+            if !is_there {
+                stream = server.connect();
+            }
+            is_there
+        });
+        assert!(is_there, "{number}");
     }
+}
+
+/// Gets a file by number. Returns false if the connection was closed instead.
+fn is_got(stream: &mut TcpStream, number: usize) -> bool {
+    let request = format!("GET /{number}.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    // If the write fails, the read fails too, so its result need not be checked.
+    let _ = stream.write_all(request.as_bytes());
+    let mut came = Vec::new();
+    while !came.ends_with(b"\r\n\r\nrope") {
+        let mut some = [0; 4096];
+        match os::uninterrupted(|| stream.read(&mut some)) {
+            Ok(length) if length > 0 => came.extend_from_slice(&some[..length]),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => panic!("no answer, no close"),
+            _ => {
+                assert!(came.is_empty(), "closed in the middle of an answer");
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// A client that has requested the large file and reads it on demand.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use testkit::tools::{IPROUTE2, PYTHON, SETPRIV, UNSHARE};
-use testkit::{DocumentRoot, NEEDS_ROOT, Temporary};
+use testkit::{DocumentRoot, NEEDS_ROOT, Temporary, comes_true};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
@@ -118,7 +118,10 @@ fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
     limited.arg("--nproc=10").args(user).arg(directory.path().join("ropewalk"));
     directory.file("site/index.html", "<h1>Rope</h1>");
     let site = directory.path().join("site");
-    let server = ServerProcess::start(serve(&mut limited, &site).args(["--engine", "processes"]));
+    // Clients that have sent nothing yet are not accepted, however long they take: they would make
+    // room for others.
+    let settings = ["--engine", "processes", "--set", "socket.defer_accept_s=60"];
+    let server = ServerProcess::start(serve(&mut limited, &site).args(settings));
     let mut streams: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for stream in &mut streams {
         assert_eq!(request_status(stream, "/"), Some(200));
@@ -152,13 +155,9 @@ fn stages_interrupt_each_other_only_if_told_or_if_they_must() {
         let arguments = ["--engine", "staged", "--set", one_cpu, "--set", &cohorts];
         let server = ServerProcess::start(serve(command, directory.path()).args(arguments));
         assert_eq!(server.status("/"), 404);
-        for _ in 0..1000 {
-            if server.patient_threads() == patient {
-                return server.stop();
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("{cohorts}: {} threads are patient", server.patient_threads());
+        let are_so_many = comes_true(|| server.patient_threads() == patient);
+        assert!(are_so_many, "{cohorts}: {} threads are patient", server.patient_threads());
+        server.stop()
     };
     staged(&mut Command::new(ROPEWALK), "1", 5);
     staged(&mut Command::new(ROPEWALK), "0", 0);
