@@ -94,6 +94,22 @@ impl Unread {
         assert_eq!(refused, ErrorKind::WouldBlock);
     }
 
+    /// Waits until the server has closed its connections, whose clients have gone.
+    fn closes_all(&self, what: &str) {
+        /// Established, and closed by the client (TCP_CLOSE_WAIT of the kernel).
+        const OPEN: [&str; 2] = ["01", "08"];
+        let port = format!(":{:04X}", self.address.port());
+        let is_open = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[1].ends_with(&port) && OPEN.contains(&fields[3])
+        };
+        let are_closed = || {
+            let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+            !sockets.lines().skip(1).any(&is_open)
+        };
+        assert!(comes_true(are_closed), "{what}: connections are still open");
+    }
+
     fn signal(&self, name: &str) {
         os::signals::send(name, &[self.child.id()]);
     }
@@ -133,10 +149,10 @@ fn for_each_engine(test: impl Fn(&str) + Sync) {
 #[test]
 fn a_log_without_a_reader_holds_up_no_response_and_no_end() {
     for_each_engine(|engine| {
-        // The drain time is long enough for processes that get hardly any CPU to end their
-        // connections.
+        // The drain time is long enough for processes that get hardly any CPU to end.
         let mut server = Unread::start(engine, "4000");
         server.answers(engine);
+        server.closes_all(engine);
         server.signal("TERM");
         let line = server.line_with("stopped after");
         assert!(line.contains(" log lines dropped"), "{engine}: {line}");
