@@ -99,6 +99,11 @@ fn children(parent: u32) -> Vec<u32> {
     accounting::processes().filter(is_child).map(|process| process.pid).collect()
 }
 
+fn is_asleep(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, state)| state.starts_with(" S "))
+}
+
 fn kill(pid: u32) {
     os::signals::send("KILL", &[pid]);
 }
@@ -202,8 +207,8 @@ fn an_idle_connection_makes_room_when_all_processes_are_taken() {
         let running = start(&[("preforked", preforked), ("processes_max", 2)]);
         let (mut first, mut second) = (running.connect(), running.connect());
         assert!(is_answered(&mut first) && is_answered(&mut second));
-        // A process reports that its client rests when it is next on a CPU.
-        std::thread::sleep(Duration::from_millis(200));
+        // A process reports that its client rests when it is next on a CPU, and then sleeps.
+        wait_until(|| serving().into_iter().all(is_asleep));
         assert!(is_answered(&mut first), "the second has rested longest now");
         assert!(is_answered(&mut running.connect()));
         assert_eq!(os::uninterrupted(|| second.read(&mut [0])).unwrap(), 0);

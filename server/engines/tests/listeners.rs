@@ -105,6 +105,14 @@ fn is_answered(client: &mut TcpStream) -> bool {
     takes_answer(client)
 }
 
+/// Requests the file once more on a connection that may have been closed.
+fn is_answered_on(client: &mut TcpStream) -> bool {
+    let mut answer = [0; 4096];
+    client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
+        && os::uninterrupted(|| client.read(&mut answer))
+            .is_ok_and(|n| answer[..n].starts_with(b"HTTP/1.1 404 "))
+}
+
 fn takes_answer(client: &mut TcpStream) -> bool {
     let mut answer = [0; 4096];
     match os::uninterrupted(|| client.read(&mut answer)) {
@@ -148,33 +156,42 @@ fn end(mut engine: Box<dyn Engine>, name: &str) {
 
 fn connected_clients_are_served_on_and_waiting_ones_by_the_next_engine() {
     for spec in engines() {
-        let (name, door) = (spec.name, Door::new());
-        let mut first = door.start(spec);
-        let mut clients: Vec<TcpStream> = (0..3).map(|_| door.connect()).collect();
-        assert!(clients.iter_mut().all(is_answered), "{name}");
-        first.issue(Order::StopAccepting);
-        assert_eq!(first.failure(), None, "{name}");
-        let mut late = wait_for_silence(&door, name);
-        for round in 0..5 {
-            assert!(clients.iter_mut().all(is_answered), "{name}: round {round} after the stop");
-        }
-        assert!(!first.is_finished(), "{name}: it has no order to drain");
-
-        let second = door.start(spec);
-        assert!(takes_answer(&mut late), "{name}: the client that waited is served by the next");
-        assert!(clients.iter_mut().all(is_answered), "{name}: the first still serves its own");
-        end(first, name);
-        for client in &mut clients {
-            assert_eq!(
-                os::uninterrupted(|| client.read(&mut [0])).unwrap(),
-                0,
-                "{name}: an end, and no reset"
-            );
-        }
-        assert!(is_answered(&mut late) && is_answered(&mut door.connect()), "{name}");
-        end(second, name);
-        println!("{name}: served on, and taken over from");
+        // On a busy machine the first engine may accept the client that waits after all.
+        testkit::undisturbed(|| check_succession(spec));
+        println!("{}: served on, and taken over from", spec.name);
     }
+}
+
+/// An error if the client that waited was a client of the first engine.
+fn check_succession(spec: &'static EngineSpec) -> Result<(), String> {
+    let (name, door) = (spec.name, Door::new());
+    let mut first = door.start(spec);
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| door.connect()).collect();
+    assert!(clients.iter_mut().all(is_answered), "{name}");
+    first.issue(Order::StopAccepting);
+    assert_eq!(first.failure(), None, "{name}");
+    let mut late = wait_for_silence(&door, name);
+    for round in 0..5 {
+        assert!(clients.iter_mut().all(is_answered), "{name}: round {round} after the stop");
+    }
+    assert!(!first.is_finished(), "{name}: it has no order to drain");
+
+    let second = door.start(spec);
+    assert!(takes_answer(&mut late), "{name}: the client that waited is served by the next");
+    assert!(clients.iter_mut().all(is_answered), "{name}: the first still serves its own");
+    end(first, name);
+    for client in &mut clients {
+        assert_eq!(
+            os::uninterrupted(|| client.read(&mut [0])).unwrap(),
+            0,
+            "{name}: an end, and no reset"
+        );
+    }
+    assert!(is_answered(&mut door.connect()), "{name}");
+    let is_of_second = is_answered_on(&mut late);
+    end(second, name);
+    let told = || format!("{name}: the client that waited is closed with the first engine");
+    is_of_second.then_some(()).ok_or_else(told)
 }
 
 fn one_engine_takes_over_from_another_while_clients_come() {

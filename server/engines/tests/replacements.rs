@@ -18,7 +18,7 @@ use std::time::Duration;
 use engines::jobs::Runner;
 use engines::{Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart, find};
 use session::{AccessLog, Counters, Limits, Record, Worker};
-use testkit::wait_until;
+use testkit::{undisturbed, wait_until};
 
 /// The size of a sparse file, which is more than sockets hold.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -188,7 +188,8 @@ fn check(name: &str, set: &[(&str, u64)]) {
         return check_refusal(spec);
     }
     check_replacement(spec, set);
-    check_the_end(spec, set);
+    // On a busy machine five failures may take longer than the time in which they are too many.
+    undisturbed(|| check_the_end(spec, set));
 }
 
 /// Checks the obstacle where the kernel has no rings: nothing can be replaced there.
@@ -215,14 +216,19 @@ fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
     bench.stop().unwrap();
 }
 
-fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
+/// Has a worker fail five times. An error if it was replaced every time.
+fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) -> Result<(), String> {
     let bench = Bench::new(spec, set, None);
     for round in 1..=5 {
         let mut resting = bench.resting();
         bench.fail();
-        wait_until(|| {
-            bench.replacements() == round.min(4) && (round < 5 || bench.engine.failure().is_some())
-        });
+        wait_until(|| bench.replacements() == round || bench.engine.failure().is_some());
+        let has_failed = bench.engine.failure().is_some();
+        if round == 5 && !has_failed {
+            bench.stop().unwrap();
+            return Err(format!("{}: it was replaced after five failures", spec.name));
+        }
+        assert_eq!((has_failed, bench.replacements()), (round == 5, round.min(4)));
         assert!(is_closed(&mut resting), "{} {round}", spec.name);
         wait_until(|| bench.all_replaced(set, round.min(4)));
     }
@@ -230,6 +236,7 @@ fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
     wait_until(|| bench.open() == 0);
     wait_until(|| TcpStream::connect(bench.address).is_err());
     assert!(bench.stop().unwrap_err().to_string().ends_with(WHY));
+    Ok(())
 }
 
 #[test]
