@@ -223,15 +223,22 @@ fn an_entry_that_is_still_valid_is_confirmed_at_once() {
         matches!(runner.run_at_once(&job), Some(Done::Current(_)))
     };
 
+    let checked_us = &runner.roots[0].checked_us;
+    let check_is_long_due = || checked_us.store(0, Ordering::Relaxed);
+    let check_is_never_due = || checked_us.store(u64::MAX, Ordering::Relaxed);
+
+    check_is_never_due();
     let settled = found(10_000_000_000);
     assert!(holds(&settled));
     assert!(!holds(&found(0)), "timestamps cannot prove it unchanged yet");
     while os::clock::now() < ROOT_CHECK_US {
         std::thread::sleep(std::time::Duration::from_millis(10)); // the clock begins with the test
     }
-    runner.roots[0].checked_us.store(0, Ordering::Relaxed);
+    check_is_long_due();
     assert!(!holds(&settled), "the root is to be checked, which may wait for a disk");
     runner.roots[0].current();
+    assert_ne!(checked_us.load(Ordering::Relaxed), 0, "it has been checked");
+    check_is_never_due();
     assert!(holds(&settled));
     fs::write(&file, "elsewhere").unwrap();
     assert!(!holds(&settled), "it has changed");
