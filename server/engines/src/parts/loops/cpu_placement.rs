@@ -195,11 +195,11 @@ mod tests {
         line.unwrap().trim().to_owned()
     }
 
-    /// Works until the loop has left its CPU, or for two seconds. Returns the CPUs that it may run
-    /// on then.
-    fn work_until_moved(mut placement: CpuPlacement) -> String {
+    /// Works until the loop has left its CPU, or for so many seconds. Returns the CPUs that it may
+    /// run on then.
+    fn work_until_moved(mut placement: CpuPlacement, seconds: u64) -> String {
         placement.take().unwrap();
-        let (at_home, end) = (allowed(), os::clock::now() + 2 * S);
+        let (at_home, end) = (allowed(), os::clock::now() + seconds * S);
         while allowed() == at_home && os::clock::now() < end {
             placement.update(Tick(os::clock::now()));
         }
@@ -220,11 +220,11 @@ mod tests {
                     std::hint::spin_loop();
                 }
             });
-            let work = |unpinned_cpus: Vec<usize>| {
+            let work = |unpinned_cpus: Vec<usize>, seconds| {
                 let placement = CpuPlacement::new(Some(cpu), &unpinned_cpus.into());
-                scope.spawn(|| work_until_moved(placement)).join()
+                scope.spawn(move || work_until_moved(placement, seconds)).join()
             };
-            let (away, stayed) = (work(vec![cpu, other]), work(vec![cpu]));
+            let (away, stayed) = (work(vec![cpu, other], 60), work(vec![cpu], 2));
             is_over.store(true, Ordering::Relaxed); // before a panic: the other thread would go on
             assert_ne!(away.unwrap(), cpu.to_string());
             assert_eq!(stayed.unwrap(), cpu.to_string());
