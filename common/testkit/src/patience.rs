@@ -28,8 +28,9 @@ pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// The number of attempts at a check that other programs on the machine may spoil.
-const ATTEMPTS: u32 = 6;
+/// The number of attempts at a check that other programs on the machine may spoil: so many, because
+/// where they spoil one they are likely to spoil the next as well.
+const ATTEMPTS: u32 = 20;
 
 /// Repeats a check that other programs on the machine may have spoilt, and passes if one attempt
 /// does: for upper bounds on times, which a real fault never keeps.

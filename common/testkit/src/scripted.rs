@@ -167,7 +167,7 @@ impl Drop for Scripted {
         }
         // The acceptor waits for a connection: this is one. If none can be made, the acceptor does
         // not wait.
-        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(20));
         if let Some(acceptor) = self.acceptor.take()
             && acceptor.join().is_err()
             && !thread::panicking()

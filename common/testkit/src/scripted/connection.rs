@@ -15,7 +15,7 @@ use super::{Action, ReceivedRequest, Shared};
 const HEAD_MAX: usize = 64 * 1024;
 /// The pause between two checks for the rest of an incomplete head.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const LOOKS_MAX: u32 = 5_000;
+const LOOKS_MAX: u32 = 20_000;
 
 /// Whether the connection goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
