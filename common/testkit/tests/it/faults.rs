@@ -20,7 +20,11 @@ fn suite(expect: &str, more: &str) -> Suite {
 const EXPECT: &str = "{ status = 200, headers = { Content-Type = 'text/plain; charset=utf-8' }, body = { file = 'notes.txt' } }";
 
 fn run(script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
-    let client = Client { address: script.start(), timeout: Duration::from_secs(5) };
+    run_within(Duration::from_secs(20), script, suite, delivery)
+}
+
+fn run_within(timeout: Duration, script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
+    let client = Client { address: script.start(), timeout };
     runner::run(suite, &suite.profiles["default"], &client, true, delivery)
 }
 
@@ -28,7 +32,13 @@ fn run(script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
 /// empty.
 #[track_caller]
 fn check(script: Script, more: &str, complaint: &str) {
-    let report = run(script, &suite(EXPECT, more), Delivery::Whole);
+    let suite = suite(EXPECT, more);
+    let is_expected = |report: &Report| {
+        report.failures.is_empty() == complaint.is_empty() && report.to_string().contains(complaint)
+    };
+    // Some scripts let the client wait in vain: for a short time, unless the machine is busy.
+    let soon = run_within(Duration::from_millis(500), script.clone(), &suite, Delivery::Whole);
+    let report = if is_expected(&soon) { soon } else { run(script, &suite, Delivery::Whole) };
     let text = report.to_string();
     assert_eq!(report.failures.is_empty(), complaint.is_empty(), "{text}");
     assert!(text.contains(complaint), "no {complaint:?} in: {text}");
