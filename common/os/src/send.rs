@@ -92,6 +92,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsFd;
+    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
@@ -216,8 +217,9 @@ mod tests {
         let contents: Vec<u8> = (0..8_000_000_u32).map(|i| (i % 251) as u8).collect();
         let file = file_with(&contents);
         let (ours, mut theirs) = connected();
+        let (full, is_full) = mpsc::channel();
         let reader = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(50)); // long enough for the socket to fill up
+            let _ = is_full.recv(); // an error: everything fitted into the socket
             let mut bytes = Vec::new();
             theirs.read_to_end(&mut bytes).unwrap();
             bytes
@@ -230,11 +232,12 @@ mod tests {
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     waits += 1;
+                    full.send(()).unwrap();
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         }
-        drop(ours);
+        drop((ours, full));
         assert!(waits > 0, "8 MB fit into the socket");
         assert!(reader.join().unwrap() == contents, "the bytes differ");
     }

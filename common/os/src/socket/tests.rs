@@ -17,10 +17,10 @@ fn listen_on(address: &str, options: &ListenOptions) -> (OwnedFd, SocketAddr) {
     (listener, address)
 }
 
-/// Repeats `call` for up to 5 s while it would block: on a busy machine even the loopback device
-/// takes its time.
+/// Repeats `call` for at least 20 s while it would block: on a busy machine even the loopback
+/// device takes its time.
 fn soon<T>(mut call: impl FnMut() -> io::Result<T>) -> T {
-    for _ in 0..5_000 {
+    for _ in 0..20_000 {
         match call() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 thread::sleep(Duration::from_millis(1));
@@ -28,18 +28,18 @@ fn soon<T>(mut call: impl FnMut() -> io::Result<T>) -> T {
             result => return result.unwrap(),
         }
     }
-    panic!("nothing within 5 s");
+    panic!("nothing within 20 s");
 }
 
 fn accept_soon(listener: &OwnedFd) -> (OwnedFd, SocketAddr) {
     soon(|| accept(listener.as_fd()))
 }
 
-/// The server's and the client's end of a connection; the client's blocks for at most 5 s.
+/// The server's and the client's end of a connection; the client's blocks for at most 20 s.
 fn connected() -> (OwnedFd, TcpStream) {
     let (listener, address) = listen_on(V4, &ListenOptions::default());
     let client = TcpStream::from(connect_blocking(address).unwrap());
-    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     (accept_soon(&listener).0, client)
 }
 
