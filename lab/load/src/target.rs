@@ -194,7 +194,7 @@ mod tests {
         check_error("http://user@a/", "'@'");
     }
 
-    const SOON: Duration = Duration::from_secs(5);
+    const SOON: Duration = Duration::from_secs(20);
 
     /// A name may have several addresses, as `localhost` often does, and no server may listen at
     /// the first.

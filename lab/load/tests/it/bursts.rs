@@ -3,6 +3,7 @@
 use load::error_kind::ErrorKind;
 use load::plan::ConnectionUse;
 use testkit::scripted::{Action, Reply, Scripted};
+use testkit::undisturbed;
 
 use crate::setup::{
     MS, Step, errors, get, log, millis, plan, run_to_end, scripted, scripted_by_target, send,
@@ -110,9 +111,15 @@ fn a_timeout_in_the_middle_fails_all_that_is_under_way() {
     });
     let mut plan = plan(server.address(), log(&[&page()]));
     plan.timeout_us = 300 * MS;
-    let outcome = run_to_end(&plan);
-    assert_eq!(errors(&outcome), [(ErrorKind::TimeoutWaiting, 2)]);
-    assert_eq!(outcome.measures.lengths[5].timeouts, 1);
+    // A server that is kept from its CPU may not even answer the first request in time.
+    undisturbed(|| {
+        let outcome = run_to_end(&plan);
+        if errors(&outcome) != [(ErrorKind::TimeoutWaiting, 2)] {
+            return Err(format!("{:?}", errors(&outcome)));
+        }
+        assert_eq!(outcome.measures.lengths[5].timeouts, 1);
+        Ok(())
+    });
 }
 
 #[test]
@@ -147,9 +154,7 @@ fn a_burst_that_does_not_fit() {
     let long = |uri: &str| get(uri).method("POST").body(&vec![b'x'; 5_000_000]).joined();
     let uris = ["/1", "/2", "/3", "/4", "/5"];
     let steps: Vec<Step> = [get("/page")].into_iter().chain(uris.map(long)).collect();
-    let mut plan = plan(server.address(), log(&[&steps]));
-    plan.timeout_us = 5_000 * MS;
-    let outcome = run_to_end(&plan);
+    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
     assert_eq!(errors(&outcome), []);
     assert_eq!(targets(&server.requests()), ["/page", "/1", "/2", "/3", "/4", "/5"]);
 }

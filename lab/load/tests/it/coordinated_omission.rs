@@ -12,7 +12,7 @@ use testkit::scripted::{Action, Reply, Scripted};
 use testkit::undisturbed;
 
 use crate::models::start_in;
-use crate::setup::{MS, SECOND, errors, get, log, open, plan, run_to_end, send};
+use crate::setup::{MS, SECOND, errors, get, log, open, plan, run_from, send};
 
 const RATE: u64 = 100;
 const RUN_US: u64 = 3 * SECOND;
@@ -50,12 +50,12 @@ fn rounding_us(us: u64) -> u64 {
 }
 
 /// No wait can be shorter than arithmetic gives, and none is longer than the time since the request
-/// was sent plus the lag that the generator reports.
+/// was sent plus the lag that the generator reports plus the time in which it connected.
 #[track_caller]
 fn check(times: &Times, share: f64, expected_us: u64) {
     let [got_us, waited_us] =
         [&times.corrected, &times.uncorrected].map(|times| times.value_at_quantile(share));
-    let most_us = waited_us + times.lag.max();
+    let most_us = waited_us + times.lag.max() + times.connect.max();
     let said = format!("p{}: {got_us} us: {expected_us} to {most_us} us", share * 100.0);
     assert!(got_us + rounding_us(expected_us) >= expected_us, "{said}");
     assert!(got_us <= most_us + rounding_us(most_us), "{said}");
@@ -72,9 +72,10 @@ fn an_open_run_sees_all_of_a_stall() {
     }
     let mut plan = plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(RATE as f64), None, Some(RUN_US));
-    let server = stalling(start_in(&mut plan, 300));
+    let (start_us, start) = start_in(&mut plan, 300);
+    let server = stalling(start_us);
     plan.targets[0].address = server.address();
-    let outcome = run_to_end(&plan);
+    let outcome = run_from(start, &plan);
     assert_eq!(errors(&outcome), []);
     let (expected, times) = (expected_us(), &outcome.measures.times);
     assert_eq!(times.corrected.len(), expected.len() as u64);
@@ -92,16 +93,21 @@ fn a_closed_run_sees_it_once() {
             plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a").pause_ms(1_000 / RATE)]]));
         plan.model = Model::Closed { clients: 1, endless: true };
         (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
-        let server = stalling(start_in(&mut plan, 300));
+        let (start_us, start) = start_in(&mut plan, 300);
+        let server = stalling(start_us);
         plan.targets[0].address = server.address();
-        let outcome = run_to_end(&plan);
+        let outcome = run_from(start, &plan);
         assert_eq!(errors(&outcome), []);
         let times = &outcome.measures.times;
         let replies = times.uncorrected.len();
         // At most 201: the replies of two seconds, and the one that met the stall.
-        assert!((20..=201).contains(&replies), "{replies}");
-        // The one long wait is the stall, less a pause at most, plus any delay by the machine.
-        assert!(times.uncorrected.max() >= 900 * MS, "{}", times.uncorrected.max());
+        assert!(replies <= 201, "{replies}");
+        // The one long wait is the stall, less a pause at most, plus any delay by the machine. A
+        // client that is kept from its CPU may ask rarely, or late in the stall.
+        let longest_us = times.uncorrected.max();
+        if replies < 20 || longest_us < 900 * MS {
+            return Err(format!("{replies} replies, the longest after {longest_us} us"));
+        }
         let long = times.uncorrected.iter_recorded();
         let long = long.filter(|value| value.value_iterated_to() > 500 * MS);
         let long: u64 = long.map(|value| value.count_since_last_iteration()).sum();

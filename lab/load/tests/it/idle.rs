@@ -1,10 +1,12 @@
 //! Connections that rest beside the load, and generators that wait for a start time.
 
+use std::sync::{Mutex, mpsc};
+
 use load::outcome::Setting;
 use load::plan::Start;
 use load::run::{Watch, run};
-use testkit::comes_true;
-use testkit::scripted::{Action, Reply, Scripted};
+use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
+use testkit::{comes_true, wait_until};
 
 use crate::setup::{MS, Watcher, closed, get, log, millis, plan, run_to_end, scripted, send};
 
@@ -34,16 +36,27 @@ fn they_have_asked_once_and_rest() {
 
 #[test]
 fn connections_that_the_server_closes_are_counted() {
-    let script = |asked: &testkit::scripted::ReceivedRequest| match asked.connection {
+    let (release, released) = mpsc::channel();
+    let released = Mutex::new(released);
+    let script = move |asked: &ReceivedRequest| match asked.connection {
         n if n < 20 && n % 4 == 0 => vec![send(&reply()), Action::Wait(millis(20)), Action::Close],
-        // The load continues until long after the server has closed them, even on a busy machine.
-        20 => vec![Action::Wait(millis(2_000)), send(&reply())],
+        // The load continues until after the server has closed them.
+        20 => {
+            let _: Result<(), _> = released.lock().unwrap().recv();
+            vec![Action::Wait(millis(50)), send(&reply())]
+        }
         _ => vec![send(&reply())],
     };
-    let server = Scripted::start(os::clock::now, script);
+    let server = &Scripted::start(os::clock::now, script);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.idle = 20;
-    let counts = run_to_end(&plan).measures.counts;
+    let counts = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            wait_until(|| server.connections().len() == 21 && server.open() == 16);
+            release.send(()).unwrap();
+        });
+        run_to_end(&plan).measures.counts
+    });
     assert_eq!((counts.idle_connections, counts.idle_closed, counts.replies), (20, 5, 1));
 }
 

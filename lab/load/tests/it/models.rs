@@ -2,14 +2,16 @@
 
 use load::error_kind::ErrorKind;
 use load::measures::{Interval, Measures};
-use load::outcome::{Outcome, Setting};
+use load::outcome::Setting;
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Process, Start, Verify};
 use load::run::{Watch, run};
 use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
+use testkit::{comes_true, undisturbed};
 
 use crate::setup::{
-    MS, SECOND, Watcher, closed, errors, get, log, millis, open, plan, run_to_end, scripted, send,
+    MS, SECOND, Watcher, closed, errors, get, log, millis, open, plan, run_from, run_to_end,
+    scripted, send,
 };
 
 fn reply() -> Reply {
@@ -59,21 +61,26 @@ fn a_closed_run_has_so_many_under_way() {
 /// An endless session begins anew on its connection; such sessions are never over.
 #[test]
 fn endless_sessions() {
-    let server = scripted(&[send(&reply())]);
-    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b").pause_ms(5)]]));
-    (plan.model, plan.sessions_max, plan.duration_us) = (endless(2), None, Some(300 * MS));
-    let outcome = run_to_end(&plan);
-    assert_eq!(server.connections().len(), 2);
-    let counts = &outcome.measures.counts;
-    assert_eq!((counts.sessions_started, counts.sessions_unfinished), (2, 2));
-    assert!(counts.replies >= 6, "{counts:?}");
-    for connection in 0..2 {
-        let seen = server.requests();
-        let asked = seen.iter().filter(|asked| asked.connection == connection);
-        let turns: Vec<&str> = asked.map(|asked| &*asked.target).collect();
-        let mut expected = ["/a", "/b"].into_iter().cycle();
-        assert!(turns.iter().all(|target| Some(*target) == expected.next()), "{turns:?}");
-    }
+    undisturbed(|| {
+        let server = scripted(&[send(&reply())]);
+        let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b").pause_ms(5)]]));
+        (plan.model, plan.sessions_max, plan.duration_us) = (endless(2), None, Some(300 * MS));
+        let outcome = run_to_end(&plan);
+        let counts = &outcome.measures.counts;
+        // Clients that are kept from their CPU may even begin after the window.
+        let begun = (server.connections().len(), counts.sessions_started);
+        if begun != (2, 2) || counts.sessions_unfinished != 2 || counts.replies < 6 {
+            return Err(format!("{begun:?} {counts:?}"));
+        }
+        for connection in 0..2 {
+            let seen = server.requests();
+            let asked = seen.iter().filter(|asked| asked.connection == connection);
+            let turns: Vec<&str> = asked.map(|asked| &*asked.target).collect();
+            let mut expected = ["/a", "/b"].into_iter().cycle();
+            assert!(turns.iter().all(|target| Some(*target) == expected.next()), "{turns:?}");
+        }
+        Ok(())
+    });
 }
 
 /// A client of a closed run pauses before it connects again to a server that refuses connections.
@@ -82,9 +89,12 @@ fn a_closed_run_rests_after_failures() {
     let server = scripted(&[Action::Reset]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (endless(1), None, Some(300 * MS));
-    let outcome = run_to_end(&plan);
-    let tries = outcome.measures.counts.requests;
-    assert!((2..=31).contains(&tries), "{tries}");
+    undisturbed(|| {
+        let tries = run_to_end(&plan).measures.counts.requests;
+        assert!(tries <= 31, "{tries}");
+        // A client that is kept from its CPU makes few.
+        if tries >= 2 { Ok(()) } else { Err(format!("{tries} tries")) }
+    });
 }
 
 /// Sessions go on starting at their times though no reply comes.
@@ -99,7 +109,8 @@ fn an_open_run_does_not_wait() {
     assert_eq!((counts.sessions_due, counts.sessions_started, counts.requests), (50, 50, 50));
     assert_eq!(outcome.measures.errors.total(), 50);
     assert_eq!(counts.sessions_failed, 50);
-    assert_eq!(server.under_way_max(), 50);
+    // The server may see the last ones only after the client has given up.
+    assert!(comes_true(|| server.under_way_max() == 50), "{}", server.under_way_max());
 }
 
 /// Sessions start when they are due: never before, and over the whole run at the rate asked for.
@@ -108,23 +119,24 @@ fn an_open_run_keeps_its_times() {
     let server = scripted(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.threads) = (open(100.0), Some(60), 2);
-    let start = start_in(&mut plan, 200);
-    assert_eq!(errors(&run_to_end(&plan)), []);
+    let (start_us, start) = start_in(&mut plan, 200);
+    assert_eq!(errors(&run_from(start, &plan)), []);
     let seen = server.requests();
     assert_eq!(seen.len(), 60);
     for (k, asked) in (0_u64..).zip(&seen) {
-        let due_us = start + k * 10 * MS;
+        let due_us = start_us + k * 10 * MS;
         assert!(asked.at_us + 2 >= due_us, "session {k}: {} before {due_us}", asked.at_us);
     }
 }
 
-/// Has the run start in `ms` milliseconds, and returns that time by the clock of the run.
-pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
+/// Has the run wait to be told its start, and returns the time in `ms` milliseconds: by the clock
+/// of the run, and since 1970.
+pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> (u64, u64) {
     let (seconds, nanoseconds) = os::clock::unix_time();
     let now_us = os::clock::now();
     let unix_us = seconds as u64 * SECOND + u64::from(nanoseconds) / 1_000;
-    plan.start = Start::At(unix_us + ms * MS);
-    now_us + ms * MS
+    plan.start = Start::WhenNotified;
+    (now_us + ms * MS, unix_us + ms * MS)
 }
 
 #[test]
@@ -253,17 +265,23 @@ fn intervals_are_shown_as_they_end() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.threads) = (open(200.0), None, 2);
     (plan.duration_us, plan.interval_us) = (Some(500 * MS), 100 * MS);
-    let mut watcher = Watcher::default();
-    let outcome = run(&plan, Setting::default(), &mut watcher).unwrap();
     let replies = |intervals: &[Interval]| {
         intervals.iter().map(|interval| interval.replies).collect::<Vec<_>>()
     };
-    let series = &outcome.measures.series;
-    assert!(series.len() >= 4, "{}", series.len());
-    let shown = &watcher.intervals[..watcher.intervals.len().min(4)];
-    assert!(!shown.is_empty());
-    assert_eq!(replies(shown), replies(&series[..shown.len()]));
-    assert_eq!(replies(series).iter().sum::<u64>(), 100);
+    undisturbed(|| {
+        let mut watcher = Watcher::default();
+        let outcome = run(&plan, Setting::default(), &mut watcher).unwrap();
+        let series = &outcome.measures.series;
+        assert_eq!(replies(series).iter().sum::<u64>(), 100);
+        let shown = &watcher.intervals[..watcher.intervals.len().min(4)];
+        let expected = &series[..series.len().min(shown.len())];
+        // A thread that is kept from its CPU until the window is over ends with long intervals.
+        let are_shown = !shown.is_empty() && replies(shown) == replies(expected);
+        if series.len() >= 4 && are_shown {
+            return Ok(());
+        }
+        Err(format!("{:?} of {:?}", replies(&watcher.intervals), replies(series)))
+    });
 }
 
 /// The targets that a server was asked for, sorted.
@@ -305,17 +323,18 @@ fn shares_make_up_the_whole() {
 /// Several threads are one generator: the clients of a closed run are divided among them.
 #[test]
 fn clients_are_divided_among_generators_and_threads() {
-    let mut under_way = 0;
-    for index in 0..3 {
+    for (index, share) in [(0, 4), (1, 3), (2, 3)] {
         let server = slow(30);
         let mut plan = plan(server.address(), log(&[&[get("/a")]]));
         (plan.model, plan.share, plan.threads) = (endless(10), (index, 3), 2);
-        (plan.sessions_max, plan.duration_us) = (None, Some(200 * MS));
-        let outcome: Outcome = run_to_end(&plan);
+        (plan.sessions_max, plan.duration_us) = (None, Some(600 * SECOND));
+        // The run lasts until all clients have had a CPU, even on a busy machine.
+        let mut all_were =
+            Until(|| server.under_way_max() >= share && server.requests().len() >= 5 * share);
+        let outcome = run(&plan, Setting::default(), &mut all_were).unwrap();
         assert_eq!(errors(&outcome), []);
-        under_way += server.under_way_max();
+        assert_eq!(server.under_way_max(), share, "generator {index}");
     }
-    assert_eq!(under_way, 10);
 }
 
 /// Such a run is refused before it starts, whichever option determines its length.

@@ -8,7 +8,7 @@ use load::plan::ConnectionUse;
 use load::void::Void;
 use testkit::scripted::{Action, Reply};
 
-use crate::setup::{MS, closed, errors, get, log, millis, plan, run_to_end, scripted, send};
+use crate::setup::{closed, errors, get, log, millis, plan, run_to_end, scripted, send};
 
 /// A source address that is not this machine's gives the same error as an address without free
 /// ports, which would take 28,000 connections.
@@ -64,7 +64,6 @@ fn with_few_descriptors(server: SocketAddr) {
     let mut plan = plan(server, log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max) = (closed(60), Some(60));
     plan.connection_use = ConnectionUse::Keep;
-    plan.timeout_us = 5_000 * MS;
     let outcome = run_to_end(&plan);
     let failed = outcome.measures.errors.get(ErrorKind::OutOfDescriptors);
     // Some of the 40 descriptors are not connections.

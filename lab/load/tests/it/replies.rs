@@ -3,6 +3,7 @@
 use load::error_kind::ErrorKind;
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Verify};
 use testkit::scripted::{Action, Body, Reply, Scripted};
+use testkit::undisturbed;
 use workload::content::Content;
 
 use crate::setup::{
@@ -242,11 +243,15 @@ fn extra_bytes_are_no_reply() {
 #[test]
 fn extra_bytes_in_a_pause() {
     let extra = Action::Send(b"\0\0\0\0".to_vec());
-    let server = scripted(&[send(&good()), Action::Wait(millis(10)), extra]);
+    let actions = [send(&good()), Action::Wait(millis(10)), extra];
     let steps = [get("/a").pause_ms(100), get("/b").pause_ms(100), get("/c")];
-    let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
-    assert_eq!(errors(&outcome), []);
-    assert_eq!(server.connections().len(), 3);
+    // A server that is kept from its CPU sends them after the pause, as the beginning of a reply.
+    undisturbed(|| {
+        let server = scripted(&actions);
+        let outcome = run_to_end(&plan(server.address(), log(&[&steps])));
+        let found = (errors(&outcome), server.connections().len());
+        if found == (vec![], 3) { Ok(()) } else { Err(format!("{found:?}")) }
+    });
 }
 
 /// If the expected body is known, a reply with another status than 200 is wrong.

@@ -137,8 +137,11 @@ pub(crate) fn scripted_by_target(script: fn(&str) -> Vec<Action>) -> Scripted {
 /// Records intervals, and can interrupt a run.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// When to interrupt the run, by its clock.
+    /// When to interrupt the run, by its clock: not before replies came in two intervals, which
+    /// takes a busy machine longer.
     pub(crate) stop_at_us: Option<u64>,
+    /// The start of a run that waits to be told, in microseconds since 1970.
+    pub(crate) start_unix_us: Option<u64>,
     /// Ended intervals.
     pub(crate) intervals: Vec<Interval>,
 }
@@ -149,14 +152,32 @@ impl Watch for Watcher {
     }
 
     fn wants_to_stop(&mut self) -> bool {
-        self.stop_at_us.is_some_and(|at_us| os::clock::now() >= at_us)
+        let answered = self.intervals.iter().filter(|interval| interval.replies > 0).count();
+        self.stop_at_us.is_some_and(|at_us| os::clock::now() >= at_us) && answered >= 2
+    }
+
+    fn on_ready(&mut self) -> Result<u64, String> {
+        self.start_unix_us.ok_or_else(|| "no start time was given".into())
     }
 }
 
 /// Runs `plan` to its end, and checks what must hold for every run.
 #[track_caller]
 pub(crate) fn run_to_end(plan: &Plan) -> Outcome {
-    let outcome = run(plan, Setting::default(), &mut Watcher::default()).unwrap();
+    run_watched(plan, &mut Watcher::default())
+}
+
+/// Runs `plan`, which waits to be told its start, from `start_unix_us` to its end, and checks what
+/// must hold for every run. A generator that is late for its start is no error.
+#[track_caller]
+pub(crate) fn run_from(start_unix_us: u64, plan: &Plan) -> Outcome {
+    let start_unix_us = Some(start_unix_us);
+    run_watched(plan, &mut Watcher { start_unix_us, ..Watcher::default() })
+}
+
+#[track_caller]
+fn run_watched(plan: &Plan, watcher: &mut Watcher) -> Outcome {
+    let outcome = run(plan, Setting::default(), watcher).unwrap();
     if outcome.first_bad.is_none() {
         check_sums(&outcome.measures);
     }
