@@ -231,7 +231,7 @@ impl Group {
     /// Kills the processes in the group until it is empty.
     pub(crate) fn kill(&self) {
         // A process that forks while it is being killed leaves a child for the next turn.
-        for _ in 0..200 {
+        for _ in 0..1000 {
             let mut alive = self.processes();
             alive.retain(|&pid| process::is_running(pid));
             if alive.is_empty() {

@@ -182,7 +182,7 @@ fn remove(folder: &Path) {
     }
     // A process that forks while it is killed leaves one for the next round, and the kernel
     // releases a group only a moment after its last process has ended.
-    for _ in 0..200 {
+    for _ in 0..1000 {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         // Processes of other containers show as 0, which for kill(2) means our own process group.
         let alive = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
