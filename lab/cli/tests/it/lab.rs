@@ -13,7 +13,7 @@ use std::time::Duration;
 use lab::Void;
 use lab::record::{Absent, Folder, Opened, Run};
 use load::void::Void as LoadVoid;
-use testkit::Temporary;
+use testkit::{Temporary, comes_true};
 
 use crate::machine::networks_can_be_made;
 use crate::server_process::{ropewalk_server, served};
@@ -525,7 +525,9 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
             let words = [text(scratch), "\x001500000us\x00", "\x00--request-rate\x00"];
             let is_it = words.iter().all(|word| line.contains(word));
             if let Some(pid) = pid.filter(|_| is_it).filter(|&pid| Some(pid) != but) {
-                // The generator handles signals before it sends requests.
+                // The generator handles signals before it starts the threads that send requests,
+                // which it does when it knows the beginning of the window, a moment ahead.
+                assert!(comes_true(|| has_thread(pid, "load-")), "process {pid} does not begin");
                 thread::sleep(Duration::from_millis(300));
                 return pid;
             }
@@ -533,6 +535,13 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
         thread::sleep(Duration::from_millis(25));
     }
     panic!("no window has begun");
+}
+
+/// Whether the process has a thread whose name begins so.
+fn has_thread(pid: u32, name: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut names = threads.filter_map(|one| fs::read_to_string(one.path().join("comm")).ok());
+    names.any(|one| one.starts_with(name))
 }
 
 /// Sends SIGINT to a process or, with a minus sign before the number, to its process group.

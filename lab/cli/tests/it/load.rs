@@ -384,7 +384,7 @@ fn an_interrupted_run_shows_what_it_has() {
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     let status = child.wait().unwrap();
     let took_us = os::clock::now() - interrupted_us;
-    assert!(took_us < 10_000_000, "{took_us} us");
+    assert!(took_us < 50_000_000, "{took_us} us of the 100 s that it would have gone on");
     assert_eq!(status.code(), Some(4), "{line}{out}");
     assert!(out.contains("Interrupted: these are the results so far."), "{out}");
     let json = read_json(&json).unwrap();

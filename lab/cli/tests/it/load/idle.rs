@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use testkit::Temporary;
+use testkit::{Temporary, undisturbed};
 
 use super::{load, succeeds};
 use crate::ropewalk;
@@ -45,15 +45,17 @@ fn connections_that_the_server_closes_are_counted() {
         let (_directory, server) = server(&["--set", &idle_ms]);
         let url = server.url("/size1000");
         let arguments = [&[&*url, "--duration", "2s"][..], &BESIDE].concat();
-        let (_, out, json) = load(&scratch, &arguments);
-        let counts = &json["counts"];
-        assert_eq!(
-            (&counts["idle_connections"], &counts["idle_closed"]),
-            (&IDLE.into(), &closed.into())
-        );
-        assert!(
-            out.contains(&format!("30 rested beside the load, {closed} of them closed")),
-            "{out}"
-        );
+        // A server that is kept from its CPU closes them too late.
+        undisturbed(|| {
+            let (_, out, json) = load(&scratch, &arguments);
+            let counts = &json["counts"];
+            assert_eq!(counts["idle_connections"], IDLE);
+            if counts["idle_closed"] != closed {
+                return Err(out);
+            }
+            let said = format!("30 rested beside the load, {closed} of them closed");
+            assert!(out.contains(&said), "{out}");
+            Ok(())
+        });
     }
 }
