@@ -10,7 +10,7 @@ use std::time::Duration;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// How long to wait for a server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A response as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]

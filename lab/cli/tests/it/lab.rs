@@ -414,6 +414,7 @@ description = "one of our own"
 package = "no package"
 detect = { command = ["PROGRAM", "--version"], version_after = "ropewalk " }
 settings = [{ name = "usual", about = "all there is" }]
+ready = { within_ms = 25000 }
 stop = { signal = "TERM" }
 [start]
 "#;
