@@ -13,7 +13,7 @@ use std::time::Duration;
 use lab::Void;
 use lab::record::{Absent, Folder, Opened, Run};
 use load::void::Void as LoadVoid;
-use testkit::{Temporary, comes_true};
+use testkit::{Temporary, comes_true, thread_folders};
 
 use crate::machine::networks_can_be_made;
 use crate::server_process::{ropewalk_server, served};
@@ -540,8 +540,8 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
 
 /// Whether the process has a thread whose name begins so.
 fn has_thread(pid: u32, name: &str) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut names = threads.filter_map(|one| fs::read_to_string(one.path().join("comm")).ok());
+    let threads = thread_folders(pid).into_iter();
+    let mut names = threads.filter_map(|one| fs::read_to_string(one.join("comm")).ok());
     names.any(|one| one.starts_with(name))
 }
 
