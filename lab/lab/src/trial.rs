@@ -4,16 +4,15 @@
 //! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
 //! The options of the load are in `options`; a load by wrk, which a study may name in its place, is
-//! in `by_wrk`.
+//! in `by_wrk`; loads that are observed, of one server or of several at once, are in `together`.
 
 mod by_wrk;
 mod options;
+mod together;
 
 use crate::client::{Client, Finished};
 use crate::group::Group;
-use crate::observe::{
-    Disturbed, Doings, Machine, Observed, Observer, Watched, WindowUse, interference, worst,
-};
+use crate::observe::{Disturbed, Observed, Observer, Watched, worst};
 use crate::record::{Figures, Offered, Run};
 use crate::server::{RunningServer, StartError};
 use crate::void::Void;
@@ -26,9 +25,9 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::Duration;
+
+pub(crate) use together::{Side, run_together};
 
 /// How much longer a load may take than its options say, before it is taken for hung.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,6 +87,14 @@ impl RunFailure {
     /// can be ruled out.
     pub(crate) fn no_load(why: impl Into<String>) -> Self {
         Self::Void(Void::NoLoad(why.into()))
+    }
+
+    /// Names the server of several that it happened to.
+    pub(crate) fn of(self, server: &str) -> Self {
+        match self {
+            Self::Void(Void::NoLoad(why)) => Self::no_load(format!("{server}: {why}")),
+            other => other,
+        }
     }
 
     /// What looks like a fault of the server, or of the run, may mean that something all runs need
@@ -313,8 +320,22 @@ impl Bench {
             Some(observer) if trial.workload.client == LoadClient::Wrk => {
                 self.load_by_wrk(server, trial, observer)?
             }
-            Some(observer) => self.load_observed(server, &asked, window, observer)?,
+            Some(observer) => {
+                let side = Side { bench: self, server, observer };
+                together::load_observed(&[side], &asked, window)?.remove(0)
+            }
         };
+        Ok(self.measured(server, outcome, text, seen))
+    }
+
+    /// Puts together what the clients observed and what was observed beside them.
+    fn measured(
+        &self,
+        server: Target<'_>,
+        outcome: Outcome,
+        outcome_json: String,
+        seen: Result<Observation, &'static str>,
+    ) -> Measured {
         let (mut observed, not_available, disturbed) = match seen {
             Ok(seen) => self.judged(seen),
             Err(why) => (BTreeMap::new(), vec![why.to_owned(), NOT_WATCHED.to_owned()], None),
@@ -327,15 +348,15 @@ impl Bench {
         void.extend(outcome.void.iter().cloned().map(Void::Load));
         void.extend(outcome.first_bad.iter().cloned().map(Void::WrongReply));
         void.extend(server.ended());
-        Ok(Measured {
+        Measured {
             figures: Figures::from_outcome(&outcome),
             observed,
             not_available,
             void,
             started_unix_us: outcome.started_unix_us,
-            outcome_json: text,
+            outcome_json,
             outcome,
-        })
+        }
     }
 
     /// What was observed, by name, what could not be observed, and why the trial is void if others
@@ -360,61 +381,6 @@ impl Bench {
         (figures, not_available, void)
     }
 
-    /// What was observed beside a load, with the use of the CPUs within its window.
-    fn observation(
-        &self,
-        server: Target<'_>,
-        observer: &Observer<'_>,
-        mut observed: Observed,
-        in_window: Option<&WindowUse>,
-        load: &LoadUse,
-    ) -> Observation {
-        let interference =
-            in_window.and_then(|in_window| self.interference(server, &observed, in_window, load));
-        if observer.knows_cpus() {
-            observer.narrow(&mut observed, in_window, load.window_us);
-        }
-        Observation { observed, interference }
-    }
-
-    /// What other processes did on the CPUs of a trial within its window.
-    fn interference(
-        &self,
-        server: Target<'_>,
-        observed: &Observed,
-        in_window: &WindowUse,
-        load: &LoadUse,
-    ) -> Option<BTreeMap<Disturbed, f64>> {
-        let (server_cpus, mut client_cpus) = (server.cpus(), Vec::new());
-        self.generators.iter().for_each(|generator| client_cpus.extend(&generator.cpus));
-        client_cpus.sort_unstable();
-        client_cpus.dedup();
-        let (began_unix_us, window_us) = load.window_us;
-        let cpus = in_window.cpus(began_unix_us, window_us)?;
-        // Packets that a network holds back for a while cause interrupts of no process in
-        // particular.
-        let is_networked = self.generators.iter().any(|generator| !generator.prefix.is_empty());
-        let machine = Machine {
-            window_us: in_window.length_us(),
-            cpus: &cpus,
-            interrupts_apart: is_networked || os::accounting::interrupts_apart(),
-            lab_us: in_window.lab_us(),
-        };
-        let server = Doings {
-            cpus: &server_cpus,
-            cpu_us: in_window.cpu_us(),
-            waited_us: observed.run_queue_wait_us,
-            wake_ups: observed.switches_voluntary.unwrap_or(0),
-        };
-        let generator = Doings {
-            cpus: &client_cpus,
-            cpu_us: load.cpu_us,
-            waited_us: load.waited_us,
-            wake_ups: load.wake_ups,
-        };
-        Some(interference(&machine, server, generator))
-    }
-
     /// Runs `ropewalk load`, once for each generator, and puts together what they wrote.
     fn load(
         &self,
@@ -427,49 +393,9 @@ impl Bench {
         let mut generators = self.generators(server, asked, wait_for_line)?;
         if wait_for_line {
             await_ready(&mut generators)?;
-            start_together(&mut generators)?;
+            start_together(generators.iter_mut())?;
         }
         finish(generators, within)
-    }
-
-    /// Loads a server for a window, observed from when the generators are ready until they have
-    /// measured: connections that rest beside the load (`--idle`) are opened before that and closed
-    /// after it. How busy the servers' CPUs are is observed within the window alone; and so is
-    /// everything else where the load warms up first.
-    fn load_observed(
-        &self,
-        server: Target<'_>,
-        asked: &Options,
-        window: Duration,
-        observer: &Observer<'_>,
-    ) -> Result<(Outcome, String, Result<Observation, &'static str>), RunFailure> {
-        let warm_up_us = asked.warm_up_us().map_err(RunFailure::no_load)?;
-        let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
-        let mut generators = self.generators(server, asked, true)?;
-        await_ready(&mut generators)?;
-        let before = observer.snapshot();
-        let from_us = start_together(&mut generators)? + warm_up_us;
-        let to_us = from_us + window.as_micros() as u64;
-        let begin = || (warm_up_us > 0).then(|| observer.snapshot());
-        let groups = server.groups();
-        let (measured, watched) = thread::scope(|scope| {
-            let (running, ended) = channel();
-            let groups = &groups;
-            let span = (from_us, to_us);
-            let watching = scope.spawn(move || WindowUse::watch(span, groups, &ended, begin));
-            let measured = await_measured(&mut generators, within);
-            drop(running);
-            (measured, watching.join().unwrap_or_default())
-        });
-        measured?;
-        let (begun, in_window) = watched;
-        let is_missed = warm_up_us > 0 && begun.is_none();
-        let seen = (!is_missed).then(|| observer.since(&begun.flatten().unwrap_or(before)));
-        let (outcome, text) = finish(generators, PATIENCE)?;
-        let Some(observed) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
-        let load = LoadUse::from(&outcome);
-        let seen = self.observation(server, observer, observed, in_window.as_ref(), &load);
-        Ok((outcome, text, Ok(seen)))
     }
 
     /// Starts the generators, each with the file to which it writes; they begin at once, or wait
@@ -528,8 +454,7 @@ fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), RunFailure> {
     Ok(())
 }
 
-/// Waits until all generators have measured, and the servers have had time to notice that the
-/// load's connections are closed.
+/// Waits until all generators have measured.
 fn await_measured(
     generators: &mut [(Client, PathBuf)],
     within: Duration,
@@ -537,16 +462,17 @@ fn await_measured(
     for (client, _) in generators {
         client.await_measured(within).map_err(RunFailure::no_load)?;
     }
-    thread::sleep(AFTERMATH);
     Ok(())
 }
 
 /// Makes generators that are ready begin at one instant; returns it, in microseconds since 1970.
-fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, RunFailure> {
+fn start_together<'g>(
+    mut generators: impl ExactSizeIterator<Item = &'g mut (Client, PathBuf)>,
+) -> Result<u64, RunFailure> {
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    let sent = generators.iter_mut().try_for_each(|(client, _)| client.send_line(&line));
+    let sent = generators.try_for_each(|(client, _)| client.send_line(&line));
     // A generator that does not read its input any more has ended, and may have been unable to
     // begin.
     sent.map(|()| start_us).map_err(RunFailure::no_load)

@@ -43,6 +43,9 @@ pub enum Void {
     /// Memory or disk were not as the testbed says.
     #[error("{0}")]
     Conditions(String),
+    /// The run of a server that was loaded together with this one is void: which, and why.
+    #[error("a server beside it is void: {0}")]
+    Beside(String),
     /// A reason of which only the text is known.
     #[serde(untagged)]
     #[error("{0}")]
@@ -76,6 +79,7 @@ impl Void {
             Self::Ended { .. } => Self::Ended { copy: 0, copies: 0 },
             Self::NoLoad(_) => Self::NoLoad(String::new()),
             Self::Conditions(_) => Self::Conditions(String::new()),
+            Self::Beside(_) => Self::Beside(String::new()),
             Self::Other(words) => Self::Other(words.clone()),
         }
     }

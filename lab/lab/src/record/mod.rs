@@ -67,6 +67,8 @@ pub struct Header {
     pub testbeds: Vec<Described>,
     /// What is to be measured, in a study of servers: a point without a valid run is missing.
     pub planned: Vec<Planned>,
+    /// Whether servers are loaded together, within the same windows.
+    pub together: bool,
     /// How often each point is to be measured.
     pub repetitions: u32,
     /// The confidence of intervals: 0.95.

@@ -2,6 +2,7 @@
 //! are pure: equal records give equal words. Each conclusion can be seen in a figure or table.
 
 mod compared;
+mod costs;
 mod peaks;
 mod records;
 #[cfg(test)]
@@ -83,12 +84,17 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
         Kind::Study | Kind::Cache => (),
     }
     for panel in &summary.panels {
-        if opened.header.kind == Kind::Study {
+        if opened.header.together {
+            costs::compare(&mut findings, panel, summary.confidence);
+        } else if opened.header.kind == Kind::Study {
             peaks::compare(&mut findings, panel, summary.confidence);
             // A comparison of two servers at one load does not search for a peak.
             peaks::beyond(&mut findings, panel);
         }
         peaks::doubts(&mut findings, panel, opened.header.kind);
+    }
+    if opened.header.together {
+        findings.add(Head::NotSupported, costs::SHARED);
     }
     records::gaps(&mut findings, opened, summary);
     findings.0.sort_by_key(|finding| finding.head);

@@ -93,12 +93,12 @@ fn measure(
             if ends() {
                 return Err(LEFT.into());
             }
-            let made = path.run(cell, offered, seed)?;
+            let made = path.run(&[cell], offered, seed)?;
             if made.left.is_err() {
                 *left = made.left;
                 return Err(LEFT.into());
             }
-            runs.push(made.run);
+            runs.extend(made.runs.into_iter().map(|(run, _)| run));
         }
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();

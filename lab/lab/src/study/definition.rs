@@ -54,6 +54,8 @@ pub struct Definition {
     pub testbeds: Vec<Testbed>,
     /// How much is requested.
     pub offered: OfferedPlan,
+    /// Whether servers are loaded together, within the same windows.
+    pub together: bool,
     /// How often each point is measured.
     pub repetitions: u32,
     /// Seconds of a window.
@@ -112,6 +114,8 @@ struct Written {
     #[serde(default)]
     testbeds: Vec<toml::Value>,
     offered: WrittenOffered,
+    #[serde(default)]
+    together: bool,
     repetitions: u32,
     window: String,
     #[serde(default)]
@@ -218,7 +222,8 @@ impl Definition {
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
         self.set_in_text("offered", toml::Value::Table(mat));
         self.check_clients()?;
-        self.check_wrk()
+        self.check_wrk()?;
+        self.check_together()
     }
 
     /// Makes runs void whose generator is later than this, in place of what the file says.
@@ -273,6 +278,7 @@ impl Definition {
                 .collect::<Result<_, _>>()?,
             testbeds,
             offered: written.offered.plan()?,
+            together: written.together,
             repetitions: written.repetitions,
             window_s: seconds("window", &written.window)?,
             conditions: written
@@ -321,6 +327,7 @@ impl Definition {
         self.check_floor()?;
         self.check_clients()?;
         self.check_wrk()?;
+        self.check_together()?;
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
     }
 
@@ -360,6 +367,28 @@ impl Definition {
             _ => return Ok(()),
         };
         Err(format!("workload {}: `client`: {why}", workload.name))
+    }
+
+    /// Checks that servers can be loaded together, if they are to be.
+    fn check_together(&self) -> Result<(), String> {
+        let is_bound = |testbed: &Testbed| {
+            testbed.memory.is_some() || testbed.network.is_some() || testbed.generators() > 1
+        };
+        let why = match self {
+            one if !one.together => return Ok(()),
+            one if !matches!(one.offered, OfferedPlan::Connections(_)) => {
+                "each server gets as much as it serves: say `connections` under [offered]"
+            }
+            one if one.servers.len() < 2 => "name two servers at least",
+            one if one.workloads.iter().any(|workload| workload.client == LoadClient::Wrk) => {
+                "wrk loads one server: leave `client` out"
+            }
+            one if one.testbeds.iter().any(is_bound) => {
+                "servers share no memory bound, network or `replicas`: leave them out"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("together: {why}"))
     }
 
     fn check_floor(&self) -> Result<(), String> {
@@ -557,6 +586,36 @@ connections = [64, 1000]
             &[("client = \"wrk\"", "client = \"ab\"")],
             Err("unknown variant `ab`, expected `ropewalk` or `wrk`"),
         );
+    }
+
+    #[test]
+    fn servers_are_loaded_together_where_they_can_be() {
+        let check = |changes: &[(&str, &str)], expected: Result<(), &str>| {
+            let together = "repetitions = 3\ntogether = true";
+            let mut text =
+                TEXT.replace("repetitions = 3", together).replace(RANGE, "connections = [8]");
+            for (from, to) in changes {
+                assert!(text.contains(from), "{from}");
+                text = text.replacen(from, to, 1);
+            }
+            let expected = expected.map_err(|why| format!("together: {why}"));
+            assert_eq!(
+                parse(&text, None).map(|read| assert!(read.together)),
+                expected,
+                "{changes:?}"
+            );
+        };
+        check(&[], Ok(()));
+        let load = "each server gets as much as it serves: say `connections` under [offered]";
+        check(&[("connections = [8]", "rates = [8]")], Err(load));
+        check(&[("connections = [8]", "mat = true")], Err(load));
+        let wrk = "wrk loads one server: leave `client` out";
+        let by_wrk = "name = \"w\"\nclient = \"wrk\"\nload = \"--connection keep\"";
+        check(&[("name = \"w\"", by_wrk)], Err(wrk));
+        let shared = "servers share no memory bound, network or `replicas`: leave them out";
+        for bound in ["network = { subnets = 1 }", "cpus = 2\nreplicas = 2"] {
+            check(&[("cpus = 1", bound)], Err(shared));
+        }
     }
 
     #[test]

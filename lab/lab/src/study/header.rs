@@ -26,6 +26,7 @@ impl Stage<'_> {
             workloads: self.workloads.iter().map(|workload| workload.described.clone()).collect(),
             testbeds: self.testbeds.iter().map(|testbed| self.described(testbed)).collect(),
             planned: self.planned(),
+            together: definition.together,
             repetitions: definition.repetitions,
             confidence: definition.confidence,
             estimated_s: self.estimate_s(),

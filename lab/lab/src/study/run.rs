@@ -71,8 +71,8 @@ pub struct Tally {
     pub unknown: usize,
 }
 
-/// Makes a run with a seed, or returns why none can be made now.
-type Make<'a> = dyn FnMut(Cell, Offered, u64) -> Result<Made, String> + 'a;
+/// Makes runs with a seed, or returns why none can be made now.
+type Make<'a> = dyn FnMut(&[Cell], Offered, u64) -> Result<Made, String> + 'a;
 
 /// One run that is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl<'a, W: Watch> Study<'a, W> {
     ) -> Self {
         Self {
             stage,
-            make: Box::new(|cell, offered, seed| stage.run(cell, offered, seed)),
+            make: Box::new(|cells, offered, seed| stage.run(cells, offered, seed)),
             folder,
             watch,
             runs: opened.runs,
@@ -133,41 +133,56 @@ impl<'a, W: Watch> Study<'a, W> {
         self.tally
     }
 
-    /// Every cell at every load.
+    /// Every cell at every load; cells that differ only in the server together, if they are to be.
     fn sweep(&mut self, offered: &[Offered]) -> Result<End, String> {
         let cells = self.stage.cells();
-        let loads =
-            cells.into_iter().flat_map(|cell| offered.iter().map(move |&load| (cell, load)));
+        let is_together = self.stage.definition.together;
+        let groups: Vec<&[Cell]> = cells
+            .chunk_by(|one, next| {
+                is_together && (one.workload, one.testbed) == (next.workload, next.testbed)
+            })
+            .collect();
+        let loads = groups
+            .into_iter()
+            .flat_map(|cells| offered.iter().map(move |&load| (cells.to_vec(), load)));
         self.measure_all(&loads.collect::<Vec<_>>())
     }
 
-    fn measure_all(&mut self, loads: &[(Cell, Offered)]) -> Result<End, String> {
+    /// Measures cells with a load each, several at a time where they are loaded together.
+    fn measure_all(&mut self, loads: &[(Vec<Cell>, Offered)]) -> Result<End, String> {
         let mut schedule = self.schedule(loads);
         self.runs.iter().for_each(|run| schedule.learn(run));
         while let Some(next) = schedule.next() {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
-            let (cell, offered) = loads[next.point];
+            let (cells, offered) = &loads[next.point];
             let Next { block, attempt, .. } = next;
             let seed = self.seed(block, attempt);
-            let purpose = &Purpose::Point;
-            let run = self.make_run(&Wanted { cell, offered, block, attempt, purpose, seed })?;
-            schedule.learn(&run);
+            let (cell, purpose) = (cells[0], &Purpose::Point);
+            let wanted = Wanted { cell, offered: *offered, block, attempt, purpose, seed };
+            let runs = self.make_runs(cells, &wanted)?;
+            schedule.learn(&runs[0]);
             let left_s = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
-            self.report(&run, self.within_budget(left_s));
+            let left_s = self.within_budget(left_s);
+            runs.iter().for_each(|run| self.report(run, left_s));
         }
-        self.tally.wanted += loads.len();
+        self.tally.wanted += loads.iter().map(|(cells, _)| cells.len()).sum::<usize>();
         for point in schedule.empty_points() {
-            self.tally.unknown += 1;
-            self.watch.report(&format!("{}: every run was void", describe(point)));
+            let (cells, offered) = &loads[point];
+            self.tally.unknown += cells.len();
+            for &cell in cells {
+                let point = self.stage.point(cell, *offered);
+                self.watch.report(&format!("{}: every run was void", describe(&point)));
+            }
         }
         Ok(End::Complete)
     }
 
-    fn schedule(&self, loads: &[(Cell, Offered)]) -> Schedule {
+    /// The schedule; of cells that are loaded together the first stands for all.
+    fn schedule(&self, loads: &[(Vec<Cell>, Offered)]) -> Schedule {
         let definition = self.stage.definition;
-        let points = loads.iter().map(|&(cell, offered)| self.stage.point(cell, offered));
+        let points = loads.iter().map(|(cells, offered)| self.stage.point(cells[0], *offered));
         Schedule::new(
             points.collect(),
             definition.repetitions,
@@ -181,14 +196,15 @@ impl<'a, W: Watch> Study<'a, W> {
     /// the first blocks, where the interval is widest.
     fn limits(&mut self) -> Result<End, String> {
         let cells = self.stage.cells();
-        let loads: Vec<_> = cells.into_iter().map(|cell| (cell, Offered::default())).collect();
+        let loads: Vec<_> =
+            cells.into_iter().map(|cell| (vec![cell], Offered::default())).collect();
         let mut schedule = self.schedule(&loads);
         learn_limits(&mut schedule, &self.searches);
         while let Some(next) = schedule.next() {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
-            match self.limit(loads[next.point].0, next.block) {
+            match self.limit(loads[next.point].0[0], next.block) {
                 Ok(()) => learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]),
                 Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
                 Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
@@ -248,7 +264,7 @@ impl<'a, W: Watch> Study<'a, W> {
                     Ok(Ok(rate)) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
                         self.watch.report(&line);
-                        loads.push((cell, Offered::RequestsPerS(rate)));
+                        loads.push((vec![cell], Offered::RequestsPerS(rate)));
                     }
                     Ok(Err(why)) => {
                         self.tally.wanted += 1;
@@ -338,19 +354,30 @@ impl<'a, W: Watch> Study<'a, W> {
 
     /// Makes one run and writes it down.
     fn make_run(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
-        let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
+        Ok(self.make_runs(&[wanted.cell], wanted)?.remove(0))
+    }
+
+    /// Makes a run of each cell, as is wanted of the first, and writes them down.
+    fn make_runs(&mut self, cells: &[Cell], wanted: &Wanted<'_>) -> Result<Vec<Run>, String> {
+        let &Wanted { offered, block, attempt, purpose, seed, .. } = wanted;
         let stop = |why: String| unable(&why);
         // If the run were recorded as void, its point would be given up for a failure that it did
         // not cause.
-        let Made { run, outcome_json, left } = (self.make)(cell, offered, seed).map_err(stop)?;
-        let number = self.runs.last().map_or(0, |run| run.number) + 1;
-        let purpose = purpose.clone();
-        let run = Run { number, block, attempt, purpose, ..run };
-        let run = as_read_again(self.folder.add_run(&run, outcome_json.as_deref())?)?;
-        self.runs.push(run.clone());
+        let Made { runs: made, left } = (self.make)(cells, offered, seed).map_err(stop)?;
+        let mut runs = Vec::new();
+        // The first, by which the schedule goes on, comes last: if this is interrupted, all are
+        // made again.
+        for (run, outcome_json) in made.into_iter().rev() {
+            let number = self.runs.last().map_or(0, |run| run.number) + 1;
+            let purpose = purpose.clone();
+            let run = Run { number, block, attempt, purpose, ..run };
+            let run = as_read_again(self.folder.add_run(&run, outcome_json.as_deref())?)?;
+            self.runs.push(run.clone());
+            runs.insert(0, run);
+        }
         self.made += 1;
         left.map_err(stop)?;
-        Ok(run)
+        Ok(runs)
     }
 
     fn runs_for(&self, cell: Cell, purpose: &Purpose) -> impl Iterator<Item = &Run> {

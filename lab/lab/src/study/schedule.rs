@@ -105,11 +105,10 @@ impl Schedule {
         self.known.iter().map(|known| self.repetitions.saturating_sub(known.block())).sum()
     }
 
-    /// Points without any figure: all their repetitions were void.
-    pub fn empty_points(&self) -> impl Iterator<Item = &Point> {
+    /// The indices of points without any figure: all their repetitions were void.
+    pub fn empty_points(&self) -> impl Iterator<Item = usize> {
         let all_void = |known: &Known| !known.blocks.is_empty() && known.figures().is_empty();
-        let pairs = self.points.iter().zip(&self.known);
-        pairs.filter(move |(_, known)| all_void(known)).map(|(point, _)| point)
+        (0..self.points.len()).filter(move |&point| all_void(&self.known[point]))
     }
 
     fn next_of_block(&self, block: u32) -> Option<Next> {

@@ -11,9 +11,9 @@ use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
 use crate::server_description::{Setting, Workers};
 use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
-use crate::trial::{Bench, LoadGenerator, Measured, RunFailure, Target, Trial};
+use crate::trial::{Bench, LoadGenerator, Measured, RunFailure, Side, Target, Trial, run_together};
 use crate::void::Void;
-use crate::warm_up::{Readying, UNTIL_STEADY};
+use crate::warm_up::{Readying, UNTIL_STEADY, WarmUp};
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
@@ -41,15 +41,29 @@ pub struct Cell {
     pub testbed: usize,
 }
 
-/// A run that was made.
+/// Runs that were made: one, or those of servers that were loaded together.
 #[derive(Debug)]
 pub struct Made {
-    /// Its record.
-    pub run: Run,
-    /// The outcome, as `ropewalk load` wrote it; none if there was none.
-    pub outcome_json: Option<String>,
+    /// The record of each, and its outcome, as `ropewalk load` wrote it; none if there was none.
+    pub runs: Vec<(Run, Option<String>)>,
     /// Whether the machine is as it was before; if not, the difference, in a line.
     pub left: Result<(), String>,
+}
+
+/// A server that is warmed up, with what loads it.
+struct Ready {
+    /// All its copies.
+    servers: Vec<RunningServer>,
+    bench: Bench,
+    warm_up: WarmUp,
+    /// Why its workers could not be bound, if they should be.
+    unbound: Option<String>,
+}
+
+impl Ready {
+    fn target(&self) -> Target<'_> {
+        Target::of_copies(&self.servers)
+    }
 }
 
 /// Everything that runs are made with.
@@ -124,42 +138,52 @@ impl Stage<'_> {
         }
     }
 
-    /// Makes a run. A run that cannot be measured is void and says why.
+    /// Makes a run of each cell: of one, or of several that are loaded together, which differ in
+    /// their servers only. A run that cannot be measured is void and says why; what is loaded
+    /// together is void together.
     ///
     /// # Errors
     /// Why no run can be made now, whichever the server: the conditions cannot be made any more, or
     /// there is no room for its files.
-    pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> Result<Made, String> {
+    pub fn run(&self, cells: &[Cell], offered: Offered, seed: u64) -> Result<Made, String> {
         let begun_us = os::clock::now();
-        let (testbed, files) = (&self.testbeds[cell.testbed], &self.accessed[cell.workload]);
+        let first = cells[0];
+        let (testbed, files) = (&self.testbeds[first.testbed], &self.accessed[first.workload]);
         let entered = testbed.enter(&self.machine, files)?;
-        let (tools, workload) = (&self.bench.tools, &self.workloads[cell.workload]);
-        let measured = self.measure_in(&entered, cell, offered, seed);
+        let (tools, workload) = (&self.bench.tools, &self.workloads[first.workload]);
+        let measured = self.measure_in(&entered, cells, offered, seed);
         let measured = measured.map_err(|why| why.unless_gone(tools, workload));
         let left = entered.leave();
-        let run = Run {
-            point: self.point(cell, offered),
+        let took_s = (os::clock::now() - begun_us) as f64 / 1e6 / cells.len() as f64;
+        let run = |cell: &Cell| Run {
+            point: self.point(*cell, offered),
             seed,
             window_s: self.definition.window_s,
-            took_s: (os::clock::now() - begun_us) as f64 / 1e6,
+            took_s,
             ..Run::default()
         };
         match measured {
-            Ok((measured, warm_up_s)) => {
-                let seen = measured.to_run();
-                let run = Run {
-                    warm_up_s,
-                    started_unix_us: seen.started_unix_us,
-                    void: seen.void,
-                    figures: seen.figures,
-                    observed: seen.observed,
-                    not_available: seen.not_available,
-                    ..run
-                };
-                Ok(Made { run, outcome_json: Some(measured.outcome_json), left })
+            Ok(measured) => {
+                let runs = cells.iter().zip(measured).map(|(cell, (measured, warm_up_s))| {
+                    let seen = measured.to_run();
+                    let run = Run {
+                        warm_up_s,
+                        started_unix_us: seen.started_unix_us,
+                        void: seen.void,
+                        figures: seen.figures,
+                        observed: seen.observed,
+                        not_available: seen.not_available,
+                        ..run(cell)
+                    };
+                    (run, Some(measured.outcome_json))
+                });
+                let mut runs: Vec<_> = runs.collect();
+                void_together(&mut runs);
+                Ok(Made { runs, left })
             }
             Err(RunFailure::Void(why)) => {
-                Ok(Made { run: Run { void: vec![why], ..run }, outcome_json: None, left })
+                let void = |cell| (Run { void: vec![why.clone()], ..run(cell) }, None);
+                Ok(Made { runs: cells.iter().map(void).collect(), left })
             }
             Err(RunFailure::Surroundings(why)) => {
                 let more = left.err().map_or_else(String::new, |more| format!("; {more}"));
@@ -171,12 +195,13 @@ impl Stage<'_> {
     fn measure_in(
         &self,
         entered: &Entered,
-        cell: Cell,
+        cells: &[Cell],
         offered: Offered,
         seed: u64,
-    ) -> Result<(Measured, f64), RunFailure> {
-        let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
-        let testbed = &self.testbeds[cell.testbed];
+    ) -> Result<Vec<(Measured, f64)>, RunFailure> {
+        let first = cells[0];
+        let (workload, files) = (&self.workloads[first.workload], &self.accessed[first.workload]);
+        let testbed = &self.testbeds[first.testbed];
         // Before any server runs: a server that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files).map_err(RunFailure::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
@@ -184,9 +209,6 @@ impl Stage<'_> {
         }
         let reads_nothing = testbed.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
-        let servers = self.start(cell, entered)?;
-        let bench = Bench { generators: generators(entered, &servers), ..self.bench.clone() };
-        let target = Target::of_copies(&servers);
         let trial = Trial {
             workload,
             offered,
@@ -197,40 +219,82 @@ impl Stage<'_> {
             is_even: self.is_even(),
             waits_for_sessions: true,
         };
-        // Under a bound on memory the page cache has been filled as it is to be.
-        let primed = if settled.is_none() {
-            reachable(entered, &servers).map_err(RunFailure::no_load)?
-        } else {
-            Vec::new()
+        let mut ready = Vec::new();
+        for &cell in cells {
+            // Under a bound on memory the page cache has been filled as it is to be.
+            let started = self.make_ready(entered, cell, &trial, settled.is_none(), reads_nothing);
+            let name = &self.participants[cell.participant].installed.description.name;
+            ready.push(started.map_err(|why| if cells.len() > 1 { why.of(name) } else { why })?);
+        }
+        let observers: Vec<_> =
+            ready.iter().map(|ready| self.observer(entered, ready, cells.len() == 1)).collect();
+        let measured = match (ready.as_slice(), observers.as_slice()) {
+            ([one], [observer]) => {
+                vec![one.bench.run_observed(one.target(), &trial, Some(observer))?]
+            }
+            _ => {
+                let sides = ready.iter().zip(&observers).map(|(ready, observer)| Side {
+                    bench: &ready.bench,
+                    server: ready.target(),
+                    observer,
+                });
+                run_together(&sides.collect::<Vec<_>>(), &trial)?
+            }
+        };
+        let before_s = trial.before_window_s().map_err(RunFailure::no_load)?;
+        let held = held.err().map(|why| format!("files held in memory: {why}"));
+        let measured = measured.into_iter().zip(ready).map(|(mut measured, ready)| {
+            if !ready.warm_up.is_steady {
+                measured.observed.insert("still_warming_up".into(), 1.0);
+            }
+            let in_memory = settled.as_ref().zip(entered.plan.as_ref());
+            measured.observed.extend(in_memory.into_iter().flat_map(|(it, plan)| it.figures(plan)));
+            // Without this the files may stay in memory as well; if they do not, the run is void.
+            measured.not_available.extend(held.clone());
+            measured.not_available.extend(ready.unbound);
+            if entered.server_cpus().iter().any(|cpu| !entered.cpus.server.contains(cpu)) {
+                measured.not_available.push(CLIENTS_TOO.into());
+            }
+            measured.void.extend(judge_disk(testbed, &measured));
+            (measured, ready.warm_up.seconds + before_s)
+        });
+        Ok(measured.collect())
+    }
+
+    /// Starts the server of a cell and warms it up.
+    fn make_ready(
+        &self,
+        entered: &Entered,
+        cell: Cell,
+        trial: &Trial<'_>,
+        primes: bool,
+        reads_nothing: bool,
+    ) -> Result<Ready, RunFailure> {
+        let servers = self.start(cell, entered)?;
+        let bench = Bench { generators: generators(entered, &servers), ..self.bench.clone() };
+        let primed = match primes {
+            true => reachable(entered, &servers).map_err(RunFailure::no_load)?,
+            false => Vec::new(),
         };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let name = &self.participants[cell.participant].installed.description.name;
+        let testbed = &self.testbeds[cell.testbed];
         let _ = bind_workers(testbed, name, &servers); // they are warmed up where they will be
-        let warm_up = bench.make_ready(target, &trial, &readying)?;
+        let warm_up = bench.make_ready(Target::of_copies(&servers), trial, &readying)?;
         // All workers have been started by now.
         let unbound = bind_workers(testbed, name, &servers);
-        let observer = Observer::new(Watched {
-            groups: target.groups(),
-            enclosure: Some(&entered.enclosure),
+        Ok(Ready { servers, bench, warm_up, unbound })
+    }
+
+    /// Observes a server. What is known of the whole testbed is known of a server that is alone.
+    fn observer<'s>(&self, entered: &'s Entered, ready: &'s Ready, is_alone: bool) -> Observer<'s> {
+        Observer::new(Watched {
+            groups: ready.target().groups(),
+            enclosure: is_alone.then_some(&entered.enclosure),
             cpus: entered.server_cpus(),
             device: entered.device.clone(),
             system_calls: self.definition.system_calls,
-        });
-        let mut measured = bench.run_observed(target, &trial, Some(&observer))?;
-        if !warm_up.is_steady {
-            measured.observed.insert("still_warming_up".into(), 1.0);
-        }
-        let in_memory = settled.as_ref().zip(entered.plan.as_ref());
-        measured.observed.extend(in_memory.into_iter().flat_map(|(it, plan)| it.figures(plan)));
-        // Without this the files may stay in memory as well; if they do not, the run is void.
-        measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
-        measured.not_available.extend(unbound);
-        if entered.server_cpus().iter().any(|cpu| !entered.cpus.server.contains(cpu)) {
-            measured.not_available.push(CLIENTS_TOO.into());
-        }
-        measured.void.extend(judge_disk(testbed, &measured));
-        let before_s = trial.before_window_s().map_err(RunFailure::no_load)?;
-        Ok((measured, warm_up.seconds + before_s))
+        })
     }
 
     /// Whether only a rate is looked for.
@@ -259,6 +323,16 @@ impl Stage<'_> {
             RunningServer::start(installed, setting, &launch).map_err(RunFailure::from)
         });
         copies.collect()
+    }
+}
+
+/// Makes all runs void if one of them is: the servers had each other for company.
+fn void_together(runs: &mut [(Run, Option<String>)]) {
+    let first = runs.iter().find(|(run, _)| !run.void.is_empty());
+    let Some((first, _)) = first else { return };
+    let beside = Void::Beside(format!("{}: {}", first.point.server, first.void[0]));
+    for (run, _) in runs.iter_mut().filter(|(run, _)| run.void.is_empty()) {
+        run.void.push(beside.clone());
     }
 }
 
@@ -301,4 +375,28 @@ fn judge_disk(testbed: &Testbed, measured: &Measured) -> Option<Void> {
     let disk_io = testbed.memory.and_then(|memory| memory.disk_io)?;
     let read = measured.observed.get("block_read_bytes").map(|&bytes| bytes as u64);
     disk_io.judge(read).err().map(Void::Conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::void::in_words;
+
+    #[test]
+    fn runs_that_were_made_together_are_void_together() {
+        let run = |server: &str, void: &[&str]| {
+            let point = Point { server: server.into(), ..Point::default() };
+            (
+                Run { point, void: void.iter().map(|&why| why.into()).collect(), ..Run::default() },
+                None,
+            )
+        };
+        let mut runs = [run("a", &[]), run("b", &["late", "slow"]), run("c", &["odd"])];
+        void_together(&mut runs);
+        let words: Vec<String> = runs.iter().map(|(run, _)| in_words(&run.void)).collect();
+        assert_eq!(words, ["a server beside it is void: b: late", "late; slow", "odd"]);
+        let mut good = [run("a", &[]), run("b", &[])];
+        void_together(&mut good);
+        assert!(good.iter().all(|(run, _)| run.void.is_empty()));
+    }
 }

@@ -4,7 +4,8 @@
 //!
 //! That wrk can do what is requested is checked before anything is measured.
 
-use super::{AFTERMATH, Bench, LoadUse, Observation, RunFailure, Target, Trial};
+use super::together::{Part, disturbances};
+use super::{AFTERMATH, Bench, LoadUse, Observation, RunFailure, Side, Target, Trial};
 use crate::client::Client;
 use crate::http::Connection;
 use crate::observe::{Observer, WindowUse};
@@ -59,7 +60,11 @@ impl Bench {
         if counted.requests == 0 {
             return Err(RunFailure::no_load("wrk got no reply"));
         }
-        let seen = self.observation(server, observer, observed, in_window.as_ref(), &used);
+        let side = Side { bench: self, server, observer };
+        let disturbed = in_window.as_ref().and_then(|in_window| {
+            disturbances(&[Part { side, observed: &observed, in_window, load: &used }])
+        });
+        let seen = side.observation(observed, in_window.as_ref(), &used, disturbed);
         let outcome = outcome(&load, &counted, from_us, workload.mean_body_bytes());
         let text = json::write(&outcome);
         Ok((outcome, text, Ok(seen)))

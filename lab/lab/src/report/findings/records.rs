@@ -20,7 +20,7 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     blocks(findings, opened, summary);
     without_intervals(findings, opened, summary);
     searches(findings, opened, summary);
-    if opened.header.kind != Kind::Compare {
+    if opened.header.kind != Kind::Compare && !opened.header.together {
         precision(findings, summary);
     }
     saturated(findings, opened);

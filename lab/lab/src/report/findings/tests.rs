@@ -340,6 +340,30 @@ fn servers_whose_clients_wait_for_replies_are_ranked() {
     check(&[fast, slow], Head::Supported, "fast serves 1.11 [1.");
 }
 
+/// Of servers that were loaded together costs are compared, and no throughputs.
+#[test]
+fn servers_that_were_loaded_together_are_compared_by_their_costs() {
+    let runs = |server: &str, costs: &[f64]| {
+        let mut runs = closed_runs(server, &vec![100.0; costs.len()], 0.5);
+        for (run, cost) in runs.iter_mut().zip(costs) {
+            run.observed = [("cpu_us_per_request".to_owned(), *cost)].into();
+        }
+        runs
+    };
+    let header = Header { together: true, ..Header::default() };
+    let costs = [10.0, 13.0, 11.0, 10.0, 12.0, 10.0];
+    let times = |factor: f64| costs.map(|cost| cost * factor);
+    let close = [10.2, 12.87, 11.22, 9.9, 12.24, 10.2];
+    let all = [runs("dear", &times(1.5)), runs("least", &costs), runs("close", &close)];
+    let said = all_findings(header.clone(), &all);
+    has(&said, "least needs the least processor time, 10.5 [10.0, 12.6] us/request at 64 conn");
+    has(&said, "dear needs 1.50 times as much. Between least and close: a tie.");
+    has(&said, "say nothing of what a server can do by itself");
+    assert!(!said.iter().any(|one| one.text.contains("highest throughput")), "{said:#?}");
+    let few = [runs("dear", &[15.0, 16.0]), runs("least", &[10.0, 11.0])];
+    has(&all_findings(header, &few), "too few pairs to be sure, of least: dear (1.48 [1.45, 1.50]");
+}
+
 #[test]
 fn clients_without_time_left_are_reported() {
     let closed = |busy| all_findings(Header::default(), &[closed_runs("one", &[50.0; 6], busy)]);

@@ -73,11 +73,16 @@ impl Scratch {
         let stage = stage(&definition, &bench, &surroundings);
         let (folder, opened) = Folder::resume(&self.0).expect("it is whole");
         let mut study = Study::new(&stage, &folder, opened, 0, Patience(left));
-        study.make = Box::new(|cell, offered, seed| {
+        study.make = Box::new(|cells, offered, seed| {
             left.set(left.get() - 1);
-            let (run, left) = make(cell, offered, seed)?;
-            let run = Run { point: stage.point(cell, offered), ..run };
-            Ok(Made { run, outcome_json: None, left })
+            let mut made = Made { runs: Vec::new(), left: Ok(()) };
+            for &cell in cells {
+                let (run, left) = make(cell, offered, seed)?;
+                let run = Run { point: stage.point(cell, offered), ..run };
+                made.runs.push((run, None));
+                made.left = made.left.and(left);
+            }
+            Ok(made)
         });
         let end = study.run();
         (end, Folder::read(&self.0).expect("it is whole"))
@@ -253,12 +258,12 @@ fn servers_that_bear_nothing_are_measured() {
         let stage = stage(&definition, &bench, &surroundings);
         let left = Counter::new(1);
         let mut study = Study::new(&stage, &folder, Opened::default(), 0, Patience(&left));
-        study.make = Box::new(|cell, offered, _| {
-            let point = stage.point(cell, offered);
+        study.make = Box::new(|cells, offered, _| {
+            let point = stage.point(cells[0], offered);
             let figures = Some(Figures { served_share: 0.5, ..Figures::default() });
             let void = if is_void { vec!["late".into()] } else { Vec::new() };
             let run = Run { point, figures, void, ..Run::default() };
-            Ok(Made { run, outcome_json: None, left: Ok(()) })
+            Ok(Made { runs: vec![(run, None)], left: Ok(()) })
         });
         assert_eq!(study.run(), Ok(End::Complete));
         study.tally()
@@ -292,12 +297,36 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     let told = Default::default();
     let now_us = os::clock::now();
     let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Lines(&told));
-    study.make = Box::new(|cell, offered, seed| {
-        let run = Run { point: stage.point(cell, offered), ..pretended(cell, offered, seed, 0) };
-        Ok(Made { run, outcome_json: None, left: Ok(()) })
+    study.make = Box::new(|cells, offered, seed| {
+        let point = stage.point(cells[0], offered);
+        let run = Run { point, ..pretended(cells[0], offered, seed, 0) };
+        Ok(Made { runs: vec![(run, None)], left: Ok(()) })
     });
     assert_eq!(study.run(), Ok(End::Interrupted));
     assert!(told.borrow()[0].ends_with("about 10 min remain"), "{:?}", told.borrow());
+}
+
+/// Servers that are loaded together have their runs together, however often that is interrupted;
+/// where one is void all are made again.
+#[test]
+fn servers_that_are_loaded_together_have_the_same_blocks_and_attempts() {
+    let text = EXPERIMENT.replace("mat = true", "connections = [8, 16]");
+    let text = text.replace("repetitions = 2", "repetitions = 3\ntogether = true");
+    let whole = Scratch::new("together").go_on(&text, 1000, 0);
+    assert_eq!((whole.0, whole.1.runs.len()), (End::Complete, 2 * 2 * 3));
+    for pair in whole.1.runs.chunks(2) {
+        let [one, other] = pair else { panic!("they come in pairs") };
+        assert_eq!((one.block, one.attempt, one.seed), (other.block, other.attempt, other.seed));
+        assert_eq!(one.point.offered, other.point.offered);
+        // The schedule goes on by the first server, which is written last.
+        assert_eq!([&*one.point.server, &*other.point.server], ["floor", "nginx"]);
+    }
+    let scratch = Scratch::new("together-resumed");
+    while scratch.go_on(&text, 2, 0).0 != End::Complete {}
+    let (_, resumed) = scratch.go_on(&text, 1, 0);
+    assert_eq!(requested(&resumed.runs), requested(&whole.1.runs));
+    let (end, voided) = Scratch::new("together-void").go_on(&text, 1000, 2);
+    assert!(end == End::Complete && voided.runs.iter().any(|run| run.attempt > 0));
 }
 
 fn search(server: &str, block: u32, held_per_s: f64) -> Search {
