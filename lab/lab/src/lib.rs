@@ -4,7 +4,7 @@
 //! machine ([`Found::detect`]), and started under one of its settings ([`RunningServer`]) in a
 //! control group ([`Group`]) of its own, so that the processor time of all its processes counts,
 //! including processes that live only for a moment. Servers are driven from outside ([`client`],
-//! [`wrk`], [`http`]) and observed from outside ([`memory`]): no server is linked with, ours
+//! wrk, [`http`]) and observed from outside ([`memory`]): no server is linked with, ours
 //! included.
 //!
 //! Which servers to compare, and how often, is decided by the callers. An [`Error`] says what can
