@@ -9,7 +9,7 @@ use engines::EngineSpec;
 use server::Server;
 use testkit::{Temporary, at_a_time};
 
-use crate::serving::{connect, get, start, try_get};
+use crate::serving::{self, connect, get, start, try_get};
 
 /// The time in milliseconds after which entries are checked again.
 const REVALIDATE_MS: u64 = 200;
@@ -156,12 +156,7 @@ fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str
 }
 
 fn request(server: &Server, path: &str, fields: &str) -> String {
-    let mut stream = connect(server);
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
+    serving::request(connect(server), path, fields).unwrap()
 }
 
 fn tag(response: &str) -> &str {

@@ -67,12 +67,7 @@ fn connect(server: &Server) -> TcpStream {
 
 /// The whole response to a request on a connection of its own.
 fn get(server: &Server, path: &str) -> String {
-    let mut stream = connect(server);
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
+    serving::request(connect(server), path, "").unwrap()
 }
 
 /// A client that reads the beginning of a listing and no more.

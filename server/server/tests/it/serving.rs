@@ -66,8 +66,13 @@ pub(crate) fn get(server: &Server, path: &str) -> String {
 /// Sends one request for `path` on a connection of its own and returns the whole response, or the
 /// error that cut it off.
 pub(crate) fn try_get(server: &Server, path: &str) -> io::Result<String> {
-    let mut stream = connect(server);
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    request(connect(server), path, "")
+}
+
+/// Sends one request for `path` with further fields, the last on the connection, and returns the
+/// whole response, or the error that cut it off.
+pub(crate) fn request(mut stream: TcpStream, path: &str, fields: &str) -> io::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes())?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;

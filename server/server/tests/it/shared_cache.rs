@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use os::{accounting, listening};
 use server::Server;
-use testkit::{Temporary, wait_until};
+use testkit::{Temporary, comes_true, wait_until};
 
 use crate::processes::{kill, try_to_kill};
 use crate::serving::{connect, get, start};
@@ -283,18 +283,11 @@ fn a_change_is_noticed_by_all_processes() {
             for (path, len) in [("/0.bin", 500), ("/3.bin", 200_000 + usize::from(version))] {
                 for stream in &mut streams {
                     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
-                    let mut is_current = || {
+                    let is_current = || {
                         stream.write_all(request.as_bytes()).unwrap();
                         read_body(stream).unwrap() == vec![version; len]
                     };
-                    let is_noticed = (0..400).any(|_| {
-                        let is_new = is_current();
-                        if !is_new {
-                            thread::sleep(Duration::from_millis(50));
-                        }
-                        is_new
-                    });
-                    assert!(is_noticed, "version {version} of {path}");
+                    assert!(comes_true(is_current), "version {version} of {path}");
                 }
             }
         }
