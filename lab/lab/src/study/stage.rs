@@ -155,34 +155,26 @@ impl Stage<'_> {
         let measured = measured.map_err(|why| why.unless_gone(tools, workload));
         let left = entered.leave();
         let took_s = (os::clock::now() - begun_us) as f64 / 1e6 / cells.len() as f64;
-        let run = |cell: &Cell| Run {
+        let run = |cell: &Cell, measured: Run| Run {
             point: self.point(*cell, offered),
             seed,
             window_s: self.definition.window_s,
             took_s,
-            ..Run::default()
+            ..measured
         };
         match measured {
             Ok(measured) => {
                 let runs = cells.iter().zip(measured).map(|(cell, (measured, warm_up_s))| {
-                    let seen = measured.to_run();
-                    let run = Run {
-                        warm_up_s,
-                        started_unix_us: seen.started_unix_us,
-                        void: seen.void,
-                        figures: seen.figures,
-                        observed: seen.observed,
-                        not_available: seen.not_available,
-                        ..run(cell)
-                    };
-                    (run, Some(measured.outcome_json))
+                    let made = run(cell, Run { warm_up_s, ..measured.to_run() });
+                    (made, Some(measured.outcome_json))
                 });
                 let mut runs: Vec<_> = runs.collect();
                 void_together(&mut runs);
                 Ok(Made { runs, left })
             }
             Err(RunFailure::Void(why)) => {
-                let void = |cell| (Run { void: vec![why.clone()], ..run(cell) }, None);
+                let void = Run { void: vec![why], ..Run::default() };
+                let void = |cell| (run(cell, void.clone()), None);
                 Ok(Made { runs: cells.iter().map(void).collect(), left })
             }
             Err(RunFailure::Surroundings(why)) => {
@@ -228,19 +220,12 @@ impl Stage<'_> {
         }
         let observers: Vec<_> =
             ready.iter().map(|ready| self.observer(entered, ready, cells.len() == 1)).collect();
-        let measured = match (ready.as_slice(), observers.as_slice()) {
-            ([one], [observer]) => {
-                vec![one.bench.run_observed(one.target(), &trial, Some(observer))?]
-            }
-            _ => {
-                let sides = ready.iter().zip(&observers).map(|(ready, observer)| Side {
-                    bench: &ready.bench,
-                    server: ready.target(),
-                    observer,
-                });
-                run_together(&sides.collect::<Vec<_>>(), &trial)?
-            }
-        };
+        let sides = ready.iter().zip(&observers).map(|(ready, observer)| Side {
+            bench: &ready.bench,
+            server: ready.target(),
+            observer,
+        });
+        let measured = run_together(&sides.collect::<Vec<_>>(), &trial)?;
         let before_s = trial.before_window_s().map_err(RunFailure::no_load)?;
         let held = held.err().map(|why| format!("files held in memory: {why}"));
         let measured = measured.into_iter().zip(ready).map(|(mut measured, ready)| {
