@@ -151,9 +151,8 @@ fn a_log_of_real_users_can_be_replayed() {
     let runs = lab.records().runs;
     let served = runs.iter().filter_map(|run| run.figures.as_ref()).map(|f| f.throughput_per_s);
     let most = served.fold(0.0, f64::max);
-    // With the pauses a window of 300 ms would have 4 requests: the first of each client. A server
-    // that gets hardly any CPU answers a few more.
-    assert!(most > 30.0, "{most}");
+    // With the pauses a window would have 4 requests: the first of each client.
+    assert!(most > 100.0, "{most}");
 }
 
 /// Makes a directory and the access log of its files.
