@@ -14,6 +14,8 @@ use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
 
 /// A copy of this process that was started. Dropping this does not end it, but it is killed when
 /// the process that made it ends.
@@ -35,16 +37,9 @@ pub enum Ended {
 /// The status of a child whose work panicked.
 pub const STATUS_OF_PANIC: i32 = 101;
 
-/// Whether this process has one thread only.
-///
-/// # Errors
-/// When `/proc` cannot be read.
-pub fn is_single_threaded() -> io::Result<bool> {
-    match threads(std::process::id()).len() {
-        0 => Err(io::Error::other("/proc/self/task cannot be read")),
-        number => Ok(number == 1),
-    }
-}
+/// How often, and how long each time, [`fork`] waits for threads that are ending.
+const WAITS: u32 = 2000;
+const WAIT: Duration = Duration::from_millis(1);
 
 /// The number of a child that has ended and has not been waited for, if there is one.
 ///
@@ -72,9 +67,9 @@ pub fn next_ended() -> io::Result<Option<u32>> {
 /// is killed when this process ends, and is the first to be killed when memory runs out.
 ///
 /// # Errors
-/// The process has more than one thread; no memory or no room for a process.
+/// The process has had more than one thread for two seconds; no memory or no room for a process.
 pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
-    if !is_single_threaded()? {
+    if !becomes_single_threaded()? {
         let why = "a process with more than one thread cannot be copied";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
@@ -95,6 +90,19 @@ pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     let status = catch_unwind(AssertUnwindSafe(status)).unwrap_or(STATUS_OF_PANIC);
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// Whether this process has one thread only, or soon will: a thread that has been joined exists for
+/// a moment more.
+fn becomes_single_threaded() -> io::Result<bool> {
+    for _ in 0..WAITS {
+        match threads(std::process::id()).len() {
+            0 => return Err(io::Error::other("/proc/self/task cannot be read")),
+            1 => return Ok(true),
+            _ => thread::sleep(WAIT),
+        }
+    }
+    Ok(false)
 }
 
 impl Child {
