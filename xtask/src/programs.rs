@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::UNIX_EPOCH;
@@ -18,9 +17,16 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// The package's folder, in which cargo runs its tests.
     pub(crate) folder: PathBuf,
-    /// When the program was built, or another program of its package that it starts, whichever is
-    /// later: nanoseconds since 1970.
-    pub(crate) built_ns: u64,
+}
+
+/// What Cargo has built.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// The test programs, the longest-running first: by and large the larger ones take longer.
+    pub(crate) programs: Vec<Program>,
+    /// When the newest of them was built, or of the programs that they start: nanoseconds since
+    /// 1970.
+    pub(crate) at_ns: u64,
 }
 
 impl Program {
@@ -41,19 +47,19 @@ impl Program {
     }
 }
 
-/// Builds all test programs, and returns them, the longest-running first: by and large the larger
-/// ones take longer.
-pub(crate) fn build() -> Result<Vec<Program>, String> {
+/// Builds all test programs.
+pub(crate) fn build() -> Result<Built, String> {
     let words = "cargo test --workspace --no-run --message-format=json-render-diagnostics";
     let output = tools::command(words).stderr(Stdio::inherit()).output();
     let output = output.map_err(|why| format!("{words}: {why}"))?;
     if !output.status.success() {
         return Err(format!("{words}: {}", output.status));
     }
-    let mut programs = listed(&String::from_utf8_lossy(&output.stdout), built_ns);
+    let (mut programs, executables) = listed(&String::from_utf8_lossy(&output.stdout));
     let bytes = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(bytes(program)));
-    Ok(programs)
+    let at_ns = executables.iter().map(|path| built_ns(path)).max().unwrap_or_default();
+    Ok(Built { programs, at_ns })
 }
 
 /// When a file was last written, in nanoseconds since 1970; zero if it does not exist.
@@ -63,36 +69,20 @@ fn built_ns(path: &Path) -> u64 {
     since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default()
 }
 
-/// The test programs among those that cargo reports as built, a JSON object a line.
-fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
-    let mut newest: HashMap<PathBuf, u64> = HashMap::new();
-    let mut programs = Vec::new();
+/// The test programs and all executables that Cargo reports as built, a JSON object a line.
+fn listed(messages: &str) -> (Vec<Program>, Vec<PathBuf>) {
+    let (mut programs, mut executables) = (Vec::new(), Vec::new());
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
-        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
-        let folder = manifest.parent().unwrap_or(manifest).to_path_buf();
-        let built = newest.entry(folder.clone()).or_default();
-        *built = built_ns(&path).max(*built);
+        executables.push(path.clone());
         if message["profile"]["test"] == true {
+            let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+            let folder = manifest.parent().unwrap_or(manifest).to_path_buf();
             let id = message["package_id"].as_str().unwrap_or_default();
-            let name = name(package(id), &message["target"]);
-            programs.push(Program { name, path, folder, built_ns: 0 });
+            programs.push(Program { name: name(package(id), &message["target"]), path, folder });
         }
     }
-    // The suites of the commands start each other's programs, and those in the folder servers.
-    let is_command = |folder: &Path| {
-        folder.ends_with("cli") || folder.parent().is_some_and(|above| above.ends_with("servers"))
-    };
-    let commands = newest.iter().filter(|(folder, _)| is_command(folder)).map(|(_, built)| *built);
-    let newest_command = commands.max().unwrap_or(0);
-    for program in &mut programs {
-        program.built_ns = match is_command(&program.folder) {
-            true => newest_command,
-            false => newest[&program.folder],
-        };
-    }
-    programs.sort_by(|a, b| a.name.cmp(&b.name));
-    programs
+    (programs, executables)
 }
 
 /// The name in Cargo's identifier of a package: `URL#NAME@VERSION`, or `URL#VERSION` where the
@@ -134,11 +124,10 @@ mod tests {
             line("test", "it", true),
             "not JSON\n".to_owned(),
         ];
-        // The tests start the other program: they count as rebuilt when it is.
-        let built_ns = |path: &Path| if path.ends_with("ropewalk") { 7 } else { 3 };
-        let found = listed(&messages.concat(), built_ns);
-        let seen: Vec<_> = found.iter().map(|one| (&*one.name, one.built_ns)).collect();
-        assert_eq!(seen, [("ropewalk-lab", 7), ("ropewalk-lab/it", 7)]);
+        let (found, executables) = listed(&messages.concat());
+        let names: Vec<&str> = found.iter().map(|one| &*one.name).collect();
+        assert_eq!(names, ["ropewalk-lab", "ropewalk-lab/it"]);
+        assert_eq!(executables.len(), 3, "the tests start the other program");
         assert_eq!(found[1].folder, Path::new("/w/lab/cli"));
         assert_eq!(found[1].path, Path::new("/t/it"));
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
@@ -47,10 +48,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Runs all test programs, the longest first, and then the tests in documentation.
 fn all(list: &Path) -> Result<(), String> {
-    let programs = programs::build()?;
+    let programs = programs::build()?.programs;
     let failed = Mutex::new(Vec::new());
     testkit::at_a_time(AT_A_TIME, &programs, |program| {
-        if let Err(why) = run_program(program, list) {
+        let output = list.with_extension(program.name.replace('/', "-"));
+        let why = match run_program(program, &output, list) {
+            Ok((status, printed)) => {
+                let printed = String::from_utf8_lossy(&printed);
+                print!("\n     Running {}\n{printed}", program.name);
+                (!status.success()).then(|| status.to_string())
+            }
+            Err(why) => Some(format!("{}: {why}", program.path.display())),
+        };
+        if let Some(why) = why {
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.push(format!("{}: {why}", program.name));
         }
@@ -60,23 +70,20 @@ fn all(list: &Path) -> Result<(), String> {
     if failed.is_empty() { documentation } else { Err(failed.join("\n")) }
 }
 
-/// Runs one program to its end, and prints its output in one piece. The output goes through a file,
-/// so that a process that the program leaves behind cannot make this wait.
-fn run_program(program: &Program, list: &Path) -> Result<(), String> {
-    let path = list.with_extension(program.name.replace('/', "-"));
-    let explain = |why| format!("{}: {why}", path.display());
-    let output = File::create(&path).map_err(explain)?;
-    let errors = output.try_clone().map_err(explain)?;
+/// Runs one program to its end. Returns how it ended, and its output, which goes through the file
+/// `output`, so that a process that the program leaves behind cannot make this wait.
+pub(crate) fn run_program(
+    program: &Program,
+    output: &Path,
+    list: &Path,
+) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let file = File::create(output)?;
+    let errors = file.try_clone()?;
     let mut command = program.command();
-    let status = command.env(testkit::SKIPPED, list).stdout(output).stderr(errors).status();
-    let printed = fs::read(&path).map_err(explain)?;
-    fs::remove_file(&path).map_err(explain)?;
-    print!("\n     Running {}\n{}", program.name, String::from_utf8_lossy(&printed));
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(status.to_string()),
-        Err(why) => Err(format!("{}: {why}", program.path.display())),
-    }
+    let status = command.env(testkit::SKIPPED, list).stdout(file).stderr(errors).status();
+    let printed = fs::read(output)?;
+    fs::remove_file(output)?;
+    Ok((status?, printed))
 }
 
 fn passed(status: ExitStatus) -> Result<(), String> {
