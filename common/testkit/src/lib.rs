@@ -38,6 +38,7 @@ pub mod scripted;
 pub mod server_process;
 mod side_by_side;
 mod skip;
+pub mod sockets;
 pub mod stalled_disk;
 pub mod template;
 mod temporary;

@@ -353,15 +353,13 @@ impl Definition {
     fn check_wrk(&self) -> Result<(), String> {
         let by_wrk = |workload: &&WorkloadSpec| workload.client == LoadClient::Wrk;
         let Some(workload) = self.workloads.iter().find(by_wrk) else { return Ok(()) };
-        let is_elsewhere =
-            |testbed: &Testbed| testbed.network.is_some() || testbed.generators() > 1;
         let why = match self {
             one if one.is_open() => "wrk sends at no rate: say `connections` under [offered]",
             one if one.verify_bytes => "wrk checks no bytes: leave `verify_bytes` out",
             one if one.latency_target_us.is_some() => {
                 "wrk is asked for no times: leave `latency_target` out"
             }
-            one if one.testbeds.iter().any(is_elsewhere) => {
+            one if one.testbeds.iter().any(Testbed::divides_clients) => {
                 "wrk has no place in a network, or beside `replicas`: leave them out"
             }
             _ => return Ok(()),
@@ -371,9 +369,7 @@ impl Definition {
 
     /// Checks that servers can be loaded together, if they are to be.
     fn check_together(&self) -> Result<(), String> {
-        let is_bound = |testbed: &Testbed| {
-            testbed.memory.is_some() || testbed.network.is_some() || testbed.generators() > 1
-        };
+        let is_bound = |testbed: &Testbed| testbed.memory.is_some() || testbed.divides_clients();
         let why = match self {
             one if !one.together => return Ok(()),
             one if !matches!(one.offered, OfferedPlan::Connections(_)) => {
@@ -600,7 +596,12 @@ connections = [64, 1000]
             }
             let expected = expected.map_err(|why| format!("together: {why}"));
             assert_eq!(
-                parse(&text, None).map(|read| assert!(read.together)),
+                parse(&text, None).map(|read| {
+                    assert!(read.together);
+                    // Servers share their windows.
+                    let estimated_s = |servers| crate::study::estimate_s(&read, servers, 1.0);
+                    assert_eq!(estimated_s(2), estimated_s(1));
+                }),
                 expected,
                 "{changes:?}"
             );

@@ -473,8 +473,10 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
         OfferedPlan::Mat => repetitions * (7.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let ceilings = reckoned_ceiling_s(definition) * definition.testbeds.len() as f64;
-    let all = runs * cells as f64 * run_s + ceilings;
+    let testbeds = definition.testbeds.len();
+    let windows = if definition.together { definition.workloads.len() * testbeds } else { cells };
+    let ceilings = reckoned_ceiling_s(definition) * testbeds as f64;
+    let all = runs * windows as f64 * run_s + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 

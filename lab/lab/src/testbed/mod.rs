@@ -243,6 +243,11 @@ impl Testbed {
         self.network.map_or(self.replicas.unwrap_or(1), |network| network.subnets)
     }
 
+    /// Whether clients are in a network of their own, or several generators share the load.
+    pub fn divides_clients(&self) -> bool {
+        self.network.is_some() || self.generators() > 1
+    }
+
     fn choice(&self) -> Choice {
         let replicas = self.replicas.unwrap_or(1);
         // Each copy needs at least one CPU.

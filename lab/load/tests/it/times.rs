@@ -9,6 +9,7 @@ use load::plan::{ConnectionUse, Model};
 use load::void::Void;
 use os::socket::{ListenOptions, accept, listen, local_addr};
 use testkit::scripted::{Action, Reply, Scripted};
+use testkit::sockets::{SYN_SENT, TcpSocket, tcp_sockets};
 use testkit::{undisturbed, wait_until};
 
 use crate::setup::{
@@ -89,14 +90,9 @@ fn goodput_is_judged_by_the_corrected_time() {
 
 /// Whether this machine has sent a first packet to `address` that is not answered yet.
 fn is_knocking(address: SocketAddr) -> bool {
-    let target = format!(":{:04X}", address.port());
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    table.lines().any(|line| {
-        // The number of the line, the own address, the other's, and the state: 2 is SYN-SENT.
-        let mut words = line.split_whitespace().skip(2);
-        let other = words.next().unwrap_or_default();
-        other.ends_with(&target) && words.next() == Some("02")
-    })
+    let is_knock =
+        |socket: &TcpSocket| socket.remote_port == address.port() && socket.state == SYN_SENT;
+    tcp_sockets().iter().any(is_knock)
 }
 
 /// Waiting for the connection is part of the corrected time and not of the uncorrected one.

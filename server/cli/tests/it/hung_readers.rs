@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
 use testkit::{Temporary, comes_true, side_by_side, wait_until};
 
 use crate::ropewalk;
@@ -96,17 +97,11 @@ impl Unread {
 
     /// Waits until the server has closed its connections, whose clients have gone.
     fn closes_all(&self, what: &str) {
-        /// Established, and closed by the client (TCP_CLOSE_WAIT of the kernel).
-        const OPEN: [&str; 2] = ["01", "08"];
-        let port = format!(":{:04X}", self.address.port());
-        let is_open = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            fields[1].ends_with(&port) && OPEN.contains(&fields[3])
+        let is_open = |socket: &TcpSocket| {
+            socket.local_port == self.address.port()
+                && [ESTABLISHED, CLOSE_WAIT].contains(&socket.state)
         };
-        let are_closed = || {
-            let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-            !sockets.lines().skip(1).any(&is_open)
-        };
+        let are_closed = || !tcp_sockets().iter().any(is_open);
         assert!(comes_true(are_closed), "{what}: connections are still open");
     }
 

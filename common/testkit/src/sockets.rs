@@ -1,0 +1,59 @@
+//! The TCP sockets of this process's network, as the kernel lists them (proc_net(5)).
+
+use std::fs;
+
+/// A connection that neither side has closed. This and the other states are numbers of the kernel
+/// (include/net/tcp_states.h).
+pub const ESTABLISHED: u8 = 1;
+/// A first packet has been sent, and not answered yet.
+pub const SYN_SENT: u8 = 2;
+/// Closed by the other side only.
+pub const CLOSE_WAIT: u8 = 8;
+
+/// A TCP socket over IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSocket {
+    /// This side's port.
+    pub local_port: u16,
+    /// The other side's port; 0 of a listener.
+    pub remote_port: u16,
+    /// A number of the kernel, as above.
+    pub state: u8,
+}
+
+/// All TCP sockets over IPv4.
+///
+/// # Panics
+/// When they cannot be listed.
+pub fn tcp_sockets() -> Vec<TcpSocket> {
+    let table = fs::read_to_string("/proc/self/net/tcp").expect("the sockets are listed");
+    table.lines().skip(1).map(|line| parse(line).expect("a socket in a line")).collect()
+}
+
+/// The number of the line, the two addresses, the state, and more.
+fn parse(line: &str) -> Option<TcpSocket> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let port = |field: &str| u16::from_str_radix(field.rsplit(':').next()?, 16).ok();
+    let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
+    Some(TcpSocket { local_port: port(fields[1])?, remote_port: port(fields[2])?, state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_is_two_sockets() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = |address: std::io::Result<std::net::SocketAddr>| address.expect("bound").port();
+        let server = port(listener.local_addr());
+        let stream = TcpStream::connect(("127.0.0.1", server)).expect("it listens");
+        let client = port(stream.local_addr());
+        let listed = tcp_sockets();
+        for (local_port, remote_port) in [(client, server), (server, client)] {
+            let socket = TcpSocket { local_port, remote_port, state: ESTABLISHED };
+            assert!(listed.contains(&socket), "{socket:?}");
+        }
+    }
+}
