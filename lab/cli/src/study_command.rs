@@ -8,9 +8,9 @@ mod of_cache;
 use command::{Failure, notify, print};
 use lab::record::Skipped;
 use lab::study::{
-    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, minutes,
-    reckoned_run_s,
+    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, reckoned_run_s,
 };
+use lab::watch::minutes;
 use load::interrupt::Interrupt;
 use page::number::counted;
 

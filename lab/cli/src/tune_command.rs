@@ -10,7 +10,7 @@ use lab::record::Folder;
 use lab::search::{
     Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
 };
-use lab::study::minutes;
+use lab::watch::minutes;
 use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;

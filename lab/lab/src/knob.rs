@@ -3,8 +3,7 @@
 //!
 //! A knob has named values, or numbers within a range, or free text. Nothing is tried here.
 
-use crate::server_description::check_value;
-use crate::template;
+use crate::template::{self, check_value};
 use serde::Deserialize;
 
 /// A grid with more values than this is a mistake in a server's file: it takes too long to try.

@@ -5,29 +5,13 @@
 use crate::former_names::rename_in_description;
 use crate::knob::Knob;
 use crate::record::Program;
-use crate::template::{self, Values};
+use crate::template::{self, PLACES, Values, check_value};
 use crate::toml_error::one_line;
 use command::renamed;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Placeholders that every launch fills in; a server's knobs come on top.
-pub(crate) const PLACES: [&str; 12] = [
-    "listen",
-    "port",
-    "root",
-    "work_dir",
-    "workers",
-    "pins",
-    "repository",
-    "servers_dir",
-    "target_dir",
-    "path_list",
-    "head_file",
-    "connection",
-];
 
 /// One web server: how to find, configure, start and stop it.
 #[derive(Debug, Clone, Deserialize)]
@@ -391,14 +375,6 @@ impl Needs {
 fn numbers(version: &str) -> Vec<u64> {
     let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     version.split('.').map_while(digits).collect()
-}
-
-/// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
-pub(crate) fn check_value(value: &str) -> Result<(), String> {
-    match template::names(value).find(|name| !PLACES.contains(name)) {
-        Some(name) => Err(format!("{{{name}}} is no known placeholder")),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A server as a user types it: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for a server
 //! that runs already and only gets requests.
 
-use crate::server_description::{ServerDescription, Setting, check_value};
-use crate::template::Values;
+use crate::server_description::{ServerDescription, Setting};
+use crate::template::{Values, check_value};
 use load::target::Url;
 use std::fmt;
 use std::net::SocketAddr;

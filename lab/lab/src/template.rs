@@ -6,6 +6,22 @@
 
 use std::collections::BTreeMap;
 
+/// Placeholders that every launch fills in; a server's knobs come on top.
+pub(crate) const PLACES: [&str; 12] = [
+    "listen",
+    "port",
+    "root",
+    "work_dir",
+    "workers",
+    "pins",
+    "repository",
+    "servers_dir",
+    "target_dir",
+    "path_list",
+    "head_file",
+    "connection",
+];
+
 /// The value of each placeholder.
 pub type Values = BTreeMap<String, String>;
 
@@ -34,6 +50,14 @@ pub(crate) fn fill(text: &str, values: &Values) -> Result<String, String> {
 /// The names of the placeholders in `text`, in order.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('{').filter_map(|(open, _)| placeholder(&text[open..]))
+}
+
+/// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
+pub(crate) fn check_value(value: &str) -> Result<(), String> {
+    match names(value).find(|name| !PLACES.contains(name)) {
+        Some(name) => Err(format!("{{{name}}} is no known placeholder")),
+        None => Ok(()),
+    }
 }
 
 /// The name, if `text` begins with a placeholder.

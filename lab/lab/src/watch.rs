@@ -8,3 +8,12 @@ pub trait Watch {
     /// Whether the work is to end after the run under way.
     fn is_interrupted(&mut self) -> bool;
 }
+
+/// A span of time for people.
+pub fn minutes(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use command::{Failure, print};
 use lab::cache_study::{self, Definition, Study, estimate_s};
-use lab::study::{Tally, minutes};
+use lab::study::Tally;
+use lab::watch::minutes;
 use lab::{Environment, Surroundings};
 use load::interrupt::Interrupt;
 

@@ -11,8 +11,8 @@ use super::definition::Definition;
 use super::design::Design;
 use super::numbers::Numbers;
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
-use crate::study::{End, Schedule, minutes};
-use crate::watch::Watch;
+use crate::study::{End, Schedule};
+use crate::watch::{Watch, minutes};
 
 /// The estimated time of a load or a request, in seconds, with its part of the preparation and
 /// removal of stores.

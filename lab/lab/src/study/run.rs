@@ -12,7 +12,7 @@ use crate::search::{
     Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
 };
 use crate::warm_up::run_s;
-use crate::watch::Watch;
+use crate::watch::{Watch, minutes};
 use crate::workload::Workload;
 use load::find_limit::Rules;
 use statistics::Generator;
@@ -591,15 +591,6 @@ fn figures_text(figures: &Figures) -> String {
         .get("p99")
         .map_or_else(String::new, |us| format!(", p99 {:.1} ms", us / 1000.0));
     format!("{:.0} replies/s{p99}", figures.throughput_per_s)
-}
-
-/// A span of time for people.
-pub fn minutes(seconds: f64) -> String {
-    match seconds {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
 }
 
 #[cfg(test)]
