@@ -155,10 +155,10 @@ impl Host {
     }
 
     /// The fields that rules add to responses for a canonical path, in the order of the rules.
-    pub fn header_rules<'h>(
+    pub fn header_rules<'h, 'p>(
         &'h self,
-        path: &[u8],
-    ) -> impl Iterator<Item = &'h HeaderRule> + use<'h> {
+        path: &'p [u8],
+    ) -> impl Iterator<Item = &'h HeaderRule> + use<'h, 'p> {
         self.headers.matches(path)
     }
 

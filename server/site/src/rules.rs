@@ -1,10 +1,7 @@
 //! Rules by glob over request paths, and the Cache-Control of a file for which no rule sets one.
 //! The rules themselves are in the configuration.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use fast_glob::glob_match;
 
 use crate::path::{extension, file_name};
 
@@ -13,11 +10,10 @@ use crate::path::{extension, file_name};
 /// `/**/*.css`.
 #[derive(Debug, Clone)]
 pub struct PathGlobs<T> {
-    globs: GlobSet,
-    values: Vec<T>,
+    rules: Vec<(String, T)>,
 }
 
-/// A glob that cannot be compiled.
+/// A glob that has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("glob `{glob}`: {reason}")]
 pub struct GlobError {
@@ -28,45 +24,67 @@ pub struct GlobError {
 }
 
 impl<T> PathGlobs<T> {
-    /// Compiles a list; its order is kept.
+    /// Checks a list; its order is kept.
     pub fn new(rules: impl IntoIterator<Item = (impl AsRef<str>, T)>) -> Result<Self, GlobError> {
-        let mut globs = GlobSetBuilder::new();
-        let mut values = Vec::new();
-        for (glob, value) in rules {
-            globs.add(compile(glob.as_ref())?);
-            values.push(value);
-        }
-        let globs = globs.build().map_err(|error| GlobError {
-            glob: error.glob().unwrap_or("(all together)").to_owned(),
-            reason: error.kind().to_string(),
-        })?;
-        Ok(Self { globs, values })
+        let rules = rules.into_iter().map(|(glob, value)| Ok((anchored(glob.as_ref())?, value)));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 
     /// The values of all globs that match a canonical path, in the order of the list.
-    pub fn matches<'a>(&'a self, path: &[u8]) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        let indices = self.globs.matches(OsStr::from_bytes(path));
-        indices.into_iter().map(|index| &self.values[index])
+    pub fn matches<'a, 'p>(
+        &'a self,
+        path: &'p [u8],
+    ) -> impl Iterator<Item = &'a T> + use<'a, 'p, T> {
+        self.rules.iter().filter(move |(glob, _)| glob_match(glob, path)).map(|(_, value)| value)
     }
 
     /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.rules.is_empty()
     }
 }
 
 impl<T> Default for PathGlobs<T> {
     fn default() -> Self {
-        Self { globs: GlobSet::empty(), values: Vec::new() }
+        Self { rules: Vec::new() }
     }
 }
 
-fn compile(glob: &str) -> Result<globset::Glob, GlobError> {
-    let anchored = if glob.starts_with('/') { glob.to_owned() } else { format!("/**/{glob}") };
-    GlobBuilder::new(&anchored)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| GlobError { glob: glob.to_owned(), reason: error.kind().to_string() })
+/// The glob that is matched from the root in place of one as it was written.
+fn anchored(glob: &str) -> Result<String, GlobError> {
+    let reason = match fast_glob::validate(glob) {
+        Err(why) => Some(why.to_string()),
+        Ok(()) => misread(glob.as_bytes()).map(str::to_owned),
+    };
+    if let Some(reason) = reason {
+        return Err(GlobError { glob: glob.to_owned(), reason });
+    }
+    Ok(if glob.starts_with('/') { glob.to_owned() } else { format!("/**/{glob}") })
+}
+
+/// What is wrong with a glob that has a meaning, but hardly the one that was meant.
+fn misread(glob: &[u8]) -> Option<&'static str> {
+    let (mut at, mut open_braces) = (0, 0_usize);
+    while let Some(byte) = glob.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'{' => open_braces += 1,
+            b'}' if open_braces == 0 => return Some("a } without a {"),
+            b'}' => open_braces -= 1,
+            b'[' => {
+                // A ] that is the first member does not end the class.
+                let first = at + 1 + usize::from(matches!(glob.get(at + 1), Some(b'!' | b'^')));
+                at = first + 1 + glob[first + 1..].iter().position(|byte| *byte == b']')?;
+                let is_reversed = |range: &[u8]| range[1] == b'-' && range[0] > range[2];
+                if glob[first..at].windows(3).any(is_reversed) {
+                    return Some("a range whose end comes before its beginning");
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// Revalidate each time: with an entity tag that costs a 304, and the answer is never stale.
@@ -248,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_bad_glob_is_named() {
-        for bad in ["*.{css", "/a[b", "a}", "/[z-a]"] {
+        for bad in ["*.{css", "/a[b", "a}", "/[z-a]", "{a,[!]z-a]}", "\\{a}", "a\\"] {
             let rules = [("*.html", 1), (bad, 2)];
             let error = PathGlobs::new(rules).expect_err("the second is not valid");
             assert_eq!(error.glob, bad);
