@@ -9,7 +9,7 @@ use crate::doctor;
 use crate::layout::Layout;
 use crate::modes::{as_configured, describe_listeners};
 use crate::partitions::{self, Machine};
-use crate::site_size::SiteSize;
+use crate::site_size::{FILES_EXPECTED, SiteSize};
 
 /// A configuration in which nothing is left to the rule.
 pub(crate) struct Resolved {
@@ -80,12 +80,12 @@ impl Facts {
 
     /// Whether the files are expected to fit in memory.
     fn fits(&self) -> bool {
-        self.site.is_complete && self.has_room()
+        self.site.bytes_expected().is_some_and(|bytes| self.has_room(bytes))
     }
 
-    /// Whether there is memory for the files that were counted.
-    fn has_room(&self) -> bool {
-        self.site.bytes <= self.memory_bytes / MEMORY_SHARE
+    /// Whether there is memory for so many bytes of files.
+    fn has_room(&self, bytes: u64) -> bool {
+        bytes <= self.memory_bytes / MEMORY_SHARE
     }
 
     /// CPUs' worth of the widest partition.
@@ -156,17 +156,6 @@ impl Choice {
 
     fn engine_reason(&self) -> String {
         let facts = &self.facts;
-        let (size, memory) = (size(facts.site), megabytes(facts.memory_bytes));
-        let is_uncounted = !facts.site.is_complete && facts.has_room();
-        let site = match facts.fits() {
-            true => format!("{size} of files fit in {memory} of memory"),
-            false if is_uncounted => format!(
-                "more than {} entries, not counted further: files may not fit in {memory} of \
-                 memory",
-                facts.site.entries
-            ),
-            false => format!("{size} of files may not fit in {memory} of memory"),
-        };
         let why = match (facts.sendfile, self.engine) {
             (_, LOOP) => "one loop is enough",
             (_, LOOPS) => "a loop on each CPU shares nothing",
@@ -175,7 +164,24 @@ impl Choice {
             (_, HELPERS) => "helpers wait for the disk",
             _ => "threads of a pool wait for the disk",
         };
-        format!("{site}: {why}")
+        format!("{}: {why}", self.site_reason())
+    }
+
+    /// What is known of the site's size, and whether it fits.
+    fn site_reason(&self) -> String {
+        let (site, memory) = (self.facts.site, megabytes(self.facts.memory_bytes));
+        let fit = if self.facts.fits() { "fit" } else { "may not fit" };
+        if site.is_complete || !self.facts.has_room(site.bytes) {
+            return format!("{} of files {fit} in {memory} of memory", size(site));
+        }
+        let counted = format!("more than {} files", site.files);
+        let Some(mean) = site.mean_bytes() else {
+            return format!("{counted}, not counted further, {fit} in {memory} of memory");
+        };
+        format!(
+            "{counted} of {mean} bytes on average, {FILES_EXPECTED} of which {fit} in {memory} of \
+             memory"
+        )
     }
 
     fn files_reason(&self, mode: SendfileMode) -> String {

@@ -9,7 +9,7 @@ const FACTS: Facts = Facts {
     cpus: 4,
     nodes: 1,
     wanted: None,
-    site: SiteSize { bytes: 10_000_000, entries: 100, is_complete: true },
+    site: SiteSize { bytes: 10_000_000, files: 100, is_complete: true },
     memory_bytes: 8_000_000_000,
     can_probe: true,
     sendfile: None,
@@ -90,20 +90,44 @@ fn files_that_may_not_fit() {
     let check = |site, expected| {
         check(Facts { site, ..FACTS }, "event-loop-helpers", [ONE_MEMORY, expected, files]);
     };
-    let endless = SiteSize { bytes: 1, entries: 90_000, is_complete: false };
-    let both = SiteSize { is_complete: false, ..LARGE.site };
+    let uncounted = |bytes, files| SiteSize { bytes, files, is_complete: false };
     check(
         LARGE.site,
         "4001 MB of files may not fit in 8000 MB of memory: helpers wait for the disk",
     );
     check(
-        endless,
-        "more than 90000 entries, not counted further: files may not fit in 8000 MB of memory: \
-         helpers wait for the disk",
+        uncounted(90_000 * 4_001, 90_000),
+        "more than 90000 files of 4001 bytes on average, 1000000 of which may not fit in 8000 MB \
+         of memory: helpers wait for the disk",
     );
     check(
-        both,
+        uncounted(1, 999),
+        "more than 999 files, not counted further, may not fit in 8000 MB of memory: helpers wait \
+         for the disk",
+    );
+    check(
+        uncounted(LARGE.site.bytes, 100),
         "more than 4001 MB of files may not fit in 8000 MB of memory: helpers wait for the disk",
+    );
+}
+
+/// However many there are: small files are no reason for another engine.
+#[test]
+fn small_files_that_could_not_all_be_counted() {
+    let check = |bytes, expected| {
+        let site = SiteSize { bytes, files: 90_000, is_complete: false };
+        let (choice, reasons) = choose(Facts { site, ..FACTS }, ListenerMode::Auto);
+        assert_eq!((choice.engine, &*reasons[1]), ("event-loop-per-core", expected));
+    };
+    check(
+        0,
+        "more than 90000 files of 0 bytes on average, 1000000 of which fit in 8000 MB of memory: \
+         a loop on each CPU shares nothing",
+    );
+    check(
+        90_000 * 4_000,
+        "more than 90000 files of 4000 bytes on average, 1000000 of which fit in 8000 MB of \
+         memory: a loop on each CPU shares nothing",
     );
 }
 
