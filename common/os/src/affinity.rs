@@ -1,7 +1,7 @@
 //! Which CPUs threads may run on. This module knows CPU numbers only, not cores, caches or nodes.
 
 use crate::call::{check, error};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::process;
 use std::thread;
 
@@ -79,7 +79,7 @@ fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
             Ok(_) => return Ok(mask),
             // The kernel's own mask is larger.
             Err(error)
-                if error.raw_os_error() == Some(libc::EINVAL) && mask.len() * BITS < CPUS_MAX =>
+                if error.kind() == ErrorKind::InvalidInput && mask.len() * BITS < CPUS_MAX =>
             {
                 mask.resize(mask.len() * 2, 0);
             }

@@ -104,7 +104,7 @@ fn precise_wait_available() -> bool {
     *AVAILABLE.get_or_init(|| {
         // The call with room for no events: EINVAL from a kernel that knows it.
         let asked = Epoll::new().map(|epoll| epoll.wait_precisely(std::ptr::null_mut(), 0, 1));
-        matches!(asked, Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL))
+        matches!(asked, Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput)
     })
 }
 

@@ -22,6 +22,17 @@ pub enum Cause {
     NoSuchFamily,
     /// The operation was cancelled (ECANCELED).
     Cancelled,
+    /// The time given for a wait is over (ETIME).
+    TimeOver,
+    /// This process has no child (ECHILD).
+    NoChild,
+    /// The kernel does not know this option of a socket (ENOPROTOOPT).
+    NoSuchOption,
+    /// A connection has been begun, and will be established later (EINPROGRESS).
+    Connecting,
+    /// The modes of a file or a directory forbid it (EACCES), which
+    /// [`io::ErrorKind::PermissionDenied`] does not tell from a lack of privilege (EPERM).
+    NoAccess,
     /// Anything else: see [`io::Error::kind`].
     Other,
 }
@@ -38,6 +49,11 @@ impl Cause {
             Some(libc::ENXIO | libc::ENODEV) => Self::NothingBehind,
             Some(libc::EAFNOSUPPORT) => Self::NoSuchFamily,
             Some(libc::ECANCELED) => Self::Cancelled,
+            Some(libc::ETIME) => Self::TimeOver,
+            Some(libc::ECHILD) => Self::NoChild,
+            Some(libc::ENOPROTOOPT) => Self::NoSuchOption,
+            Some(libc::EINPROGRESS) => Self::Connecting,
+            Some(libc::EACCES) => Self::NoAccess,
             _ => Self::Other,
         }
     }
@@ -87,7 +103,12 @@ mod tests {
         check(&[libc::ENXIO, libc::ENODEV], Cause::NothingBehind);
         check(&[libc::EAFNOSUPPORT], Cause::NoSuchFamily);
         check(&[libc::ECANCELED], Cause::Cancelled);
-        check(&[libc::ENOENT, libc::EIO], Cause::Other);
+        check(&[libc::ETIME], Cause::TimeOver);
+        check(&[libc::ECHILD], Cause::NoChild);
+        check(&[libc::ENOPROTOOPT], Cause::NoSuchOption);
+        check(&[libc::EINPROGRESS], Cause::Connecting);
+        check(&[libc::EACCES], Cause::NoAccess);
+        check(&[libc::ENOENT, libc::EIO, libc::EPERM, libc::ETIMEDOUT], Cause::Other);
         assert_eq!(Cause::from_error(&io::Error::other("EMFILE")), Cause::Other);
         assert!(Cause::NoDescriptor.is_exhaustion() && Cause::NoMemory.is_exhaustion());
         assert!(!Cause::Cancelled.is_exhaustion() && !Cause::Other.is_exhaustion());

@@ -6,6 +6,7 @@
 
 use crate::accounting::threads;
 use crate::call::{check, error, uninterrupted};
+use crate::errors::Cause;
 use crate::process::end_with_parent;
 use crate::signals::Signal;
 use rustix::io::retry_on_intr;
@@ -53,7 +54,7 @@ pub fn next_ended() -> io::Result<Option<u32>> {
         check(unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), flags) })
     };
     match uninterrupted(call) {
-        Err(why) if why.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+        Err(why) if Cause::from_error(&why) == Cause::NoChild => return Ok(None),
         returned => returned?,
     };
     // SAFETY: the struct was zeroed, and zeroes are a valid value of each of its fields; the kernel

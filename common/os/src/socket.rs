@@ -15,8 +15,9 @@ pub use blocking::{
 pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 
-use crate::call::check;
-use rustix::io::{Errno, retry_on_intr};
+use crate::call::{check, error};
+use crate::errors::Cause;
+use rustix::io::retry_on_intr;
 use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -76,7 +77,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
         let bytes = libc::c_int::try_from(options.unsent_bytes_max).unwrap_or(libc::c_int::MAX);
         match set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) {
             // It saves memory; without it everything works.
-            Err(why) if why.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            Err(why) if Cause::from_error(&why) == Cause::NoSuchOption => {}
             outcome => outcome?,
         }
     }
@@ -92,7 +93,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
 /// `WouldBlock`: none waits. `ConnectionAborted`: the client has gone again; try the next.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, peer) = retry_on_intr(|| net::acceptfrom_with(listener, FLAGS))?;
-    Ok((socket, peer.ok_or(Errno::AFNOSUPPORT)?.try_into()?))
+    Ok((socket, peer.ok_or_else(|| error(libc::EAFNOSUPPORT))?.try_into()?))
 }
 
 /// The address the socket is bound to.
@@ -102,7 +103,7 @@ pub fn local_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 
 /// The address of the other end of a connection. `NotConnected`: it has gone already.
 pub fn peer_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    Ok(net::getpeername(socket)?.ok_or(Errno::AFNOSUPPORT)?.try_into()?)
+    Ok(net::getpeername(socket)?.ok_or_else(|| error(libc::EAFNOSUPPORT))?.try_into()?)
 }
 
 /// A blocking socket connected to `address`.

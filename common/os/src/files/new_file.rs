@@ -7,7 +7,7 @@
 use rustix::fs::{AtFlags, CWD, linkat};
 use rustix::io::retry_on_intr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl NewFile {
     pub fn finish(mut self, path: &Path) -> io::Result<()> {
         if !self.has_name {
             match link(self.file.as_fd(), path) {
-                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
                 linked => return linked,
             }
             link(self.file.as_fd(), &self.temporary)?;
@@ -85,8 +85,8 @@ fn unnamed(directory: &Path, mode: u32) -> io::Result<Option<File>> {
         // does not.
         Err(why)
             if matches!(
-                why.raw_os_error(),
-                Some(libc::EISDIR | libc::EOPNOTSUPP | libc::EINVAL)
+                why.kind(),
+                ErrorKind::IsADirectory | ErrorKind::Unsupported | ErrorKind::InvalidInput
             ) =>
         {
             Ok(None)
@@ -174,7 +174,7 @@ mod tests {
         drop(with_name(&temporary));
         assert_eq!(folder.names(), [""; 0]);
         let missing = folder.0.join("missing/.temporary");
-        assert_eq!(NewFile::create(&missing, 0o644).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(NewFile::create(&missing, 0o644).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

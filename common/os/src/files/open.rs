@@ -1,10 +1,12 @@
 //! The system calls that open files: openat2 with its limits on resolution, and plain openat.
 
 use super::root::Symlinks;
+use crate::call::error;
+use crate::errors::Cause;
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::retry_on_intr;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -76,11 +78,11 @@ pub(super) fn openat2(
     const ATTEMPTS_MAX: u32 = 64;
     for _ in 0..ATTEMPTS_MAX {
         match resolve(directory, path, how, resolve_flags(symlinks)) {
-            Err(Errno::AGAIN) => {}
-            result => return Ok(result?),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
         }
     }
-    Err(Errno::BUSY.into())
+    Err(error(libc::EBUSY))
 }
 
 /// Opens what `path` names as a mere place, within the limits of `symlinks`, if the kernel has
@@ -93,22 +95,19 @@ pub(super) fn openat2_if_cached(
 ) -> io::Result<Option<OwnedFd>> {
     match resolve(directory, path, How::Path, resolve_flags(symlinks) | ResolveFlags::CACHED) {
         Ok(descriptor) => Ok(Some(descriptor)),
-        Err(error) if is_about_the_path(error) => Err(error.into()),
+        Err(error) if is_about_the_path(&error) => Err(error),
         Err(_) => Ok(None),
     }
 }
 
 /// Whether an error depends on the path only, and neither on the moment nor on this process.
-fn is_about_the_path(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::NOENT
-            | Errno::NOTDIR
-            | Errno::ACCESS
-            | Errno::LOOP
-            | Errno::NAMETOOLONG
-            | Errno::XDEV
-    )
+fn is_about_the_path(error: &io::Error) -> bool {
+    let cause = Cause::from_error(error);
+    matches!(cause, Cause::NoAccess | Cause::SymbolicLink | Cause::NameTooLong)
+        || matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::CrossesDevices
+        )
 }
 
 fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
@@ -126,14 +125,16 @@ fn resolve(
     path: &[u8],
     how: How,
     resolve: ResolveFlags,
-) -> rustix::io::Result<OwnedFd> {
+) -> io::Result<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
-    retry_on_intr(|| fs::openat2(directory, path, how.flags(), Mode::empty(), resolve))
+    Ok(retry_on_intr(|| fs::openat2(directory, path, how.flags(), Mode::empty(), resolve))?)
 }
 
 /// Opening `/` as a path cannot fail for any other reason than the call itself: ENOSYS from an
 /// old kernel, EPERM from a filter that knows no such call.
 fn probe_openat2() -> bool {
     let opened = resolve(CWD, b"/", How::Path, ResolveFlags::empty());
-    !matches!(opened, Err(Errno::NOSYS | Errno::PERM))
+    !opened.is_err_and(|why| {
+        matches!(why.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied)
+    })
 }

@@ -74,9 +74,9 @@ fn nowait(offset: u64, read: impl FnMut() -> io::Result<usize>) -> io::Result<No
     libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
     match uninterrupted(read) {
         Ok(len) => Ok(NowaitRead::Read(len)),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EAGAIN) => Ok(NowaitRead::WouldBlock),
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(NowaitRead::Unsupported),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => Ok(NowaitRead::WouldBlock),
+            io::ErrorKind::Unsupported => Ok(NowaitRead::Unsupported),
             _ => Err(error),
         },
     }

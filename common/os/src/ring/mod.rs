@@ -25,7 +25,7 @@ mod operations;
 mod tests;
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
@@ -34,6 +34,7 @@ use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use crate::call::error;
+use crate::errors::Cause;
 use buffers::BufferRing;
 use descriptor::{Ordinary, Table};
 use operations::{Kind, Operations};
@@ -258,14 +259,10 @@ impl Ring {
             self.unspill();
             let is_last = self.spilled.is_empty();
             let entered = self.enter(if is_last { timeout_us } else { Some(0) });
-            match entered.map_err(|why| (why.raw_os_error(), why)) {
+            match entered {
                 Ok(()) if !is_last => {}
-                // The timeout has passed, a signal came, or the kernel wants completions to be read
-                // first.
-                Ok(()) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {
-                    return Ok(());
-                }
-                Err((_, why)) => return Err(why),
+                Err(why) if !ends_wait_only(&why) => return Err(why),
+                _ => return Ok(()),
             }
         }
     }
@@ -334,10 +331,10 @@ impl Ring {
                     made => Ok(owned(made.unsigned_abs())),
                 };
             }
-            match submitted.map_err(|why| (why.raw_os_error(), why)) {
+            match submitted {
+                Err(why) if !ends_wait_only(&why) => return Err(why),
                 // The completions that filled the queue have been read.
-                Ok(_) | Err((Some(libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
-                Err((_, why)) => return Err(why),
+                _ => {}
             }
         }
     }
@@ -495,20 +492,27 @@ fn set_up(entries: u32) -> io::Result<IoUring> {
     };
     // Linux 6.6 can do without an array of indices between the caller and the entries.
     match build(Builder::setup_no_sqarray) {
-        Err(why) if why.raw_os_error() == Some(libc::EINVAL) => build(|builder| builder),
+        Err(why) if why.kind() == ErrorKind::InvalidInput => build(|builder| builder),
         built => built,
     }
 }
 
+/// Whether the ring is as good as before: the timeout has passed, a signal came, or the kernel
+/// wants completions to be read first.
+fn ends_wait_only(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::Interrupted | ErrorKind::ResourceBusy | ErrorKind::WouldBlock)
+        || Cause::from_error(why) == Cause::TimeOver
+}
+
 fn explain(why: &io::Error) -> io::Error {
-    let text = match why.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
+    let text = match why.kind() {
+        ErrorKind::PermissionDenied => {
             "io_uring is not permitted here (a container's system call filter, or \
              kernel.io_uring_disabled)"
         }
-        Some(libc::ENOSYS) => "this kernel has no io_uring, or a system call filter hides it",
-        Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 6.1 (DEFER_TASKRUN)",
-        _ => return io::Error::new(why.kind(), format!("io_uring cannot be set up: {why}")),
+        ErrorKind::Unsupported => "this kernel has no io_uring, or a system call filter hides it",
+        ErrorKind::InvalidInput => "this kernel's io_uring is older than Linux 6.1 (DEFER_TASKRUN)",
+        kind => return io::Error::new(kind, format!("io_uring cannot be set up: {why}")),
     };
     io::Error::new(why.kind(), text)
 }

@@ -1,7 +1,7 @@
 //! Connecting without waiting, from a chosen source address.
 
 use super::{open, set_option};
-use rustix::io::Errno;
+use crate::errors::Cause;
 use rustix::net::{bind, connect, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,9 +25,9 @@ pub fn connect_start(target: SocketAddr, source: Option<IpAddr>) -> io::Result<O
         set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
         bind(fd, &SocketAddr::new(source, 0))?;
     }
-    match connect(fd, &target) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error.into()),
+    match connect(fd, &target).map_err(io::Error::from) {
+        Err(why) if Cause::from_error(&why) != Cause::Connecting => Err(why),
+        _ => Ok(socket),
     }
 }
 
