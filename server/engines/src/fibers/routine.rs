@@ -8,7 +8,7 @@ use std::sync::Arc;
 use session::{Connection, Done, Job, JobId, Tick};
 use site::resource::FileRef;
 
-use super::state::NEVER;
+use super::state::{NEVER, News};
 use crate::jobs::Runner;
 use crate::parts::loops::step::Ready;
 
@@ -106,8 +106,17 @@ impl Errand {
         }
     }
 
+    /// Drops an outcome that news has overtaken: a blocking thread has filled the socket, and the
+    /// event for new room, which comes only once, came before the fiber went on. One try too many
+    /// beats waiting for ever.
+    pub(super) fn apply(&mut self, news: News) {
+        if news.has(News::WRITABLE) && self.found_no_room() {
+            *self = Self::None;
+        }
+    }
+
     /// Whether the work was a send, and the socket was full.
-    pub(super) fn found_no_room(&self) -> bool {
+    fn found_no_room(&self) -> bool {
         matches!(self, Self::Sent(Err(why)) if why.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -2,11 +2,14 @@
 //! interleavings (shuttle). The word of a fiber's state and the ready queue are the real ones;
 //! fibers, sockets and the kernel are counters.
 
-use shuttle::sync::Arc;
+use std::io::ErrorKind;
+
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
 use super::ready::{Ready, Work};
+use super::routine::Errand;
 use super::state::{FiberState, News};
 
 /// The number of interleavings of each model that are run.
@@ -153,7 +156,7 @@ fn a_fiber_that_waits_for_the_disk_does_not_delay_others() {
     let model = || {
         let ready = Arc::new(Ready::new(2));
         let (disk, stall) = shuttle::sync::mpsc::channel();
-        let stall = Arc::new(shuttle::sync::Mutex::new(stall));
+        let stall = Arc::new(Mutex::new(stall));
         let work = |_| {
             let (ready, disk, stall) = (Arc::clone(&ready), disk.clone(), Arc::clone(&stall));
             thread::spawn(move || {
@@ -232,6 +235,95 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
         model.work(2, generation);
         blocking.join().unwrap();
         assert_eq!(model.served.load(Ordering::SeqCst), 2);
+    };
+    shuttle::check_random(model, RUNS);
+}
+
+/// A fiber whose file is sent by a blocking thread.
+struct Download {
+    state: FiberState,
+    ready: Ready,
+    errand: Mutex<Errand>,
+    has_room: AtomicBool,
+    /// How many of the blocking thread and the client have done their part.
+    ended: AtomicUsize,
+    is_sent: AtomicBool,
+}
+
+impl Download {
+    /// Sends, in a blocking thread, and gives the fiber back.
+    fn send(&self) {
+        *self.errand.lock().unwrap() = Errand::Sent(match self.has_room.load(Ordering::SeqCst) {
+            true => Ok(1),
+            false => Err(ErrorKind::WouldBlock.into()),
+        });
+        let _ = self.ready.push(FIBER);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Makes room as a client does that reads all there is: there is one event.
+    fn receive(&self, generation: u32) {
+        self.has_room.store(true, Ordering::SeqCst);
+        if self.state.notify(generation, News::WRITABLE) {
+            let _ = self.ready.push(FIBER);
+        }
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Does the work of a kernel thread, until the file is sent or there is no more news.
+    fn work(&self) {
+        let (mut batch, mut seen) = (Vec::new(), 0);
+        loop {
+            let have_ended = self.ended.load(Ordering::SeqCst) == 2;
+            match self.ready.next(&mut batch, &mut seen) {
+                Work::Run => batch.drain(..).for_each(|_| self.run()),
+                Work::Poll { may_sleep: true } if have_ended => return,
+                Work::Poll { .. } => {
+                    self.ready.end_poll(&mut Vec::new());
+                    thread::yield_now();
+                }
+                Work::Housekeeping | Work::End => {}
+            }
+        }
+    }
+
+    /// Runs the fiber: it sends again, or takes in what the blocking thread found.
+    fn run(&self) {
+        let mut errand = self.errand.lock().unwrap();
+        errand.apply(self.state.take_news());
+        let is_sent = match std::mem::replace(&mut *errand, Errand::None) {
+            Errand::None => self.has_room.load(Ordering::SeqCst),
+            Errand::Sent(outcome) => outcome.is_ok(),
+            _ => unreachable!("the errand is to send"),
+        };
+        self.is_sent.fetch_or(is_sent, Ordering::SeqCst);
+        if !self.state.rest(false) {
+            let _ = self.ready.push(FIBER);
+        }
+    }
+}
+
+#[test]
+fn room_that_comes_while_a_blocking_thread_sends_is_not_missed() {
+    let model = || {
+        let state = FiberState::vacant();
+        let generation = state.occupy();
+        let download = Arc::new(Download {
+            state,
+            ready: Ready::new(1),
+            errand: Mutex::new(Errand::None),
+            has_room: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
+            is_sent: AtomicBool::new(false),
+        });
+        let [blocking, client] = [(); 2].map(|()| Arc::clone(&download));
+        let working = [
+            thread::spawn(move || blocking.send()),
+            thread::spawn(move || client.receive(generation)),
+        ];
+        download.work();
+        working.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(download.is_sent.load(Ordering::SeqCst), "the fiber rests though there is room");
     };
     shuttle::check_random(model, RUNS);
 }

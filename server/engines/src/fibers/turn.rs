@@ -78,11 +78,7 @@ impl ConnectionFiber {
     fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
         self.ready.is_drained &= !news.has(News::READABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
-        if news.has(News::WRITABLE) && self.errand.found_no_room() {
-            // A blocking thread has filled the socket, and the event for new room, which comes only
-            // once, came before this fiber went on. One try too many beats waiting for ever.
-            self.errand = Errand::None;
-        }
+        self.errand.apply(news);
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
