@@ -281,19 +281,29 @@ fn a_sibling_as_old_as_may_be_is_sent() {
 
 /// Cached entries are subject to the policy for links, too.
 #[test]
-fn a_directory_that_leads_out_is_not_followed_to_what_is_cached() {
-    for policy in ["beneath", "never"] {
+fn a_directory_that_becomes_a_link_is_not_followed_to_what_is_cached() {
+    for (policy, target) in [("beneath", OUT), ("never", OUT), ("never", WITHIN)] {
         let policy = format!("host.symlinks={policy}");
         let both = |spec: &EngineSpec| [65_536, 0].map(|bytes_max| (spec.name, bytes_max));
         let variants: Vec<(&str, usize)> = crate::engines().into_iter().flat_map(both).collect();
         at_a_time(SLEEPERS, &variants, |(engine, small_body_bytes_max)| {
             let engine = format!("engine.name={engine}");
-            with(&[&engine, &policy, "host.listing=true"], *small_body_bytes_max, leads_out);
+            with(
+                &[&engine, &policy, "host.listing=true"],
+                *small_body_bytes_max,
+                |site, server| {
+                    becomes_a_link(site, server, target);
+                },
+            );
         });
     }
 }
 
-fn leads_out(directory: &Temporary, server: &Server) {
+/// Where a link leads from within the site: out of it, or to another part of it.
+const OUT: &str = "../elsewhere";
+const WITHIN: &str = "elsewhere";
+
+fn becomes_a_link(directory: &Temporary, server: &Server, target: &str) {
     directory.file("site/deep/index.html", "first version");
     fs::create_dir(directory.path().join("site/deep/listed")).unwrap();
     let paths = ["/deep/er/b.txt", "/deep/er", "/deep/", "/deep/listed/"];
@@ -306,12 +316,13 @@ fn leads_out(directory: &Temporary, server: &Server) {
     request_again();
     thread::sleep(SETTLED);
     request_again(); // the timestamps of the entries count from here on
-    let (inside, outside) = (directory.path().join("site/deep"), directory.path().join("outside"));
-    fs::rename(&inside, &outside).unwrap();
-    std::os::unix::fs::symlink(&outside, &inside).unwrap();
+    let (place, elsewhere) = ("site/deep", format!("site/{target}"));
+    let [place, elsewhere] = [place, &elsewhere].map(|path| directory.path().join(path));
+    fs::rename(&place, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(target, &place).unwrap();
     wait_for_status("HTTP/1.1 404 ");
-    fs::remove_file(&inside).unwrap();
-    fs::rename(&outside, &inside).unwrap();
+    fs::remove_file(&place).unwrap();
+    fs::rename(&elsewhere, &place).unwrap();
     for path in paths {
         wait_for(server, path, |response| !response.starts_with("HTTP/1.1 404 "));
     }
