@@ -34,6 +34,7 @@ pub(crate) fn site() -> Temporary {
     let directory = Temporary::new();
     directory.file("site/index.html", "<h1>Rope</h1>");
     directory.file("site/large.bin", large());
+    directory.file("site/408.html", "took too long");
     directory
 }
 
@@ -150,18 +151,29 @@ fn a_client_with_a_request_is_answered_before_it_makes_room() {
 fn a_head_that_trickles_is_answered_with_408() {
     with(&[&TRICKLE[..], &["timeouts.head_bytes_per_s_min=1000"]].concat(), |server| {
         // A byte in 100 ms extends the time by 1 ms.
-        assert_trickle_is_refused(server, &head_of(300), Duration::from_millis(100));
+        let pause = Duration::from_millis(100);
+        let response = refusal_of_a_trickle(server, &head_of("GET", 300), pause);
+        assert!(response.ends_with("took too long"), "{response}");
+        // RFC 9110 §9.3.2: no content, whatever the answer to HEAD.
+        let response = refusal_of_a_trickle(server, &head_of("HEAD", 300), pause);
+        assert!(response.ends_with("\r\n\r\n"), "{response}");
+        assert!(response.contains("\r\nContent-Length: 13\r\n"), "{response}");
     });
 }
 
 /// Settings with which a head that takes long is refused soon, and a client that takes long to
-/// begin one is not.
-const TRICKLE: [&str; 3] =
-    ["timeouts.head_ms=400", "socket.defer_accept_s=60", "limits.head_bytes_max=128 KiB"];
+/// begin one, or to read the answer, is not.
+const TRICKLE: [&str; 5] = [
+    "timeouts.head_ms=400",
+    "timeouts.linger_ms=60000",
+    "socket.defer_accept_s=60",
+    "limits.head_bytes_max=128 KiB",
+    "host.error_pages={408=\"/408.html\"}",
+];
 
 /// The beginning of a head. A busy server has half a minute to refuse it before its end.
-fn head_of(bytes: usize) -> Vec<u8> {
-    let mut head = b"GET / HTTP/1.1\r\nHost: h\r\nX: ".to_vec();
+fn head_of(method: &str, bytes: usize) -> Vec<u8> {
+    let mut head = format!("{method} / HTTP/1.1\r\nHost: h\r\nX: ").into_bytes();
     head.resize(bytes, b'x');
     head
 }
@@ -171,25 +183,30 @@ fn head_of(bytes: usize) -> Vec<u8> {
 #[test]
 fn a_head_that_never_pauses_for_long_is_answered_with_408() {
     with(&[&TRICKLE[..], &["timeouts.head_bytes_per_s_min=1000000"]].concat(), |server| {
-        assert_trickle_is_refused(server, &head_of(100_000), Duration::from_micros(250));
+        refusal_of_a_trickle(server, &head_of("GET", 100_000), Duration::from_micros(250));
     });
 }
 
-/// Sends a head byte by byte, and checks that it is answered with 408 before its end.
-fn assert_trickle_is_refused(server: &Server, head: &[u8], pause: Duration) {
+/// Sends a head byte by byte after its first line, and checks that it is answered with 408 before
+/// its end. Returns the response.
+fn refusal_of_a_trickle(server: &Server, head: &[u8], pause: Duration) -> String {
     let mut stream = connect(server);
     stream.set_nodelay(true).unwrap();
     stream.set_nonblocking(true).unwrap();
-    let mut start = [0; 13];
-    let is_answered = head.iter().any(|byte| {
+    let line = 1 + head.iter().position(|byte| *byte == b'\n').unwrap();
+    stream.write_all(&head[..line]).unwrap();
+    let is_answered = head[line..].iter().any(|byte| {
         let _ = stream.write_all(&[*byte]);
         thread::sleep(pause);
-        stream.peek(&mut start).is_ok()
+        stream.peek(&mut [0]).is_ok()
     });
     assert!(is_answered, "all {} bytes were sent", head.len());
     stream.set_nonblocking(false).unwrap();
-    stream.read_exact(&mut start).unwrap();
-    assert_eq!(start.escape_ascii().to_string(), "HTTP/1.1 408 ");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+    response
 }
 
 #[test]
