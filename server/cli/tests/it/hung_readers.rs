@@ -203,16 +203,16 @@ fn a_fifo_without_a_reader_is_one_line_and_status_1() {
     let path = directory.path().join("log");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let set = format!("log.path={}", path.display());
-    for engine in ["event-loop", "processes"] {
+    for_each_engine(|engine| {
         let arguments = ["--engine", engine, "--log", "json", "--set", &set];
         let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
         let output = command.args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(1), "{engine}");
         let expected = format!(
             "ropewalk: cannot open the access log {path:?}: it is a FIFO; start its reader first\n"
         );
         assert_eq!(String::from_utf8(output.stderr).unwrap(), expected, "{engine}");
-    }
+    });
 }
 
 #[test]
