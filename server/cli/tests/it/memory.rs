@@ -2,15 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use testkit::Temporary;
 
 use crate::error_log::for_each_engine;
-use crate::processes::descendants;
-use crate::server_process::served;
+use crate::machine::skip;
+use crate::processes::{MemoryGroup, descendants};
+use crate::server_process::{ROPEWALK, ServerProcess, serve};
 
-/// Each engine stays far below the memory of a small container (32 MiB), of which the cache takes
-/// an eighth: neither connections nor threads keep memory that only one of them needs at a time.
+/// The memory of a small container.
+const SMALL: u64 = 32 << 20;
+
+/// Each engine runs in a small container, of which the cache takes an eighth, and takes far less
+/// than all of it: neither connections nor threads keep memory that only one of them needs at a
+/// time.
 #[test]
 fn a_small_cache_makes_a_small_server() {
     const KIB_MAX: u64 = 24_000;
@@ -22,9 +28,15 @@ fn a_small_cache_makes_a_small_server() {
     for number in 0..FILES {
         directory.file(&format!("{number}"), vec![b'r'; FILE_BYTES]);
     }
+    if MemoryGroup::new(SMALL).is_none() {
+        skip("servers in a small control group", MemoryGroup::obstacle());
+    }
     for_each_engine(|arguments| {
+        let group = MemoryGroup::new(SMALL);
+        let mut command = group.as_ref().map_or_else(|| Command::new(ROPEWALK), in_group);
         let cache = ["--set", "cache.bytes_max=\"4 MiB\""];
-        let server = served(directory.path(), &[arguments, &cache].concat());
+        let command = serve(&mut command, directory.path());
+        let server = ServerProcess::start(command.args(arguments).args(cache));
         let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| server.connect()).collect();
         for round in 0..ROUNDS {
             // All requests are sent before any response is read, so that all threads have work.
@@ -37,8 +49,15 @@ fn a_small_cache_makes_a_small_server() {
         let own: u64 = descendants(server.pid()).into_iter().map(own_kib).sum();
         assert!(own < KIB_MAX, "{arguments:?}: {own} KiB are the server's own");
         drop(streams);
-        server.stop();
+        let lines = server.stop();
+        assert!(!lines.iter().any(|line| line.contains("killed")), "{arguments:?}: {lines:#?}");
     });
+}
+
+fn in_group(group: &MemoryGroup) -> Command {
+    let mut shell = group.shell();
+    shell.arg(ROPEWALK);
+    shell
 }
 
 /// Reads the head of a response and `length` bytes of content.

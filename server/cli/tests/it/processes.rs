@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -241,11 +241,18 @@ impl MemoryGroup {
     pub(crate) fn new(bytes_max: u64) -> Option<Self> {
         let hierarchy = hierarchy_with_controller("memory").or_else(unified)?;
         let file = if hierarchy.is_unified() { "memory.max" } else { "memory.limit_in_bytes" };
-        let folder = hierarchy.mount.join(format!("ropewalk-pinched-{}", std::process::id()));
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let (pid, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = hierarchy.mount.join(format!("ropewalk-pinched-{pid}-{number}"));
         fs::create_dir(&folder).ok()?;
         let group = Self(folder);
         fs::write(group.0.join(file), bytes_max.to_string()).ok()?;
         Some(group)
+    }
+
+    /// Why the test cannot make one.
+    pub(crate) fn obstacle() -> &'static str {
+        if is_root() { "there is no memory controller" } else { NEEDS_ROOT }
     }
 
     /// A shell that joins the group and becomes the program that follows.
@@ -269,8 +276,7 @@ impl Drop for MemoryGroup {
 fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     const BYTES_MAX: u64 = 24 << 20;
     let Some(group) = MemoryGroup::new(BYTES_MAX) else {
-        let why = if is_root() { "there is no memory controller" } else { NEEDS_ROOT };
-        return skip("a server that is short of memory", why);
+        return skip("a server that is short of memory", MemoryGroup::obstacle());
     };
     let directory = Temporary::new();
     directory.file("index.html", "<h1>Rope</h1>");

@@ -207,8 +207,7 @@ fn the_doctor_names_what_is_refused() {
 #[test]
 fn the_doctor_judges_the_memory_that_may_be_used() {
     let Some(group) = MemoryGroup::new(512 << 20) else {
-        let why = if testkit::is_root() { "there is no memory controller" } else { NEEDS_ROOT };
-        return skip("the memory of a control group", why);
+        return skip("the memory of a control group", MemoryGroup::obstacle());
     };
     let mut command = group.shell();
     command.arg(ROPEWALK);
