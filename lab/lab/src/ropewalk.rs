@@ -3,10 +3,12 @@
 //!
 //! The table of engines is not linked with: the server under test is always another process.
 
+use crate::install::{self, Installed};
 use crate::knob::Knob;
 use crate::process;
-use crate::server_description::{FormerKnob, ServerDescription};
-use crate::template::Values;
+use crate::server::{Launch, values};
+use crate::server_description::{FormerKnob, ServerDescription, Setting};
+use crate::template::{Values, names};
 use crate::toml_error::one_line;
 use serde::Deserialize;
 use std::path::Path;
@@ -18,6 +20,12 @@ const GRID_AIM: usize = 12;
 /// The template's knob that names the engine, and the knob that says how files are sent.
 const ENGINE: &str = "engine";
 const SENDFILE: &str = "socket.sendfile";
+
+/// The key of the configuration that names the engine.
+const ENGINE_NAME: &str = "engine.name";
+
+/// The file from which the server reads its configuration.
+const FILE: &str = "ropewalk.toml";
 
 /// Knobs of engines that change the address at which clients connect. They are varied only if they
 /// are named: in a tuning all clients connect to one address, and a copy at another one would have
@@ -105,7 +113,8 @@ fn engine_description(engine: Engine, template: &ServerDescription) -> ServerDes
     description.obstacle = engine.unavailable;
     description.knobs.remove(ENGINE);
     let place = format!("{{{ENGINE}}}");
-    for word in &mut description.start.command {
+    let start = &mut description.start;
+    for word in start.command.iter_mut().chain(start.set.values_mut()) {
         *word = word.replace(&place, &engine.name);
     }
     if let Some(knob) = description.knobs.get_mut(SENDFILE) {
@@ -113,7 +122,7 @@ fn engine_description(engine: Engine, template: &ServerDescription) -> ServerDes
     }
     for knob in engine.knobs {
         let key = format!("engine.knobs.{}", knob.name);
-        description.start.command.extend(["--set".into(), format!("{key}={{{key}}}")]);
+        description.start.set.insert(key.clone(), format!("{{{key}}}"));
         description.knobs.insert(key, knob.into());
     }
     for EngineFormerKnob { name, now } in engine.former_knobs {
@@ -148,45 +157,53 @@ impl From<EngineKnob> for Knob {
     }
 }
 
-/// The configuration file that is equivalent to the command of a server made here and the file it
-/// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and
-/// `--set SECTION.KEY=VALUE` override what the file says, as they do for the server. A key that is
-/// set and is none of the `knobs` is named in a comment.
+/// The file that configures a server alone as its command and the file it reads do together, under
+/// one of its settings, in `work_dir` and on `port`: the file's name and content. None for another
+/// server than Ropewalk, and for a description whose keys are words of its command: the engine is
+/// not among those that are set then.
 ///
 /// # Errors
-/// One line: `more` is no TOML, or has a value where there should be a section.
+/// One line: a placeholder has no value, the file that the server reads is no TOML, or it has a
+/// value where there should be a section.
 pub fn configuration_file(
-    command: &[String],
-    knobs: &Values,
-    more: &str,
-) -> Result<String, String> {
-    let explain = |why: toml::de::Error| format!("ropewalk.toml: {}", one_line(more, &why));
-    let mut file: Table = toml::from_str(more).map_err(explain)?;
-    let mut others = Vec::new();
-    for pair in command.windows(2) {
-        let value = pair[1].as_str();
-        match pair[0].as_str() {
-            "serve" => put_root(&mut file, value)?,
-            "--listen" => put(&mut file, "listen", vec![value].into())?,
-            "--engine" => put(&mut file, "engine.name", value.into())?,
-            "--set" => {
-                let Some((key, value)) = value.split_once('=') else { continue };
-                put(&mut file, key, toml_value(value))?;
-                others.extend((!knobs.contains_key(key)).then_some(key));
-            }
-            _ => {}
-        }
+    installed: &Installed,
+    setting: &Setting,
+    launch: &Launch,
+    (port, work_dir): (u16, &Path),
+) -> Result<Option<(String, String)>, String> {
+    let description = &installed.description;
+    let set = &description.start.set;
+    let mut files = description.files.iter().filter(|_| set.contains_key(ENGINE_NAME));
+    let Some(read) = files.find(|file| file.path == FILE) else { return Ok(None) };
+    let values = values(description, setting, launch, port, work_dir)?;
+    let text = merged(&install::fill(&read.text, &values)?, &values, set)?;
+    Ok(Some((FILE.into(), text)))
+}
+
+/// What the server reads, with the root, the address and the keys that its command sets, which
+/// override what the file says.
+fn merged(read: &str, values: &Values, set: &Values) -> Result<String, String> {
+    let explain = |why: toml::de::Error| format!("{FILE}: {}", one_line(read, &why));
+    let mut file: Table = toml::from_str(read).map_err(explain)?;
+    put_root(&mut file, &values["root"])?;
+    let address = format!("{}:{}", values["listen"], values["port"]);
+    put(&mut file, "listen", vec![address].into())?;
+    for (key, value) in set {
+        put(&mut file, key, toml_value(&install::fill(value, values)?))?;
     }
-    let text = toml::to_string(&file).map_err(|why| format!("ropewalk.toml: {why}"))?;
-    Ok(format!("{}{text}", head(&others)))
+    let text = toml::to_string(&file).map_err(|why| format!("{FILE}: {why}"))?;
+    let is_fixed =
+        |(key, value): &(&String, &String)| *key != ENGINE_NAME && names(value).next().is_none();
+    let fixed: Vec<&str> = set.iter().filter(is_fixed).map(|(key, _)| key.as_str()).collect();
+    Ok(format!("{}{text}", head(&fixed)))
 }
 
 /// The comment that names what was set for the measurement alone.
-fn head(others: &[&str]) -> String {
+fn head(fixed: &[&str]) -> String {
     let all = "# As it was measured.";
-    match others {
+    match fixed {
         [] => format!("{all}\n"),
-        _ => format!("{all} Equal in all runs, and no knob: {}.\n", others.join(", ")),
+        _ => format!("{all} Equal in all runs, and no knob: {}.\n", fixed.join(", ")),
     }
 }
 
@@ -197,7 +214,7 @@ fn put(file: &mut Table, key: &str, value: Value) -> Result<(), String> {
         return Ok(());
     };
     let within = file.entry(section).or_insert_with(|| Table::new().into());
-    let wrong = || format!("ropewalk.toml: {section:?} should be a section");
+    let wrong = || format!("{FILE}: {section:?} should be a section");
     put(within.as_table_mut().ok_or_else(wrong)?, rest, value)
 }
 
@@ -206,7 +223,7 @@ fn put_root(file: &mut Table, root: &str) -> Result<(), String> {
     let hosts = file.entry("host").or_insert_with(|| vec![Table::new()].into());
     let [Value::Table(host)] = hosts.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default()
     else {
-        return Err("ropewalk.toml: there should be one [[host]], or none".into());
+        return Err(format!("{FILE}: there should be one [[host]], or none"));
     };
     host.insert("root".into(), root.into());
     Ok(())
@@ -245,10 +262,10 @@ mod tests {
         let [a_loop, rings] = &descriptions[..] else { panic!("{descriptions:?}") };
         assert_eq!((a_loop.name.as_str(), a_loop.obstacle.as_deref()), ("ropewalk:loop", None));
         assert_eq!(rings.obstacle.as_deref(), Some("not permitted"));
-        let words = a_loop.start.command.join(" ");
+        let words = a_loop.start.words().join(" ");
         assert!(words.starts_with("/bin/ropewalk serve "), "{words}");
-        assert!(words.contains(" --engine loop "), "{words}");
-        assert!(words.ends_with(" --set engine.knobs.events={engine.knobs.events}"), "{words}");
+        assert!(words.contains(" --set engine.name=loop "), "{words}");
+        assert!(words.contains(" --set engine.knobs.events={engine.knobs.events} "), "{words}");
         assert!(!a_loop.knobs.contains_key(ENGINE) && a_loop.build.is_none());
         assert_eq!(a_loop.knobs["engine.knobs.events"].grid(), ["epoll", "poll"]);
         let ports = &a_loop.knobs["engine.knobs.ports"];
@@ -263,18 +280,27 @@ mod tests {
         assert_eq!(former("a"), &FormerKnob::Gone("why".into()));
     }
 
-    /// A command that serves `/r` by the engine `loop`.
-    fn command() -> Vec<String> {
-        let command = "ropewalk serve /r --listen 127.0.0.1:80 --engine loop \
-                       --set timeouts.idle_ms=600000 --set cache.policy=lru \
-                       --set engine.knobs.chunk=64 --set cache.bytes_max=7";
-        command.split_whitespace().map(str::to_owned).collect()
-    }
-
+    /// The file of a server that serves `/r` by the engine `loop`, and reads `more`.
     fn file(more: &str) -> Result<String, String> {
-        let keys = ["cache.policy", "engine.knobs.chunk", "cache.bytes_max"];
-        let knobs = keys.map(|key| (key.to_owned(), String::new())).into();
-        configuration_file(&command(), &knobs, more)
+        let values = |all: &[(&str, &str)]| -> Values {
+            all.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        let set = values(&[
+            ("engine.name", "loop"),
+            ("timeouts.idle_ms", "600000"),
+            ("cache.policy", "{cache.policy}"),
+            ("engine.knobs.chunk", "{engine.knobs.chunk}"),
+            ("cache.bytes_max", "{cache.bytes_max}"),
+        ]);
+        let values = values(&[
+            ("root", "/r"),
+            ("listen", "127.0.0.1"),
+            ("port", "80"),
+            ("cache.policy", "lru"),
+            ("engine.knobs.chunk", "64"),
+            ("cache.bytes_max", "7"),
+        ]);
+        merged(more, &values, &set)
     }
 
     const EXPECTED: &str = "\

@@ -327,7 +327,7 @@ pub fn configuration(
     if !command.is_empty() {
         command.insert(0, "env".into());
     }
-    command.extend(install::fill_all(&description.start.command, &values)?);
+    command.extend(install::fill_all(&description.start.words(), &values)?);
     Ok((files.collect::<Result<_, String>>()?, command))
 }
 
@@ -352,7 +352,8 @@ pub fn configuration_text(installed: &Installed, setting: &Setting, launch: &Lau
     }
 }
 
-fn values(
+/// The values of all placeholders for a server in `work_dir` that listens on `port`.
+pub(crate) fn values(
     description: &ServerDescription,
     setting: &Setting,
     launch: &Launch,
@@ -425,7 +426,7 @@ fn spawn(
     group: &Group,
 ) -> Result<Child, String> {
     let command =
-        process::pinned(&launch.cpus, &install::fill_all(&description.start.command, values)?);
+        process::pinned(&launch.cpus, &install::fill_all(&description.start.words(), values)?);
     let command = launch.place.prefix.iter().chain(&command);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;

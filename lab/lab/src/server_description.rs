@@ -136,11 +136,24 @@ pub struct ConfigurationFile {
 pub struct Start {
     /// Program and arguments, with placeholders.
     pub command: Vec<String>,
+    /// Keys of Ropewalk's configuration and their values, with placeholders: each adds
+    /// `--set KEY=VALUE` to the command.
+    #[serde(default)]
+    pub set: Values,
     /// Variables added to the environment, with placeholders.
     #[serde(default)]
     pub environment: Values,
     /// What its workers are, so that each can have a CPU of its own; none: that is not known.
     pub workers: Option<Workers>,
+}
+
+impl Start {
+    /// Program and arguments, with placeholders, and what is set.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let set =
+            self.set.iter().flat_map(|(key, value)| ["--set".into(), format!("{key}={value}")]);
+        self.command.iter().cloned().chain(set).collect()
+    }
 }
 
 /// What the workers of a server are, as far as binding them to CPUs is concerned.
@@ -348,6 +361,7 @@ impl ServerDescription {
         build
             .chain(&self.detect.command)
             .chain(&self.start.command)
+            .chain(self.start.set.values())
             .chain(self.start.environment.values())
             .chain(self.files.iter().map(|file| &file.text))
             .map(String::as_str)

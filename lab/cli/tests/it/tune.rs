@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use lab::Installed;
 use lab::record::{Folder, Kind, Opened};
+use lab::{Installed, Values};
 use testkit::{Temporary, finished};
 
 use crate::lab::LIFTED;
@@ -225,7 +225,7 @@ fn assert_results(tuning: &Tuning) {
         assert!(line.is_some_and(|line| line.contains("ropewalk.toml")), "{said}: {out}");
     }
     let command = fs::read_to_string(tuning.records().join("winner/command.txt")).unwrap();
-    assert!(command.contains(" --engine event-loop "), "{command}");
+    assert!(command.contains(" --set engine.name=event-loop "), "{command}");
 }
 
 /// The winner's file configures the server as the command did under which it was measured, even if
@@ -248,15 +248,40 @@ fn a_configuration_file_says_what_was_measured() {
         let mut setting = installed.description.settings[0].clone();
         setting.knobs.insert("more".into(), more.into());
         let place = (8080, folder.path());
-        let (files, command) =
-            lab::configuration(&installed, &setting, &stage.launch(), place).unwrap();
-        let (knobs, read) = (installed.description.knob_values(&setting), &files["ropewalk.toml"]);
-        folder.file("ropewalk.toml", read);
-        folder.file("written.toml", lab::configuration_file(&command, &knobs, read).unwrap());
+        let launch = stage.launch();
+        let (files, command) = lab::configuration(&installed, &setting, &launch, place).unwrap();
+        folder.file("ropewalk.toml", &files["ropewalk.toml"]);
+        let written = lab::configuration_file(&installed, &setting, &launch, place).unwrap();
+        let (name, text) = written.expect("it is Ropewalk");
+        assert_eq!(name, "ropewalk.toml");
+        folder.file("written.toml", text);
         let written = folder.path().join("written.toml").display().to_string();
         let words: Vec<&str> = command[2..].iter().map(String::as_str).collect();
         assert_eq!(effective(&["--config", &written]), effective(&words), "{more}");
     }
+}
+
+/// A description of before has all but the engine's knobs in its command, from which no file is
+/// made: the winner's files are left as they were filled in.
+#[test]
+fn a_description_with_its_keys_in_the_command_keeps_its_file() {
+    let stage = Stage::create();
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
+    let mut description =
+        descriptions.into_iter().find(|description| description.name == "ropewalk:staged").unwrap();
+    let set = std::mem::take(&mut description.start.set);
+    let (knobs, set): (Values, Values) =
+        set.into_iter().partition(|(key, _)| key.starts_with("engine.knobs."));
+    description.start.set = knobs;
+    let words = set.iter().flat_map(|(key, value)| ["--set".into(), format!("{key}={value}")]);
+    description.start.command.extend(words);
+    let setting = description.settings[0].clone();
+    let installed = Installed { description, version: String::new() };
+    let place = (8080, Path::new("/its/place"));
+    let (_, command) = lab::configuration(&installed, &setting, &stage.launch(), place).unwrap();
+    assert!(command.contains(&"timeouts.idle_ms=600000".to_owned()), "{command:?}");
+    let written = lab::configuration_file(&installed, &setting, &stage.launch(), place);
+    assert_eq!(written, Ok(None));
 }
 
 /// Go's runtime is configured by the environment; without it the command would start a server other

@@ -456,12 +456,9 @@ impl Subject<'_> {
         fs::create_dir_all(folder).map_err(explain)?;
         let place = fs::canonicalize(folder).map_err(explain)?;
         let setting = setting_of(candidate);
-        let (mut files, command) =
-            configuration(&self.installed, &setting, &self.launch, (PORT, &place))?;
-        if let Some(more) = files.get("ropewalk.toml") {
-            let text = configuration_file(&command, &candidate.knobs, more)?;
-            files.insert("ropewalk.toml".into(), text);
-        }
+        let (installed, launch) = (&self.installed, &self.launch);
+        let (mut files, command) = configuration(installed, &setting, launch, (PORT, &place))?;
+        files.extend(configuration_file(installed, &setting, launch, (PORT, &place))?);
         let words: Vec<String> = command.iter().map(|word| shell_word(word)).collect();
         files.insert("command.txt".into(), format!("{}\n", words.join(" ")));
         let mut written = Vec::new();
