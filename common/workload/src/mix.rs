@@ -3,6 +3,7 @@
 //!
 //! Shares and rank order are those of the benchmark's published file-set and log generators.
 
+use serde::{Deserialize, Serialize};
 use statistics::Generator;
 
 use crate::fileset::{CLASSES, FILES_PER_CLASS, File};
@@ -16,7 +17,8 @@ pub const RANK_ORDER: [usize; FILES_PER_CLASS] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
 const DECK: usize = 1000;
 
 /// The probabilities of the files of a set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mix {
     /// The number of directories; directory 0 is the most popular.
     pub directories: u32,

@@ -32,10 +32,12 @@ const WITHIN: f64 = 0.1;
 const ALPHA_MAX: f64 = 20.0;
 /// Seconds before embedded objects for a preset without pages: SURGE's mean, as in the papers.
 const ACTIVE_THINK: Distribution = Distribution::constant(0.343);
+/// The largest weight of a class.
+const WEIGHT_MAX: f64 = 1e9;
 /// The beginning of the first line of a generated log's head.
 const MADE_BY: &str = "ropewalk log generate ";
-/// Bytes at the begin of a log that are searched for the line that begins with [`MADE_BY`].
-const HEAD_BYTES: usize = 4096;
+/// The beginning of the line of a log's head that has its mix, in JSON.
+const MIX: &str = "mix ";
 
 pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
     match command {
@@ -60,7 +62,7 @@ fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
         expectations(&model),
         describe(&log, target)
     );
-    write_log(&log, &head, &arguments.output)
+    write_log(&log, &head, target, &arguments.output)
 }
 
 /// The model's expected values for the numbers that follow in the description.
@@ -88,7 +90,7 @@ fn prime_log(arguments: &PrimeArguments) -> Result<(), Failure> {
     let set = set.map_err(|why| Failure::Usage(why.to_string()))?;
     let log = prime(&set, &mounted_at(prefix)?).map_err(cannot_generate)?;
     let head = format!("every file once\n{}", describe(&log, None));
-    write_log(&log, &head, output)
+    write_log(&log, &head, None, output)
 }
 
 fn describe_log(arguments: &DescribeArguments) -> Result<(), Failure> {
@@ -132,7 +134,7 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
             let target = guess_target(&log);
             let description = describe(&log, target.as_ref());
             let head = format!("ropewalk log import {name}\n{report}{description}");
-            write_log(&log, &head, &arguments.output)
+            write_log(&log, &head, None, &arguments.output)
         }
     }
 }
@@ -174,12 +176,21 @@ fn target(typed: &MixArguments, bytes: &[u8], log: &RequestLog) -> Result<Option
     }
 }
 
-/// The mix that the head of a generated log names.
+/// The mix in the head of a generated log.
 fn mix_in_head(bytes: &[u8]) -> Option<Mix> {
-    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
-    let line = head.split(|&byte| byte == b'\n').find_map(|line| {
-        std::str::from_utf8(line).ok()?.strip_prefix("# ")?.strip_prefix(MADE_BY)
-    })?;
+    let line = |start: &str| {
+        let lines = bytes.split(|&byte| byte == b'\n');
+        let mut head = lines.map_while(|line| str::from_utf8(line).ok()?.strip_prefix("# "));
+        head.find_map(|line| line.strip_prefix(start))
+    };
+    match line(MIX) {
+        Some(json) => serde_json::from_str(json).ok().filter(is_possible),
+        None => mix_in_command(line(MADE_BY)?),
+    }
+}
+
+/// The mix in the options of a command: the heads of earlier versions have no other.
+fn mix_in_command(line: &str) -> Option<Mix> {
     let words: Vec<&str> = line.split(' ').collect();
     let value = |flag: &str| {
         let position = words.iter().position(|word| *word == flag)?;
@@ -250,10 +261,19 @@ fn override_mix(mix: &Mix, typed: &MixArguments) -> Result<Mix, Failure> {
     Ok(mix)
 }
 
+/// Whether a mix could have been typed.
+fn is_possible(mix: &Mix) -> bool {
+    let Mix { directories, alpha, classes, .. } = mix;
+    (1..=DIRECTORIES_MAX).contains(directories)
+        && (0.0..=ALPHA_MAX).contains(alpha)
+        && classes.iter().all(|weight| (0.0..=WEIGHT_MAX).contains(weight))
+        && classes.iter().any(|&weight| weight > 0.0)
+}
+
 fn class_weights(typed: &str) -> Result<[f64; CLASSES], Failure> {
     let weights: Vec<f64> = typed
         .split(',')
-        .map(|weight| number("--classes", weight, 0.0, 1e9))
+        .map(|weight| number("--classes", weight, 0.0, WEIGHT_MAX))
         .collect::<Result<_, _>>()?;
     match <[f64; CLASSES]>::try_from(weights) {
         Ok(weights) if weights.iter().any(|&weight| weight > 0.0) => Ok(weights),
@@ -342,11 +362,20 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Writes a log with its head, and prints a summary on standard output unless the log goes there.
-fn write_log(log: &RequestLog, head: &str, output: &Path) -> Result<(), Failure> {
+/// Writes a log with its head and its mix, and prints the head on standard output unless the log
+/// goes there.
+fn write_log(
+    log: &RequestLog,
+    head: &str,
+    mix: Option<&Mix>,
+    output: &Path,
+) -> Result<(), Failure> {
+    let mix = mix.map(|mix| serde_json::to_string(mix).expect("it is a table of numbers"));
+    let mix = mix.map(|json| format!("\n{MIX}{json}")).unwrap_or_default();
+    let comments = format!("{}{mix}", head.trim_end());
     if output.as_os_str() == DASH {
         let mut out = io::stdout().lock();
-        let written = wsesslog::write(log, &mut out, head);
+        let written = wsesslog::write(log, &mut out, &comments);
         return match written.and_then(|()| Ok(out.flush()?)) {
             // A reader that closes the pipe early (`| head`) is no failure.
             Err(WriteError::Io(why)) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -354,7 +383,7 @@ fn write_log(log: &RequestLog, head: &str, output: &Path) -> Result<(), Failure>
             Ok(()) => Ok(()),
         };
     }
-    whole_file::write(output, |file| wsesslog::write(log, file, head))
+    whole_file::write(output, |file| wsesslog::write(log, file, &comments))
         .map_err(|why| Failure::Operation(format!("cannot write {}: {why}", output.display())))?;
     print(&format!("{}: {head}", output.display()))
 }

@@ -37,7 +37,9 @@ fn a_log_is_generated_and_described() {
     // The description of the file agrees with its head.
     let (status, described, error) = run(&["log", "describe", name]);
     assert_eq!((status, error.as_str()), (0, ""));
-    assert_eq!(described.lines().collect::<Vec<_>>(), head[2..]);
+    let [description @ .., mix] = &head[2..] else { panic!("{head:?}") };
+    assert_eq!(described.lines().collect::<Vec<_>>(), description);
+    assert!(mix.starts_with(r#"mix {"directories":680,"#), "{mix}");
     assert!(described.contains("against SPECweb99's mix over 680 directories"), "{described}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
 }
@@ -120,6 +122,26 @@ fn the_distribution_to_compare_with_can_be_given() {
     assert!(p(&[]) > 0.001, "guessed from the names");
     assert!(p(&["--alpha", "0.9"]) < 0.001);
     assert!(p(&["--directories", "40"]) < 0.001);
+}
+
+/// The mix is a line of the head; in heads of earlier versions it is in the command only.
+#[test]
+fn the_distribution_to_compare_with_is_in_the_head() {
+    let log = generated(&["--directories", "30", "--alpha", "0.5", "--requests", "20000"]);
+    let with = |line: &dyn Fn(&str) -> String| {
+        let mut command = ropewalk(&["log", "describe", "-", "--json"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let text: String = log.lines().map(|one| line(one) + "\n").collect();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap().stdout;
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        value["fit"]["per_directory"]["p_value"].as_f64().unwrap()
+    };
+    assert!(with(&str::to_owned) > 0.001);
+    assert!(with(&|line| line.replace("# ropewalk log generate", "# made by")) > 0.001);
+    assert!(with(&|line| line.replace("# mix ", "# ")) > 0.001);
+    let none = |line: &str| line.replace("\"directories\":30", "\"directories\":0");
+    assert!(with(&none) < 0.001, "a mix that cannot be is guessed");
 }
 
 #[test]
