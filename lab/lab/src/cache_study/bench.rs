@@ -35,9 +35,10 @@ pub fn program(surroundings: &Surroundings) -> Result<PathBuf, String> {
     // As this program is built itself.
     let (profile, folder) =
         if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
-    let command = format!("cargo build --profile {profile} --package {}", PROGRAM.name);
+    let arguments = ["build", "--profile", profile, "--package", PROGRAM.name];
+    let command = format!("cargo {}", arguments.join(" "));
     let mut cargo = Command::new("cargo");
-    cargo.args(command.split(' ').skip(1)).arg("--target-dir").arg(target_dir);
+    cargo.args(arguments).arg("--target-dir").arg(target_dir);
     // With a target named there, the program would be built into another folder.
     cargo.env_remove("CARGO_BUILD_TARGET");
     let status = cargo.current_dir(repository).stdin(Stdio::null()).status();

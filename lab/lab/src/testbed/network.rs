@@ -195,20 +195,24 @@ impl Link {
         let mut all = Vec::new();
         if let Some(delay_us) = self.delay_us {
             all.push(Discipline {
-                place: "root handle 1:",
+                place: &["root", "handle", "1:"],
                 kind: "netem",
                 option: "CONFIG_NET_SCH_NETEM",
-                setting: format!("delay {delay_us}us limit 100000"),
+                setting: ["delay", &format!("{delay_us}us"), "limit", "100000"]
+                    .map(str::to_owned)
+                    .to_vec(),
             });
         }
         if let Some(rate) = self.rate_bits_per_s {
             // At least one large packet, and the bytes sent within a tick of the slowest timer.
-            let burst_bytes = (rate / 8 / 250).max(128 << 10);
+            let burst_bytes = (rate / 8 / 250).max(128 << 10).to_string();
+            let rate = format!("{rate}bit");
+            let setting = ["rate", &rate, "burst", &burst_bytes, "latency", "20ms"];
             all.push(Discipline {
-                place: if all.is_empty() { "root" } else { "parent 1:1" },
+                place: if all.is_empty() { &["root"] } else { &["parent", "1:1"] },
                 kind: "tbf",
                 option: "CONFIG_NET_SCH_TBF",
-                setting: format!("rate {rate}bit burst {burst_bytes} latency 20ms"),
+                setting: setting.map(str::to_owned).to_vec(),
             });
         }
         all
@@ -218,21 +222,22 @@ impl Link {
 /// A queueing discipline, in the words of tc(8).
 #[derive(Debug)]
 struct Discipline {
-    place: &'static str,
+    place: &'static [&'static str],
     kind: &'static str,
     /// The build option of kernels that have the discipline.
     option: &'static str,
-    setting: String,
+    setting: Vec<String>,
 }
 
 impl Discipline {
-    fn arguments(&self) -> String {
-        format!("{} {} {}", self.place, self.kind, self.setting)
+    fn arguments(&self) -> Vec<String> {
+        let place = self.place.iter().chain([&self.kind]).map(|word| (*word).to_owned());
+        place.chain(self.setting.iter().cloned()).collect()
     }
 
     fn install(&self, namespace: &str, interface: &str) -> Result<(), String> {
-        let words = format!("tc -n {namespace} qdisc add dev {interface} {}", self.arguments());
-        let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let add = ["tc", "-n", namespace, "qdisc", "add", "dev", interface].map(str::to_owned);
+        let command = [&add[..], &self.arguments()].concat();
         process::run(&command, None).map(drop).map_err(|failure| match failure {
             // These interfaces refuse no discipline that the kernel has, so a failure means that it
             // has none; tc has one exit status for all failures.
@@ -328,7 +333,7 @@ mod tests {
     fn packets_are_delayed_before_they_wait_for_the_rate() {
         let of = |rate_bits_per_s, delay_us| {
             let all = Link { rate_bits_per_s, delay_us }.disciplines();
-            all.iter().map(Discipline::arguments).collect::<Vec<_>>()
+            all.iter().map(|discipline| discipline.arguments().join(" ")).collect::<Vec<_>>()
         };
         let (rate, delay) = (Some(100_000_000), Some(10_000));
         let shape = "tbf rate 100000000bit burst 131072 latency 20ms";
