@@ -402,15 +402,15 @@ mod tests {
             assert!(text.contains(from), "{text}");
             fs::write(scratch.0.join(name), text.replace(from, to)).expect("writable");
         };
-        change(HEADER, "\"version\": 3", "\"version\": 1");
+        change(HEADER, "\"version\": 4", "\"version\": 1");
         change(RUNS, "\"void\":[]", "\"void\":[\"generator saturated: its own lag\"]");
         let opened = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(opened.runs[0].void[0].to_string(), "generator saturated: its own lag");
         let why = Folder::resume(&scratch.0).map(drop).expect_err("it is not ours");
         assert!(why.contains("its version is 1") && !why.contains('\n'), "{why}");
-        change(HEADER, "\"version\": 1", "\"version\": 4");
+        change(HEADER, "\"version\": 1", "\"version\": 5");
         let why = Folder::read(&scratch.0).expect_err("it is of a later version");
-        assert!(why.contains("its version is 4"), "{why}");
+        assert!(why.contains("its version is 5"), "{why}");
     }
 
     /// The searches of an earlier record have no field for their block, and everything absent is
@@ -454,7 +454,7 @@ mod tests {
         for name in [HEADER, RUNS, SEARCHES, CEILINGS, PARTICIPANTS] {
             let text = fs::read_to_string(scratch.0.join(name)).expect("it is there");
             assert!(text.contains("testbed"), "{name}");
-            let text = text.replace("testbed", "domain").replace("version\": 3", "version\": 2");
+            let text = text.replace("testbed", "domain").replace("version\": 4", "version\": 2");
             fs::write(scratch.0.join(name), text).expect("writable");
         }
         let before = Folder::read(&scratch.0).expect("it is readable");
@@ -548,7 +548,7 @@ mod tests {
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");
         let why = Folder::read(&scratch.0).expect_err("of the future");
-        assert!(why.ends_with("its version is 99, this program reads versions 1 to 3"), "{why}");
+        assert!(why.ends_with("its version is 99, this program reads versions 1 to 4"), "{why}");
         fs::write(scratch.0.join(HEADER), "{\"format\": \"x\"}").expect("writable");
         let why = Folder::read(&scratch.0).expect_err("another's");
         assert!(why.ends_with("not a study: its format is `x`"), "{why}");

@@ -31,8 +31,8 @@ pub const FORMAT: &str = "ropewalk-study";
 /// The version that is written. It grows when a field that readers rely on changes its meaning or
 /// goes; fields may be added without. In version 1 the reasons of void runs were texts, which is
 /// enough for a report, but does not say whether a generator gave out: a search decides by that.
-/// Before version 3 a testbed was called a domain.
-pub const VERSION: u32 = 3;
+/// Before version 3 a testbed was called a domain, and before version 4 purposes were texts.
+pub const VERSION: u32 = 4;
 
 /// What was requested, once for a folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -297,6 +297,7 @@ pub struct Run {
     /// How often this repetition had been void before.
     pub attempt: u32,
     /// What the run was for.
+    #[serde(deserialize_with = "Purpose::from_record")]
     pub purpose: Purpose,
     /// The seed of the arrivals.
     pub seed: u64,
@@ -472,6 +473,7 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
 #[serde(default)]
 pub struct Search {
     /// As in [`Run::purpose`] of the runs it is made of.
+    #[serde(deserialize_with = "Purpose::from_record")]
     pub purpose: Purpose,
     /// As in [`Run::block`] of the runs that the search is made of.
     pub block: u32,

@@ -1,13 +1,13 @@
-//! What a run or a search was made for. Decisions are made by the variant; records hold its text,
-//! which is written and read here and nowhere else.
+//! What a run or a search was made for. Decisions are made by the variant, which records hold by
+//! name; earlier versions wrote its text.
 
 use super::Search;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// What a run, or a search, was made for.
 #[derive(Clone, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
+#[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A point that was to be measured.
     #[default]
@@ -49,6 +49,23 @@ impl Purpose {
             _ => None,
         }
     }
+
+    /// Reads the purpose of a record, also where it is a text, as earlier versions wrote it.
+    ///
+    /// # Errors
+    /// When it is neither a purpose nor a text.
+    pub(super) fn from_record<'de, D: Deserializer<'de>>(record: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Recorded {
+            Purpose(Purpose),
+            Words(String),
+        }
+        Ok(match Recorded::deserialize(record)? {
+            Recorded::Purpose(purpose) => purpose,
+            Recorded::Words(words) => Self::from_words(words),
+        })
+    }
 }
 
 impl fmt::Display for Purpose {
@@ -71,15 +88,9 @@ impl fmt::Display for Purpose {
     }
 }
 
-impl From<Purpose> for String {
-    fn from(purpose: Purpose) -> Self {
-        purpose.to_string()
-    }
-}
-
-impl From<String> for Purpose {
-    /// The purpose with this text.
-    fn from(words: String) -> Self {
+impl Purpose {
+    /// The purpose with this text, as earlier versions wrote it.
+    fn from_words(words: String) -> Self {
         let number = words.rsplit(' ').next().unwrap_or_default();
         let plain = [
             Self::Point,
@@ -129,7 +140,9 @@ fn with_block(purpose: Purpose) -> (Purpose, u32) {
             let split = words.rsplit_once(' ');
             let split =
                 split.and_then(|(runs, block)| Some((runs.to_owned(), block.parse().ok()?)));
-            split.map_or((Purpose::Other(words), 0), |(runs, block)| (runs.into(), block))
+            split.map_or((Purpose::Other(words), 0), |(runs, block)| {
+                (Purpose::from_words(runs), block)
+            })
         }
         known => (known, 0),
     }
@@ -137,14 +150,42 @@ fn with_block(purpose: Purpose) -> (Purpose, u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
     use super::*;
+
+    fn read_run(purpose: &str) -> Option<Purpose> {
+        let run: Run = serde_json::from_str(&format!("{{\"purpose\":{purpose}}}")).ok()?;
+        Some(run.purpose)
+    }
 
     #[test]
     fn purposes_are_read_as_they_were_written() {
+        let check = |purpose: Purpose, expected: &str| {
+            let text = serde_json::to_string(&purpose).expect("it is JSON");
+            assert_eq!(text, expected);
+            assert_eq!(read_run(&text), Some(purpose));
+        };
+        check(Purpose::Point, "\"point\"");
+        check(Purpose::Limit { block: 11 }, r#"{"limit":{"block":11}}"#);
+        check(Purpose::Utilisation(0.8), r#"{"utilisation":0.8}"#);
+        check(Purpose::Saturation, "\"saturation\"");
+        check(Purpose::CommonRate, "\"common_rate\"");
+        check(Purpose::Level, "\"level\"");
+        check(Purpose::Grid, "\"grid\"");
+        check(Purpose::Rung(2), r#"{"rung":2}"#);
+        check(Purpose::Race, "\"race\"");
+        check(Purpose::Neighbours(1), r#"{"neighbours":1}"#);
+        check(Purpose::Challenge(5), r#"{"challenge":5}"#);
+        check(Purpose::Confirmation, "\"confirmation\"");
+        check(Purpose::Other("MAT".into()), r#"{"other":"MAT"}"#);
+        assert_eq!(read_run("3"), None);
+    }
+
+    #[test]
+    fn earlier_versions_wrote_a_text() {
         let check = |purpose: Purpose, words: &str| {
-            let text = serde_json::to_string(&purpose).expect("it is a string");
-            assert_eq!(text, format!("{words:?}"));
-            assert_eq!(serde_json::from_str::<Purpose>(&text).ok(), Some(purpose));
+            assert_eq!(purpose.to_string(), words);
+            assert_eq!(read_run(&format!("{words:?}")), Some(purpose));
         };
         check(Purpose::Point, "");
         check(Purpose::Limit { block: 0 }, "limit, block 1");
@@ -165,7 +206,7 @@ mod tests {
     #[test]
     fn words_that_are_none_of_ours_stay_as_they_are() {
         let check = |words: &str| {
-            assert_eq!(Purpose::from(words.to_owned()), Purpose::Other(words.to_owned()));
+            assert_eq!(read_run(&format!("{words:?}")), Some(Purpose::Other(words.to_owned())));
         };
         check("MAT");
         check("race 3");
