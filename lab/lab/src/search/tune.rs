@@ -357,15 +357,15 @@ impl Search<'_, '_> {
     /// Enters the candidates. The first that sustains anything shows about what they sustain, and
     /// how many of the others there is time for.
     fn enter(&mut self) -> Result<Vec<usize>, Stop> {
-        let (mut field, mut why) = (Vec::new(), String::new());
+        let (mut field, mut broken) = (Vec::new(), None::<String>);
         let candidates = self.plan.candidates();
         self.is_sample = candidates.len() < self.plan.grid.size();
         self.expect_runs(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
             if !field.is_empty() && !self.affords(1) {
-                return Err(Stop::Failed(match why.as_str() {
-                    "" => format!("the budget has ended: {}", self.no_valid_run()),
-                    why => format!(
+                return Err(Stop::Failed(match broken {
+                    None => format!("the budget has ended: {}", self.no_valid_run()),
+                    Some(why) => format!(
                         "the budget ended before a configuration kept the conditions at any rate: \
                          {why}"
                     ),
@@ -385,11 +385,11 @@ impl Search<'_, '_> {
                 self.is_sample = field.len() < self.plan.grid.size();
                 return Ok(field);
             }
-            why = found.failed.or(found.broken.first().cloned()).unwrap_or_default();
+            broken = found.failed.or(found.broken.into_iter().next());
         }
-        Err(Stop::Failed(match why.as_str() {
-            "" => self.no_valid_run(),
-            why => format!("no configuration keeps the conditions at any rate: {why}"),
+        Err(Stop::Failed(match broken {
+            None => self.no_valid_run(),
+            Some(why) => format!("no configuration keeps the conditions at any rate: {why}"),
         }))
     }
 
