@@ -7,7 +7,9 @@
 use crate::tools;
 use lab::Surroundings;
 use lab::client::Client;
+use memory_trace::Reader;
 use statistics::Generator;
+use std::path::Path;
 use std::time::Duration;
 use testkit::Temporary;
 use testkit::tools::{QEMU, Tool, VALGRIND};
@@ -149,8 +151,8 @@ impl Stage {
         let [Some(code), Some(data)] = counted else {
             return Err(format!("Cachegrind does not say what it counted: {said}"));
         };
-        let (recorded, said) = timed(&record("valgrind", &valgrind))?;
-        let references = references(&said)?;
+        let (recorded, _) = timed(&record("valgrind", &valgrind))?;
+        let references = references(Path::new(&valgrind))?;
         let (once, _) = timed(&simulate(1))?;
         let (often, _) = timed(&simulate(SEEDS))?;
         let alone_simulated = (often - once) / f64::from(SEEDS - 1);
@@ -164,8 +166,9 @@ impl Stage {
             line("simulated only", references, alone_simulated),
         ];
         if with_qemu {
-            let (recorded, said) = timed(&record("qemu", &qemu))?;
-            all.insert(3, line("recorded by QEMU, trace made", self::references(&said)?, recorded));
+            let (recorded, _) = timed(&record("qemu", &qemu))?;
+            let references = self::references(Path::new(&qemu))?;
+            all.insert(3, line("recorded by QEMU, trace made", references, recorded));
         }
         Ok(all)
     }
@@ -187,12 +190,10 @@ fn counted(said: &str, what: &str) -> Option<u64> {
     words.nth(2)?.replace(',', "").parse().ok()
 }
 
-/// Parses `1 processes, 38436479 references, 44043 system calls; ...`.
-fn references(said: &str) -> Result<u64, String> {
-    let count = said
-        .split_once(" references,")
-        .and_then(|(before, _)| before.rsplit([' ', '\n']).next()?.parse().ok());
-    count.ok_or_else(|| format!("the recording does not say how many references: {said}"))
+/// The references of a trace, of all its processes.
+fn references(trace: &Path) -> Result<u64, String> {
+    let reader = Reader::open(trace).map_err(|why| format!("{}: {why}", trace.display()))?;
+    Ok(reader.processes().iter().map(|process| reader.references(process.id)).sum())
 }
 
 /// Lines of words, some far more frequent than others.
@@ -238,9 +239,6 @@ mod tests {
                     ==7== D   refs:      203,866  (144,273 rd   + 59,593 wr)\n";
         assert_eq!([counted(said, "I"), counted(said, "D")], [Some(570_157), Some(203_866)]);
         assert_eq!(counted("nothing", "I"), None);
-        let said = "head\n2 processes, 384 references, 4 system calls; raw 1 MiB\n";
-        assert_eq!(references(said), Ok(384));
-        assert!(references("nothing").is_err());
     }
 
     #[test]

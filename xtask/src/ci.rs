@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, VALGRIND, WRK};
 
+use crate::Failure;
 use crate::tools::{
     self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, ROOT,
     SHARED_MEMORY, Tool,
@@ -207,7 +208,7 @@ enum Outcome {
 }
 
 /// Runs the steps; the error is the line that reports the outcome.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let long = match arguments {
         [] => false,
         [option] if option == "--long" => true,
@@ -215,7 +216,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
             print!("{HELP}");
             return Ok(());
         }
-        _ => return Err(format!("ci knows no such options\n\n{HELP}")),
+        _ => return Err(format!("ci knows no such options\n\n{HELP}").into()),
     };
     let strict = std::env::var("CI").is_ok_and(|value| value == "true");
     let steps = STEPS.iter().filter(|step| step.is_due(long));
@@ -243,7 +244,7 @@ fn run_until_failure<'s>(
 }
 
 /// Prints what was skipped and the counts, which are the last line of a run that passed.
-fn report(outcomes: &[(&Step, Outcome)]) -> Result<(), String> {
+fn report(outcomes: &[(&Step, Outcome)]) -> Result<(), Failure> {
     println!();
     for (step, outcome) in outcomes {
         if let Outcome::Skipped(tool) = outcome {
@@ -258,7 +259,7 @@ fn report(outcomes: &[(&Step, Outcome)]) -> Result<(), String> {
         println!("FAILED at {}: {why}", step.name);
     }
     println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 { Ok(()) } else { Err(String::new()) }
+    if failed == 0 { Ok(()) } else { Err(Failure::Printed) }
 }
 
 impl Step {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::tools::{DEBOOTSTRAP, GIT, IPROUTE2, UNSHARE};
 
+use crate::Failure;
 use crate::test::COUNTED;
 use crate::tools::ROOT;
 use inside::Inside;
@@ -49,7 +50,7 @@ const ROUNDS: [(&str, Round); 4] = [
 const USUAL: [&str; 2] = ["user-tmpfs", "root-disk"];
 
 /// Makes the machine, runs the rounds, and removes the machine.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
         return Ok(());
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let rounds = rounds(arguments)?;
     let tools = [ROOT, DEBOOTSTRAP, GIT, IPROUTE2, UNSHARE];
     if let Some(missing) = tools.iter().find(|tool| !tool.is_there()) {
-        return Err(missing.is_missing());
+        return Err(missing.is_missing().into());
     }
     let commands = Commands::from_readme()?;
     let folder = folder()?;
@@ -129,7 +130,7 @@ fn skipped(said: &str) -> Option<&str> {
     Some(said[start..].trim_end())
 }
 
-fn report(results: &[(&str, Result<RoundResult, String>)]) -> Result<(), String> {
+fn report(results: &[(&str, Result<RoundResult, String>)]) -> Result<(), Failure> {
     for (name, outcome) in results {
         match outcome {
             Ok(RoundResult { served_s, tested_s, skipped }) => println!(
@@ -141,7 +142,7 @@ fn report(results: &[(&str, Result<RoundResult, String>)]) -> Result<(), String>
     }
     let failed = results.iter().filter(|(_, outcome)| outcome.is_err()).count();
     println!("\n{} rounds passed, {failed} failed", results.len() - failed);
-    if failed == 0 { Ok(()) } else { Err(String::new()) }
+    if failed == 0 { Ok(()) } else { Err(Failure::Printed) }
 }
 
 #[cfg(test)]

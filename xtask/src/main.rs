@@ -30,36 +30,49 @@ cargo xtask COMMAND
 `cargo xtask COMMAND --help` says more.
 ";
 
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// The command has printed it.
+    Printed,
+    /// In words, which are yet to be printed.
+    Because(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Because(why)
+    }
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            // A command that has printed the reason of its failure itself returns an empty text.
-            if !why.is_empty() {
-                eprintln!("xtask: {why}");
-            }
+        Err(Failure::Printed) => ExitCode::FAILURE,
+        Err(Failure::Because(why)) => {
+            eprintln!("xtask: {why}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: &[String]) -> Result<(), String> {
+fn run(arguments: &[String]) -> Result<(), Failure> {
     let (command, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
     match command {
         "ci" => ci::run(rest),
         "test" => test::run(rest),
         "fresh" => fresh::run(rest),
-        "tidy" => tidy::run(),
-        "fuzz" => fuzz::run(rest),
-        "flaky" => flaky::run(rest),
-        "size" => size::run(),
-        "bench" => bench::run(rest),
+        "tidy" => Ok(tidy::run()?),
+        "fuzz" => Ok(fuzz::run(rest)?),
+        "flaky" => Ok(flaky::run(rest)?),
+        "size" => Ok(size::run()?),
+        "bench" => Ok(bench::run(rest)?),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(format!("no command {other:?}\n\n{HELP}")),
+        other => Err(Failure::Because(format!("no command {other:?}\n\n{HELP}"))),
     }
 }

@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use testkit::Skipped;
 
+use crate::Failure;
 use crate::programs::{self, Program};
 use crate::tools;
 
@@ -34,7 +35,7 @@ pub(crate) const AT_A_TIME: usize = 2;
 pub(crate) const COUNTED: &str = " checks skipped";
 
 /// Runs the tests; the error names what failed, unless Cargo has printed it.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
         return Ok(());
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Runs all test programs, the longest first, and then the tests in documentation.
-fn all(list: &Path) -> Result<(), String> {
+fn all(list: &Path) -> Result<(), Failure> {
     let programs = programs::build()?.programs;
     let failed = Mutex::new(Vec::new());
     testkit::at_a_time(AT_A_TIME, &programs, |program| {
@@ -67,7 +68,7 @@ fn all(list: &Path) -> Result<(), String> {
     });
     let documentation = passed(cargo_test(&["--doc".to_owned()], list)?);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if failed.is_empty() { documentation } else { Err(failed.join("\n")) }
+    if failed.is_empty() { documentation } else { Err(failed.join("\n").into()) }
 }
 
 /// Runs one program to its end. Returns how it ended, and its output, which goes through the file
@@ -86,8 +87,8 @@ pub(crate) fn run_program(
     Ok((status?, printed))
 }
 
-fn passed(status: ExitStatus) -> Result<(), String> {
-    if status.success() { Ok(()) } else { Err(String::new()) }
+fn passed(status: ExitStatus) -> Result<(), Failure> {
+    if status.success() { Ok(()) } else { Err(Failure::Printed) }
 }
 
 fn cargo_test(arguments: &[String], list: &Path) -> Result<ExitStatus, String> {
