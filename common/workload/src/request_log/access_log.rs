@@ -66,11 +66,39 @@ impl fmt::Display for Format {
     }
 }
 
+/// Why a line could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say what the variants are")]
+pub enum MalformedReason {
+    #[error("another format than the lines before")]
+    OtherFormat,
+    #[error("not a line of an access log")]
+    NotALine,
+    #[error("not JSON")]
+    NotJson,
+    #[error("no time")]
+    NoTime,
+    #[error("the time cannot be read")]
+    BadTime,
+    #[error("the request is not in quotes")]
+    UnquotedRequest,
+    #[error("no request")]
+    NoRequest,
+    #[error("no request: the connection was opened and closed, or was no HTTP")]
+    NotHttp,
+    #[error("the status is no number")]
+    BadStatus,
+    #[error("the URI has no path")]
+    NoPath,
+    #[error("the URI holds white space or control characters")]
+    BadPath,
+}
+
 /// Lines that could not be read, of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The reason.
-    pub reason: &'static str,
+    pub reason: MalformedReason,
     /// The number of these lines.
     pub lines: u64,
     /// The number of the first of these lines, from 1.
@@ -109,7 +137,7 @@ pub struct ImportReport {
 }
 
 impl ImportReport {
-    fn malformed(&mut self, reason: &'static str, line: u64) {
+    fn malformed(&mut self, reason: MalformedReason, line: u64) {
         match self.malformed.iter_mut().find(|known| known.reason == reason) {
             Some(known) => known.lines += 1,
             None => self.malformed.push(Malformed { reason, lines: 1, first_line: line }),
@@ -204,10 +232,10 @@ pub fn import(
 }
 
 /// Reads a line; `format` is that of the lines so far.
-fn read_line(line: &[u8], format: Option<Format>) -> Result<Line<'_>, &'static str> {
+fn read_line(line: &[u8], format: Option<Format>) -> Result<Line<'_>, MalformedReason> {
     let is_json = line.starts_with(b"{");
     if format.is_some_and(|format| (format == Format::Json) != is_json) {
-        return Err("another format than the lines before");
+        return Err(MalformedReason::OtherFormat);
     }
     if is_json { json::read(line) } else { ncsa::read(line) }
 }
@@ -218,7 +246,7 @@ fn keep(
     options: &ImportOptions,
     sessions: &mut sessions::Sessions,
     report: &mut ImportReport,
-) -> Result<(), &'static str> {
+) -> Result<(), MalformedReason> {
     if !matches!(&*line.method, "GET" | "HEAD") {
         report.other_method(&line.method);
         return Ok(());
@@ -242,20 +270,20 @@ fn keep(
 }
 
 /// The path and query of a target, which may be a whole URL if the server is a proxy.
-fn path_of(target: &[u8]) -> Result<&[u8], &'static str> {
+fn path_of(target: &[u8]) -> Result<&[u8], MalformedReason> {
     let scheme = [&b"http://"[..], b"https://"].into_iter().find(|one| target.starts_with(one));
     let path = match scheme {
         Some(scheme) => {
             let rest = &target[scheme.len()..];
-            let slash = memchr::memchr(b'/', rest).ok_or("the URI has no path")?;
+            let slash = memchr::memchr(b'/', rest).ok_or(MalformedReason::NoPath)?;
             &rest[slash..]
         }
         None => target,
     };
     if !path.starts_with(b"/") {
-        Err("the URI has no path")
+        Err(MalformedReason::NoPath)
     } else if path.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') {
-        Err("the URI holds white space or control characters")
+        Err(MalformedReason::BadPath)
     } else {
         Ok(path)
     }

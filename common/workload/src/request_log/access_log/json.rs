@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::{Format, Line, ncsa, time};
+use super::{Format, Line, MalformedReason, ncsa, time};
 use crate::request_log::decimal;
 
 /// The names under which a value is found, in the object or in its `request`; the first that is
@@ -22,28 +22,28 @@ const BYTES: &[&str] = &["bytes", "size", "body_bytes_sent", "body_bytes"];
 const AGENT: &[&str] = &["user_agent", "http_user_agent", "agent", "userAgent"];
 
 /// Reads a line, or returns why it cannot.
-pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
-    let value: Value = serde_json::from_slice(line).map_err(|_| "not JSON")?;
-    let time = find(&value, TIME).ok_or("no time")?;
+pub(super) fn read(line: &[u8]) -> Result<Line<'static>, MalformedReason> {
+    let value: Value = serde_json::from_slice(line).map_err(|_| MalformedReason::NotJson)?;
+    let time = find(&value, TIME).ok_or(MalformedReason::NoTime)?;
     let status = find(&value, STATUS).and_then(number);
     let (method, uri) = request(&value)?;
     Ok(Line {
         format: Format::Json,
         client: find(&value, CLIENT).and_then(client).unwrap_or_default(),
         agent: agent(&value).unwrap_or_default().as_bytes().to_vec().into(),
-        unix_us: unix_us(time).ok_or("the time cannot be read")?,
+        unix_us: unix_us(time).ok_or(MalformedReason::BadTime)?,
         method,
         uri,
         status: status
             .and_then(|status| u16::try_from(status).ok())
-            .ok_or("the status is no number")?,
+            .ok_or(MalformedReason::BadStatus)?,
         bytes: find(&value, BYTES).and_then(number),
     })
 }
 
 /// The method and the target: of the request line if there is a whole one, else from separate
 /// members.
-fn request(value: &Value) -> Result<(String, Vec<u8>), &'static str> {
+fn request(value: &Value) -> Result<(String, Vec<u8>), MalformedReason> {
     let line = value.get("request").and_then(Value::as_str);
     let split = |line: &str| ncsa::split_request(line.as_bytes());
     if let Some(Ok(whole)) = line.filter(|line| line.contains(" HTTP/")).map(split) {
@@ -53,7 +53,7 @@ fn request(value: &Value) -> Result<(String, Vec<u8>), &'static str> {
         (Some(Value::String(method)), Some(Value::String(uri))) => {
             Ok((method.clone(), uri.clone().into_bytes()))
         }
-        _ => split(line.ok_or("no request")?),
+        _ => split(line.ok_or(MalformedReason::NoRequest)?),
     }
 }
 

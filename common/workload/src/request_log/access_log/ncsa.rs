@@ -4,21 +4,20 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::{Format, Line, time};
+use super::{Format, Line, MalformedReason, time};
 use crate::request_log::decimal;
 use crate::request_log::escape::unescape;
 
 /// Reads a line, or returns why it cannot.
-pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
-    const NOT_A_LINE: &str = "not a line of an access log";
+pub(super) fn read(line: &[u8]) -> Result<Line<'_>, MalformedReason> {
     let client = client(line);
     // The name of a user may contain anything but this.
-    let open = memchr::memmem::find(line, b" [").ok_or(NOT_A_LINE)?;
+    let open = memchr::memmem::find(line, b" [").ok_or(MalformedReason::NotALine)?;
     let rest = &line[open + 2..];
-    let close = memchr::memchr(b']', rest).ok_or(NOT_A_LINE)?;
-    let unix_us = time::ncsa(&rest[..close]).ok_or("the time cannot be read")?;
+    let close = memchr::memchr(b']', rest).ok_or(MalformedReason::NotALine)?;
+    let unix_us = time::ncsa(&rest[..close]).ok_or(MalformedReason::BadTime)?;
     let mut rest = &rest[close + 1..];
-    let request = quoted(&mut rest).ok_or("the request is not in quotes")?;
+    let request = quoted(&mut rest).ok_or(MalformedReason::UnquotedRequest)?;
     let status = word(&mut rest);
     let status = decimal::whole(status).and_then(|status| u16::try_from(status).ok());
     let bytes = match word(&mut rest) {
@@ -35,7 +34,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
         unix_us,
         method,
         uri,
-        status: status.ok_or("the status is no number")?,
+        status: status.ok_or(MalformedReason::BadStatus)?,
         bytes,
     })
 }
@@ -54,13 +53,12 @@ fn client(line: &[u8]) -> &[u8] {
 }
 
 /// The method and the target of a request line.
-pub(super) fn split_request(request: &[u8]) -> Result<(String, Vec<u8>), &'static str> {
-    const NO_REQUEST: &str = "no request: the connection was opened and closed, or was no HTTP";
-    let space = memchr::memchr(b' ', request).ok_or(NO_REQUEST)?;
+pub(super) fn split_request(request: &[u8]) -> Result<(String, Vec<u8>), MalformedReason> {
+    let space = memchr::memchr(b' ', request).ok_or(MalformedReason::NotHttp)?;
     let (method, rest) = (&request[..space], &request[space + 1..]);
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
     if method.is_empty() || !method.iter().all(is_token) {
-        return Err(NO_REQUEST);
+        return Err(MalformedReason::NotHttp);
     }
     // HTTP/0.9 has no version behind the URI.
     let end = memchr::memmem::rfind(rest, b" HTTP/").unwrap_or(rest.len());
