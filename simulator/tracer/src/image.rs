@@ -176,8 +176,8 @@ impl Image {
 }
 
 fn stop(rest: &str) -> Option<Stop> {
-    let (why, number) = rest.split_once(' ')?;
-    match why {
+    let (kind, number) = rest.split_once(' ')?;
+    match kind {
         "limit" => Some(Stop::Limit),
         "error" => Some(Stop::Error(number.parse().ok()?)),
         _ => None,

@@ -121,7 +121,7 @@ pub(crate) fn item_end(code: &str, start: usize) -> usize {
 }
 
 /// The braces of the item that starts at `start`, or an empty range at its `;`.
-fn body(code: &str, start: usize) -> Option<Range<usize>> {
+pub(crate) fn body(code: &str, start: usize) -> Option<Range<usize>> {
     let mut nesting = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(start) {
         match byte {
