@@ -132,21 +132,24 @@ impl Stage {
     /// Measures everything once, one after the other, on one processor.
     fn round(&self, program: &Program, with_qemu: bool) -> Result<Vec<Measured>, String> {
         let file = self.scratch.file("text", text(program.lines)).display().to_string();
-        let command = program.command.replace("FILE", &file);
+        let command = words(program.command).map(|word| word.replace("FILE", &file));
+        let command: Vec<String> = command.collect();
         let trace = |name: &str| self.scratch.path().join(name).display().to_string();
         let (valgrind, qemu) = (trace("valgrind.trace"), trace("qemu.trace"));
+        let Self { ropewalk, machine, .. } = self;
         let record = |recorder: &str, trace: &str| {
-            let ropewalk = &self.ropewalk;
-            format!("{ropewalk} trace record --recorder {recorder} --out {trace} -- {command}")
+            let record =
+                [ropewalk, "trace", "record", "--recorder", recorder, "--out", trace, "--"];
+            [&record.map(str::to_owned)[..], &command].concat()
         };
-        let simulate = |seeds: u32| {
-            let Self { ropewalk, machine, .. } = self;
-            format!(
-                "{ropewalk} simulate {valgrind} --machine {machine} --no-kernel --seeds {seeds}"
-            )
+        let simulate = |seeds: u32| -> Vec<String> {
+            let seeds = seeds.to_string();
+            let simulate = [ropewalk, "simulate", &valgrind, "--machine", machine, "--no-kernel"];
+            [&simulate[..], &["--seeds", &seeds]].concat().into_iter().map(str::to_owned).collect()
         };
         let (alone, _) = timed(&command)?;
-        let (cachegrind, said) = timed(&format!("{CACHEGRIND} {command}"))?;
+        let cachegrind: Vec<String> = words(CACHEGRIND).chain(command.clone()).collect();
+        let (cachegrind, said) = timed(&cachegrind)?;
         let counted = ["I", "D"].map(|what| counted(&said, what));
         let [Some(code), Some(data)] = counted else {
             return Err(format!("Cachegrind does not say what it counted: {said}"));
@@ -176,11 +179,15 @@ impl Stage {
 
 /// Runs a command on one processor; returns its processor time with that of its children, and its
 /// output.
-fn timed(command: &str) -> Result<(f64, String), String> {
-    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-    let finished = Client::start(CPU, &words)?.finish(WITHIN)?;
+fn timed(command: &[String]) -> Result<(f64, String), String> {
+    let finished = Client::start(CPU, command)?.finish(WITHIN)?;
     let seconds = finished.cpu.as_secs_f64();
     Ok((seconds, finished.into_output()?))
+}
+
+/// The words of a command of the tables here.
+fn words(command: &str) -> impl Iterator<Item = String> {
+    command.split_whitespace().map(str::to_owned)
 }
 
 /// Parses `==7== I   refs:      570,157` or `==7== D   refs:   203,866  (144,273 rd   + ...`.
