@@ -8,6 +8,7 @@ mod limits;
 mod machine;
 mod memory;
 mod other_programs;
+mod paused;
 mod printing;
 mod processes;
 mod server_process;

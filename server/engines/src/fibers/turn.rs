@@ -58,15 +58,19 @@ impl ConnectionFiber {
     /// Takes steps until the fiber is to rest, block or end.
     #[inline]
     fn serve(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        if thread.news != News::NONE || self.is_new {
-            let news = std::mem::replace(&mut thread.news, News::NONE);
-            if self.apply(news, thread) {
-                return self.leave(thread);
-            }
+        let news = std::mem::replace(&mut thread.news, News::NONE);
+        if (news != News::NONE || self.is_new) && self.apply(news, thread) {
+            return self.leave(thread);
         }
-        let settings = &thread.cluster.settings;
-        let mut turn = Turn::new(settings.file_chunk_bytes, settings.sendfile);
-        match drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn) {
+        let mut pause = self.drive(thread);
+        // What has arrived comes before the deadline.
+        if news.has(News::EXPIRED)
+            && pause == Pause::Wait
+            && self.connection.expire_if_due(&mut thread.worker)
+        {
+            pause = self.drive(thread);
+        }
+        match pause {
             Pause::Wait => self.rest(thread),
             Pause::Yield => self.yield_turn(),
             Pause::Away => Next::Block,
@@ -74,9 +78,18 @@ impl ConnectionFiber {
         }
     }
 
+    #[inline]
+    fn drive(&mut self, thread: &mut KernelThread) -> Pause {
+        let settings = &thread.cluster.settings;
+        let mut turn = Turn::new(settings.file_chunk_bytes, settings.sendfile);
+        drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn)
+    }
+
     /// Applies news to the connection. Returns whether the connection is to end at once.
     fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
-        self.ready.is_drained &= !news.has(News::READABLE);
+        let has_input = || os::socket::has_input(self.socket.as_fd());
+        self.ready.is_drained &=
+            !(news.has(News::READABLE) || news.has(News::EXPIRED) && has_input());
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
         self.errand.apply(news);
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
@@ -84,9 +97,6 @@ impl ConnectionFiber {
         }
         let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
-        if news.has(News::EXPIRED) {
-            self.connection.expire_if_due(&mut thread.worker);
-        }
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))
     }
 

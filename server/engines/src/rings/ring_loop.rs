@@ -27,7 +27,7 @@ use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exh
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::connections::{Connections, Slot};
+use crate::parts::loops::connections::{Connections, Slot, Timed};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
@@ -142,18 +142,23 @@ impl RingLoop {
             self.ring.wait(timeout)?;
             read_clock(&mut self.worker);
             self.placement.update(self.worker.now());
-            while let Some(event) = self.ring.next_event() {
-                self.handle(event);
-            }
+            self.handle_events();
             for key in self.connections.take_yielded() {
                 self.drive(key);
             }
-            self.expire();
+            self.expire()?;
             obey(self);
             if self.is_over() {
                 return Ok(());
             }
             self.arm();
+        }
+    }
+
+    #[inline]
+    fn handle_events(&mut self) {
+        while let Some(event) = self.ring.next_event() {
+            self.handle(event);
         }
     }
 
@@ -329,13 +334,22 @@ impl RingLoop {
         self.accepting.arm(&mut self.ring, many);
     }
 
-    fn expire(&mut self) {
+    fn expire(&mut self) -> io::Result<()> {
         let now = self.worker.now();
         if self.connections.next_check().is_none_or(|moment| moment > now) {
-            return;
+            return Ok(());
         }
-        for key in self.connections.take_expired(now) {
-            if let Some(slot) = self.connections.get(key) {
+        let expired = self.connections.take_expired(now);
+        if !expired.is_empty() {
+            // What has arrived comes before the deadline: the loop may not have run for a while.
+            self.ring.wait(Some(0))?;
+            self.handle_events();
+        }
+        let is_due = |slot: &mut Slot<_>| slot.deadline().is_some_and(|at| at <= now);
+        for key in expired {
+            if let Some(slot) = self.connections.get(key)
+                && is_due(slot)
+            {
                 // A job that found no room with the helpers in all this time is refused.
                 let was_queued = std::mem::take(&mut slot.is_queued);
                 let is_refused = was_queued && refuse(&mut slot.connection, &mut self.worker);
@@ -345,6 +359,7 @@ impl RingLoop {
                 self.drive(key);
             }
         }
+        Ok(())
     }
 
     /// Takes the connections that wait, accepted already or in a listener's queue.

@@ -155,8 +155,14 @@ impl ReadPoll {
 
     fn expire(&mut self) {
         for mut client in self.poller.wait_set.take_expired(self.poller.worker.now()) {
-            client.connection.expire(&mut self.poller.worker);
-            self.settle(client);
+            if os::socket::has_input(client.socket.as_fd()) {
+                // What has arrived comes first: a stage that receives expires the connection then.
+                client.ready.is_drained = false;
+                self.send_on(client, Stage::Read);
+            } else {
+                client.connection.expire(&mut self.poller.worker);
+                self.settle(client);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use session::{Connection, Phase, Tick};
+use session::{Connection, Op, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{spawn_blocking, yield_now};
@@ -190,11 +190,21 @@ impl Client {
 
     fn wake(&mut self, woken: &Woken) {
         self.control.rests_since.store(0, Ordering::Relaxed);
-        if matches!(woken, Woken::Alarm) {
+        if !matches!(woken, Woken::Alarm) {
+            return;
+        }
+        // What has arrived comes before the deadline, though the runtime has not seen its event.
+        if matches!(self.connection.next(), Op::Recv) && self.has_input() {
+            self.ready.is_drained = false;
+        } else {
             let mut thread = self.state.this_thread();
             read_clock(&mut thread.worker);
             self.connection.expire_if_due(&mut thread.worker);
         }
+    }
+
+    fn has_input(&self) -> bool {
+        self.socket.as_ref().is_some_and(|socket| os::socket::has_input(socket.as_fd()))
     }
 
     /// Carries out the task's orders. Returns whether the task is to end.
@@ -207,9 +217,8 @@ impl Client {
             self.connection.drain();
         }
         if orders & LEAVE != 0 {
-            let has_input = |socket: &Socket| os::socket::has_input(socket.as_fd());
             let rests = self.connection.phase() == Phase::Idle;
-            if rests && !self.socket.as_ref().is_some_and(has_input) {
+            if rests && !self.has_input() {
                 self.state.this_thread().worker.counters.connections_evicted.add(1);
                 return true;
             }

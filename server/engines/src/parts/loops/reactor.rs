@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use os::epoll::{Event, Interest};
-use session::{Connection, Tick, Worker};
+use session::{Connection, Op, Tick, Worker};
 
 use super::clock::{read_clock, timeout_ms};
-use super::connections::{Connections, Slot};
+use super::connections::{Connections, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
 use super::drive::{Driven, Pause, drive};
 use super::obey::{Obey, Obeyed, obey};
@@ -279,13 +279,29 @@ impl Reactor {
             return;
         }
         for key in self.connections.take_expired(now) {
-            if !self.expire_with_helpers(key)
+            if !self.receives_after_all(key)
+                && !self.expire_with_helpers(key)
                 && let Some(slot) = self.connections.get(key)
             {
                 slot.connection.expire(&mut self.worker);
                 self.drive(key);
             }
         }
+    }
+
+    /// Receives what has arrived at a connection whose deadline has passed, though its event has
+    /// not been seen: the loop may not have run for a while. Returns whether there was something,
+    /// and no deadline has passed after that.
+    fn receives_after_all(&mut self, key: u64) -> bool {
+        let Some(slot) = self.connections.get(key) else { return false };
+        let receives = matches!(slot.connection.next(), Op::Recv);
+        if !receives || !os::socket::has_input(slot.socket.as_fd()) {
+            return false;
+        }
+        slot.ready.is_drained = false;
+        self.drive(key);
+        let now = self.worker.now();
+        self.connections.get(key).and_then(|slot| slot.deadline()).is_none_or(|at| at > now)
     }
 
     /// Handles a passed deadline of a connection that waits for helpers. Returns false if the
