@@ -1,5 +1,6 @@
 //! Arbitrary bytes as a memory trace: opening and reading never panic, and an error has its place.
-//! The same bytes as the payload behind the checksums: what can be decoded survives being encoded.
+//! The input is decoded as a payload behind the checksums, too: what can be decoded survives being
+//! encoded.
 
 #![no_main]
 

@@ -43,7 +43,7 @@ impl Signal {
         Self::Child,
     ];
 
-    /// The same signal in the terms of rustix.
+    /// The signal as rustix names it.
     pub(crate) const fn raw(self) -> KernelSignal {
         match self {
             Self::Terminate => KernelSignal::TERM,

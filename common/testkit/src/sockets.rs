@@ -17,7 +17,7 @@ pub struct TcpSocket {
     pub local_port: u16,
     /// The other side's port; 0 of a listener.
     pub remote_port: u16,
-    /// A number of the kernel, as above.
+    /// The state as the kernel numbers it, such as [`ESTABLISHED`].
     pub state: u8,
 }
 

@@ -1,4 +1,4 @@
-//! The same resolution as openat2's, step by step, for kernels and containers without the call.
+//! Resolves a path as openat2 does, step by step, for kernels and containers without the call.
 //!
 //! Each component is opened by its name alone, from the directory before it and without
 //! following links, so that nothing that is renamed meanwhile can lead the walk astray. Links are

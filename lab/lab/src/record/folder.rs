@@ -173,20 +173,20 @@ impl Folder {
     /// Writes a description of the machine as it is now.
     ///
     /// # Errors
-    /// When it cannot be written; so with all methods below.
+    /// When it cannot be written.
     pub fn add_environment<T: Serialize>(&self, environment: &T) -> Result<(), String> {
         self.append(ENVIRONMENTS, environment)
     }
 
     /// Writes the participants when a study is resumed; at first the header has them.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_participants(&self, participants: &Participants) -> Result<(), String> {
         self.append(PARTICIPANTS, participants)
     }
 
     /// Writes down a run, and its outcome as `ropewalk load` wrote it. The outcome comes first, so
     /// that a run that is in the list has its file.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_run(&self, run: &Run, outcome_json: Option<&str>) -> Result<Run, String> {
         let mut run = run.clone();
         if let Some(text) = outcome_json {
@@ -198,31 +198,31 @@ impl Folder {
     }
 
     /// Writes down what a search has found.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_search(&self, search: &Search) -> Result<(), String> {
         self.append(SEARCHES, search)
     }
 
     /// Writes down the final result of a tuning.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_tuning(&self, tuning: &Tuning) -> Result<(), String> {
         self.append(TUNINGS, tuning)
     }
 
     /// Writes down a measurement of the cache by itself.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_cache(&self, run: &CacheRun) -> Result<(), String> {
         self.append(CACHE, run)
     }
 
     /// Writes down the ceiling of a testbed.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn add_ceiling(&self, testbed: &str, ceiling: Ceiling) -> Result<(), String> {
         self.append(CEILINGS, &CeilingLine { testbed: testbed.to_owned(), ceiling })
     }
 
     /// Writes a file beside the records: a report, a winning configuration.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn write_whole(&self, name: &str, text: &str) -> Result<(), String> {
         let path = self.path.join(name);
         let temporary = self.path.join(format!(".{}.partial", name.replace('/', "-")));

@@ -118,7 +118,7 @@ pub struct CacheRun {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Server {
-    /// As in [`Point::server`].
+    /// The name by which a [`Point`] refers to it.
     pub name: String,
     /// Its architecture in a line.
     pub description: String,
@@ -185,7 +185,7 @@ impl fmt::Display for Program {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Described {
-    /// As in [`Point`].
+    /// The name by which a [`Point`] refers to it.
     pub name: String,
     /// Its description, a sentence.
     pub about: String,
@@ -472,10 +472,10 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Search {
-    /// As in [`Run::purpose`] of the runs it is made of.
+    /// What the runs that it consists of were for.
     #[serde(deserialize_with = "Purpose::from_record")]
     pub purpose: Purpose,
-    /// As in [`Run::block`] of the runs that the search is made of.
+    /// The block of the runs that it consists of, see [`Run::block`].
     pub block: u32,
     /// The server's name.
     pub server: String,

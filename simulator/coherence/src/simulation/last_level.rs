@@ -318,7 +318,7 @@ impl<O: Observer> Simulation<'_, O> {
         last.parked[block as usize] &= !(1 << group);
         let mut dirty = line & OWES != 0 || self.table.is_dirty(state_of(line));
         let set = self.geometry.set_of(block, &self.colours) as usize;
-        let evicted = access.about(block, set);
+        let evicted = access.moved_to(block, set);
         let holders = self.blocks.holders(block) & members;
         if holders != 0 {
             self.settle(evicted, Transaction::ReadAndInvalidate);

@@ -29,8 +29,8 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The same processor and time, but for another block.
-    pub(super) fn about(self, block: u32, set: usize) -> Self {
+    /// An access to another block, by the same processor at the same time.
+    pub(super) fn moved_to(self, block: u32, set: usize) -> Self {
         Self { block, set, ..self }
     }
 }
