@@ -1,9 +1,9 @@
-//! The same requests to several servers: in which cases does one server differ from all others, and
+//! Sends each case to several servers: in which cases does one of them differ from all others, and
 //! is the difference explained?
 //!
-//! Peers are not judges. They show where this server's reading of the RFCs deserves a second look;
-//! what settles it is an explanation with a section, and an explanation that is no longer needed is
-//! as wrong as a missing one.
+//! The other servers are not judges. They show where this server's reading of the RFCs deserves a
+//! second look; what settles it is an explanation with a section, and an explanation that is no
+//! longer needed is as wrong as a missing one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -176,7 +176,7 @@ fn hash(bytes: &[u8]) -> u64 {
 pub struct Explanation {
     /// The section that decides the case: `9110 §14.2`.
     pub rfc: String,
-    /// What the section says, and what the peers do instead, in a sentence.
+    /// What the section says, and what other servers do instead, in a sentence.
     pub because: String,
 }
 

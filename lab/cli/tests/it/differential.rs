@@ -35,8 +35,8 @@ const THREADS: usize = 8;
 fn lone_stands_are_explained() {
     let root = DocumentRoot::temporary().unwrap();
     let scratch = Temporary::new();
-    let descriptions = OtherServers::start(&root.site(), scratch.path());
-    if descriptions.servers.len() < OTHERS_MIN {
+    let installed = OtherServers::start(&root.site(), scratch.path());
+    if installed.servers.len() < OTHERS_MIN {
         return skip(
             "the comparison with other servers",
             "there are fewer than three of nginx, apache2, lighttpd, h2o",
@@ -44,7 +44,7 @@ fn lone_stands_are_explained() {
     }
     let ropewalk = served(&root.site(), &[]);
     let own = ("ropewalk".to_owned(), ropewalk.address());
-    let others = descriptions.servers.iter().map(|(name, server)| (name.clone(), server.address()));
+    let others = installed.servers.iter().map(|(name, server)| (name.clone(), server.address()));
     let participants: Vec<Participant> = std::iter::once(own)
         .chain(others)
         .map(|(name, address)| Participant { name, client: Client::new(address) })
@@ -59,7 +59,7 @@ fn lone_stands_are_explained() {
     let mut rows = compare_all(&participants, &first);
     repeat_unexpected(&mut rows, &participants, &first, &explanations);
     rows.extend(compare_all(&participants, &last));
-    judge(&rows, &explanations, descriptions.have_known_versions());
+    judge(&rows, &explanations, installed.have_known_versions());
 }
 
 /// The servers that are installed.
@@ -71,7 +71,7 @@ struct OtherServers {
 
 impl OtherServers {
     fn start(root: &Path, scratch: &Path) -> Self {
-        let mut descriptions = Self { servers: Vec::new(), known: 0 };
+        let mut others = Self { servers: Vec::new(), known: 0 };
         for (text, version) in OTHERS {
             let mut description = ServerDescription::parse(text).unwrap();
             description.ready.within_ms *= 5; // other tests use the CPUs
@@ -86,14 +86,12 @@ impl OtherServers {
                 );
                 continue;
             };
-            descriptions.known += usize::from(installed.version.starts_with(version));
+            others.known += usize::from(installed.version.starts_with(version));
             let server = RunningServer::start(&installed, &description.settings[0], &launch);
             let server = server.unwrap_or_else(|why| panic!("{}: {why}", description.name));
-            descriptions
-                .servers
-                .push((format!("{} {}", description.name, installed.version), server));
+            others.servers.push((format!("{} {}", description.name, installed.version), server));
         }
-        descriptions
+        others
     }
 
     fn have_known_versions(&self) -> bool {
