@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const OWN: &str = "/proc/self/cgroup";
 const MEMORY: &str = "/proc/meminfo";
@@ -55,15 +55,15 @@ fn lowest(limits: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     limits.flatten().min_by(f64::total_cmp)
 }
 
-fn memory_limit(machine: &Machine) -> Look {
+fn memory_limit(machine: &Machine) -> Reading {
     if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
+        return Reading::unreadable(OWN);
     }
     let total = machine.text(MEMORY).and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
     });
-    let Some(total) = total else { return Look::unreadable(MEMORY) };
+    let Some(total) = total else { return Reading::unreadable(MEMORY) };
     let lowest_of = |names: &[&str]| {
         let limits = names.iter().flat_map(|name| machine.of_groups(name));
         lowest(limits.map(|(_, text)| text.parse::<f64>().ok())).filter(|limit| *limit < total)
@@ -74,11 +74,11 @@ fn memory_limit(machine: &Machine) -> Look {
     let max = lowest_of(&["memory.max", "memory.limit_in_bytes"]);
     let high = lowest_of(&["memory.high"]).filter(|high| max.is_none_or(|max| *high < max));
     match high.or(max) {
-        None => Look::fine("none"),
+        None => Reading::fine("none"),
         Some(limit) if high.is_some() => {
-            Look::wrong(format!("{}; who takes more is slowed down (memory.high)", shown(limit)))
+            Reading::wrong(format!("{}; who takes more is slowed down (memory.high)", shown(limit)))
         }
-        Some(limit) => Look::wrong(shown(limit)),
+        Some(limit) => Reading::wrong(shown(limit)),
     }
 }
 
@@ -90,9 +90,9 @@ const DISK_BOUNDS: [(&str, &str, &str); 4] = [
     ("wiops", "blkio.throttle.write_iops_device", "writes"),
 ];
 
-fn disk_limit(machine: &Machine) -> Look {
+fn disk_limit(machine: &Machine) -> Reading {
     if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
+        return Reading::unreadable(OWN);
     }
     let mut lowest = BTreeMap::new();
     for (disk, what, bound) in disk_bounds(machine) {
@@ -104,8 +104,8 @@ fn disk_limit(machine: &Machine) -> Look {
         false => format!("disk {disk}: {bound} {what} a second"),
     };
     match lowest.is_empty() {
-        true => Look::fine("none"),
-        false => Look::wrong(lowest.into_iter().map(shown).collect::<Vec<_>>().join("; ")),
+        true => Reading::fine("none"),
+        false => Reading::wrong(lowest.into_iter().map(shown).collect::<Vec<_>>().join("; ")),
     }
 }
 
@@ -130,14 +130,14 @@ fn disk_bounds(machine: &Machine) -> Vec<(&str, &str, u64)> {
     bounds
 }
 
-fn thread_limit(machine: &Machine) -> Look {
+fn thread_limit(machine: &Machine) -> Reading {
     if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
+        return Reading::unreadable(OWN);
     }
     let limits = machine.of_groups("pids.max").map(|(_, text)| text.parse::<f64>().ok());
     match lowest(limits) {
-        None => Look::fine("none"),
-        Some(limit) => Look::fine_if(limit >= THREADS_ENOUGH as f64, format!("{limit:.0}")),
+        None => Reading::fine("none"),
+        Some(limit) => Reading::fine_if(limit >= THREADS_ENOUGH as f64, format!("{limit:.0}")),
     }
 }
 
@@ -157,9 +157,9 @@ mod tests {
         check("memory limit", &[UNIFIED, memory, ("/g/a/memory.max", "max\n")], Fine);
         let none = ("/g/memory.limit_in_bytes", "9223372036854771712\n");
         check("memory limit", &[SEPARATE, memory, none], Fine);
-        let look =
+        let reading =
             check("memory limit", &[UNIFIED, memory, ("/g/memory.max", "1073741824")], Wrong);
-        assert_eq!(look.found, "1024 MiB of the machine's 8192");
+        assert_eq!(reading.found, "1024 MiB of the machine's 8192");
         check("memory limit", &[UNIFIED], Unreadable);
     }
 
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn disks_are_bounded_by_our_own_group_of_version_1() {
         let reads = ("/g/a/blkio.throttle.read_bps_device", "8:0 1048576\n");
-        let look = check("disk limit", &[SEPARATE, reads], Wrong);
-        assert_eq!(look.found, "disk 8:0: 1.0 MiB read a second");
+        let reading = check("disk limit", &[SEPARATE, reads], Wrong);
+        assert_eq!(reading.found, "disk 8:0: 1.0 MiB read a second");
         let own = ("/g/a/b/blkio.throttle.read_bps_device", "");
         check("disk limit", &[SEPARATE, reads, own], Fine);
         let writes = ("/g/a/blkio.throttle.write_iops_device", "8:0 9\n");

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::{Check, Look, Machine, Section, Verdict, examine};
+use super::{Check, Machine, Reading, Section, Verdict, examine};
 
-/// The look of the check called `subject` at a machine, whose verdict must be this.
+/// The reading of the check called `subject` on a machine; its verdict must be `expected`.
 ///
 /// # Panics
 /// When there is no such check, or the verdict is another.
 #[track_caller]
-pub fn look(checks: &[&Check], subject: &str, machine: &Machine, verdict: Verdict) -> Look {
+pub fn verdict(checks: &[&Check], subject: &str, machine: &Machine, expected: Verdict) -> Reading {
     let check = checks.iter().find(|check| check.subject == subject).expect("such a check");
-    let look = check.look(machine);
-    assert_eq!(look.verdict, verdict, "{subject}: {look:?}");
-    look
+    let reading = check.read(machine);
+    assert_eq!(reading.verdict, expected, "{subject}: {reading:?}");
+    reading
 }
 
 /// A good value and a bad one of a setting that is one number, or several.
@@ -22,8 +22,8 @@ pub fn look(checks: &[&Check], subject: &str, machine: &Machine, verdict: Verdic
 /// When one of them has another verdict.
 #[track_caller]
 pub fn setting(checks: &[&Check], subject: &str, path: &str, good: &str, bad: &str) {
-    let check = |files: &[(&str, &str)], verdict| {
-        look(checks, subject, &Machine::with_files(files), verdict);
+    let check = |files: &[(&str, &str)], expected| {
+        verdict(checks, subject, &Machine::with_files(files), expected);
     };
     check(&[(path, good)], Verdict::Fine);
     check(&[(path, bad)], Verdict::Wrong);

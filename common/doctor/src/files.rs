@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const MOUNTS: &str = "/proc/self/mountinfo";
 const RINGS: &str = "/proc/sys/kernel/io_uring_disabled";
@@ -89,43 +89,43 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn file_system(machine: &Machine) -> Look {
+fn file_system(machine: &Machine) -> Reading {
     const LOCAL: [&str; 20] = [
         "ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "ramfs", "jfs",
         "nilfs2", "reiserfs", "ntfs3", "vfat", "exfat", "erofs", "squashfs", "iso9660", "udf",
     ];
     let mounts = machine.text(MOUNTS).unwrap_or_default();
     match mount_of(mounts, &machine.directory) {
-        None => Look::unreadable(MOUNTS),
+        None => Reading::unreadable(MOUNTS),
         Some(mount) => {
             let found = format!("{}, mounted at {}", mount.kind, mount.point);
-            Look::fine_if(LOCAL.contains(&mount.kind), found)
+            Reading::fine_if(LOCAL.contains(&mount.kind), found)
         }
     }
 }
 
-fn access_times(machine: &Machine) -> Look {
+fn access_times(machine: &Machine) -> Reading {
     let mounts = machine.text(MOUNTS).unwrap_or_default();
     let Some(mount) = mount_of(mounts, &machine.directory) else {
-        return Look::unreadable(MOUNTS);
+        return Reading::unreadable(MOUNTS);
     };
     // strictatime is shown as the absence of both; what cannot be written to keeps no times.
     let mut options = mount.options.split(',');
     match options.find(|option| ["relatime", "noatime", "ro"].contains(option)) {
-        Some(option) => Look::fine(option),
-        None => Look {
+        Some(option) => Reading::fine(option),
+        None => Reading {
             mend: Some(format!("mount -o remount,noatime {}", quoted(&mount.point))),
-            ..Look::wrong("strictatime")
+            ..Reading::wrong("strictatime")
         },
     }
 }
 
-fn rings(machine: &Machine) -> Look {
+fn rings(machine: &Machine) -> Reading {
     match machine.number(RINGS) {
         // Where other settings can be read, its absence is an answer.
-        None if machine.text(KERNEL).is_some() => Look::fine("no such setting"),
-        None => Look::unreadable(RINGS),
-        Some(value) => Look::fine_if(value == 0, value.to_string()),
+        None if machine.text(KERNEL).is_some() => Reading::fine("no such setting"),
+        None => Reading::unreadable(RINGS),
+        Some(value) => Reading::fine_if(value == 0, value.to_string()),
     }
 }
 
@@ -180,10 +180,10 @@ mod tests {
         check_machine("access times", &at("/var/www"), Fine);
         check_machine("access times", &at("/srv/www"), Fine);
         check_machine("access times", &at("/srv/media"), Fine);
-        let look = check_machine("access times", &at("/srv/memory"), Wrong);
-        assert_eq!(look.mend.as_deref(), Some("mount -o remount,noatime /srv/memory"));
-        let look = check_machine("access times", &at("/srv/our own"), Wrong);
-        assert_eq!(look.mend.as_deref(), Some("mount -o remount,noatime '/srv/our own'"));
+        let reading = check_machine("access times", &at("/srv/memory"), Wrong);
+        assert_eq!(reading.mend.as_deref(), Some("mount -o remount,noatime /srv/memory"));
+        let reading = check_machine("access times", &at("/srv/our own"), Wrong);
+        assert_eq!(reading.mend.as_deref(), Some("mount -o remount,noatime '/srv/our own'"));
         check("access times", &[], Unreadable);
     }
 

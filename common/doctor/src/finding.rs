@@ -92,9 +92,9 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts.
+    /// Counts the findings of each verdict.
     #[must_use]
-    pub fn of(findings: &[Finding]) -> Self {
+    pub fn from_findings(findings: &[Finding]) -> Self {
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         Self {
             fine: count(Verdict::Fine),
@@ -121,7 +121,7 @@ pub fn show(findings: &[Finding]) -> String {
         of_section().for_each(|finding| show_one(&mut text, finding));
         text.push('\n');
     }
-    let Tally { fine, wrong, obsolete, unreadable } = Tally::of(findings);
+    let Tally { fine, wrong, obsolete, unreadable } = Tally::from_findings(findings);
     let all = findings.len();
     text + &format!(
         "{all} looked at: {wrong} wrong, {fine} fine, {obsolete} obsolete, {unreadable} not \
@@ -153,7 +153,7 @@ fn show_one(text: &mut String, finding: &Finding) {
 /// The findings for programs: an object with their counts and all of them.
 #[must_use]
 pub fn json(findings: &[Finding]) -> String {
-    let Tally { fine, wrong, obsolete, unreadable } = Tally::of(findings);
+    let Tally { fine, wrong, obsolete, unreadable } = Tally::from_findings(findings);
     let tally = object([
         ("fine", fine.to_string()),
         ("wrong", wrong.to_string()),

@@ -4,7 +4,7 @@
 use super::finding::Section::Serving;
 use super::interrupts::Interface;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const ROUTES: &str = "/proc/net/route";
 const ARP_FILTERS: &str = "/proc/sys/net/ipv4/conf/*/arp_filter";
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn interrupts(machine: &Machine) -> Look {
+fn interrupts(machine: &Machine) -> Reading {
     let devices: Vec<&Interface> =
         machine.interfaces.iter().filter(|interface| interface.is_device).collect();
     let is_alone = machine.text(PRESENT).is_some_and(|cpus| cpus == "0");
@@ -57,25 +57,29 @@ fn interrupts(machine: &Machine) -> Look {
         all.iter().map(|interface| interface.describe()).collect::<Vec<_>>().join("; ")
     };
     match (devices.first(), single.first()) {
-        (None, _) => Look::fine("no interface with a device; on loopback whoever sends receives"),
-        (Some(_), None) => Look::fine(describe(&devices)),
+        (None, _) => {
+            Reading::fine("no interface with a device; on loopback whoever sends receives")
+        }
+        (Some(_), None) => Reading::fine(describe(&devices)),
         (Some(_), Some(first)) => {
-            Look { mend: Some(first.mend()), ..Look::wrong(describe(&devices)) }
+            Reading { mend: Some(first.mend()), ..Reading::wrong(describe(&devices)) }
         }
     }
 }
 
-fn arp_filter(machine: &Machine) -> Look {
-    let Some(routes) = machine.text(ROUTES) else { return Look::unreadable(ROUTES) };
-    let Some(all) = machine.number(ARP_FILTER_ALL) else { return Look::unreadable(ARP_FILTER_ALL) };
+fn arp_filter(machine: &Machine) -> Reading {
+    let Some(routes) = machine.text(ROUTES) else { return Reading::unreadable(ROUTES) };
+    let Some(all) = machine.number(ARP_FILTER_ALL) else {
+        return Reading::unreadable(ARP_FILTER_ALL);
+    };
     let Some((one, other)) = in_one_network(routes) else {
-        return Look::fine(format!("{all}; no two interfaces in one network"));
+        return Reading::fine(format!("{all}; no two interfaces in one network"));
     };
     let is_set = |name: &str| {
         machine.number(&format!("/proc/sys/net/ipv4/conf/{name}/arp_filter")).is_some_and(|n| n > 0)
     };
     let found = format!("{all}, with {one} and {other} in one network");
-    Look::fine_if(all > 0 || (is_set(one) && is_set(other)), found)
+    Reading::fine_if(all > 0 || (is_set(one) && is_set(other)), found)
 }
 
 /// Two interfaces that lead to the same network without a gateway.
@@ -92,14 +96,14 @@ fn in_one_network(routes: &str) -> Option<(&str, &str)> {
     })
 }
 
-fn arp_filter_of_each(machine: &Machine) -> Look {
+fn arp_filter_of_each(machine: &Machine) -> Reading {
     let shown: Vec<String> = machine
         .all(ARP_FILTERS)
         .filter_map(|(path, value)| Some(format!("{} {value}", path.split('/').nth(6)?)))
         .collect();
     match shown.is_empty() {
-        true => Look::unreadable(ARP_FILTERS),
-        false => Look::obsolete(format!("{}: arp_filter of all is enough", shown.join(", "))),
+        true => Reading::unreadable(ARP_FILTERS),
+        false => Reading::obsolete(format!("{}: arp_filter of all is enough", shown.join(", "))),
     }
 }
 
@@ -127,8 +131,8 @@ mod tests {
         let of =
             |cpus, interfaces| Machine { interfaces, ..Machine::with_files(&[(PRESENT, cpus)]) };
         let single = || vec![interface("eth0", &[0], true), interface("lo", &[0], false)];
-        let look = check_machine("interrupts", &of("0-3", single()), Wrong);
-        assert!(look.mend.is_some_and(|mend| mend.contains("ethtool -L eth0 ")));
+        let reading = check_machine("interrupts", &of("0-3", single()), Wrong);
+        assert!(reading.mend.is_some_and(|mend| mend.contains("ethtool -L eth0 ")));
         check_machine("interrupts", &of("0", single()), Fine);
         let of = |cpus, interface| of(cpus, vec![interface]);
         check_machine("interrupts", &of("0-3", interface("eth0", &[0, 1, 2, 3], true)), Fine);
@@ -142,12 +146,12 @@ mod tests {
             let narrow = interface("eth1", &[2, 2, 2], true);
             Machine { interfaces: vec![good, narrow], ..Machine::with_files(&[(PRESENT, cpus)]) }
         };
-        let look = check_machine("interrupts", &of("0-3"), Wrong);
+        let reading = check_machine("interrupts", &of("0-3"), Wrong);
         assert!(
-            look.found.ends_with("; eth1: 3 receive queues, 3 interrupts on CPUs 2"),
-            "{look:?}"
+            reading.found.ends_with("; eth1: 3 receive queues, 3 interrupts on CPUs 2"),
+            "{reading:?}"
         );
-        assert!(look.mend.is_some_and(|mend| mend.contains("for n in 30 31 32; do ")));
+        assert!(reading.mend.is_some_and(|mend| mend.contains("for n in 30 31 32; do ")));
         check_machine("interrupts", &of("0"), Fine);
     }
 

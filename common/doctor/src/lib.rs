@@ -24,7 +24,7 @@ use command::Failure;
 
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::{Machine, STATUS};
-pub use rule::{Check, Look, Rule};
+pub use rule::{Check, Reading, Rule};
 pub use threads::{LIMITS, hard_limit};
 
 /// The checks of what limits any server, theme by theme.
@@ -48,7 +48,7 @@ pub fn serving() -> Vec<&'static Check> {
 /// Something is wrong, or it cannot be printed.
 pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
     command::print(&if is_json { json(findings) } else { show(findings) })?;
-    match Tally::of(findings).wrong {
+    match Tally::from_findings(findings).wrong {
         0 => Ok(()),
         _ => Err(Failure::Reported(1)),
     }
@@ -65,13 +65,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Look {
+    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Reading {
         check_machine(subject, &Machine::with_files(files), verdict)
     }
 
     #[track_caller]
-    pub(super) fn check_machine(subject: &str, machine: &Machine, verdict: Verdict) -> Look {
-        expect::look(&serving(), subject, machine, verdict)
+    pub(super) fn check_machine(subject: &str, machine: &Machine, verdict: Verdict) -> Reading {
+        expect::verdict(&serving(), subject, machine, verdict)
     }
 
     #[track_caller]

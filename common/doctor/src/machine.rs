@@ -26,7 +26,7 @@ impl Machine {
     /// Reads what `checks` look at on this machine; files are served from `directory`.
     #[must_use]
     pub fn read(directory: &Path, checks: &[&Check]) -> Self {
-        let patterns = checks.iter().flat_map(|check| check.reads().iter().copied());
+        let patterns = checks.iter().flat_map(|check| check.files().iter().copied());
         let paths = patterns.flat_map(expand).chain(group_files());
         let read = |path: String| fs::read_to_string(&path).ok().map(|text| (path, text));
         Self {

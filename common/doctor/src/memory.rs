@@ -2,7 +2,7 @@
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
@@ -30,12 +30,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn huge_pages(machine: &Machine) -> Look {
-    let Some(text) = machine.text(HUGE_PAGES) else { return Look::unreadable(HUGE_PAGES) };
+fn huge_pages(machine: &Machine) -> Reading {
+    let Some(text) = machine.text(HUGE_PAGES) else { return Reading::unreadable(HUGE_PAGES) };
     // All choices, the one in force in brackets.
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
-        None => Look::unreadable(HUGE_PAGES),
-        Some((chosen, _)) => Look::fine_if(chosen != "always", chosen),
+        None => Reading::unreadable(HUGE_PAGES),
+        Some((chosen, _)) => Reading::fine_if(chosen != "always", chosen),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const RECEIVE_DEFAULT: &str = "/proc/sys/net/core/rmem_default";
 const SEND_DEFAULT: &str = "/proc/sys/net/core/wmem_default";
@@ -90,23 +90,23 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn default_buffer(machine: &Machine, path: &'static str) -> Look {
+fn default_buffer(machine: &Machine, path: &'static str) -> Reading {
     match machine.number(path) {
-        None => Look::unreadable(path),
-        Some(bytes) => Look::obsolete(format!("{bytes}, which no TCP connection uses")),
+        None => Reading::unreadable(path),
+        Some(bytes) => Reading::obsolete(format!("{bytes}, which no TCP connection uses")),
     }
 }
 
-fn conntrack(machine: &Machine) -> Look {
+fn conntrack(machine: &Machine) -> Reading {
     match (machine.number(CONNTRACK_MAX), machine.number(CONNTRACK_COUNT)) {
         (Some(most), Some(count)) => {
             let is_fine = most >= 262_144 && count * 2 < most;
-            Look::fine_if(is_fine, format!("{count} connections in a table for {most}"))
+            Reading::fine_if(is_fine, format!("{count} connections in a table for {most}"))
         }
-        (Some(most), None) => Look::fine_if(most >= 262_144, format!("a table for {most}")),
+        (Some(most), None) => Reading::fine_if(most >= 262_144, format!("a table for {most}")),
         // Where other settings can be read, its absence is an answer.
-        (None, _) if machine.text(KERNEL).is_some() => Look::fine("not loaded"),
-        (None, _) => Look::unreadable(CONNTRACK_MAX),
+        (None, _) if machine.text(KERNEL).is_some() => Reading::fine("not loaded"),
+        (None, _) => Reading::unreadable(CONNTRACK_MAX),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
 const SYN_BACKLOG: &str = "/proc/sys/net/ipv4/tcp_max_syn_backlog";
@@ -72,37 +72,39 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn syn_backlog(machine: &Machine) -> Look {
-    let Some(backlog) = machine.number(SYN_BACKLOG) else { return Look::unreadable(SYN_BACKLOG) };
+fn syn_backlog(machine: &Machine) -> Reading {
+    let Some(backlog) = machine.number(SYN_BACKLOG) else {
+        return Reading::unreadable(SYN_BACKLOG);
+    };
     let has_cookies = machine.number(SYN_COOKIES).is_some_and(|mode| mode > 0);
     match has_cookies {
-        true => Look::fine(format!("{backlog}; void, since tcp_syncookies is on")),
-        false => Look::fine_if(backlog >= BACKLOG_ENOUGH, backlog.to_string()),
+        true => Reading::fine(format!("{backlog}; void, since tcp_syncookies is on")),
+        false => Reading::fine_if(backlog >= BACKLOG_ENOUGH, backlog.to_string()),
     }
 }
 
-fn syn_cookies(machine: &Machine) -> Look {
+fn syn_cookies(machine: &Machine) -> Reading {
     let is_long = machine.number(SYN_BACKLOG).is_some_and(|backlog| backlog >= BACKLOG_ENOUGH);
     match machine.number(SYN_COOKIES) {
-        None => Look::unreadable(SYN_COOKIES),
-        Some(0) => Look::fine_if(is_long, "0: a full queue drops handshakes"),
-        Some(1) => Look::fine("1: only when a queue is full"),
-        Some(mode) => Look::wrong(format!("{mode}: for every connection")),
+        None => Reading::unreadable(SYN_COOKIES),
+        Some(0) => Reading::fine_if(is_long, "0: a full queue drops handshakes"),
+        Some(1) => Reading::fine("1: only when a queue is full"),
+        Some(mode) => Reading::wrong(format!("{mode}: for every connection")),
     }
 }
 
-fn overflows(machine: &Machine) -> Look {
+fn overflows(machine: &Machine) -> Reading {
     let count = |name| machine.text(NETSTAT).and_then(|table| counter(table, "TcpExt:", name));
     let (Some(overflows), Some(drops)) = (count("ListenOverflows"), count("ListenDrops")) else {
-        return Look::unreadable(NETSTAT);
+        return Reading::unreadable(NETSTAT);
     };
     let found = format!("{overflows} overflows and {drops} connections dropped since the start");
     let is_long = machine.number(SOMAXCONN).is_some_and(|most| most >= BACKLOG_ENOUGH);
     match (overflows + drops, is_long) {
-        (0, _) => Look::fine(found),
-        (_, false) => Look::wrong(found),
+        (0, _) => Reading::fine(found),
+        (_, false) => Reading::wrong(found),
         // The kernel allows enough: who asked for less is the server, or it was too slow.
-        (_, true) => Look { mend: Some(SERVERS_BACKLOG.into()), ..Look::wrong(found) },
+        (_, true) => Reading { mend: Some(SERVERS_BACKLOG.into()), ..Reading::wrong(found) },
     }
 }
 
@@ -145,8 +147,8 @@ mod tests {
     fn overflows_are_found_by_name() {
         let table = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 22 33\n\
             IpExt: InNoRoutes\nIpExt: 4\n";
-        let look = check("listen queues", &[(NETSTAT, table)], Wrong);
-        assert_eq!(look.found, "22 overflows and 33 connections dropped since the start");
+        let reading = check("listen queues", &[(NETSTAT, table)], Wrong);
+        assert_eq!(reading.found, "22 overflows and 33 connections dropped since the start");
         check("listen queues", &[(NETSTAT, "IpExt: A\nIpExt: 1\n")], Unreadable);
     }
 

@@ -4,7 +4,7 @@
 use super::finding::{Finding, Section, Verdict};
 use super::machine::Machine;
 
-/// Something to look at.
+/// A property of the machine that is checked.
 #[derive(Debug)]
 pub struct Check {
     /// What it matters for.
@@ -31,15 +31,14 @@ pub enum Rule {
     /// The file holds this number or a smaller one.
     AtMost(&'static str, u64),
     /// From these files; a `*` stands for anything within a name.
-    Of(&'static [&'static str], fn(&Machine) -> Look),
-    /// By what happens when something is tried, which is not a matter of files: its look is made
-    /// elsewhere.
+    Of(&'static [&'static str], fn(&Machine) -> Reading),
+    /// By what happens when something is tried: no file tells, so the reading is made elsewhere.
     Tried,
 }
 
-/// What a look at the machine gave.
+/// What a check reads off the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct Reading {
     /// How good what was found is.
     pub verdict: Verdict,
     /// What was found, or why nothing was.
@@ -48,7 +47,7 @@ pub struct Look {
     pub mend: Option<String>,
 }
 
-impl Look {
+impl Reading {
     /// It is as it should be.
     pub fn fine(found: impl Into<String>) -> Self {
         Self { verdict: Verdict::Fine, found: found.into(), mend: None }
@@ -77,7 +76,7 @@ impl Look {
 
 impl Check {
     /// The files it reads.
-    pub(super) fn reads(&self) -> &[&'static str] {
+    pub(super) fn files(&self) -> &[&'static str] {
         match &self.rule {
             Rule::AtLeast(path, _) | Rule::AtMost(path, _) => std::slice::from_ref(path),
             Rule::Of(paths, _) => paths,
@@ -87,12 +86,12 @@ impl Check {
 
     /// What it says of the machine.
     pub fn examine(&self, machine: &Machine) -> Finding {
-        self.finding(self.look(machine))
+        self.finding(self.read(machine))
     }
 
-    /// What a look at the machine means. Cost and mend are of what is wrong only.
-    pub fn finding(&self, look: Look) -> Finding {
-        let Look { verdict, found, mend } = look;
+    /// What a reading means. Cost and mend are of what is wrong only.
+    pub fn finding(&self, reading: Reading) -> Finding {
+        let Reading { verdict, found, mend } = reading;
         let told = |text: &str| (verdict == Verdict::Wrong).then(|| text.to_owned());
         Finding {
             section: self.section,
@@ -106,21 +105,21 @@ impl Check {
         }
     }
 
-    /// What it finds on the machine.
-    pub fn look(&self, machine: &Machine) -> Look {
+    /// What it reads off the machine.
+    pub fn read(&self, machine: &Machine) -> Reading {
         let number = |path: &str, is_fine: &dyn Fn(u64) -> bool| {
             let text = machine.text(path)?;
             let last: u64 = text.split_whitespace().next_back()?.parse().ok()?;
             let shown = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            Some(Look::fine_if(is_fine(last), shown))
+            Some(Reading::fine_if(is_fine(last), shown))
         };
-        let (path, look) = match &self.rule {
+        let (path, reading) = match &self.rule {
             Rule::AtLeast(path, least) => (path, number(path, &|found| found >= *least)),
             Rule::AtMost(path, most) => (path, number(path, &|found| found <= *most)),
-            Rule::Of(_, look) => return look(machine),
-            Rule::Tried => return Look::unreadable("not tried"),
+            Rule::Of(_, read) => return read(machine),
+            Rule::Tried => return Reading::unreadable("not tried"),
         };
-        look.unwrap_or_else(|| Look::unreadable(*path))
+        reading.unwrap_or_else(|| Reading::unreadable(*path))
     }
 }
 
@@ -139,10 +138,10 @@ mod tests {
             mend: "mend it",
             rule: Rule::AtMost("/proc/thing", 3),
         };
-        let look = |value| check.look(&Machine::with_files(&[("/proc/thing", value)]));
-        assert_eq!(look("3\n"), Look::fine("3"));
-        assert_eq!(look("1\t 4\n"), Look::wrong("1 4"));
-        assert_eq!(look("none"), Look::unreadable("/proc/thing"));
+        let reading = |value| check.read(&Machine::with_files(&[("/proc/thing", value)]));
+        assert_eq!(reading("3\n"), Reading::fine("3"));
+        assert_eq!(reading("1\t 4\n"), Reading::wrong("1 4"));
+        assert_eq!(reading("none"), Reading::unreadable("/proc/thing"));
         let wrong = check.examine(&Machine::with_files(&[("/proc/thing", "4")]));
         assert_eq!((wrong.cost.as_deref(), wrong.mend.as_deref()), (Some("time"), Some("mend it")));
         let fine = check.examine(&Machine::with_files(&[("/proc/thing", "2")]));

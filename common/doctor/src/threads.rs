@@ -3,7 +3,7 @@
 
 use super::finding::Section::Serving;
 use super::machine::Machine;
-use super::rule::{Check, Look, Rule};
+use super::rule::{Check, Reading, Rule};
 
 const FILES: &str = "/proc/sys/fs/file-max";
 const MAPPINGS: &str = "/proc/sys/vm/max_map_count";
@@ -67,16 +67,16 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Whether the hard limit of that name (see proc_pid_limits(5)) is high enough.
-pub fn hard_limit(machine: &Machine, name: &'static str) -> Look {
+pub fn hard_limit(machine: &Machine, name: &'static str) -> Reading {
     let line =
         machine.text(LIMITS).and_then(|text| text.lines().find_map(|l| l.strip_prefix(name)));
     // Columns: the soft limit, the hard one, the unit.
     match line.and_then(|line| line.split_whitespace().nth(1)) {
-        None => Look::unreadable(LIMITS),
-        Some("unlimited") => Look::fine("unlimited"),
+        None => Reading::unreadable(LIMITS),
+        Some("unlimited") => Reading::fine("unlimited"),
         Some(limit) => match limit.parse::<u64>() {
-            Ok(number) => Look::fine_if(number >= CONNECTIONS, limit),
-            Err(_) => Look::unreadable(LIMITS),
+            Ok(number) => Reading::fine_if(number >= CONNECTIONS, limit),
+            Err(_) => Reading::unreadable(LIMITS),
         },
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut progress = ProgressLine::new();
-    progress.say_to_people(&format!("preparing {}", spec.name));
+    progress.print_on_terminal(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
     let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
@@ -117,7 +117,7 @@ struct Onlooker {
 
 impl Watch for Onlooker {
     fn report(&mut self, line: &str) {
-        self.progress.say_to_people(line);
+        self.progress.print_on_terminal(line);
     }
 
     fn is_interrupted(&mut self) -> bool {

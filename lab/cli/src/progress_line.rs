@@ -1,5 +1,5 @@
-//! What a command says of its progress: on a terminal in one line that the next replaces, and that
-//! is gone before anything else is said.
+//! The progress of a command, printed on a terminal as one line that the next replaces, and that is
+//! cleared before anything else is printed.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -14,21 +14,20 @@ impl ProgressLine {
         Self { is_terminal: io::stderr().is_terminal(), is_there: false }
     }
 
-    /// Says it in the place of what was said before; elsewhere than on a terminal in a line of its
-    /// own.
-    pub(crate) fn say(&mut self, line: &str) {
+    /// Prints `line` in place of the line before; elsewhere than on a terminal, after it.
+    pub(crate) fn print_line(&mut self, line: &str) {
         self.is_there = self.is_terminal;
-        // Whoever cannot be told need not be, here and below.
+        // That progress cannot be printed is no reason to fail, here and below.
         let _ = match self.is_terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
             false => writeln!(io::stderr(), "{line}"),
         };
     }
 
-    /// Says it on a terminal, in the place of what was said before; elsewhere it says nothing.
-    pub(crate) fn say_to_people(&mut self, line: &str) {
+    /// Prints `line` on a terminal, in place of the line before; elsewhere it prints nothing.
+    pub(crate) fn print_on_terminal(&mut self, line: &str) {
         if self.is_terminal {
-            self.say(line);
+            self.print_line(line);
         }
     }
 }

@@ -183,7 +183,7 @@ fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
             progress.candidate,
             progress.rate,
         );
-        progress_line.say(&line);
+        progress_line.print_line(&line);
     }
 }
 

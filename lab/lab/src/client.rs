@@ -153,7 +153,7 @@ impl Client {
     ///
     /// # Errors
     /// When the program ends before that, with the last lines of its output.
-    pub(crate) fn ask(&mut self, line: &str) -> Result<String, String> {
+    pub(crate) fn exchange_line(&mut self, line: &str) -> Result<String, String> {
         // A program that has ended reads nothing, and that it has ended is seen below.
         let _ = self.send_line(line);
         self.read_line("done", Duration::MAX)
@@ -288,7 +288,7 @@ mod tests {
             let command = ["sh", "-c", &format!("head -c {bytes} /dev/zero; echo; cat")];
             let command = command.map(str::to_owned);
             let mut client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
-            client.ask("word").map(|line| line.len())
+            client.exchange_line("word").map(|line| line.len())
         };
         assert_eq!(ask(LINE_BYTES_MAX), Ok(LINE_BYTES_MAX));
         assert_eq!(

@@ -90,7 +90,7 @@ impl RunFailure {
     }
 
     /// Names the server of several that it happened to.
-    pub(crate) fn of(self, server: &str) -> Self {
+    pub(crate) fn naming_server(self, server: &str) -> Self {
         match self {
             Self::Void(Void::NoLoad(why)) => Self::no_load(format!("{server}: {why}")),
             other => other,

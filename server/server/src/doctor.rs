@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use doctor::{Check, Finding, Look, Rule, Section};
+use doctor::{Check, Finding, Reading, Rule, Section};
 use os::files::NowaitRead;
 use os::socket::{self, ListenOptions};
 
@@ -117,8 +117,8 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     ]
 }
 
-fn kernel(release: &str) -> Look {
-    Look::fine_if(!is_older(release, (5, 6)), release)
+fn kernel(release: &str) -> Reading {
+    Reading::fine_if(!is_older(release, (5, 6)), release)
 }
 
 /// Whether a release like `6.1.0-18-amd64` is older than `than`; a release that cannot be parsed is
@@ -131,21 +131,21 @@ fn is_older(release: &str, than: (u32, u32)) -> bool {
     }
 }
 
-fn openat2(is_available: bool) -> Look {
+fn openat2(is_available: bool) -> Reading {
     match is_available {
-        true => Look::fine("available"),
-        false => Look::wrong("not available (old kernel or container filter)"),
+        true => Reading::fine("available"),
+        false => Reading::wrong("not available (old kernel or container filter)"),
     }
 }
 
 /// Checks whether the file system of the root can report that a read would have to wait for the
 /// disk.
-fn nowait_reads(root: &Path) -> Look {
+fn nowait_reads(root: &Path) -> Reading {
     match try_nowait_read(root) {
-        None => Look::unreadable(format!("not tried: no readable file in {root:?}")),
-        Some(Ok(NowaitRead::Unsupported)) => Look::wrong("not supported by this file system"),
-        Some(Ok(_)) => Look::fine("supported (RWF_NOWAIT)"),
-        Some(Err(why)) => Look::wrong(format!("not available: {why}")),
+        None => Reading::unreadable(format!("not tried: no readable file in {root:?}")),
+        Some(Ok(NowaitRead::Unsupported)) => Reading::wrong("not supported by this file system"),
+        Some(Ok(_)) => Reading::fine("supported (RWF_NOWAIT)"),
+        Some(Err(why)) => Reading::wrong(format!("not available: {why}")),
     }
 }
 
@@ -168,49 +168,49 @@ fn some_file(root: &Path) -> Option<OwnedFd> {
     regular.filter_map(|entry| fs::File::open(entry.path()).ok()).map(Into::into).next()
 }
 
-fn io_uring() -> Look {
+fn io_uring() -> Reading {
     match os::ring::check(os::ring::Sizes::LEAST) {
-        Ok(()) => Look::fine("available, with all that --engine rings needs"),
-        Err(why) => Look::wrong(format!("not available: {why}")),
+        Ok(()) => Reading::fine("available, with all that --engine rings needs"),
+        Err(why) => Reading::wrong(format!("not available: {why}")),
     }
 }
 
-fn descriptors(limit: std::io::Result<u64>) -> Look {
+fn descriptors(limit: std::io::Result<u64>) -> Reading {
     /// With fewer descriptors a busy site runs out: 4,000 connections and as many open files.
     const ENOUGH: u64 = 8192;
     match limit {
-        Ok(limit) => Look::fine_if(limit >= ENOUGH, limit.to_string()),
-        Err(why) => Look::unreadable(why.to_string()),
+        Ok(limit) => Reading::fine_if(limit >= ENOUGH, limit.to_string()),
+        Err(why) => Reading::unreadable(why.to_string()),
     }
 }
 
-fn processors() -> Look {
+fn processors() -> Reading {
     let allowed = os::affinity::allowed_cpus();
     let share = std::thread::available_parallelism().map_or(allowed.len(), Into::into);
     let found = format!("{} ({})", allowed.len(), cpu_list::show(&allowed));
     match share < allowed.len() {
-        false => Look::fine(found),
-        true => Look::wrong(format!("{found}, time for {share}")),
+        false => Reading::fine(found),
+        true => Reading::wrong(format!("{found}, time for {share}")),
     }
 }
 
-fn reuse_port() -> Look {
+fn reuse_port() -> Reading {
     let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
     match socket::listen(([127, 0, 0, 1], 0).into(), &options) {
-        Ok(_) => Look::fine("available"),
-        Err(why) => Look::wrong(format!("not available: {why}")),
+        Ok(_) => Reading::fine("available"),
+        Err(why) => Reading::wrong(format!("not available: {why}")),
     }
 }
 
-fn memory(bytes: std::io::Result<u64>) -> Look {
+fn memory(bytes: std::io::Result<u64>) -> Reading {
     match bytes {
-        Ok(bytes) => Look::fine_if(bytes >= 1 << 30, format!("{} MiB", bytes >> 20)),
-        Err(why) => Look::unreadable(why.to_string()),
+        Ok(bytes) => Reading::fine_if(bytes >= 1 << 30, format!("{} MiB", bytes >> 20)),
+        Err(why) => Reading::unreadable(why.to_string()),
     }
 }
 
-fn user(is_root: bool) -> Look {
-    Look::fine(if is_root { "root: not needed for serving" } else { "not root" })
+fn user(is_root: bool) -> Reading {
+    Reading::fine(if is_root { "root: not needed for serving" } else { "not root" })
 }
 
 #[cfg(test)]
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn good_and_bad() {
-        let check = |look: Look, expected| assert_eq!(look.verdict, expected, "{look:?}");
+        let check =
+            |reading: Reading, expected| assert_eq!(reading.verdict, expected, "{reading:?}");
         check(openat2(true), Verdict::Fine);
         check(openat2(false), Verdict::Wrong);
         check(descriptors(Ok(8192)), Verdict::Fine);

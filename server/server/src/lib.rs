@@ -53,7 +53,7 @@ pub struct Checked {
 /// # Errors
 /// The first mistake that is found.
 pub fn check(config: &Config) -> Result<Checked, ConfigError> {
-    let machine = partitions::Machine::this();
+    let machine = partitions::Machine::inspect();
     let ready = ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
     Ok(Checked { effective: config.show(), without_effect: ready.without_effect })
 }

@@ -23,14 +23,14 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Inspects the machine, and raises the descriptor limit as far as possible.
-    pub(crate) fn this() -> Self {
+    pub(crate) fn inspect() -> Self {
         /// The descriptor limit that a process gets on nearly every system unless it is set.
         const DESCRIPTORS_USUAL: u64 = 1024;
         let cpus = os::affinity::allowed_cpus();
         Self {
             parallelism: std::thread::available_parallelism().map_or(cpus.len(), Into::into),
             descriptors_max: os::limits::raise_descriptor_limit().unwrap_or(DESCRIPTORS_USUAL),
-            topology: Topology::this(&cpus),
+            topology: Topology::of_this_machine(&cpus),
             cpus,
         }
     }
@@ -56,7 +56,7 @@ impl FromStr for Machine {
             parallelism: parallelism.parse().map_err(|_| wrong())?,
             descriptors_max: descriptors.parse().map_err(|_| wrong())?,
             // The topology does not change, so it is read anew.
-            topology: Topology::this(&cpus),
+            topology: Topology::of_this_machine(&cpus),
             cpus,
         })
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_formatted_and_parsed() {
-        let topology = Topology::this(&[0, 2, 3]);
+        let topology = Topology::of_this_machine(&[0, 2, 3]);
         let cpus = vec![0, 2, 3];
         let written = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
         assert_eq!(written.to_string(), "0,2-3/2/20000");

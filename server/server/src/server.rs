@@ -64,7 +64,7 @@ impl Server {
     /// # Errors
     /// What could not be opened or started. Everything that was opened is closed then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        let machine = Machine::this();
+        let machine = Machine::inspect();
         let Resolved { config, choice } = auto::resolve(config, &machine);
         let settings = &config.settings;
         let mut ready = make_ready(&config, &machine)?;

@@ -20,7 +20,7 @@ pub(crate) struct Topology {
 
 impl Topology {
     /// The topology of this machine, restricted to the CPUs `allowed`.
-    pub(crate) fn this(allowed: &[usize]) -> Self {
+    pub(crate) fn of_this_machine(allowed: &[usize]) -> Self {
         Self::read(Path::new("/sys/devices/system"), allowed)
     }
 
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn this_machine_has_each_cpu_once() {
         let allowed = os::affinity::allowed_cpus();
-        let topology = Topology::this(&allowed);
+        let topology = Topology::of_this_machine(&allowed);
         for groups in [topology.caches, topology.sockets, topology.nodes] {
             let mut all = groups.concat();
             all.sort_unstable();

@@ -71,7 +71,7 @@ impl Bench {
     pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
         let name = PROGRAM.name;
         let cell = serde_json::to_string(cell).map_err(|why| why.to_string())?;
-        let answer = self.0.ask(&cell).map_err(|why| {
+        let answer = self.0.exchange_line(&cell).map_err(|why| {
             let why = why.lines().collect::<Vec<_>>().join("; ");
             // A program that was killed has said nothing.
             format!("{name} has ended: {}", why.trim_end_matches(": "))

@@ -2,7 +2,7 @@
 //! made.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule, STATUS};
+use ::doctor::{Check, Machine, Reading, Rule, STATUS};
 use os::cpu_list;
 
 const OWN: &str = "/proc/self/cgroup";
@@ -57,9 +57,9 @@ pub(crate) fn cfs_quota(quota_us: f64, period_us: f64) -> Option<f64> {
     (quota_us >= 0.0).then(|| quota_us / period_us)
 }
 
-fn cpu_quota(machine: &Machine) -> Look {
+fn cpu_quota(machine: &Machine) -> Reading {
     if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
+        return Reading::unreadable(OWN);
     }
     let unified = machine.of_groups("cpu.max").map(|(_, text)| cpu_max(text));
     let separate = machine.of_groups("cpu.cfs_quota_us").map(|(folder, quota)| {
@@ -68,25 +68,25 @@ fn cpu_quota(machine: &Machine) -> Look {
     });
     // All of them are in force together.
     match unified.chain(separate).flatten().min_by(f64::total_cmp) {
-        None => Look::fine("none"),
-        Some(cpus) => Look::wrong(format!("{cpus:.2} CPUs' worth of time")),
+        None => Reading::fine("none"),
+        Some(cpus) => Reading::wrong(format!("{cpus:.2} CPUs' worth of time")),
     }
 }
 
-fn cpu_set(machine: &Machine) -> Look {
+fn cpu_set(machine: &Machine) -> Reading {
     if machine.text(OWN).is_none() {
-        return Look::unreadable(OWN);
+        return Reading::unreadable(OWN);
     }
     if machine.text(ONLINE).is_none() {
-        return Look::unreadable(ONLINE);
+        return Reading::unreadable(ONLINE);
     }
     let cpus = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
     let nodes = ["cpuset.mems.effective", "cpuset.effective_mems"];
     let parts = [part(machine, cpus, "CPUs", ONLINE), part(machine, nodes, "memory nodes", NODES)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {
-        true => Look::fine("none"),
-        false => Look::wrong(parts.join("; ")),
+        true => Reading::fine("none"),
+        false => Reading::wrong(parts.join("; ")),
     }
 }
 
@@ -102,8 +102,8 @@ fn part(machine: &Machine, files: [&str; 2], what: &str, all: &str) -> Option<St
 
 /// As `testbed/enclosure.rs` makes groups: at the top of a hierarchy, whose mount must let it, and
 /// which must hand the controller on.
-fn memory_controller(machine: &Machine) -> Look {
-    let Some(mounts) = machine.text(MOUNTS) else { return Look::unreadable(MOUNTS) };
+fn memory_controller(machine: &Machine) -> Reading {
+    let Some(mounts) = machine.text(MOUNTS) else { return Reading::unreadable(MOUNTS) };
     let has_memory = |text: &str| text.split([',', ' ']).any(|name| name == "memory");
     let is_in =
         |mount: &str, file: &str| machine.text(&format!("{mount}/{file}")).is_some_and(has_memory);
@@ -118,33 +118,33 @@ fn memory_controller(machine: &Machine) -> Look {
             true => can_be_had(machine, 2, &mount),
             false => kept_back(mount.point),
         },
-        (None, None) => Look::wrong("none"),
+        (None, None) => Reading::wrong("none"),
     }
 }
 
 /// Version 2 gives a controller to those groups only that it is handed on to.
-fn kept_back(point: &str) -> Look {
+fn kept_back(point: &str) -> Reading {
     let found = format!("version 2, but {point} hands it on to no group (cgroup.subtree_control)");
     let mend = format!(
         "echo +memory > {point}/cgroup.subtree_control (in a container: docker run --privileged \
          --cgroupns=host)"
     );
-    Look { mend: Some(mend), ..Look::wrong(found) }
+    Reading { mend: Some(mend), ..Reading::wrong(found) }
 }
 
 /// Whether groups can be made where the controller is.
-fn can_be_had(machine: &Machine, version: u8, mount: &Mount<'_>) -> Look {
+fn can_be_had(machine: &Machine, version: u8, mount: &Mount<'_>) -> Reading {
     let point = mount.point;
     match (mount.is_read_only(), machine.is_root()) {
-        (true, _) => Look {
+        (true, _) => Reading {
             mend: Some(format!(
                 "mount -o remount,rw {point}; in a container: docker run --privileged \
                  --cgroupns=host"
             )),
-            ..Look::wrong(format!("version {version}, but {point} is mounted read-only"))
+            ..Reading::wrong(format!("version {version}, but {point} is mounted read-only"))
         },
-        (false, true) => Look::fine(format!("version {version}")),
-        (false, false) => Look::fine(format!("version {version}, for root only")),
+        (false, true) => Reading::fine(format!("version {version}")),
+        (false, false) => Reading::fine(format!("version {version}, for root only")),
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn quotas_of_both_versions() {
         check("CPU quota", &[UNIFIED, ("/g/a/cpu.max", "max 100000\n")], Fine);
-        let look = check("CPU quota", &[UNIFIED, ("/g/a/cpu.max", "150000 100000\n")], Wrong);
-        assert_eq!(look.found, "1.50 CPUs' worth of time");
+        let reading = check("CPU quota", &[UNIFIED, ("/g/a/cpu.max", "150000 100000\n")], Wrong);
+        assert_eq!(reading.found, "1.50 CPUs' worth of time");
         let separate = |quota: &'static str| {
             [SEPARATE, ("/g/a/cpu.cfs_quota_us", quota), ("/g/a/cpu.cfs_period_us", "100000\n")]
         };
@@ -218,21 +218,21 @@ mod tests {
     #[test]
     fn memory_controllers_of_both_versions() {
         let separate = "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n";
-        let look = check("memory controller", &[(MOUNTS, separate)], Fine);
-        assert_eq!(look.found, "version 1, for root only");
+        let reading = check("memory controller", &[(MOUNTS, separate)], Fine);
+        assert_eq!(reading.found, "version 1, for root only");
         let root = (STATUS, "Uid:\t0\t0\t0\t0\n");
-        let look = check("memory controller", &[(MOUNTS, separate), root], Fine);
-        assert_eq!(look.found, "version 1");
+        let reading = check("memory controller", &[(MOUNTS, separate), root], Fine);
+        assert_eq!(reading.found, "version 1");
         let unified = (MOUNTS, "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
         let of = |all, handed_on, verdict| {
             let files = [(CONTROLLERS, all), (HANDED_ON, handed_on)];
             check("memory controller", &[&[unified, root][..], &files].concat(), verdict)
         };
         assert_eq!(of("cpu io memory pids\n", "cpu memory\n", Fine).found, "version 2");
-        assert_eq!(of("cpu io pids\n", "cpu\n", Wrong), Look::wrong("none"));
-        let look = of("cpu io memory pids\n", "cpu pids\n", Wrong);
+        assert_eq!(of("cpu io pids\n", "cpu\n", Wrong), Reading::wrong("none"));
+        let reading = of("cpu io memory pids\n", "cpu pids\n", Wrong);
         let mend = "echo +memory > /sys/fs/cgroup/cgroup.subtree_control ";
-        assert!(look.mend.is_some_and(|told| told.starts_with(mend)), "as enclosure.rs has it");
+        assert!(reading.mend.is_some_and(|told| told.starts_with(mend)), "as enclosure.rs has it");
         check("memory controller", &[], Unreadable);
     }
 
@@ -246,9 +246,11 @@ mod tests {
         let check = |mount: &str, expected: &str| {
             let mount = mount.replace("rw", "ro,nosuid");
             let files = [(MOUNTS, &*mount), (CONTROLLERS, "cpu memory\n"), (HANDED_ON, "memory\n")];
-            let look = check("memory controller", &files, Wrong);
-            assert_eq!(look.found, expected);
-            assert!(look.mend.is_some_and(|mend| mend.starts_with("mount -o remount,rw /sys/fs/")));
+            let reading = check("memory controller", &files, Wrong);
+            assert_eq!(reading.found, expected);
+            assert!(
+                reading.mend.is_some_and(|mend| mend.starts_with("mount -o remount,rw /sys/fs/"))
+            );
         };
         check(
             "cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n",

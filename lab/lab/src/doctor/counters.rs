@@ -3,7 +3,7 @@
 use std::io;
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule, STATUS, Verdict};
+use ::doctor::{Check, Machine, Reading, Rule, STATUS, Verdict};
 use system::counters::{Counter, Event};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
@@ -52,7 +52,7 @@ fn count_cycles() -> io::Result<()> {
     Counter::for_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
-fn units(machine: &Machine) -> Look {
+fn units(machine: &Machine) -> Reading {
     let names: Vec<&str> =
         machine.all(UNITS).filter_map(|(path, _)| path.rsplit('/').nth(1)).collect();
     let is_core = |name: &&&str| {
@@ -60,24 +60,24 @@ fn units(machine: &Machine) -> Look {
     };
     let of_cores: Vec<&str> = names.iter().filter(is_core).copied().collect();
     match (names.is_empty(), of_cores.is_empty()) {
-        (true, _) => Look::unreadable(UNITS),
-        (false, true) => Look::wrong(format!("none, only {}", names.join(", "))),
+        (true, _) => Reading::unreadable(UNITS),
+        (false, true) => Reading::wrong(format!("none, only {}", names.join(", "))),
         (false, false) => match machine.failure(CYCLES) {
-            Some(why) => Look {
+            Some(why) => Reading {
                 mend: (paranoid(machine).verdict == Verdict::Wrong).then(|| ALLOW.into()),
-                ..Look::wrong(format!("{}, but not for us: {why}", of_cores.join(", ")))
+                ..Reading::wrong(format!("{}, but not for us: {why}", of_cores.join(", ")))
             },
-            None => Look::fine(format!("{}; cycles were counted", of_cores.join(", "))),
+            None => Reading::fine(format!("{}; cycles were counted", of_cores.join(", "))),
         },
     }
 }
 
-fn paranoid(machine: &Machine) -> Look {
+fn paranoid(machine: &Machine) -> Reading {
     let level = machine.text(PARANOID).and_then(|text| text.parse::<i32>().ok());
-    let Some(level) = level else { return Look::unreadable(PARANOID) };
+    let Some(level) = level else { return Reading::unreadable(PARANOID) };
     match machine.is_root() {
-        true => Look::fine(format!("{level}, and this is root")),
-        false => Look::fine_if(level <= 0, level.to_string()),
+        true => Reading::fine(format!("{level}, and this is root")),
+        false => Reading::fine_if(level <= 0, level.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Network interfaces: what moves their interrupts about, and how packets wait on their way in.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule};
+use ::doctor::{Check, Machine, Reading, Rule};
 
 const PROGRAMS: &str = "/proc/*/comm";
 const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
@@ -40,19 +40,19 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn irqbalance(machine: &Machine) -> Look {
+fn irqbalance(machine: &Machine) -> Reading {
     let mut names = machine.all(PROGRAMS).map(|(_, name)| name).peekable();
     if names.peek().is_none() {
-        return Look::unreadable("/proc");
+        return Reading::unreadable("/proc");
     }
     match names.any(|name| name == "irqbalance") {
-        true => Look::wrong("running"),
-        false => Look::fine("not running"),
+        true => Reading::wrong("running"),
+        false => Reading::fine("not running"),
     }
 }
 
-fn netdev_backlog(machine: &Machine) -> Look {
-    let Some(backlog) = machine.number(BACKLOG) else { return Look::unreadable(BACKLOG) };
+fn netdev_backlog(machine: &Machine) -> Reading {
+    let Some(backlog) = machine.number(BACKLOG) else { return Reading::unreadable(BACKLOG) };
     let dropped = machine.text(SOFTNET).map(|table| {
         // A line for each CPU, in hexadecimal: received, dropped, squeezed, …
         let second = |line: &str| u64::from_str_radix(line.split(' ').nth(1)?, 16).ok();
@@ -64,7 +64,7 @@ fn netdev_backlog(machine: &Machine) -> Look {
     };
     // The counter stays until the next start; a queue as long as the paper's is the remedy.
     let is_mended = backlog >= 400_000;
-    Look::fine_if(is_mended || (backlog >= 1000 && dropped.unwrap_or(0) == 0), found)
+    Reading::fine_if(is_mended || (backlog >= 1000 && dropped.unwrap_or(0) == 0), found)
 }
 
 #[cfg(test)]
@@ -86,9 +86,9 @@ mod tests {
         let table = |dropped: &str| format!("00ff 0000 01\n00aa {dropped} 00\n");
         check("netdev_max_backlog", &[(BACKLOG, "1000"), (SOFTNET, &table("0000"))], Fine);
         check("netdev_max_backlog", &[(BACKLOG, "300"), (SOFTNET, &table("0000"))], Wrong);
-        let look =
+        let reading =
             check("netdev_max_backlog", &[(BACKLOG, "1000"), (SOFTNET, &table("0010"))], Wrong);
-        assert_eq!(look.found, "1000, 16 dropped since the start");
+        assert_eq!(reading.found, "1000, 16 dropped since the start");
         check("netdev_max_backlog", &[(BACKLOG, "400000"), (SOFTNET, &table("0010"))], Fine);
         check("netdev_max_backlog", &[(SOFTNET, "")], Unreadable);
     }

@@ -1,7 +1,7 @@
 //! What the kernel does with memory behind a server's back, in the middle of a run.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule};
+use ::doctor::{Check, Machine, Reading, Rule};
 
 const SWAPS: &str = "/proc/swaps";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -54,43 +54,43 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn swap(machine: &Machine) -> Look {
-    let Some(text) = machine.text(SWAPS) else { return Look::unreadable(SWAPS) };
+fn swap(machine: &Machine) -> Reading {
+    let Some(text) = machine.text(SWAPS) else { return Reading::unreadable(SWAPS) };
     let places: Vec<&str> =
         text.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     match places.is_empty() {
-        true => Look::fine("none"),
-        false => Look::wrong(places.join(", ")),
+        true => Reading::fine("none"),
+        false => Reading::wrong(places.join(", ")),
     }
 }
 
-fn balancing(machine: &Machine) -> Look {
+fn balancing(machine: &Machine) -> Reading {
     let is_one_node = machine.text(NODES).is_none_or(|nodes| nodes == "0");
     match machine.number(BALANCING) {
         // Kernels without memory nodes have no such setting.
-        None if is_one_node => Look::fine("one node"),
-        None => Look::unreadable(BALANCING),
-        Some(0) => Look::fine("off"),
-        Some(_) => Look::fine_if(is_one_node, "on"),
+        None if is_one_node => Reading::fine("one node"),
+        None => Reading::unreadable(BALANCING),
+        Some(0) => Reading::fine("off"),
+        Some(_) => Reading::fine_if(is_one_node, "on"),
     }
 }
 
 /// DAMON watches who uses memory; its schemes say what is done with memory that nobody does.
-fn proactive_reclaim(machine: &Machine) -> Look {
+fn proactive_reclaim(machine: &Machine) -> Reading {
     let is_on = machine.all(DAMON_STATE).any(|(_, state)| state == "on");
     let pages_out = machine.all(DAMON_ACTION).any(|(_, action)| action == "pageout");
     match machine.text(DAMON_RECLAIM) {
-        _ if is_on && pages_out => Look::wrong("DAMON pages out"),
-        Some("Y") => Look::wrong("DAMON_RECLAIM"),
-        _ => Look::fine("none"),
+        _ if is_on && pages_out => Reading::wrong("DAMON pages out"),
+        Some("Y") => Reading::wrong("DAMON_RECLAIM"),
+        _ => Reading::fine("none"),
     }
 }
 
-fn randomisation(machine: &Machine) -> Look {
+fn randomisation(machine: &Machine) -> Reading {
     match machine.number(RANDOMISE) {
-        None => Look::unreadable(RANDOMISE),
-        Some(0) => Look::obsolete("0: one layout, which is safe for nobody else"),
-        Some(value) => Look::obsolete(format!("{value}, leave it so")),
+        None => Reading::unreadable(RANDOMISE),
+        Some(0) => Reading::obsolete("0: one layout, which is safe for nobody else"),
+        Some(value) => Reading::obsolete(format!("{value}, leave it so")),
     }
 }
 
@@ -104,9 +104,9 @@ mod tests {
     fn swap_is_a_table_with_a_heading() {
         let heading = "Filename Type Size Used Priority\n";
         check("swap", &[(SWAPS, heading)], Fine);
-        let look =
+        let reading =
             check("swap", &[(SWAPS, &format!("{heading}/dev/sda2 partition 1 0 -2\n"))], Wrong);
-        assert_eq!(look.found, "/dev/sda2");
+        assert_eq!(reading.found, "/dev/sda2");
     }
 
     #[test]

@@ -43,11 +43,11 @@ pub fn examine(directory: &Path) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::doctor::{Look, Section, Verdict, expect};
+    use ::doctor::{Reading, Section, Verdict, expect};
 
     #[track_caller]
-    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Look {
-        expect::look(&measuring(), subject, &Machine::with_files(files), verdict)
+    pub(super) fn check(subject: &str, files: &[(&str, &str)], verdict: Verdict) -> Reading {
+        expect::verdict(&measuring(), subject, &Machine::with_files(files), verdict)
     }
 
     #[track_caller]

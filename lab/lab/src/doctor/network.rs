@@ -1,7 +1,7 @@
 //! What sets the pace of TCP.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule};
+use ::doctor::{Check, Machine, Reading, Rule};
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
@@ -16,10 +16,10 @@ pub(super) const CHECKS: &[Check] = &[Check {
     rule: Rule::Of(&[CONGESTION], congestion_control),
 }];
 
-fn congestion_control(machine: &Machine) -> Look {
+fn congestion_control(machine: &Machine) -> Reading {
     match machine.text(CONGESTION) {
-        None => Look::unreadable(CONGESTION),
-        Some(name) => Look::fine_if(["cubic", "reno"].contains(&name), name),
+        None => Reading::unreadable(CONGESTION),
+        Some(name) => Reading::fine_if(["cubic", "reno"].contains(&name), name),
     }
 }
 

@@ -2,7 +2,7 @@
 //! time, other programs. Not how many processors we may use: see `control_groups.rs`.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule, STATUS};
+use ::doctor::{Check, Machine, Reading, Rule, STATUS};
 use os::cpu_list;
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
@@ -98,38 +98,38 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn governor(machine: &Machine) -> Look {
+fn governor(machine: &Machine) -> Reading {
     let mut names: Vec<&str> = machine.all(GOVERNORS).map(|(_, name)| name).collect();
     names.sort_unstable();
     names.dedup();
     match names[..] {
-        [] => Look::unreadable("no frequency scaling is shown, as in most virtual machines"),
-        _ => Look::fine_if(names == ["performance"], names.join(", ")),
+        [] => Reading::unreadable("no frequency scaling is shown, as in most virtual machines"),
+        _ => Reading::fine_if(names == ["performance"], names.join(", ")),
     }
 }
 
-fn turbo(machine: &Machine) -> Look {
+fn turbo(machine: &Machine) -> Reading {
     const OFF: &str = "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo";
     match (machine.number(NO_TURBO), machine.number(BOOST)) {
-        (Some(0), _) => Look { mend: Some(OFF.into()), ..Look::wrong("on (intel_pstate)") },
-        (None, Some(1)) => Look {
+        (Some(0), _) => Reading { mend: Some(OFF.into()), ..Reading::wrong("on (intel_pstate)") },
+        (None, Some(1)) => Reading {
             mend: Some("echo 0 > /sys/devices/system/cpu/cpufreq/boost".into()),
-            ..Look::wrong("on (boost)")
+            ..Reading::wrong("on (boost)")
         },
-        (None, None) => Look::unreadable("no switch is shown, as in most virtual machines"),
-        _ => Look::fine("off"),
+        (None, None) => Reading::unreadable("no switch is shown, as in most virtual machines"),
+        _ => Reading::fine("off"),
     }
 }
 
-fn smt(machine: &Machine) -> Look {
+fn smt(machine: &Machine) -> Reading {
     match machine.number(SMT) {
-        None => Look::unreadable(SMT),
-        Some(0) => Look::fine("off"),
+        None => Reading::unreadable(SMT),
+        Some(0) => Reading::fine("off"),
         Some(_) => match alone_on_their_cores(machine) {
             Some(cpus) => {
-                Look::fine(format!("on, but we may use only one CPU of each core: {cpus}"))
+                Reading::fine(format!("on, but we may use only one CPU of each core: {cpus}"))
             }
-            None => Look::wrong("on: two CPUs or more are one core"),
+            None => Reading::wrong("on: two CPUs or more are one core"),
         },
     }
 }
@@ -170,7 +170,7 @@ const GUESTS: [&str; 16] = [
 /// Those who rent guests and bare machines: only what `metal` is in the name of is surely bare.
 const CLOUDS: [&str; 3] = ["Alibaba Cloud", "Amazon EC2", "Google Compute Engine"];
 
-fn virtualisation(machine: &Machine) -> Look {
+fn virtualisation(machine: &Machine) -> Reading {
     // Of x86 only: the processors of others have no flag for it.
     let flags = machine.text(CPU_INFO).and_then(|info| {
         let flags = info.lines().find(|line| line.starts_with("flags"))?;
@@ -179,14 +179,16 @@ fn virtualisation(machine: &Machine) -> Look {
     let name = [MAKER, PRODUCT, TREE_MODEL].into_iter().filter_map(|file| name(machine, file));
     let name = name.collect::<Vec<_>>().join(" ");
     match (hypervisor(machine), flags) {
-        (Some(hypervisor), _) => Look::wrong(format!("a virtual machine: {hypervisor}")),
-        (None, Some(true)) => Look::wrong("a virtual machine"),
-        (None, Some(false)) => Look::fine("no hypervisor is shown"),
+        (Some(hypervisor), _) => Reading::wrong(format!("a virtual machine: {hypervisor}")),
+        (None, Some(true)) => Reading::wrong("a virtual machine"),
+        (None, Some(false)) => Reading::fine("no hypervisor is shown"),
         (None, None) if begins(machine, &CLOUDS) && !name.contains("metal") => {
-            Look::wrong(format!("a virtual machine: {name}"))
+            Reading::wrong(format!("a virtual machine: {name}"))
         }
-        (None, None) if !name.is_empty() => Look::fine(format!("no hypervisor is shown: {name}")),
-        (None, None) => Look::unreadable("neither the processor nor the firmware tells"),
+        (None, None) if !name.is_empty() => {
+            Reading::fine(format!("no hypervisor is shown: {name}"))
+        }
+        (None, None) => Reading::unreadable("neither the processor nor the firmware tells"),
     }
 }
 
@@ -211,12 +213,12 @@ fn name<'m>(machine: &'m Machine, file: &str) -> Option<&'m str> {
     machine.text(file)?.split('\0').next()
 }
 
-fn steal(machine: &Machine) -> Look {
+fn steal(machine: &Machine) -> Reading {
     let Some((busy, stolen)) = machine.text(STAT).and_then(busy_and_stolen) else {
-        return Look::unreadable(STAT);
+        return Reading::unreadable(STAT);
     };
     let share = 100.0 * stolen as f64 / ((busy + stolen) as f64).max(1.0);
-    Look::fine_if(share <= 1.0, format!("{share:.1} % of the busy time since the start"))
+    Reading::fine_if(share <= 1.0, format!("{share:.1} % of the busy time since the start"))
 }
 
 /// Ticks in which all CPUs worked, and in which they would have worked, since the start.
@@ -228,7 +230,7 @@ fn busy_and_stolen(stat: &str) -> Option<(u64, u64)> {
     Some((user + nice + system + irq + softirq, stolen))
 }
 
-fn clock_source(machine: &Machine) -> Look {
+fn clock_source(machine: &Machine) -> Reading {
     const QUICK: [&str; 5] = [
         "tsc",
         "kvm-clock",
@@ -237,21 +239,21 @@ fn clock_source(machine: &Machine) -> Look {
         "riscv_clocksource",
     ];
     match machine.text(CLOCK_SOURCE) {
-        None => Look::unreadable(CLOCK_SOURCE),
-        Some(name) => Look::fine_if(QUICK.contains(&name), name),
+        None => Reading::unreadable(CLOCK_SOURCE),
+        Some(name) => Reading::fine_if(QUICK.contains(&name), name),
     }
 }
 
-fn load(machine: &Machine) -> Look {
+fn load(machine: &Machine) -> Reading {
     let average = machine.text(LOAD).and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
     let cpus = machine.text(STAT).map_or(0, |stat| stat.lines().filter(is_cpu).count());
     match average {
-        None => Look::unreadable(LOAD),
-        Some(_) if cpus == 0 => Look::unreadable(STAT),
+        None => Reading::unreadable(LOAD),
+        Some(_) if cpus == 0 => Reading::unreadable(STAT),
         Some(average) => {
             let found = format!("{average} runnable on average of a minute, for {cpus} CPUs");
-            Look::fine_if(average <= 0.1 * cpus as f64, found)
+            Reading::fine_if(average <= 0.1 * cpus as f64, found)
         }
     }
 }
@@ -278,8 +280,8 @@ mod tests {
         check("turbo", &[(NO_TURBO, "1")], Fine);
         check("turbo", &[(NO_TURBO, "0")], Wrong);
         check("turbo", &[(BOOST, "0")], Fine);
-        let look = check("turbo", &[(BOOST, "1")], Wrong);
-        assert_eq!(look.mend.as_deref(), Some("echo 0 > /sys/devices/system/cpu/cpufreq/boost"));
+        let reading = check("turbo", &[(BOOST, "1")], Wrong);
+        assert_eq!(reading.mend.as_deref(), Some("echo 0 > /sys/devices/system/cpu/cpufreq/boost"));
     }
 
     #[test]
@@ -355,10 +357,10 @@ mod tests {
 
     #[test]
     fn stolen_time_is_a_share_of_the_busy_time() {
-        let look = |stolen| format!("cpu  600 100 200 50000 9 0 100 {stolen} 0 0\n");
-        check("steal time", &[(STAT, &look(10))], Fine);
+        let stat = |stolen| format!("cpu  600 100 200 50000 9 0 100 {stolen} 0 0\n");
+        check("steal time", &[(STAT, &stat(10))], Fine);
         assert_eq!(
-            check("steal time", &[(STAT, &look(250))], Wrong).found,
+            check("steal time", &[(STAT, &stat(250))], Wrong).found,
             "20.0 % of the busy time since the start"
         );
         check("steal time", &[(STAT, "cpu 1 2\n")], Unreadable);

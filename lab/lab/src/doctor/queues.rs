@@ -1,7 +1,7 @@
 //! Where old connections of clients wait: ports and TIME_WAIT.
 
 use ::doctor::Section::Measuring;
-use ::doctor::{Check, Look, Machine, Rule};
+use ::doctor::{Check, Machine, Reading, Rule};
 
 const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const REUSE: &str = "/proc/sys/net/ipv4/tcp_tw_reuse";
@@ -67,36 +67,40 @@ fn port_count(machine: &Machine) -> Option<u64> {
     Some((last + 1).saturating_sub(first))
 }
 
-fn ports(machine: &Machine) -> Look {
+fn ports(machine: &Machine) -> Reading {
     match port_count(machine) {
-        None => Look::unreadable(PORTS),
+        None => Reading::unreadable(PORTS),
         Some(count) => {
             let rate = count / 60;
-            Look::fine_if(count >= 60_000, format!("{count} ports, {rate} connections per second"))
+            Reading::fine_if(
+                count >= 60_000,
+                format!("{count} ports, {rate} connections per second"),
+            )
         }
     }
 }
 
-fn recycle(machine: &Machine) -> Look {
+fn recycle(machine: &Machine) -> Reading {
     match machine.number(RECYCLE) {
-        None => Look::obsolete("no kernel since 4.12 has it, and none should have had it"),
-        Some(0) => Look::obsolete("0, as it should be"),
-        Some(value) => Look::wrong(value.to_string()),
+        None => Reading::obsolete("no kernel since 4.12 has it, and none should have had it"),
+        Some(0) => Reading::obsolete("0, as it should be"),
+        Some(value) => Reading::wrong(value.to_string()),
     }
 }
 
-fn time_wait(machine: &Machine) -> Look {
-    let Some(ports) = port_count(machine) else { return Look::unreadable(PORTS) };
+fn time_wait(machine: &Machine) -> Reading {
+    let Some(ports) = port_count(machine) else { return Reading::unreadable(PORTS) };
     let waiting = machine.text(SOCKETS).and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
         let mut words = line.split_whitespace().skip_while(|word| *word != "tw");
         words.nth(1)?.parse::<u64>().ok()
     });
     match waiting {
-        None => Look::unreadable(SOCKETS),
-        Some(count) => {
-            Look::fine_if(count * 4 < ports, format!("{count} connections wait, of {ports} ports"))
-        }
+        None => Reading::unreadable(SOCKETS),
+        Some(count) => Reading::fine_if(
+            count * 4 < ports,
+            format!("{count} connections wait, of {ports} ports"),
+        ),
     }
 }
 
@@ -114,8 +118,8 @@ mod tests {
 
     #[test]
     fn ports_are_counted_with_both_ends() {
-        let look = check("ip_local_port_range", &[(PORTS, "32768\t60999\n")], Wrong);
-        assert_eq!(look.found, "28232 ports, 470 connections per second");
+        let reading = check("ip_local_port_range", &[(PORTS, "32768\t60999\n")], Wrong);
+        assert_eq!(reading.found, "28232 ports, 470 connections per second");
         check("ip_local_port_range", &[(PORTS, "1024\t65000\n")], Fine);
         check("ip_local_port_range", &[(PORTS, "1024\n")], Unreadable);
     }

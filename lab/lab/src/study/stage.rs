@@ -216,7 +216,9 @@ impl Stage<'_> {
             // Under a bound on memory the page cache has been filled as it is to be.
             let started = self.make_ready(entered, cell, &trial, settled.is_none(), reads_nothing);
             let name = &self.participants[cell.participant].installed.description.name;
-            ready.push(started.map_err(|why| if cells.len() > 1 { why.of(name) } else { why })?);
+            let attribute =
+                |why: RunFailure| if cells.len() > 1 { why.naming_server(name) } else { why };
+            ready.push(started.map_err(attribute)?);
         }
         let observers: Vec<_> =
             ready.iter().map(|ready| self.observer(entered, ready, cells.len() == 1)).collect();
@@ -348,11 +350,11 @@ fn reachable<'a>(
     entered: &Entered,
     servers: &'a [RunningServer],
 ) -> Result<Vec<(Target<'a>, usize)>, String> {
-    let with_seat = servers.iter().enumerate().map(|(index, server)| {
+    let with_generator = servers.iter().enumerate().map(|(index, server)| {
         let generator = entered.clients.iter().position(|client| client.server == index);
         Ok((Target::of_server(server), generator.ok_or("a copy of the server has no clients")?))
     });
-    with_seat.collect()
+    with_generator.collect()
 }
 
 /// Why a run does not use the disk as its testbed says, if so.

@@ -27,7 +27,7 @@ pub(crate) struct Side<'a> {
 type Loaded = (Outcome, String, Result<Observation, &'static str>);
 
 /// What was observed of a side: of its server, and of the CPUs within the window.
-type Seen = Result<(Observed, Option<WindowUse>), &'static str>;
+type SideObservation = Result<(Observed, Option<WindowUse>), &'static str>;
 
 /// Loads servers for one window: one, by whichever client its workload names, or several.
 ///
@@ -88,7 +88,7 @@ pub(super) fn load_observed(
         let since = || side.observer.since(&begun.flatten().unwrap_or(before));
         if is_missed { Err(NOT_BEGUN) } else { Ok((since(), in_window)) }
     });
-    let seen: Vec<Seen> = seen.collect();
+    let seen: Vec<SideObservation> = seen.collect();
     let mut outcomes = Vec::new();
     for count in counts {
         outcomes.push(finish(generators.drain(..count).collect(), PATIENCE)?);
@@ -100,7 +100,7 @@ pub(super) fn load_observed(
 fn observations(
     sides: &[Side<'_>],
     outcomes: Vec<(Outcome, String)>,
-    seen: Vec<Seen>,
+    seen: Vec<SideObservation>,
 ) -> Vec<Loaded> {
     let uses: Vec<LoadUse> = outcomes.iter().map(|(outcome, _)| LoadUse::from(outcome)).collect();
     let parts = sides.iter().zip(&seen).zip(&uses).map(|((side, seen), load)| {

@@ -30,7 +30,7 @@ pub(super) struct Process {
     cache: Arc<Cache<Entry>>,
     /// Closes files that are open without use.
     open_files: Caretaker,
-    evictions_told: u64,
+    evictions_reported: u64,
     is_ending: bool,
 }
 
@@ -45,7 +45,7 @@ impl Process {
     ) -> io::Result<Self> {
         let loops = Loops::start("loop", start, Reactor::make_gated)?;
         let _ = orders.write(&[READY]); // if the manager has gone, that is noticed below
-        Ok(Self { loops, orders, cache, open_files, evictions_told: 0, is_ending: false })
+        Ok(Self { loops, orders, cache, open_files, evictions_reported: 0, is_ending: false })
     }
 
     /// Waits for orders and carries them out until the loop has ended.
@@ -81,7 +81,7 @@ impl Process {
     fn do_housekeeping(&mut self) {
         self.open_files.close_due();
         let evictions = self.cache.evictions();
-        let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
+        let have_left = std::mem::replace(&mut self.evictions_reported, evictions) != evictions;
         if have_left {
             self.loops.do_housekeeping();
         }
