@@ -75,9 +75,10 @@ fn memory_limit(machine: &Machine) -> Reading {
     let high = lowest_of(&["memory.high"]).filter(|high| max.is_none_or(|max| *high < max));
     match high.or(max) {
         None => Reading::fine("none"),
-        Some(limit) if high.is_some() => {
-            Reading::wrong(format!("{}; who takes more is slowed down (memory.high)", shown(limit)))
-        }
+        Some(limit) if high.is_some() => Reading::wrong(format!(
+            "{}; processes are slowed down above it (memory.high)",
+            shown(limit)
+        )),
         Some(limit) => Reading::wrong(shown(limit)),
     }
 }
@@ -170,7 +171,8 @@ mod tests {
             let files = [UNIFIED, memory, ("/g/a/memory.max", max), ("/g/memory.high", high)];
             check("memory limit", &files, verdict).found
         };
-        let slowed = "1024 MiB of the machine's 8192; who takes more is slowed down (memory.high)";
+        let slowed =
+            "1024 MiB of the machine's 8192; processes are slowed down above it (memory.high)";
         of("max\n", "max\n", Fine);
         of("max\n", "17179869184\n", Fine);
         assert_eq!(of("max\n", "1073741824\n", Wrong), slowed);

@@ -16,8 +16,9 @@ pub(super) const CHECKS: &[Check] = &[
         subject: "file system",
         source: "Genevès 2012, III-C; Radhakrishnan 2019, 3.2 (a local disk)",
         good: "a local one: ext4, xfs, btrfs, f2fs, zfs; tmpfs has no disk to wait for",
-        cost: "names and times are asked of somebody else, or of several layers: every file that \
-               is opened or revalidated waits, and the kernel cannot say what is in memory",
+        cost: "names and times come from another machine or program, or through several layers: \
+               every file that is opened or revalidated waits, and the kernel cannot say what is \
+               in memory",
         mend: "serve from a directory on a local disk (in a container: a volume)",
         rule: Rule::Of(&[MOUNTS], file_system),
     },

@@ -57,12 +57,12 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What it matters for.
     pub section: Section,
-    /// What was looked at.
+    /// What was checked.
     pub subject: String,
     /// How good it is.
     pub verdict: Verdict,
@@ -74,7 +74,7 @@ pub struct Finding {
     pub cost: Option<String>,
     /// The command that mends it; only of what is wrong.
     pub mend: Option<String>,
-    /// Who says so: a paper and the place in it, or the kernel's documentation.
+    /// The source: a paper and the place in it, or the kernel's documentation.
     pub source: String,
 }
 
@@ -124,7 +124,7 @@ pub fn show(findings: &[Finding]) -> String {
     let Tally { fine, wrong, obsolete, unreadable } = Tally::from_findings(findings);
     let all = findings.len();
     text + &format!(
-        "{all} looked at: {wrong} wrong, {fine} fine, {obsolete} obsolete, {unreadable} not \
+        "{all} checks: {wrong} wrong, {fine} fine, {obsolete} obsolete, {unreadable} not \
          readable here\n"
     )
 }
@@ -214,7 +214,7 @@ note somaxconn            128
      costs: it costs
      mend:  sysctl
 
-4 looked at: 1 wrong, 1 fine, 1 obsolete, 1 not readable here
+4 checks: 1 wrong, 1 fine, 1 obsolete, 1 not readable here
 ";
         assert_eq!(show(&all), expected);
     }

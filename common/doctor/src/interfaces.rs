@@ -57,9 +57,9 @@ fn interrupts(machine: &Machine) -> Reading {
         all.iter().map(|interface| interface.describe()).collect::<Vec<_>>().join("; ")
     };
     match (devices.first(), single.first()) {
-        (None, _) => {
-            Reading::fine("no interface with a device; on loopback whoever sends receives")
-        }
+        (None, _) => Reading::fine(
+            "no interface with a device; on loopback the CPU that sends also receives",
+        ),
         (Some(_), None) => Reading::fine(describe(&devices)),
         (Some(_), Some(first)) => {
             Reading { mend: Some(first.mend()), ..Reading::wrong(describe(&devices)) }

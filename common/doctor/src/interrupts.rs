@@ -1,5 +1,5 @@
-//! Which CPUs take the interrupts of which network interface, as `/sys` and `/proc` tell it: what
-//! `partitions.listen` and `reuseport-cpu` should follow. It changes nothing.
+//! Which CPUs take the interrupts of which network interface, according to `/sys` and `/proc`:
+//! `partitions.listen` and `reuseport-cpu` should follow that. Nothing is changed here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub(super) struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interrupt {
     pub(super) number: u32,
-    /// Where it is taken, or may be where that is all that is told: as the kernel writes lists.
+    /// The CPUs that take it, or that may if the kernel shows no more, as the kernel writes lists.
     pub(super) cpus: String,
     /// Whether its name says that it is for packets received.
     pub(super) receives: bool,
@@ -35,7 +35,7 @@ impl Interface {
     pub(super) fn describe(&self) -> String {
         let name = &self.name;
         if name == "lo" {
-            return "lo: no interrupts, whoever sends receives".into();
+            return "lo: no interrupts, the CPU that sends also receives".into();
         }
         if !self.is_device {
             return format!("{name}: no device, no interrupts");
@@ -48,7 +48,7 @@ impl Interface {
         cpus.sort_by_key(|list| cpu_list::numbers(list));
         cpus.dedup();
         let interrupts = match self.interrupts.len() {
-            0 => "interrupts not told".into(),
+            0 => "interrupts not known".into(),
             1 => format!("1 interrupt on CPUs {}", cpus.join(" | ")),
             count => format!("{count} interrupts on CPUs {}", cpus.join(" | ")),
         };
@@ -60,7 +60,7 @@ impl Interface {
         format!("{name}: {queues}, {interrupts}{sole}{spread}")
     }
 
-    /// Whether all its packets are received by one CPU, or nobody says by which.
+    /// Whether all its packets are received by one CPU, as far as the kernel shows.
     pub(super) fn is_single(&self) -> bool {
         let is_narrow = self.queues <= 1 || self.sole_cpu().is_some();
         self.is_device && is_narrow && !self.is_spread
@@ -92,7 +92,7 @@ impl Interface {
     }
 
     /// The interrupts of packets received. Where no name says which those are it is all of them,
-    /// unless there are too few to have one for each queue: then nobody knows.
+    /// unless there are too few to have one for each queue: then it is none.
     fn of_packets(&self) -> Vec<&Interrupt> {
         let named: Vec<&Interrupt> = self.interrupts.iter().filter(|one| one.receives).collect();
         match named.is_empty() && self.interrupts.len() >= self.queues {
@@ -228,7 +228,7 @@ LOC:    7981561   11501740   Local timer interrupts
                 "eth1: 2 receive queues, 2 interrupts on CPUs 0 | 1, spread further by the \
                  kernel (RPS)",
                 "ifb0: no device, no interrupts",
-                "lo: no interrupts, whoever sends receives",
+                "lo: no interrupts, the CPU that sends also receives",
             ]
         );
         let single: Vec<bool> = all.iter().map(Interface::is_single).collect();

@@ -1,4 +1,4 @@
-//! The files of `/proc` and `/sys` that the checks look at, read once. It judges nothing.
+//! The files of `/proc` and `/sys` that the checks need, read once. Nothing is judged here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use super::interrupts::{self, Interface};
 use super::rule::Check;
 
-/// What the kernel says of this process: who runs it, and on which CPUs it may.
+/// What the kernel says of this process, such as its user and the CPUs on which it may run.
 pub const STATUS: &str = "/proc/self/status";
 
-/// What a machine says of itself.
+/// What is known of a machine.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     pub(super) files: BTreeMap<String, String>,
-    /// Network interfaces and who takes their interrupts.
+    /// Network interfaces and the CPUs that take their interrupts.
     pub(super) interfaces: Vec<Interface>,
     /// The directory that files are served from, without links.
     pub(super) directory: PathBuf,
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads what `checks` look at on this machine; files are served from `directory`.
+    /// Reads what `checks` need of this machine; files are served from `directory`.
     #[must_use]
     pub fn read(directory: &Path, checks: &[&Check]) -> Self {
         let patterns = checks.iter().flat_map(|check| check.files().iter().copied());
@@ -72,7 +72,7 @@ impl Machine {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 
-    /// Whether root is who runs this, as far as the machine tells.
+    /// Whether this process runs as root; `false` if that is not known.
     pub fn is_root(&self) -> bool {
         // Real, effective, saved, file system.
         self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))

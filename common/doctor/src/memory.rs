@@ -23,8 +23,8 @@ pub(super) const CHECKS: &[Check] = &[
         subject: "overcommit_memory",
         source: "kernel: mm/overcommit-accounting",
         good: "0 or 1",
-        cost: "each thread's stack counts in full: a thread for each connection runs out of memory \
-               that nobody uses (8 MiB each)",
+        cost: "each thread's stack counts in full: a thread for each connection runs out of \
+               memory that is reserved and not used (8 MiB each)",
         mend: "sysctl -w vm.overcommit_memory=0",
         rule: Rule::AtMost(OVERCOMMIT, 1),
     },

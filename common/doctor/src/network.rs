@@ -1,5 +1,5 @@
-//! What TCP does with a connection's bytes: buffers, congestion control, and who looks at every
-//! packet on the way.
+//! What TCP does with a connection's bytes: buffers, congestion control, and the tracking of
+//! connections, for which every packet is looked up.
 
 use super::finding::Section::Serving;
 use super::machine::Machine;

@@ -103,7 +103,7 @@ fn overflows(machine: &Machine) -> Reading {
     match (overflows + drops, is_long) {
         (0, _) => Reading::fine(found),
         (_, false) => Reading::wrong(found),
-        // The kernel allows enough: who asked for less is the server, or it was too slow.
+        // The kernel allows enough: the server has asked for less, or was too slow.
         (_, true) => Reading { mend: Some(SERVERS_BACKLOG.into()), ..Reading::wrong(found) },
     }
 }

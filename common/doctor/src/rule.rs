@@ -11,7 +11,7 @@ pub struct Check {
     pub section: Section,
     /// Its name: that of the kernel's setting where it is one.
     pub subject: &'static str,
-    /// Who says so, with the value given there.
+    /// The source of the advice, with the value given there.
     pub source: &'static str,
     /// What is good.
     pub good: &'static str,

@@ -27,8 +27,8 @@ pub(super) const CHECKS: &[Check] = &[
         subject: "CPU set",
         source: "kernel: admin-guide/cgroup-v2 (cpuset.cpus, cpuset.mems); Genevès 2012, III-D",
         good: "all CPUs and memory nodes of the machine",
-        cost: "servers scale no further than these, whatever the machine has, and who runs on the \
-               others shares caches and memory with them",
+        cost: "servers scale no further than these, whatever the machine has, and programs on \
+               the others share caches and memory with them",
         mend: "start it without one: no docker run --cpuset-cpus or --cpuset-mems, no AllowedCPUs= \
                or AllowedMemoryNodes= (systemctl set-property UNIT AllowedCPUs=)",
         rule: Rule::Of(&[OWN, ONLINE, NODES], cpu_set),

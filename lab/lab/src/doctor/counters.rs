@@ -98,7 +98,7 @@ mod tests {
             |machine: Machine| machine.with_failure(CYCLES, "Operation not permitted".into());
         let refused = refuse(Machine::with_files(&[cpu]));
         assert_eq!(units(&refused).found, "cpu, but not for us: Operation not permitted");
-        assert_eq!(units(&refused).mend, None, "whoever runs the machine hides them");
+        assert_eq!(units(&refused).mend, None, "the host hides them");
         let user = (STATUS, "Uid:\t1000\t1000\t1000\t1000\n");
         let forbidden = refuse(Machine::with_files(&[cpu, user, (PARANOID, "2")]));
         assert_eq!(units(&forbidden).mend.as_deref(), Some(ALLOW));

@@ -59,7 +59,7 @@ fn netdev_backlog(machine: &Machine) -> Reading {
         table.lines().filter_map(second).sum::<u64>()
     });
     let found = match dropped {
-        None => format!("{backlog}, drops not told"),
+        None => format!("{backlog}, drops not known"),
         Some(dropped) => format!("{backlog}, {dropped} dropped since the start"),
     };
     // The counter stays until the next start; a queue as long as the paper's is the remedy.

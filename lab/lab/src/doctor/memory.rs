@@ -27,8 +27,8 @@ pub(super) const CHECKS: &[Check] = &[
         subject: "NUMA balancing",
         source: "Genevès 2012, IV-C (memory on the own node); kernel: sysctl/kernel",
         good: "off, or one node only",
-        cost: "the kernel unmaps pages to see who uses them, and moves them: bursts of faults in \
-               the middle of a run",
+        cost: "the kernel unmaps pages to see which node uses them, and moves them: bursts of \
+               faults in the middle of a run",
         mend: "sysctl -w kernel.numa_balancing=0",
         rule: Rule::Of(&[BALANCING, NODES], balancing),
     },
@@ -37,8 +37,8 @@ pub(super) const CHECKS: &[Check] = &[
         subject: "proactive reclaim",
         source: "kernel: admin-guide/mm/damon",
         good: "none",
-        cost: "files that nobody has read for a while, a minute perhaps, leave memory though there \
-               is room: what should come from memory is read from the disk now and then",
+        cost: "files that have not been read for a while, a minute perhaps, leave memory though \
+               there is room: what should come from memory is read from the disk now and then",
         mend: "echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state; echo N > \
                /sys/module/damon_reclaim/parameters/enabled",
         rule: Rule::Of(&[DAMON_STATE, DAMON_ACTION, DAMON_RECLAIM], proactive_reclaim),
@@ -75,7 +75,7 @@ fn balancing(machine: &Machine) -> Reading {
     }
 }
 
-/// DAMON watches who uses memory; its schemes say what is done with memory that nobody does.
+/// DAMON watches which memory is in use; its schemes say what is done with the rest.
 fn proactive_reclaim(machine: &Machine) -> Reading {
     let is_on = machine.all(DAMON_STATE).any(|(_, state)| state == "on");
     let pages_out = machine.all(DAMON_ACTION).any(|(_, action)| action == "pageout");
@@ -89,7 +89,9 @@ fn proactive_reclaim(machine: &Machine) -> Reading {
 fn randomisation(machine: &Machine) -> Reading {
     match machine.number(RANDOMISE) {
         None => Reading::unreadable(RANDOMISE),
-        Some(0) => Reading::obsolete("0: one layout, which is safe for nobody else"),
+        Some(0) => Reading::obsolete(
+            "0: one layout for all runs, which is unsafe on a machine that serves",
+        ),
         Some(value) => Reading::obsolete(format!("{value}, leave it so")),
     }
 }

@@ -11,7 +11,7 @@ pub(super) const CHECKS: &[Check] = &[Check {
     source: "kernel: networking/ip-sysctl; the papers' kernels had cubic",
     good: "cubic or reno",
     cost: "others set a pace of their own: on loopback and short links responses wait for \
-               timers, and results compare with nobody's",
+               timers, and results compare with no others",
     mend: "sysctl -w net.ipv4.tcp_congestion_control=cubic",
     rule: Rule::Of(&[CONGESTION], congestion_control),
 }];

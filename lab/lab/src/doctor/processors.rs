@@ -167,7 +167,7 @@ const GUESTS: [&str; 16] = [
     "vServer",
 ];
 
-/// Those who rent guests and bare machines: only what `metal` is in the name of is surely bare.
+/// Providers of both guests and bare machines: only a name with `metal` in it is surely bare.
 const CLOUDS: [&str; 3] = ["Alibaba Cloud", "Amazon EC2", "Google Compute Engine"];
 
 fn virtualisation(machine: &Machine) -> Reading {

@@ -42,7 +42,7 @@ impl Facts {
             free_bytes: free_bytes(&text("/proc/meminfo"), read_each_group(bytes_left_in_group)),
             quota_cpus: read_each_group(group_quota).into_iter().min_by(f64::total_cmp),
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.into()),
-            huge_pages: in_brackets(&huge_pages).unwrap_or("not told").into(),
+            huge_pages: in_brackets(&huge_pages).unwrap_or("not known").into(),
         }
     }
 }

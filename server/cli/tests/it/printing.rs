@@ -114,7 +114,7 @@ fn doctor_has_a_line_for_each_thing() {
     assert_eq!(out.matches("\n     mend:  ").count(), wrong, "each has a remedy: {out}");
     assert_eq!(status, i32::from(wrong > 0), "{out}");
     let last = out.lines().last().unwrap();
-    assert!(last.contains(&format!(" looked at: {wrong} wrong, ")), "{last}");
+    assert!(last.contains(&format!(" checks: {wrong} wrong, ")), "{last}");
 }
 
 #[test]
