@@ -10,9 +10,10 @@ use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
+use lab::search::unable;
 use lab::trial::{Bench, LoadGenerator};
 use lab::workload::{Tools, WorkloadSpec};
-use lab::{Lab, ServerDescription, ServerSpec, Surroundings, divide_cpus};
+use lab::{Environment, Lab, ServerDescription, ServerSpec, Surroundings, divide_cpus};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]
@@ -214,10 +215,12 @@ fn default_scratch() -> PathBuf {
     PathBuf::from(format!("/var/tmp/ropewalk-{}", os::process::user_id()))
 }
 
-/// Opens a new folder for records, or one to go on with, and returns its content with it.
+/// Opens a new folder for records, or one to go on with, writes the machine as it is now into it,
+/// and returns what it held before.
 pub(crate) fn open_records(
     path: &Path,
     header: &Header,
+    environment: &Environment,
     resume: bool,
 ) -> Result<(Folder, Opened), Failure> {
     let (folder, opened) = Folder::open(path, header, resume)?;
@@ -227,5 +230,6 @@ pub(crate) fn open_records(
         opened.notice.as_deref().into_iter().for_each(notify);
         opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
+    folder.add_environment(environment).map_err(|why| Failure::Stopped(unable(&why)))?;
     Ok((folder, opened))
 }

@@ -58,15 +58,15 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     print(&pauses_text(&stage))?;
     let path = arguments.folder(&definition.name);
     let skipped = [selection.skipped, more].concat();
-    let (folder, opened) = open_records(&path, &stage.header(&lab, skipped), arguments.resume)?;
+    let header = stage.header(&lab, skipped);
     let environment = stage.environment().with_testbeds(inside);
-    folder.add_environment(&environment).map_err(Failure::Operation)?;
+    let (folder, opened) = open_records(&path, &header, &environment, arguments.resume)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let began_us = os::clock::now();
     let show = |line: &str| print(&format!("{line}\n"));
     stage.measure_ceilings(&lab, &folder, &opened.ceilings, began_us, &mut watch, show)?;
     let mut study = Study::new(&stage, &folder, opened, began_us, watch);
-    let end = study.run().map_err(Failure::Stopped)?;
+    let end = study.run()?;
     conclude(end, study.tally(), &path)
 }
 

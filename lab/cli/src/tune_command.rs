@@ -101,8 +101,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     }
     let header = subject.header(&plan);
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&header.name));
-    let (folder, opened) = open_records(&path, &header, arguments.resume)?;
-    folder.add_environment(&subject.environment()).map_err(Failure::Operation)?;
+    let (folder, opened) = open_records(&path, &header, &subject.environment(), arguments.resume)?;
     let mut interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut watch = progress_printer(opened.runs.len());
     let found = subject.search(&plan, (&folder, &opened), &mut watch, &mut || interrupt.came());

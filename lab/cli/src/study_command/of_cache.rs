@@ -27,12 +27,12 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     }
     let program = cache_study::program(&Surroundings::find(true)).map_err(Failure::Operation)?;
     let path = arguments.folder(&definition.name);
-    let (folder, opened) = open_records(&path, &definition.header(), arguments.resume)?;
     let environment = Environment::record(BTreeMap::new());
-    folder.add_environment(&environment).map_err(Failure::Operation)?;
+    let (folder, opened) =
+        open_records(&path, &definition.header(), &environment, arguments.resume)?;
     let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let mut study = Study::new(&definition, &program, &folder, &opened.cache, watch);
-    conclude(study.run().map_err(Failure::Operation)?, Tally::default(), &path)
+    conclude(study.run()?, Tally::default(), &path)
 }
 
 /// What is about to happen, and how long it takes.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use lab::record::Folder;
 use serde_json::json;
 use testkit::{Browser, Temporary, accessibility, comes_true, finished, succeeded};
 
+use crate::lab::FullDisk;
 use crate::server_process::ROPEWALK_LAB;
 use crate::{ropewalk, run};
 
@@ -52,6 +53,24 @@ impl Scratch {
         run(&[&own, options].concat())
     }
 
+    /// Begins a study with more measurements than a test waits for, and returns it once it has made
+    /// some.
+    fn under_way(&self) -> Child {
+        let own = ["study", text(&self.experiment), "-o", text(&self.records)];
+        let mut command = ropewalk(&own);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = || fs::read_to_string(self.list()).unwrap_or_default();
+        while lines().lines().count() < 20 {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    fn list(&self) -> PathBuf {
+        self.records.join("cache.jsonl")
+    }
+
     fn report(&self, form: &str) -> String {
         let (status, out, err) = run(&["report", text(&self.records), "--format", form, "-o", "-"]);
         assert_eq!(status, 0, "{err}");
@@ -63,18 +82,17 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// The process that measures.
+fn program_of(study: &Child) -> u32 {
+    let mut started = os::accounting::processes().filter(|one| one.parent == study.id());
+    started.next().unwrap().pid
+}
+
 #[test]
 fn a_study_of_the_cache_is_killed_and_goes_on_to_its_report() {
     let scratch = Scratch::new();
-    let own = ["study", text(&scratch.experiment), "-o", text(&scratch.records)];
-    let mut child = ropewalk(&own).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let lines = || fs::read_to_string(scratch.records.join("cache.jsonl")).unwrap_or_default();
-    while lines().lines().count() < 20 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let mut started = os::accounting::processes().filter(|one| one.parent == child.id());
-    let program = started.next().unwrap().pid;
+    let mut child = scratch.under_way();
+    let program = program_of(&child);
     child.kill().unwrap();
     child.wait().unwrap();
     let is_running = || os::accounting::process(program).is_some_and(|one| !one.has_ended);
@@ -107,6 +125,31 @@ fn a_study_of_the_cache_is_killed_and_goes_on_to_its_report() {
     assert!(lines.starts_with("part,store,keys,cached_percent,alpha,threads,value_bytes,block,"));
     assert_eq!(scratch.report("csv-points").lines().count(), 1 + CELLS);
     assert!(scratch.report("svg").contains("Policies: hits by alpha"));
+}
+
+/// The measurements until then are kept: once the cause is mended the study goes on.
+#[test]
+fn where_nothing_can_be_measured_or_written_any_more_it_can_be_resumed() {
+    let scratch = Scratch::new();
+    let stopped = |child: Child, expected: &str| {
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        let last = err.lines().last().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{err}");
+        assert!(last.contains(expected) && last.contains("--resume"), "{err}");
+    };
+    let child = scratch.under_way();
+    let kill = format!("kill -s KILL {}", program_of(&child));
+    succeeded(Command::new("sh").args(["-c", &kill]));
+    stopped(child, "cache-bench has ended: signal: 9 (SIGKILL)");
+    fs::remove_dir_all(&scratch.records).unwrap();
+    let child = scratch.under_way();
+    let kept = FullDisk::under(&scratch.list());
+    stopped(child, "cache.jsonl: No space left on device");
+    kept.make_room();
+    let (status, out, err) = scratch.study(&["--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert_eq!(Folder::read(&scratch.records).unwrap().cache.len(), 6 * CELLS);
 }
 
 #[test]

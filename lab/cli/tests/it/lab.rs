@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -78,6 +79,28 @@ impl Lab {
         let text = if from.is_empty() { STUDY.into() } else { STUDY.replace(from, to) };
         fs::write(&path, text).unwrap();
         path
+    }
+}
+
+/// A list of records on a disk that has become full.
+pub(crate) struct FullDisk {
+    list: PathBuf,
+    kept: PathBuf,
+}
+
+impl FullDisk {
+    /// From now on nothing can be written to the end of the list.
+    pub(crate) fn under(list: &Path) -> Self {
+        let [kept, full] = ["kept", "full"].map(|name| list.with_extension(name));
+        fs::hard_link(list, &kept).unwrap();
+        symlink("/dev/full", &full).unwrap();
+        fs::rename(&full, list).unwrap();
+        Self { list: list.to_owned(), kept }
+    }
+
+    /// From now on something can.
+    pub(crate) fn make_room(self) {
+        fs::rename(self.kept, self.list).unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use lab::record::{Offered, Purpose, Run};
 use testkit::tools::WRK;
 use testkit::{Busy, has};
 
-use crate::lab::{Lab, await_no_server, text};
+use crate::lab::{FullDisk, Lab, await_no_server, text};
 use crate::server_process::ropewalk_server;
 use crate::{ropewalk, run};
 
@@ -52,21 +52,50 @@ fn without_floor(lab: &Lab) -> PathBuf {
     descriptions
 }
 
-/// Kills a study as soon as it has made `runs` runs, and returns the recorded runs.
-fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
+/// Begins a study, and returns it once it has made `runs` runs.
+fn under_way(lab: &Lab, runs: usize, options: &[&str]) -> Child {
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
     let places = ["--scratch", text(&scratch), "-o", text(&records)];
     let mut command = ropewalk(&[&["study"], options, &places[..]].concat());
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let made = || fs::read_to_string(records.join("runs.jsonl")).unwrap_or_default();
     while made().lines().count() < runs {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
         thread::sleep(Duration::from_millis(20));
     }
+    child
+}
+
+/// Kills a study as soon as it has made `runs` runs, and returns the recorded runs.
+fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
+    let mut child = under_way(lab, runs, options);
     child.kill().unwrap();
     child.wait().unwrap();
-    await_no_server(&scratch);
+    await_no_server(&lab.path("scratch"));
     lab.records().runs
+}
+
+/// What was measured is kept, and the rest can be measured once there is room.
+#[test]
+fn a_full_disk_ends_a_study_that_can_go_on() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "repetitions = 1", "repetitions = 50");
+    let descriptions = without_floor(&lab);
+    let options = [text(&path), "--servers", text(&descriptions)];
+    let child = under_way(&lab, 1, &options);
+    let disk = FullDisk::under(&lab.path("records").join("runs.jsonl"));
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    let last = err.lines().last().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{err}");
+    let expected = "runs.jsonl: No space left on device";
+    assert!(last.contains(expected) && last.contains("--resume"), "{err}");
+    disk.make_room();
+    let made = lab.records().runs.len();
+    let (status, out, err) =
+        lab.run(&[&["study"], &options[..], &["--resume", "--budget=4500ms"]].concat());
+    assert_eq!(status, 4, "{out}{err}");
+    assert!(out.contains(&format!("Going on after {made} runs.")), "{out}");
 }
 
 /// A resumed search does not repeat trials made before the study was killed.

@@ -10,7 +10,9 @@ use super::cell::Cell;
 use super::definition::Definition;
 use super::design::Design;
 use super::numbers::Numbers;
+use crate::error::Error;
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
+use crate::search::unable;
 use crate::study::{End, Schedule};
 use crate::watch::{Watch, minutes};
 
@@ -65,9 +67,13 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Measures all cells that are not measured yet.
     ///
     /// # Errors
-    /// When the program cannot be started or ends, a store answers wrong values, or the records
-    /// cannot be written.
-    pub fn run(&mut self) -> Result<End, String> {
+    /// [`Error::Stopped`] when the program cannot be started or ends, a store answers wrong values,
+    /// or the records cannot be written: what was measured until then is on record.
+    pub fn run(&mut self) -> Result<End, Error> {
+        self.measure().map_err(|why| Error::Stopped(unable(&why)))
+    }
+
+    fn measure(&mut self) -> Result<End, String> {
         let Definition { design, seed, .. } = self.definition;
         let mut bench = Bench::start(self.program, design, *seed)?;
         while let Some(next) = self.schedule.next() {

@@ -6,6 +6,7 @@ use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
+use crate::error::Error;
 use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
@@ -113,9 +114,18 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Measures all that is not measured yet.
     ///
     /// # Errors
-    /// When the records cannot be written, or runs can no longer be made: what was measured until
-    /// then is on record.
-    pub fn run(&mut self) -> Result<End, String> {
+    /// [`Error::Stopped`] when the records cannot be written, or runs can no longer be made: what
+    /// was measured until then is on record.
+    pub fn run(&mut self) -> Result<End, Error> {
+        match self.measure() {
+            Err(Stop::Interrupted) => Ok(self.end().unwrap_or(End::Interrupted)),
+            Err(Stop::Unable(why)) => Err(Error::Stopped(why)),
+            Err(Stop::Failed(why)) => Err(Error::Failed(why)),
+            Ok(end) => Ok(end),
+        }
+    }
+
+    fn measure(&mut self) -> Result<End, Stop> {
         match self.stage.definition.offered.clone() {
             OfferedPlan::Rates(rates) => {
                 self.sweep(&rates.into_iter().map(Offered::RequestsPerS).collect::<Vec<_>>())
@@ -134,7 +144,7 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// Every cell at every load; cells that differ only in the server together, if they are to be.
-    fn sweep(&mut self, offered: &[Offered]) -> Result<End, String> {
+    fn sweep(&mut self, offered: &[Offered]) -> Result<End, Stop> {
         let cells = self.stage.cells();
         let is_together = self.stage.definition.together;
         let groups: Vec<&[Cell]> = cells
@@ -149,7 +159,7 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// Measures cells with a load each, several at a time where they are loaded together.
-    fn measure_all(&mut self, loads: &[(Vec<Cell>, Offered)]) -> Result<End, String> {
+    fn measure_all(&mut self, loads: &[(Vec<Cell>, Offered)]) -> Result<End, Stop> {
         let mut schedule = self.schedule(loads);
         self.runs.iter().for_each(|run| schedule.learn(run));
         while let Some(next) = schedule.next() {
@@ -194,7 +204,7 @@ impl<'a, W: Watch> Study<'a, W> {
 
     /// Finds the most that each cell sustains, in blocks of randomised order; with a budget, after
     /// the first blocks, where the interval is widest.
-    fn limits(&mut self) -> Result<End, String> {
+    fn limits(&mut self) -> Result<End, Stop> {
         let cells = self.stage.cells();
         let loads: Vec<_> =
             cells.into_iter().map(|cell| (vec![cell], Offered::default())).collect();
@@ -204,11 +214,8 @@ impl<'a, W: Watch> Study<'a, W> {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
-            match self.limit(loads[next.point].0[0], next.block) {
-                Ok(()) => learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]),
-                Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
-                Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
-            }
+            self.limit(loads[next.point].0[0], next.block)?;
+            learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]);
         }
         let limits = self.searches.iter().filter(|search| is_limit(search));
         self.tally.wanted = limits.clone().count();
@@ -234,13 +241,13 @@ impl<'a, W: Watch> Study<'a, W> {
         let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
         let mut measure = Probe { study: self, cell };
         let found = mat(&mut measure, &candidate, &search)?;
-        self.write_down(&point, &found).map_err(Stop::Failed)
+        self.write_down(&point, &found)
     }
 
-    fn write_down(&mut self, point: &Point, found: &Found) -> Result<(), String> {
+    fn write_down(&mut self, point: &Point, found: &Found) -> Result<(), Stop> {
         let search = found.record(point);
         let result = sustained(&search);
-        self.folder.add_search(&search)?;
+        self.folder.add_search(&search).map_err(|why| stopped(&why))?;
         self.searches.push(search);
         self.found += 1;
         let all = self.stage.cells().len() * self.stage.definition.repetitions as usize;
@@ -254,27 +261,25 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Makes runs at the rates at which each server uses these shares of its CPUs. The rates are
     /// found first, once, and are on record as the first run that came near; the repetitions are at
     /// the same rate, so that they can be compared.
-    fn utilisations(&mut self, shares: &[f64]) -> Result<End, String> {
+    fn utilisations(&mut self, shares: &[f64]) -> Result<End, Stop> {
         let mut loads = Vec::new();
         for cell in self.stage.cells() {
             for &share in shares {
                 let what = describe_cell(&self.stage.point(cell, Offered::default()));
                 let percent = 100.0 * share;
-                match self.rate_at(cell, share) {
-                    Ok(Ok(rate)) => {
+                match self.rate_at(cell, share)? {
+                    Ok(rate) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
                         self.watch.report(&line);
                         loads.push((vec![cell], Offered::RequestsPerS(rate)));
                     }
-                    Ok(Err(why)) => {
+                    Err(why) => {
                         self.tally.wanted += 1;
                         self.tally.unknown += 1;
                         self.watch.report(&format!(
                             "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
                         ));
                     }
-                    Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
-                    Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
                 }
             }
         }
@@ -301,7 +306,7 @@ impl<'a, W: Watch> Study<'a, W> {
             }
             let offered = rounded(offered);
             let wanted = Wanted { cell, offered, block: 0, attempt, purpose, seed };
-            self.make_run(&wanted).map_err(Stop::Failed)?;
+            self.make_run(&wanted)?;
         }
     }
 
@@ -333,7 +338,7 @@ impl<'a, W: Watch> Study<'a, W> {
         if self.end().is_some() {
             return Err(Stop::Interrupted);
         }
-        self.make_run(wanted).map_err(Stop::Failed)
+        self.make_run(wanted)
     }
 
     fn made_before(&self, wanted: &Wanted<'_>) -> Option<&Run> {
@@ -353,17 +358,17 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// Makes one run and writes it down.
-    fn make_run(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
+    fn make_run(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
         Ok(self.make_runs(&[wanted.cell], wanted)?.remove(0))
     }
 
     /// Makes a run of each cell, as is wanted of the first, and writes them down.
-    fn make_runs(&mut self, cells: &[Cell], wanted: &Wanted<'_>) -> Result<Vec<Run>, String> {
+    fn make_runs(&mut self, cells: &[Cell], wanted: &Wanted<'_>) -> Result<Vec<Run>, Stop> {
         let &Wanted { offered, block, attempt, purpose, seed, .. } = wanted;
-        let stop = |why: String| unable(&why);
         // If the run were recorded as void, its point would be given up for a failure that it did
         // not cause.
-        let Made { runs: made, left } = (self.make)(cells, offered, seed).map_err(stop)?;
+        let Made { runs: made, left } =
+            (self.make)(cells, offered, seed).map_err(|why| stopped(&why))?;
         let mut runs = Vec::new();
         // The first, by which the schedule goes on, comes last: if this is interrupted, all are
         // made again.
@@ -371,12 +376,14 @@ impl<'a, W: Watch> Study<'a, W> {
             let number = self.runs.last().map_or(0, |run| run.number) + 1;
             let purpose = purpose.clone();
             let run = Run { number, block, attempt, purpose, ..run };
-            let run = as_read_again(self.folder.add_run(&run, outcome_json.as_deref())?)?;
+            let run =
+                self.folder.add_run(&run, outcome_json.as_deref()).map_err(|why| stopped(&why))?;
+            let run = as_read_again(run).map_err(Stop::Failed)?;
             self.runs.push(run.clone());
             runs.insert(0, run);
         }
         self.made += 1;
-        left.map_err(stop)?;
+        left.map_err(|why| stopped(&why))?;
         Ok(runs)
     }
 
@@ -514,6 +521,11 @@ impl Stage<'_> {
         let is_asked = workload.load.warm_up.is_none() && self.definition.is_open();
         (is_asked && workload.filling_us > 0).then(|| workload.filling_us as f64 / 1e6)
     }
+}
+
+/// Why no run can be made or written down now, whichever the server.
+fn stopped(why: &str) -> Stop {
+    Stop::Unable(unable(why))
 }
 
 fn seconds_since(began_us: u64) -> f64 {

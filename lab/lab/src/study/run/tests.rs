@@ -64,7 +64,7 @@ impl Scratch {
         text: &str,
         left: &Counter<usize>,
         make: impl Fn(Cell, Offered, u64) -> Result<(Run, Result<(), String>), String>,
-    ) -> (Result<End, String>, Opened) {
+    ) -> (Result<End, Error>, Opened) {
         let definition = Definition::parse("x", text, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
         let bench =
@@ -231,13 +231,13 @@ fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
             _ => Err("no room".into()),
         }
     });
-    let why = end.expect_err("it cannot go on");
+    let Err(Error::Stopped(why)) = end else { panic!("it cannot go on: {end:?}") };
     assert!(why.contains("no room") && why.contains("--resume"), "{why}");
     assert_eq!((opened.runs.len(), made.get()), (1, 2), "nothing is given up for it");
     let (end, opened) = scratch.try_to(&text, &left, |cell, offered, seed| {
         Ok((pretended(cell, offered, seed, u64::MAX), Err("it is another machine now".into())))
     });
-    let why = end.expect_err("it may not go on");
+    let Err(Error::Stopped(why)) = end else { panic!("it may not go on: {end:?}") };
     assert!(why.contains("another machine"), "{why}");
     assert_eq!(opened.runs.len(), 2, "what was measured before is on record");
     let (end, opened) = scratch.go_on(&text, usize::MAX, u64::MAX);
