@@ -14,6 +14,7 @@ pub mod whole_file;
 
 pub use outcome::{
     Failure, UNDECIDED, UNFINISHED, exit_code, exit_code_of_parser, notify, print, renamed,
+    takes_stdout,
 };
 
 /// Typed in place of a file's name, it stands for standard input or standard output.

@@ -1,7 +1,10 @@
 //! The end of a command: its output, and its exit status.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+
+use crate::DASH;
 
 /// Why a command failed, which decides the exit status.
 #[derive(Debug)]
@@ -33,6 +36,23 @@ pub fn print(text: &str) -> Result<(), Failure> {
             Err(Failure::Operation(format!("cannot print: {why}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether a file of these options, given with their names, is standard output. Text for people
+/// then belongs elsewhere: another program may read the file.
+///
+/// # Errors
+/// A line: two files are, and standard output takes one.
+pub fn takes_stdout<'a>(
+    files: impl IntoIterator<Item = (&'static str, &'a Path)>,
+) -> Result<bool, String> {
+    let mut on_stdout = files.into_iter().filter(|(_, path)| path.as_os_str() == DASH);
+    match (on_stdout.next(), on_stdout.next()) {
+        (Some((first, _)), Some((second, _))) => Err(format!(
+            "{first} - and {second} -: standard output takes one of them: give the other a file"
+        )),
+        (first, _) => Ok(first.is_some()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use command::{Failure, print};
+use command::{DASH, Failure, print, takes_stdout};
 use load::filling;
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
@@ -67,8 +67,6 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
             written = written.and(write(&path, &form(outcome)));
         }
     }
-    // A report that goes to standard output must be the only text there, because another program
-    // may read it.
     let show = |text: &str| {
         if output.is_on_stdout() {
             note(text);
@@ -90,7 +88,7 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if path == Path::new("-") {
+    if path.as_os_str() == DASH {
         return print(text);
     }
     fs::write(path, text).map_err(|why| Failure::Operation(format!("{}: {why}", path.display())))
@@ -115,18 +113,13 @@ impl OutputArguments {
     }
 
     fn is_on_stdout(&self) -> bool {
-        self.files().any(|(_, path)| path == Path::new("-"))
+        takes_stdout(self.files()) == Ok(true)
     }
 
     /// Checks before the run that the directory of each file exists, without touching the files.
     fn check(&self) -> Result<(), String> {
-        let mut on_stdout = self.files().filter(|(_, path)| *path == Path::new("-"));
-        if let (Some((first, _)), Some((second, _))) = (on_stdout.next(), on_stdout.next()) {
-            return Err(format!(
-                "{first} - and {second} -: standard output takes one of them: give the other a file"
-            ));
-        }
-        for (option, path) in self.files().filter(|(_, path)| *path != Path::new("-")) {
+        takes_stdout(self.files())?;
+        for (option, path) in self.files().filter(|(_, path)| path.as_os_str() != DASH) {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             if path.is_dir() {
                 return Err(format!("{option} {}: this is a directory", path.display()));

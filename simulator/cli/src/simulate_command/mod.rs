@@ -15,12 +15,13 @@ mod varied;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::io::{self, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
-use command::{Failure, print, whole_file};
+use command::{DASH, Failure, print, takes_stdout, whole_file};
 use memory_trace::Reader;
 
 use html::RunInputs;
@@ -105,7 +106,7 @@ pub(crate) struct SimulateArguments {
     /// Simulate this many machines at once [default: one on each CPU]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Write all outcomes as JSON
+    /// Write all outcomes as JSON; here and below - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a row for each outcome
@@ -120,6 +121,7 @@ pub(crate) struct SimulateArguments {
 }
 
 pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
+    let on_stdout = takes_stdout(arguments.files()).map_err(Failure::Usage)?;
     let paper = arguments.paper()?;
     let mut bases = arguments.bases()?;
     let lists = arguments.lists();
@@ -150,7 +152,13 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
     arguments.write(&inputs, &outcomes, plan.as_ref())?;
     let head = show::head(trace, &workload, machine, varied);
     let body = show::outcomes(&workload, &outcomes, seeds as usize, arguments.top, varied);
-    print(&format!("{head}\n{body}"))
+    let table = format!("{head}\n{body}");
+    if on_stdout {
+        // A failure to write to standard error cannot be reported.
+        let _ = io::stderr().write_all(table.as_bytes());
+        return Ok(());
+    }
+    print(&table)
 }
 
 impl SimulateArguments {
@@ -222,6 +230,12 @@ impl SimulateArguments {
             true => Err(format!("the lists make {count} machines; at most {MACHINES_MAX} are run")),
             false => Ok(()),
         }
+    }
+
+    /// The options for files with the files given.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [("--json", &self.json), ("--csv", &self.csv), ("--html", &self.html)];
+        files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
     /// Writes the files that were asked for.
@@ -321,7 +335,10 @@ fn read(path: &Path) -> Result<Workload, Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = whole_file::write(path, |file| std::io::Write::write_all(file, text.as_bytes()));
+    if path.as_os_str() == DASH {
+        return print(text);
+    }
+    let written = whole_file::write(path, |file| file.write_all(text.as_bytes()));
     written.map_err(|why| Failure::Operation(format!("cannot write {}: {why}", path.display())))
 }
 

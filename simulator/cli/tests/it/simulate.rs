@@ -57,6 +57,19 @@ fn a_sweep_is_a_table_and_files_and_the_same_on_any_number_of_threads() {
     }
 }
 
+/// A form that another program reads stands alone on standard output.
+#[test]
+fn a_form_on_standard_output_is_the_file() {
+    let (root, _) = traced();
+    let table = succeeds(root.path(), &["a.trace"]);
+    for (option, name) in [("--json", "a.json"), ("--csv", "a.csv"), ("--html", "a.html")] {
+        succeeds(root.path(), &["a.trace", option, name]);
+        let file = fs::read_to_string(root.path().join(name)).unwrap();
+        assert_eq!(simulate(root.path(), &["a.trace", option, "-"]), (0, file, table.clone()));
+    }
+    assert!(!root.path().join("-").exists());
+}
+
 #[test]
 fn listed_values_distinguish_machines_everywhere() {
     let (root, _) = traced();
@@ -327,7 +340,12 @@ fn mistakes_are_one_line() {
     let whole = fs::read(&trace).unwrap();
     fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
     let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
-    let cases: [(&[&str], i32, &str); 15] = [
+    let cases: [(&[&str], i32, &str); 16] = [
+        (
+            &["absent", "--html=-", "--csv=b.csv", "--json=-"],
+            2,
+            "--json - and --html -: standard output takes one of them: give the other a file",
+        ),
         (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
         (
             &["a.trace", "--set", "kernel.skw=1"],
