@@ -1,6 +1,7 @@
 //! The arithmetic and the words; the comparison of real servers is tested with the command.
 
 use super::*;
+use crate::observe::Disturbed;
 use crate::record::Figures;
 use load::measures::Measures;
 use load::outcome::Outcome;
@@ -139,6 +140,20 @@ fn a_server_that_does_not_sustain_the_common_rate_is_named() {
     let expected = "Mind: a/usual does not sustain the common rate: it kept up with 80.0 % of it";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("b/usual does not"), "{text}");
+}
+
+#[test]
+fn interference_while_a_server_was_measured_is_said() {
+    let told = |share: f64| {
+        let mut disturbed = phase(|_| measured(500.0, None, 0), |_| measured(900.0, None, 0));
+        let last = disturbed[1].last_mut().and_then(Option::as_mut).expect("it was measured");
+        last.observed.insert(Disturbed::Server.name().into(), share);
+        compared(&disturbed).caveats
+    };
+    let expected = "while b/usual was measured, the server was ready and others ran in its place \
+                    for 3 % of the time";
+    assert_eq!(told(0.03), [expected]);
+    assert_eq!(told(0.01), [""; 0]);
 }
 
 #[test]

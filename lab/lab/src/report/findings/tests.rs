@@ -61,6 +61,34 @@ fn few_blocks_that_agree_only_seem_to() {
     check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
 
+/// Runs that are void for it take no part, and do not count here.
+#[test]
+fn interference_in_runs_that_count_is_reported() {
+    use crate::observe::Disturbed::{Generator, ServerCpus};
+    let told = |share: f64| {
+        let mut runs = runs("one", 200.0, &[100.0; 4]);
+        runs[0].observed.insert(ServerCpus.name().into(), 0.002);
+        runs[1].observed.insert(ServerCpus.name().into(), share);
+        runs[2].observed.insert(Generator.name().into(), 0.015);
+        runs[3].observed.insert(ServerCpus.name().into(), 0.08);
+        runs[3].void = vec![Void::Interference { disturbed: ServerCpus, share: 0.08, bound: 0.05 }];
+        let said = all_findings(Header::default(), &[runs]);
+        let of_it = said.into_iter().filter(|finding| finding.text.contains("interfered"));
+        of_it.map(|finding| (finding.head, finding.text)).collect::<Vec<_>>()
+    };
+    let text = |count, worst| {
+        format!(
+            "In {count} of the 3 runs that count other processes interfered, by less than makes a \
+             run void: at worst {worst}. Differences of that size may be their effect."
+        )
+    };
+    let expected = text(2, "others used 3 % of the server's CPUs");
+    assert_eq!(told(0.03), [(Head::NotSupported, expected)]);
+    let generator =
+        "the load generator was ready and others ran in its place for 1.5 % of the time";
+    assert_eq!(told(0.009), [(Head::NotSupported, text(1, generator))]);
+}
+
 /// The number of pairs that is too small depends on the confidence.
 #[test]
 fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {

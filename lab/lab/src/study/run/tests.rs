@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::install::{Installed, Surroundings};
+use crate::observe::Disturbed;
 use crate::record::{Described, Header};
 use crate::server_description::ServerDescription;
 use crate::study::Participant;
@@ -304,6 +305,18 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     });
     assert_eq!(study.run(), Ok(End::Interrupted));
     assert!(told.borrow()[0].ends_with("about 10 min remain"), "{:?}", told.borrow());
+}
+
+#[test]
+fn the_line_of_a_run_mentions_interference() {
+    let check = |share: f64, expected: &str| {
+        let mut run = Run::default();
+        run.observed.insert(Disturbed::SharedCpus.name().into(), share);
+        assert_eq!(interference_text(&run), expected);
+    };
+    check(0.03, ", others used 3 % of the CPUs");
+    check(0.01, "");
+    assert_eq!(interference_text(&Run::default()), "");
 }
 
 /// Servers that are loaded together have their runs together, however often that is interrupted;
