@@ -5,13 +5,13 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use lab::record::{Folder, Kind, Opened};
+use lab::record::{Folder, Kind, Opened, Run};
 use lab::{Installed, Values};
-use testkit::{Temporary, finished};
+use testkit::{Busy, Temporary, finished};
 
 use crate::lab::LIFTED;
 use crate::server_process::ropewalk_server;
@@ -64,13 +64,8 @@ impl Tuning {
         Folder::read(&self.records()).unwrap()
     }
 
-    /// Runs the command and signals it once it has made `runs` runs: its whole process group, as a
-    /// terminal does, or the process alone, as `kill` does. Returns its status, if it ended by
-    /// itself.
-    fn run_until(&self, runs: usize, signal: &str, whole_group: bool) -> Option<i32> {
-        let arguments = self.arguments(&[AMPLE]);
-        let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+    /// Begins the command, and returns it once it has made `runs` runs.
+    fn under_way(&self, runs: usize, mut command: Command) -> Child {
         let mut child = command.spawn().unwrap();
         let path = self.records().join("runs.jsonl");
         let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
@@ -78,6 +73,17 @@ impl Tuning {
             assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
             thread::sleep(Duration::from_millis(20));
         }
+        child
+    }
+
+    /// Runs the command and signals it once it has made `runs` runs: its whole process group, as a
+    /// terminal does, or the process alone, as `kill` does. Returns its status, if it ended by
+    /// itself.
+    fn run_until(&self, runs: usize, signal: &str, whole_group: bool) -> Option<i32> {
+        let arguments = self.arguments(&[AMPLE]);
+        let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = self.under_way(runs, command);
         let target = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
         let kill = format!("kill -s {signal} -- {target}");
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
@@ -144,6 +150,31 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     // line.
     let page = page.replace("\\_", "_");
     assert!(page.contains(&format!("settings is ropewalk:event-loop {winner} (")), "{page}");
+}
+
+/// Others that come while it measures leave nothing to decide by, whatever was measured before.
+#[test]
+fn beside_busy_loops_nothing_is_decided() {
+    let tuning = Tuning::new();
+    let mut arguments = tuning.arguments(&[TIGHT]);
+    arguments.retain(|argument| argument != LIFTED);
+    let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = tuning.under_way(1, command);
+    let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
+    let loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
+    let output = child.wait_with_output().unwrap();
+    drop(loops);
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    let runs = tuning.opened().runs;
+    let is_void = |run: &Run| run.void.iter().any(lab::Void::is_interference);
+    assert!(runs.last().is_some_and(is_void), "{runs:?}");
+    let told = match output.status.code() {
+        Some(3) => out.contains("\nNot decided. Ahead: "),
+        Some(1) => err.contains("others disturbed"),
+        _ => false,
+    };
+    assert!(told && !out.contains("\nBest: "), "{}: {out}{err}", output.status);
 }
 
 /// A server that is installed and has a version, but does not start: so a search ends at once.
