@@ -81,6 +81,13 @@ pub fn wake_ups_of_thread() -> u64 {
     usage_of(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
+/// How often all threads of this process, those that have ended included, have waited for something
+/// and were woken.
+#[must_use]
+pub fn wake_ups_of_process() -> u64 {
+    usage_of(libc::RUSAGE_SELF).ru_nvcsw as u64
+}
+
 fn cpu_times_of(target: libc::c_int) -> (Duration, Duration) {
     let usage = usage_of(target);
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
@@ -108,7 +115,17 @@ mod tests {
         let before = wake_ups_of_thread();
         (0..5).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
         assert!(wake_ups_of_thread() >= before + 5);
+        assert!(wake_ups_of_process() >= wake_ups_of_thread());
     }
+
+    #[test]
+    fn threads_that_have_ended_count_for_the_process() {
+        let before = wake_ups_of_process();
+        let sleeps = || std::thread::sleep(Duration::from_millis(1));
+        std::thread::spawn(move || (0..5).for_each(|_| sleeps())).join().expect("it sleeps");
+        assert!(wake_ups_of_process() >= before + 5);
+    }
+
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use file_cache::{Budget, Cache, FirstLevel, PolicyKind};
 use lab::cache_study::{Cell, Numbers, Pair, Part, Store};
+use lab::observe::Others;
 use os::clock;
 
 use crate::drive::{Outcome, Times, Worker, run};
@@ -45,6 +46,7 @@ impl Inputs {
     /// # Errors
     /// When a store answered a wrong value.
     pub(crate) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let others = Others::watch();
         let numbers = match cell.part {
             Part::Lists => self.list(cell),
             Part::Locks => self.lock(cell),
@@ -60,7 +62,10 @@ impl Inputs {
             }
             Part::Crawler => self.beside_crawler(cell),
         };
-        numbers.map_err(|Wrong| format!("{cell}: it answered a value that belongs to another key"))
+        let others_share = others.and_then(|others| others.share());
+        numbers
+            .map(|numbers| Numbers { others_share, ..numbers })
+            .map_err(|Wrong| format!("{cell}: it answered a value that belongs to another key"))
     }
 
     fn list(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
@@ -235,6 +240,7 @@ fn numbers(fill: &Outcome, driven: &Outcome) -> Numbers {
         set: pair(&fill.set),
         evict: pair(&driven.evict),
         request: pair(&driven.request),
+        ..Numbers::default()
     }
 }
 
@@ -310,6 +316,10 @@ mod tests {
         for cell in design.cells() {
             let numbers = inputs.measure(&cell).expect("the answers are right");
             assert!(numbers.cpu_ns > 0.0, "{cell}");
+            assert!(
+                numbers.others_share.is_some_and(|share| (0.0..=1.0).contains(&share)),
+                "{cell}"
+            );
             let all_cached = cell.cached_percent == 100.0;
             assert_eq!(numbers.hit_percent == 100.0, all_cached, "{cell}: {numbers:?}");
             let is_driven = !matches!(cell.part, Part::Levels | Part::Crawler);

@@ -13,6 +13,9 @@ pub struct Numbers {
     pub cpu_ns: f64,
     /// Requests of all threads together, in millions a second.
     pub millions_per_s: f64,
+    /// The share of the time of the CPUs that other processes had meanwhile, 0 to 1; none where
+    /// that is not known.
+    pub others_share: Option<f64>,
     /// Lookups that found their key.
     pub get: Option<Pair>,
     /// Loads into a store that has room.

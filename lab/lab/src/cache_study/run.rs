@@ -11,6 +11,7 @@ use super::definition::Definition;
 use super::design::Design;
 use super::numbers::Numbers;
 use crate::error::Error;
+use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::search::unable;
 use crate::study::{End, Schedule};
@@ -104,8 +105,10 @@ impl<'a, W: Watch> Study<'a, W> {
         let left_s = budget_s.map_or(all_s, |budget| all_s.min(budget - self.spent_s()).max(0.0));
         let left = minutes(left_s);
         let Numbers { cpu_ns, hit_percent, .. } = numbers;
+        let others = others_text(numbers);
         self.watch.report(&format!(
-            "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits; about {left} remain"
+            "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits{others}; about \
+             {left} remain"
         ));
     }
 
@@ -119,6 +122,12 @@ impl<'a, W: Watch> Study<'a, W> {
         }
         self.spent_s() / f64::from(self.made)
     }
+}
+
+/// What other processes did meanwhile, if it is worth a word.
+fn others_text(numbers: &Numbers) -> String {
+    let share = numbers.others_share.filter(|share| *share > INTERFERENCE_REPORTED);
+    share.map_or_else(String::new, |share| format!(", {}", Disturbed::SharedCpus.describe(share)))
 }
 
 /// The estimated time of one measurement, in seconds.
@@ -140,4 +149,20 @@ fn point(cell: &Cell) -> Point {
 fn as_run(cell: &Cell, numbers: &Numbers) -> Run {
     let figures = Figures { throughput_per_s: 1e9 / numbers.cpu_ns.max(0.1), ..Figures::default() };
     Run { point: point(cell), figures: Some(figures), ..Run::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_measurement_mentions_others() {
+        let check = |others_share: Option<f64>, expected: &str| {
+            let numbers = Numbers { others_share, ..Numbers::default() };
+            assert_eq!(others_text(&numbers), expected);
+        };
+        check(Some(0.03), ", others used 3 % of the CPUs");
+        check(Some(0.01), "");
+        check(None, "");
+    }
 }

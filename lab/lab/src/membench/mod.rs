@@ -13,6 +13,7 @@ mod threads;
 
 use statistics::{Estimate, median_estimate, paired_ratio};
 
+use crate::observe::{Disturbed, INTERFERENCE_REPORTED, Others};
 pub use facts::Facts;
 pub use kind::{Access, Kind};
 pub use report::{Outcome, Row, Spread};
@@ -106,6 +107,8 @@ impl Plan {
         let threads = MeasuringThreads::start(&self.facts.cpus, self.area_bytes)?;
         let cells = self.counts.len() * self.kinds.len();
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
+        // All of the run: one measurement is too short for the kernel's accounts.
+        let others = Others::watch();
         for _ in 0..self.repetitions {
             let turns = self
                 .kinds
@@ -115,10 +118,11 @@ impl Plan {
                 cell.push(threads.measure(kind, count, self.window_us)?);
             }
         }
-        Ok(self.outcome(&samples))
+        let others_share = others.and_then(|others| others.share());
+        Ok(self.outcome(&samples, others_share))
     }
 
-    fn outcome(&self, samples: &[Vec<Sample>]) -> Outcome {
+    fn outcome(&self, samples: &[Vec<Sample>], others_share: Option<f64>) -> Outcome {
         let per_kind = samples.chunks(self.counts.len());
         let rows = self.kinds.iter().zip(per_kind).flat_map(|(kind, cells)| {
             let row = |(cores, cell): (&usize, &Vec<Sample>)| row(*kind, *cores, cell, &cells[0]);
@@ -134,7 +138,7 @@ impl Plan {
             repetitions: self.repetitions,
             reference_ghz: reference_ghz(samples),
             rows: rows.collect(),
-            caveats: self.caveats.clone(),
+            caveats: self.caveats.iter().cloned().chain(others_text(others_share)).collect(),
         }
     }
 }
@@ -228,6 +232,13 @@ fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
     caveats
 }
 
+/// The caveat for a share of the CPUs that other processes had meanwhile, if it is worth a word.
+fn others_text(share: Option<f64>) -> Option<String> {
+    let share = share.filter(|share| *share > INTERFERENCE_REPORTED)?;
+    let others = Disturbed::SharedCpus.describe(share);
+    Some(format!("{others} meanwhile: rates and speed-ups may be lower for that"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +298,17 @@ mod tests {
         };
         assert!(told(Some(2.5), 4).contains("allows 2.50 CPUs' worth of time"));
         assert!(!told(Some(2.5), 2).contains("worth") && !told(None, 8).contains("worth"));
+    }
+
+    #[test]
+    fn what_others_had_of_the_cpus_gives_a_caveat() {
+        let options = Options { budget_us: 500_000, area_bytes: None, repetitions: 1 };
+        let plan = Plan::new(options, facts(1, Some(1 << 20), 1 << 34)).expect("fits");
+        let told = |share| plan.outcome(&[], share).caveats[plan.caveats.len()..].join(" ");
+        let text =
+            "others used 3 % of the CPUs meanwhile: rates and speed-ups may be lower for that";
+        assert_eq!(told(Some(0.03)), text);
+        assert_eq!([told(Some(0.01)), told(None)], ["", ""]);
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Doings<'_> {
 impl Machine<'_> {
     /// Processor time on these CPUs that the trial did not use, including the time that the host of
     /// a virtual machine took.
-    fn foreign_us(&self, cpus: &[usize], own_us: u64, wake_ups: u64) -> u64 {
+    pub(super) fn foreign_us(&self, cpus: &[usize], own_us: u64, wake_ups: u64) -> u64 {
         let these = self.select_cpus(cpus);
         let in_use_us =
             these.iter().map(|cpu| cpu.in_use_us(self.window_us, self.interrupts_apart));

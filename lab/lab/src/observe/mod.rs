@@ -11,6 +11,7 @@ mod cpu;
 mod figures;
 mod hardware;
 mod interference;
+mod others;
 mod pressure;
 mod threads;
 mod traffic;
@@ -32,6 +33,7 @@ pub use cpu::CoreUse;
 pub use hardware::Hardware;
 pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_REPORTED};
 pub(crate) use interference::{Doings, Machine, interference, interference_in, worst};
+pub use others::Others;
 pub use pressure::Pressure;
 pub(crate) use window::WindowUse;
 

@@ -1,13 +1,15 @@
 //! The conclusions that the numbers of a study of the cache support, and those that they do not, in
 //! words.
 
+use page::number::counted;
 use statistics::values_min;
 
 use super::measure::Measure;
 use super::number::{figure, ratio};
 use super::summary::Summary;
 use crate::cache_study::{Part, Store};
-use crate::record::Opened;
+use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
+use crate::record::{CacheRun, Opened};
 use crate::report::findings::{self, Finding, Head};
 
 /// Makes all findings, in the order of reading.
@@ -27,6 +29,7 @@ pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     findings.extend(best_hits(summary, Part::Policies));
     findings.extend(best_hits(summary, Part::Crawler));
     findings.extend(missing(opened, summary));
+    findings.extend(disturbed(&opened.cache));
     findings.extend(findings::machine_findings(opened));
     let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
     findings.extend(damage.map(|text| Finding::new(Head::NotObserved, text)));
@@ -102,4 +105,46 @@ fn missing(opened: &Opened, summary: &Summary) -> Option<Finding> {
         all - whole.min(all)
     );
     (whole < all).then(|| Finding::new(Head::NotSupported, text))
+}
+
+/// Reports that other processes ran during measurements.
+fn disturbed(measured: &[CacheRun]) -> Option<Finding> {
+    let shares = measured.iter().filter_map(|run| run.numbers.others_share);
+    let reported: Vec<f64> = shares.filter(|share| *share > INTERFERENCE_REPORTED).collect();
+    let worst = reported.iter().copied().reduce(f64::max)?;
+    let text = format!(
+        "During {} of the {} other processes ran, at worst {}. Differences by the clock may be \
+         their effect; CPU time is less open to it.",
+        reported.len(),
+        counted(measured.len(), "measurement"),
+        Disturbed::SharedCpus.describe(worst)
+    );
+    Some(Finding::new(Head::NotSupported, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache_study::Numbers;
+
+    /// Records of earlier versions do not say what others had.
+    #[test]
+    fn what_others_had_of_the_cpus_is_a_finding() {
+        let told = |shares: &[Option<f64>]| {
+            let runs = shares.iter().map(|&others_share| CacheRun {
+                numbers: Numbers { others_share, ..Numbers::default() },
+                ..CacheRun::default()
+            });
+            let found = disturbed(&runs.collect::<Vec<_>>());
+            found.map(|finding| (finding.head, finding.text))
+        };
+        let text = "During 2 of the 4 measurements other processes ran, at worst others used 3 % \
+                    of the CPUs. Differences by the clock may be their effect; CPU time is less \
+                    open to it.";
+        let shares = [Some(0.015), Some(0.03), Some(0.01), None];
+        assert_eq!(told(&shares), Some((Head::NotSupported, text.to_owned())));
+        assert_eq!(told(&[Some(0.01), None]), None);
+        let earlier: Numbers = serde_json::from_str("{\"cpu_ns\": 7.5}").expect("it is read");
+        assert_eq!(earlier, Numbers { cpu_ns: 7.5, ..Numbers::default() });
+    }
 }
