@@ -5,21 +5,37 @@ use super::Finding;
 use super::source::{Source, Tree};
 
 const ENGINES: &str = "server/engines/src/";
+const PAGE: &str = "docs/engines.md";
 const RENAMES: &str = "docs/internals/renames.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let texts: Vec<&str> =
-        tree.sources.iter().filter(|source| says_why(&source.path)).map(|s| &*s.text).collect();
+    let engines: Vec<String> = tree.rust().filter_map(|source| engine(&source.path)).collect();
+    let texts: Vec<&Source> = tree.sources.iter().filter(|source| says_why(&source.path)).collect();
     let mut findings = Vec::new();
     for source in tree.rust().filter(|source| source.path.starts_with(ENGINES)) {
+        let of = engine(&source.path);
         for (offset, name) in knobs(source) {
-            if !texts.iter().any(|text| names(text, name)) {
+            // `threads` on the page of engines is the engine, not the pool's knob.
+            let is_ambiguous = engines.iter().any(|engine| engine == name);
+            let has_use = texts.iter().any(|text| {
+                is_set(&text.text, name)
+                    || (text.path == PAGE
+                        && !is_ambiguous
+                        && is_described(&text.text, name, of.as_deref()))
+            });
+            if !has_use {
                 let message = format!("no page and no experiment has a use for the knob {name}");
                 findings.push(Finding::in_line(source, source.line_of(offset), message));
             }
         }
     }
     findings
+}
+
+/// The engine that a file belongs to. Files that several engines share belong to none.
+fn engine(path: &str) -> Option<String> {
+    let name = path.strip_prefix(ENGINES)?.split(['/', '.']).next()?;
+    (name != "parts").then(|| name.replace('_', "-"))
 }
 
 fn says_why(path: &str) -> bool {
@@ -37,13 +53,20 @@ fn knobs(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a text names a knob as such: `name`, name=1, "name" = 1.
-fn names(text: &str, knob: &str) -> bool {
-    text.match_indices(knob).any(|(at, _)| {
-        let before = text[..at].strip_suffix("engine.knobs.").unwrap_or(&text[..at]);
-        let after = text[at + knob.len()..].trim_start_matches(['"', ' ']);
-        let is_whole = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        is_whole && (after.starts_with('=') || (before.ends_with('`') && after.starts_with('`')))
+/// Whether a text names a knob by its whole key.
+fn is_set(text: &str, knob: &str) -> bool {
+    text.match_indices("engine.knobs.").any(|(at, prefix)| {
+        let key = &text[at + prefix.len()..];
+        key.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() == Some(knob)
+    })
+}
+
+/// Whether a part of the page, from one heading to the next, names both the knob, `name` or
+/// `name = 1`, and its engine. Elsewhere such a word may be a key of the configuration.
+fn is_described(page: &str, knob: &str, engine: Option<&str>) -> bool {
+    page.split("\n#").any(|part| {
+        engine.is_none_or(|engine| part.contains(&format!("`{engine}`")))
+            && (part.contains(&format!("`{knob}`")) || part.contains(&format!("`{knob} = ")))
     })
 }
 
@@ -55,26 +78,52 @@ mod tests {
         "const DEPTH: Knob =\n    Knob::number(\"depth\", 0..=9, 1).about(\"how deep\");\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let mut tree = Tree::with_file("server/engines/src/a.rs", KNOB);
+        let mut tree = Tree::with_file("server/engines/src/wells/knobs.rs", KNOB);
+        tree.sources.extend(Tree::with_file("server/engines/src/salt_lakes.rs", "").sources);
         tree.sources.extend(Tree::with_file(path, text).sources);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
+    const MISSING: &str = "server/engines/src/wells/knobs.rs:1: no page and no experiment has a use \
+                           for the knob depth";
+
     #[test]
     fn a_knob_is_named_where_its_purpose_is_described() {
-        let missing = "server/engines/src/a.rs:1: no page and no experiment has a use for the knob \
-                       depth";
         for (path, text) in [
-            ("docs/a.md", "with `depth` as\n"),
-            ("docs/a.md", "with `depth = 2`\n"),
+            ("docs/engines.md", "# A\n\n`wells` are as deep as `depth` says\n"),
+            ("docs/engines.md", "`wells`: with `depth = 2`\n"),
             ("docs/a.md", "(`engine.knobs.depth`: how deep)\n"),
+            ("docs/a.md", "`--set engine.knobs.depth=4`\n"),
             ("experiments/a.toml", "knobs = { \"engine.knobs.depth\" = 2 }\n"),
             ("experiments/a.toml", "servers = [\"ropewalk:a,engine.knobs.depth=2\"]\n"),
         ] {
             assert_eq!(found(path, text), [""; 0], "{text}");
         }
-        assert_eq!(found("docs/a.md", "of great depth, or `depths`\n"), [missing]);
-        assert_eq!(found("docs/internals/renames.md", "`depth`\n"), [missing]);
-        assert_eq!(found("crates/a.rs", "// `depth`\n"), [missing]);
+        for (path, text) in [
+            ("docs/engines.md", "`wells` of great depth, or `depths`\n"),
+            ("docs/a.md", "`engine.knobs.depths`\n"),
+            ("docs/internals/renames.md", "`engine.knobs.depth`\n"),
+            ("crates/a.rs", "// `engine.knobs.depth`\n"),
+        ] {
+            assert_eq!(found(path, text), [MISSING], "{text}");
+        }
+    }
+
+    /// A key of the configuration, a setting of another server and an engine may have the name.
+    #[test]
+    fn a_homonym_is_not_the_knob() {
+        for (path, text) in [
+            ("docs/configuration.md", "| `depth` | number | `wells` |\n"),
+            ("docs/studies/a.md", "with `depth = 3`\n"),
+            ("docs/engines.md", "`salt-lakes` have a `depth`\n\n## Others\n\n`wells`\n"),
+        ] {
+            assert_eq!(found(path, text), [MISSING], "{text}");
+        }
+        let named = "`depth`, `wells`\n";
+        let mut tree = Tree::with_file("server/engines/src/wells.rs", KNOB);
+        tree.sources.extend(Tree::with_file(PAGE, named).sources);
+        assert_eq!(check(&tree).len(), 0);
+        tree.sources.extend(Tree::with_file("server/engines/src/depth.rs", "").sources);
+        assert_eq!(check(&tree).len(), 1, "an engine of that name");
     }
 }
