@@ -22,7 +22,6 @@ mod event_loop_helpers;
 mod event_loop_per_core;
 mod event_loop_shared_cache;
 mod event_loop_shared_listener;
-mod failures;
 mod fibers;
 mod former_knobs;
 #[cfg(test)]
@@ -46,11 +45,11 @@ pub use engine::{
     Start, StartHelper, Wakeups, WorkerStart, no_helper_processes,
 };
 pub use event_loop_helpers::run_helper_process;
-pub use failures::Failures;
 pub use former_knobs::{FORMER_KNOBS, FormerKnob, Now};
 pub use knobs::{Knob, KnobValues, Values};
 pub use open_files::{Caretaker, OpenFiles};
 pub use orders::{Order, Orders};
+pub use parts::failures::Failures;
 
 /// The engines, the default first.
 pub static ENGINES: &[EngineSpec] = &[

@@ -21,10 +21,10 @@ use session::{Done, Job, Known, Listings};
 
 use super::request::{Request, encode, receive};
 use crate::engine::StartHelper;
-use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::parts::disk::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
 use crate::parts::disk::helpers::{carry_out, failed, fetch};
+use crate::parts::failures::Failures;
 use crate::parts::loops::{LoopContext, Shared};
 
 /// The bytes that a helper writes when it is ready for requests, and when it has done one.

@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod disk;
+pub(crate) mod failures;
 pub(crate) mod kernel_threads;
 pub(crate) mod loops;
 pub(crate) mod process_count;

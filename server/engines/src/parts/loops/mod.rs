@@ -26,11 +26,11 @@ use std::thread::{Builder, JoinHandle};
 use os::event::Wake;
 
 use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
-use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::orders::{Order, Orders};
+use crate::parts::failures::Failures;
 use cpu_placement::CpuPlacement;
 
 /// Loops that run, each in a thread.
