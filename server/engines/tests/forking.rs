@@ -1,6 +1,7 @@
-//! Tests of the engine `processes` from the outside: the number of processes, and the effect of a
-//! killed process on the others. Without the usual harness: that runs tests in threads, and a
-//! process with threads cannot fork.
+//! Tests of the engines that fork from the outside: of `processes` the number of processes, and the
+//! effect of a killed process on the others; of both what becomes of processes that fail again and
+//! again. Without the usual harness: that runs tests in threads, and a process with threads cannot
+//! fork.
 
 #[path = "../src/idle.rs"]
 mod idle;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use engines::jobs::Runner;
 use engines::{Engine, MakeWorker, Order, PartitionStart, Start, WorkerStart, find};
 use os::accounting::{self, Process};
-use session::Limits;
+use session::{AccessLog, Limits, Record};
 use testkit::wait_until;
 
 testkit::one_by_one![
@@ -27,6 +28,7 @@ testkit::one_by_one![
     an_idle_connection_makes_room_when_all_processes_are_taken,
     a_master_that_is_killed_is_a_failure,
     after_the_order_to_drain_processes_finish,
+    processes_that_share_a_cache_and_fail_again_and_again_are_a_failure,
 ];
 
 /// An engine that runs.
@@ -35,12 +37,34 @@ struct Running {
     address: SocketAddr,
 }
 
+/// A log whose flush panics in the thread of a loop, as a bug would.
+struct Faulty;
+
+impl AccessLog for Faulty {
+    fn record(&mut self, _: &Record<'_>) {}
+
+    fn flush(&mut self) {
+        // A worker is dropped in the main thread of each process in which it does not serve, and
+        // flushes then; and once more when it is dropped during a panic.
+        let is_main = std::thread::current().name() == Some("main");
+        assert!(is_main || std::thread::panicking(), "the log is faulty");
+    }
+}
+
 fn start(knobs: &[(&str, u64)]) -> Running {
-    let spec = find("processes").unwrap();
+    start_with("processes", knobs, || None)
+}
+
+fn start_with(
+    engine: &str,
+    knobs: &[(&str, u64)],
+    log: fn() -> Option<Box<dyn AccessLog>>,
+) -> Running {
+    let spec = find(engine).unwrap();
     let site = idle::directory_site("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let make = idle::maker(site, Limits::default());
-    let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
+    let more: MakeWorker = Arc::new(move || make(log(), Arc::default()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
@@ -230,6 +254,27 @@ fn a_master_that_is_killed_is_a_failure() {
     let is_gone = |pid: &u32| accounting::process(*pid).is_none_or(|process| process.has_ended);
     wait_until(|| children.iter().all(is_gone));
     assert!(running.engine.join().is_err());
+}
+
+/// Each process ends when its worker has failed, and is replaced unless it is the fifth of the
+/// last ten seconds.
+fn processes_that_share_a_cache_and_fail_again_and_again_are_a_failure() {
+    let knobs = [("processes", 1)];
+    let running = start_with("event-loop-shared-cache", &knobs, || Some(Box::new(Faulty)));
+    let mut notices = Vec::new();
+    wait_until(|| {
+        notices.append(&mut running.engine.take_notices());
+        running.engine.failure().is_some()
+    });
+    // On a busy machine the first ones may have failed more than ten seconds ago.
+    assert!(notices.len() >= 4, "{notices:?}");
+    let expected = "panicked: the log is faulty; another takes its place";
+    assert!(notices.iter().all(|notice| notice.ends_with(expected)), "{notices:?}");
+    let failure = running.engine.failure().unwrap().to_owned();
+    let expected = "panicked: the log is faulty; 5 times within 10 s: not replaced any more";
+    assert!(failure.ends_with(expected), "{failure}");
+    assert!(running.engine.is_finished(), "the last process is not replaced");
+    assert_eq!(running.engine.join().unwrap_err().to_string(), failure);
 }
 
 fn after_the_order_to_drain_processes_finish() {

@@ -252,8 +252,7 @@ impl HelperProcesses {
     /// Whether a helper that died is replaced now.
     fn may_start(&self) -> bool {
         let now = os::clock::now();
-        let recovered_at = self.deaths.last_us().map(|last| last + RECOVERY_US);
-        !self.deaths.are_too_many(now) || recovered_at.is_none_or(|at| at <= now)
+        !self.deaths.are_too_many(now) || self.deaths.pause_end_us(now, RECOVERY_US).is_none()
     }
 }
 

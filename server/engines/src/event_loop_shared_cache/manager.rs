@@ -13,14 +13,9 @@ use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
 use crate::orders::Order;
+use crate::parts::failures::Failures;
 
-/// The lifetime below which a process that ends by itself counts as short-lived, in microseconds.
-/// Longer than it takes until a loop's failure is noticed.
-const SHORT_LIFE_US: u64 = 5_000_000;
-/// The number of short lives in a row in one slot after which the engine has failed.
-const SHORT_LIVES_MAX: u32 = 5;
-
-/// The time after which a process that could not be started is tried again, in microseconds.
+/// The time after which a process is started again if the system has refused one, in microseconds.
 const TRY_AGAIN_US: u64 = 1_000_000;
 
 /// The interval at which the manager checks whether processes have died, in milliseconds.
@@ -34,21 +29,16 @@ pub(super) struct Manager {
 
 struct Inner {
     slots: Vec<WorkerSlot>,
-    histories: Vec<History>,
+    /// For each slot the recent ends of processes that ended by themselves.
+    deaths: Vec<Failures>,
+    /// The recent starts that the system has refused.
+    refusals: Failures,
     common: Common,
     /// The number of processes that were started so far.
     numbers: u32,
     /// Whether the engine is stopping: a process that ends now is not replaced.
     is_ending: bool,
     notices: Vec<String>,
-}
-
-/// The history of a slot, kept from one process to the next.
-#[derive(Clone, Copy, Default)]
-struct History {
-    /// The number of short lives in a row.
-    short_lives: u32,
-    try_again_us: u64,
 }
 
 impl Manager {
@@ -139,7 +129,8 @@ impl Engine for Manager {
 impl Inner {
     fn new(starts: Vec<ProcessStart>, common: Common) -> Self {
         Self {
-            histories: vec![History::default(); starts.len()],
+            deaths: vec![Failures::default(); starts.len()],
+            refusals: Failures::default(),
             slots: starts.into_iter().map(WorkerSlot::new).collect(),
             common,
             numbers: 0,
@@ -191,24 +182,24 @@ impl Inner {
             }
             return Ok(());
         }
-        let history = &mut self.histories[index];
-        let is_short = !end.is_killed && end.has_lived_us < SHORT_LIFE_US;
-        history.short_lives = if is_short { history.short_lives + 1 } else { 0 };
-        if history.short_lives >= SHORT_LIVES_MAX {
-            let times = history.short_lives;
-            return Err(format!("{what}; {times} times in a row"));
+        let (deaths, now) = (&mut self.deaths[index], os::clock::now());
+        // A process that is killed has not failed: it is replaced however often that happens.
+        if !end.is_killed {
+            deaths.note(now);
         }
-        self.notices.push(format!("{what}; another takes its place"));
+        let replacement = deaths.replacement(now, &what);
+        self.is_ending = replacement.is_err();
+        self.notices.push(replacement?);
         Ok(())
     }
 
     fn fill(&mut self, index: usize) {
         let now = os::clock::now();
-        if now < self.histories[index].try_again_us {
+        if self.refusals.pause_end_us(now, TRY_AGAIN_US).is_some() {
             return;
         }
         if let Err(why) = self.begin(index) {
-            self.histories[index].try_again_us = now + TRY_AGAIN_US;
+            self.refusals.note(now);
             let name = self.name(index);
             self.notices.push(format!("{name}: it cannot be replaced yet: {why}"));
         }

@@ -68,7 +68,6 @@ pub(super) struct WorkerSlot {
 struct Running {
     child: Child,
     orders: UnixStream,
-    began_us: u64,
 }
 
 /// The end of a process.
@@ -78,7 +77,6 @@ pub(super) struct End {
     pub(super) is_in_order: bool,
     /// Whether the process was ended by a signal, and did not end by itself.
     pub(super) is_killed: bool,
-    pub(super) has_lived_us: u64,
 }
 
 impl WorkerSlot {
@@ -148,7 +146,6 @@ impl WorkerSlot {
             },
             is_in_order: ended == Ended::Exit(0),
             is_killed: matches!(ended, Ended::Signal(_)),
-            has_lived_us: os::clock::now().saturating_sub(running.began_us),
         })
     }
 }
@@ -199,8 +196,7 @@ pub(super) fn begin(
             }
         }
     })?;
-    let began_us = os::clock::now();
-    slots[index].running = ours.map(|orders| Running { child, orders, began_us });
+    slots[index].running = ours.map(|orders| Running { child, orders });
     Ok(())
 }
 

@@ -1,9 +1,10 @@
-//! Counts failures of one place: a place that fails again and again is not filled once more.
+//! Counts failures of one place: a place that fails again and again is not filled once more, or not
+//! at once. Not the replacing: each owner of places has threads or processes of its own kind.
 
 use std::collections::VecDeque;
 
 /// The recent failures in one place: of a thread or a process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Failures {
     /// The times of the failures, in microseconds of the process's clock, the latest last.
     times_us: VecDeque<u64>,
@@ -11,9 +12,9 @@ pub struct Failures {
 
 impl Failures {
     /// The number of failures within [`Self::WITHIN_S`] that is too many.
-    pub const MAX: usize = 5;
+    pub(crate) const MAX: usize = 5;
     /// The time in which [`Self::MAX`] failures are too many, in seconds.
-    pub const WITHIN_S: u64 = 10;
+    const WITHIN_S: u64 = 10;
 
     /// Records a failure at `now_us`.
     pub fn note(&mut self, now_us: u64) {
@@ -24,16 +25,30 @@ impl Failures {
     }
 
     /// Whether there have been too many failures to fill the place again.
-    #[must_use]
-    pub fn are_too_many(&self, now_us: u64) -> bool {
+    pub(crate) fn are_too_many(&self, now_us: u64) -> bool {
         let is_recent = |then: &&u64| now_us.saturating_sub(**then) < Self::WITHIN_S * 1_000_000;
         self.times_us.iter().filter(is_recent).count() >= Self::MAX
     }
 
-    /// The time of the last failure.
-    #[must_use]
-    pub fn last_us(&self) -> Option<u64> {
-        self.times_us.back().copied()
+    /// The end of a pause after the last failure, unless it is over.
+    pub(crate) fn pause_end_us(&self, now_us: u64, pause_us: u64) -> Option<u64> {
+        let end = self.times_us.back().map(|last| last + pause_us);
+        end.filter(|end| *end > now_us)
+    }
+
+    /// What is reported of a process that has ended for `reason`: that another takes its place, or
+    /// that there have been too many failures for that.
+    ///
+    /// # Errors
+    /// The failure of the engine, if there have been too many.
+    pub fn replacement(&self, now_us: u64, reason: &str) -> Result<String, String> {
+        if self.are_too_many(now_us) {
+            let (times, seconds) = (Self::MAX, Self::WITHIN_S);
+            return Err(format!(
+                "{reason}; {times} times within {seconds} s: not replaced any more"
+            ));
+        }
+        Ok(format!("{reason}; another takes its place"))
     }
 }
 
@@ -54,6 +69,21 @@ mod tests {
         assert!(!failures.are_too_many(10_000_000), "the first was ten seconds ago");
         failures.note(10_000_000);
         assert!(failures.are_too_many(10_000_000));
-        assert_eq!(failures.last_us(), Some(10_000_000));
+        assert_eq!(
+            failures.replacement(10_000_000, "it ended").unwrap_err(),
+            "it ended; 5 times within 10 s: not replaced any more"
+        );
+        let replaced = "it ended; another takes its place".to_string();
+        assert_eq!(failures.replacement(20_000_000, "it ended"), Ok(replaced));
+    }
+
+    #[test]
+    fn a_pause_begins_with_the_last_failure() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.pause_end_us(5, 10), None);
+        failures.note(1);
+        failures.note(5);
+        assert_eq!(failures.pause_end_us(14, 10), Some(15));
+        assert_eq!(failures.pause_end_us(15, 10), None);
     }
 }

@@ -19,6 +19,7 @@ use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse};
+use crate::parts::failures::Failures;
 use crate::parts::loops::clock::timeout_ms;
 
 /// The limits on the number of processes.
@@ -63,8 +64,8 @@ pub(super) struct Master {
     /// becomes free.
     paused_until: Option<Tick>,
     changes_seen: u64,
-    /// When the next fork may be tried, if one has failed.
-    fork_at: Option<Tick>,
+    /// The recent failures of processes and forks: the next fork waits a moment.
+    failures: Failures,
     has_complained: bool,
     shrink_at: Tick,
     /// When all processes that are left are killed.
@@ -136,7 +137,7 @@ impl Master {
             now,
             paused_until: None,
             changes_seen: 0,
-            fork_at: None,
+            failures: Failures::default(),
             has_complained: false,
             shrink_at: now,
             kill_at: None,
@@ -171,7 +172,7 @@ impl Master {
         self.board.wake.clear();
         let reaped = self.pool.reap()?;
         if reaped.has_failed {
-            self.fork_at = Some(self.now.plus_ms(PAUSE_MS)); // a replacement may fail at once, too
+            self.failures.note(self.now.0); // a replacement may fail at once, too
         }
         let changes = self.board.changes();
         let is_changed = std::mem::replace(&mut self.changes_seen, changes) != changes;
@@ -179,7 +180,6 @@ impl Master {
         if is_changed || reaped.count > 0 || self.paused_until.as_ref().is_some_and(is_over) {
             self.paused_until = None;
         }
-        self.fork_at = self.fork_at.filter(|at| *at > self.now);
         Ok(())
     }
 
@@ -235,10 +235,15 @@ impl Master {
         let complained = std::mem::replace(&mut self.has_complained, forked.is_err());
         let Err(why) = forked else { return };
         self.counters.accept_pauses.add(1);
-        self.fork_at = Some(self.now.plus_ms(PAUSE_MS));
+        self.failures.note(self.now.0);
         if !complained {
             self.board.note(Note::cannot_fork(os::errors::to_number(why)));
         }
+    }
+
+    /// When the next fork may be tried, if not now.
+    fn fork_at(&self) -> Option<Tick> {
+        self.failures.pause_end_us(self.now.0, PAUSE_MS * 1000).map(Tick)
     }
 
     /// Keeps enough processes waiting, and not too many.
@@ -308,7 +313,7 @@ impl Master {
         let waiting = if is_pooled { self.pool.waiting() } else { 0 };
         let is_short = is_pooled && waiting < self.limits.spare_min && !self.is_full();
         let shrink_at = (is_pooled && waiting > self.limits.spare_max).then_some(self.shrink_at);
-        let fork_at = if is_short { Some(self.now) } else { self.fork_at };
+        let fork_at = if is_short { Some(self.now) } else { self.fork_at() };
         let now = Tick(os::clock::now());
         timeout_ms(now, [self.paused_until, fork_at, shrink_at, self.kill_at])
     }
@@ -317,7 +322,7 @@ impl Master {
 impl Admission for Master {
     /// Whether no more processes can be forked now.
     fn is_full(&self) -> bool {
-        self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
+        self.pool.alive() >= self.limits.processes_max || self.fork_at().is_some()
     }
 
     fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {

@@ -320,14 +320,13 @@ impl Keeper {
         let reason = format!("{name}: {}", process.reason(status));
         let (deaths, now) = (&mut self.places[index].deaths, os::clock::now());
         deaths.note(now);
-        if deaths.are_too_many(now) {
-            report(&reason);
-            let (times, seconds) = (Failures::MAX, Failures::WITHIN_S);
-            return self.fail(format!(
-                "{reason}; {times} times within {seconds} s: not replaced any more"
-            ));
+        match deaths.replacement(now, &reason) {
+            Ok(notice) => report(&notice),
+            Err(why) => {
+                report(&reason);
+                return self.fail(why);
+            }
         }
-        report(&format!("{reason}; another takes its place"));
         if let Err(why) = self.start_one(index) {
             self.fail(not_serving(index, why).to_string());
         }
