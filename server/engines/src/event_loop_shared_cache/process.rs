@@ -57,12 +57,12 @@ impl Process {
             match self.orders.read(&mut bytes) {
                 // The manager has gone, and no more orders can come.
                 Ok(0) => {
-                    self.obey(Order::StopAccepting);
-                    self.obey(Order::Abort);
+                    self.pass_on(Order::StopAccepting);
+                    self.pass_on(Order::Abort);
                 }
                 Ok(count) => {
                     let orders = bytes[..count].iter().filter_map(|byte| Order::from_byte(*byte));
-                    orders.for_each(|order| self.obey(order));
+                    orders.for_each(|order| self.pass_on(order));
                 }
                 Err(why) if is_timeout(&why) => {}
                 Err(why) => return Err(why),
@@ -72,7 +72,7 @@ impl Process {
         Box::new(self.loops).join()
     }
 
-    fn obey(&mut self, order: Order) {
+    fn pass_on(&mut self, order: Order) {
         self.loops.issue(order);
         self.is_ending |= order != Order::StopAccepting;
     }

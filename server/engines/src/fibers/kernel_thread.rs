@@ -397,8 +397,7 @@ impl Obey for Poll<'_> {
     }
 
     fn stop_accepting(&mut self) -> bool {
-        let listeners = self.cluster.listeners().count();
-        self.thread.accept_with(|entrance| LastRows::default().take(entrance, listeners));
+        self.thread.accept_with(|entrance| LastRows::default().take(entrance));
         self.cluster.listeners_mut().close(&self.cluster.epoll);
         true
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Counters, Tick};
@@ -16,11 +17,12 @@ use super::note::Note;
 use super::pool::{Materials, Pool};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
-use crate::orders::Order;
+use crate::orders::Orders;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse};
 use crate::parts::failures::Failures;
 use crate::parts::loops::clock::timeout_ms;
+use crate::parts::loops::obey::{Obey, Obeyed, obey};
 
 /// The limits on the number of processes.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +58,10 @@ pub(super) struct Master {
     pool: Pool,
     listeners: Listeners,
     epoll: Epoll,
-    accepting: Accepting,
-    is_draining: bool,
+    obeyed: Obeyed,
+    /// From the order to accept no more on: the queues still to be emptied before the listeners are
+    /// closed.
+    closing: Option<LastRows>,
     is_watching: bool,
     now: Tick,
     /// The moment until which no connection is accepted, or closed for another, unless a process
@@ -70,16 +74,6 @@ pub(super) struct Master {
     shrink_at: Tick,
     /// When all processes that are left are killed.
     kill_at: Option<Tick>,
-}
-
-/// The connections that are accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
-    /// Every connection that arrives.
-    All,
-    /// The connections that wait in the queues, for each of which a process is forked.
-    Last(LastRows),
-    None,
 }
 
 /// Runs the master of a partition until everything has ended. Returns the exit status.
@@ -131,8 +125,8 @@ impl Master {
             // Not exclusive: the master waits only for connections that no process can take.
             listeners: Listeners::new(first.listeners, false),
             epoll,
-            accepting: Accepting::All,
-            is_draining: false,
+            obeyed: Obeyed::default(),
+            closing: None,
             is_watching: false,
             now,
             paused_until: None,
@@ -158,10 +152,9 @@ impl Master {
                     self.arrived((event.key - LISTENER_KEYS) as usize);
                 }
             }
-            self.obey()?;
-            self.take_last();
+            obey(&mut self);
             self.keep_spare();
-            if self.accepting == Accepting::None && self.is_draining && self.pool.alive() == 0 {
+            if self.obeyed.is_closed && self.obeyed.is_draining && self.pool.alive() == 0 {
                 return Ok(());
             }
         }
@@ -187,7 +180,7 @@ impl Master {
     /// accept them.
     fn is_needed(&self) -> bool {
         let are_all_taken = || self.is_full() && self.pool.waiting() == 0;
-        self.accepting == Accepting::All
+        self.closing.is_none()
             && self.paused_until.is_none()
             && (self.limits.preforked == 0 || are_all_taken())
     }
@@ -248,7 +241,7 @@ impl Master {
 
     /// Keeps enough processes waiting, and not too many.
     fn keep_spare(&mut self) {
-        if self.limits.preforked == 0 || self.accepting != Accepting::All {
+        if self.limits.preforked == 0 || self.closing.is_some() {
             return;
         }
         let waiting = self.pool.waiting();
@@ -264,58 +257,67 @@ impl Master {
         }
     }
 
-    /// Carries out the orders of the engine, and has the processes do so.
-    fn obey(&mut self) -> io::Result<()> {
-        if self.accepting == Accepting::All && self.board.orders.is_issued(Order::StopAccepting) {
-            self.accepting = Accepting::Last(LastRows::default());
-            self.watch_if_needed()?; // stops watching
-            self.pool.call_all();
-        }
-        if !self.is_draining && self.board.orders.is_issued(Order::Drain) {
-            self.is_draining = true;
-            self.pool.call_all();
-        }
-        if self.kill_at.is_none() && self.board.orders.is_issued(Order::Abort) {
-            self.is_draining = true;
-            self.close();
-            self.pool.call_all();
-            self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
-        }
-        if self.kill_at.is_some_and(|at| at <= self.now) {
-            self.pool.kill_all();
-            self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
-        }
-        Ok(())
-    }
-
-    /// Takes the connections that wait in the queues, and closes the listeners then.
-    fn take_last(&mut self) {
-        let Accepting::Last(mut last) = self.accepting else { return };
-        if self.paused_until.is_some() {
-            return;
-        }
-        let is_over = last.take(self, self.listeners.count());
-        self.accepting = Accepting::Last(last);
-        if is_over {
-            self.close();
-        }
-    }
-
     fn close(&mut self) {
-        self.accepting = Accepting::None;
+        self.closing.get_or_insert_default();
+        self.obeyed.is_closed = true;
         self.listeners.close(&self.epoll);
         self.is_watching = false;
     }
 
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
-        let is_pooled = self.limits.preforked > 0 && self.accepting == Accepting::All;
+        let is_pooled = self.limits.preforked > 0 && self.closing.is_none();
         let waiting = if is_pooled { self.pool.waiting() } else { 0 };
         let is_short = is_pooled && waiting < self.limits.spare_min && !self.is_full();
         let shrink_at = (is_pooled && waiting > self.limits.spare_max).then_some(self.shrink_at);
         let fork_at = if is_short { Some(self.now) } else { self.fork_at() };
         let now = Tick(os::clock::now());
         timeout_ms(now, [self.paused_until, fork_at, shrink_at, self.kill_at])
+    }
+}
+
+/// The master carries out the orders of the engine, and has its processes do so.
+impl Obey<&'static AtomicU64> for Master {
+    fn orders(&self) -> &Orders<&'static AtomicU64> {
+        &self.board.orders
+    }
+
+    fn obeyed(&mut self) -> &mut Obeyed {
+        &mut self.obeyed
+    }
+
+    /// Takes the connections that wait in the queues, for each of which a process is forked, and
+    /// closes the listeners then.
+    fn stop_accepting(&mut self) -> bool {
+        if self.closing.is_none() {
+            self.pool.call_all();
+        }
+        let mut last = self.closing.unwrap_or_default();
+        let is_over = self.paused_until.is_none() && last.take(self);
+        self.closing = Some(last);
+        if is_over {
+            self.close();
+        }
+        is_over
+    }
+
+    fn drain(&mut self) -> bool {
+        self.pool.call_all();
+        true
+    }
+
+    /// Has all processes break off, and kills those that do not after a while.
+    fn abort(&mut self) {
+        match self.kill_at {
+            None => {
+                self.close();
+                self.obeyed.is_draining = true;
+                self.pool.call_all();
+            }
+            Some(at) if at <= self.now => self.pool.kill_all(),
+            Some(_) => return,
+        }
+        self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
     }
 }
 

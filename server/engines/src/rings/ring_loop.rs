@@ -8,7 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::DerefMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
-use crate::parts::loops::{Loop, LoopContext, Shared};
+use crate::parts::loops::{Loop, LoopContext, Shared, run_or_cut_off};
 
 /// The key of the helpers' wake-up call.
 const HELPERS_KEY: u64 = u64::MAX - 1;
@@ -107,17 +107,8 @@ impl RingLoop {
         Ok(ring_loop)
     }
 
-    /// Runs until everything has ended. If the loop fails, it closes its connections: another ring
-    /// may take its place, and the connections in the listeners' queues wait for that.
-    fn run(mut self) -> io::Result<()> {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
-        if !matches!(outcome, Ok(Ok(()))) {
-            for key in self.connections.keys() {
-                // The connection that failed may fail again, and the others must still be closed.
-                let _ = catch_unwind(AssertUnwindSafe(|| self.cut_off(key)));
-            }
-        }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    fn run(self) -> io::Result<()> {
+        run_or_cut_off(self, Self::turn, |ring_loop| ring_loop.connections.keys(), Self::cut_off)
     }
 
     /// Closes a connection whose operations may never end, if it is the ring that fails.
@@ -366,8 +357,7 @@ impl RingLoop {
     fn empty_queues(&mut self) {
         let waiting = std::mem::take(&mut self.accepting.waiting);
         waiting.into_iter().for_each(|socket| self.place(socket));
-        let listeners = self.accepting.listeners.count();
-        LastRows::default().take(self, listeners);
+        LastRows::default().take(self);
     }
 
     fn is_over(&self) -> bool {

@@ -153,7 +153,7 @@ impl Accept {
         let Some(mut last) = self.closing.filter(|_| self.requested.is_none()) else {
             return false;
         };
-        let is_over = last.take(self, self.listeners.count());
+        let is_over = last.take(self);
         self.closing = Some(last);
         is_over
     }

@@ -68,7 +68,7 @@ impl Acceptor {
             state.is_room_wanted.store(false, Ordering::Release);
         }
         let mut last = LastRows::default();
-        while !last.take(&mut queue, 1) {
+        while !last.take(&mut queue) {
             nap().await;
         }
         Ok(())

@@ -229,7 +229,7 @@ impl Keeper {
                     place => self.receive(place as usize),
                 }
             }
-            self.obey();
+            self.pass_on_orders();
             (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
         }
         self.pass_all_on();
@@ -275,7 +275,7 @@ impl Keeper {
     }
 
     /// Passes on new orders.
-    fn obey(&mut self) {
+    fn pass_on_orders(&mut self) {
         if !self.is_stopping && self.shared.orders.is_issued(Order::StopAccepting) {
             self.is_stopping = true;
             // When the last descriptor of a listener closes, the kernel resets the connections that

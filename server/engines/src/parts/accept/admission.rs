@@ -175,10 +175,10 @@ pub(crate) struct LastRows {
 }
 
 impl LastRows {
-    /// Accepts the connections that wait at `listeners` listeners. Returns false if it is to be
+    /// Accepts the connections that wait at the engine's listeners. Returns false if it is to be
     /// called again when there is room.
-    pub(crate) fn take<A: Admission>(&mut self, engine: &mut A, listeners: usize) -> bool {
-        while self.listener < listeners {
+    pub(crate) fn take<A: Admission>(&mut self, engine: &mut A) -> bool {
+        while self.listener < engine.listeners().count() {
             for _ in 0..BACKLOG_MAX {
                 match accept_row(engine, self.listener, BACKLOG_MAX) {
                     Row::Enough if engine.is_full() => {} // room is made for one at a time

@@ -216,8 +216,7 @@ impl<C: Pool + 'static> Obey for Acceptor<C> {
     }
 
     fn stop_accepting(&mut self) -> bool {
-        let listeners = self.listeners.count();
-        LastRows::default().take(self, listeners);
+        LastRows::default().take(self);
         self.listeners.close(&self.epoll);
         true
     }

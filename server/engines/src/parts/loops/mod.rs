@@ -18,7 +18,7 @@ pub(crate) mod wheel;
 use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -362,6 +362,24 @@ impl LoopThread {
             (replace.failed)(self.loop_context.index, is_replaced);
         }
     }
+}
+
+/// Takes the turns of a loop until everything has ended. If the loop fails, each of its connections
+/// is cut off, and those in the listeners' queues wait for the loop that may take its place.
+pub(crate) fn run_or_cut_off<L>(
+    mut this: L,
+    turns: fn(&mut L) -> io::Result<()>,
+    keys: fn(&L) -> Vec<u64>,
+    cut_off: fn(&mut L, u64),
+) -> io::Result<()> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| turns(&mut this)));
+    if !matches!(outcome, Ok(Ok(()))) {
+        for key in keys(&this) {
+            // The connection that failed may fail again, and the others must still be closed.
+            let _ = catch_unwind(AssertUnwindSafe(|| cut_off(&mut this, key)));
+        }
+    }
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn spawn(name: String, task: Task) -> io::Result<JoinHandle<()>> {

@@ -1,5 +1,8 @@
 //! How a loop carries out the orders that were issued to the engine.
 
+use std::borrow::Borrow;
+use std::sync::atomic::AtomicU64;
+
 use crate::orders::{Order, Orders};
 
 /// The orders that one loop has carried out.
@@ -11,9 +14,10 @@ pub(crate) struct Obeyed {
     pub(crate) is_draining: bool,
 }
 
-/// A loop that carries out orders.
-pub(crate) trait Obey {
-    fn orders(&self) -> &Orders;
+/// A loop that carries out orders, which are in a cell of its process or in one that processes
+/// share.
+pub(crate) trait Obey<Cell: Borrow<AtomicU64> = AtomicU64> {
+    fn orders(&self) -> &Orders<Cell>;
 
     fn obeyed(&mut self) -> &mut Obeyed;
 
@@ -31,14 +35,14 @@ pub(crate) trait Obey {
 /// Carries out the orders that were issued and are not carried out yet; to be called in each turn
 /// of a loop.
 #[inline]
-pub(crate) fn obey<L: Obey>(this: &mut L) {
+pub(crate) fn obey<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
     if this.orders().is_any_issued() {
         obey_issued(this);
     }
 }
 
 #[cold]
-fn obey_issued<L: Obey>(this: &mut L) {
+fn obey_issued<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
     if this.orders().is_issued(Order::StopAccepting) && !this.obeyed().is_closed {
         this.obeyed().is_closed = this.stop_accepting();
     }

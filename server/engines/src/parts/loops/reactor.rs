@@ -13,7 +13,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +26,7 @@ use super::drive::{Driven, Pause, drive};
 use super::obey::{Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
-use super::{Loop, LoopContext, Shared};
+use super::{Loop, LoopContext, Shared, run_or_cut_off};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::knobs::Knob;
 use crate::orders::Orders;
@@ -137,17 +136,8 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Runs until everything has ended. If the loop fails, it closes its connections: another loop
-    /// may take its place.
-    fn run(mut self) -> io::Result<()> {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
-        if !matches!(outcome, Ok(Ok(()))) {
-            for key in self.connections.keys() {
-                // The connection that failed may fail again, and the others must still be closed.
-                let _ = catch_unwind(AssertUnwindSafe(|| self.close(key)));
-            }
-        }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    fn run(self) -> io::Result<()> {
+        run_or_cut_off(self, Self::turn, |reactor| reactor.connections.keys(), Self::close)
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -412,8 +402,7 @@ impl Obey for Reactor {
     }
 
     fn stop_accepting(&mut self) -> bool {
-        let listeners = self.listeners.count();
-        LastRows::default().take(self, listeners);
+        LastRows::default().take(self);
         self.listeners.close(&self.watch);
         true
     }

@@ -58,7 +58,8 @@ impl Admission for ModelEngine {
     }
 
     fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
-        Box::new(Listeners::new(Vec::new(), false)) // no connection waits there
+        let sockets = self.queues.iter().map(|_| UdpSocket::bind("127.0.0.1:0").unwrap().into());
+        Box::new(Listeners::new(sockets.collect(), false)) // no connection waits there
     }
 
     fn has_arrival(&mut self, listener: usize) -> bool {
@@ -183,10 +184,10 @@ fn without_a_descriptor_an_idle_connection_is_closed_or_a_client_turned_away() {
 fn before_the_end_all_that_wait_are_taken_while_room_can_be_made() {
     let mut engine = ModelEngine::new(1, 1, 1, &[3, 0, 2]);
     engine.idle = 5; // connections that were taken are idle at once
-    assert!(LastRows::default().take(&mut engine, 3));
+    assert!(LastRows::default().take(&mut engine));
     assert_eq!((engine.closed, &engine.queues[..]), (5, &[0, 0, 0][..]));
     let mut engine = ModelEngine::new(4, 2, 0, &[1, 3]);
-    assert!(LastRows::default().take(&mut engine, 2), "for the last there is no room");
+    assert!(LastRows::default().take(&mut engine), "for the last there is no room");
     assert_eq!(engine.queues, [0, 2]);
     assert_eq!(engine.shortages, [Shortage::Places]);
 }
@@ -196,16 +197,16 @@ fn before_the_end_room_that_is_being_made_is_waited_for() {
     let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 9, &[1, 2]) };
     let mut last = LastRows::default();
     for left in [3, 2, 1] {
-        assert!(!last.take(&mut engine, 2));
+        assert!(!last.take(&mut engine));
         assert_eq!(engine.queues.iter().sum::<usize>(), left);
         engine.open -= 1; // it has closed
     }
-    assert!(last.take(&mut engine, 2));
+    assert!(last.take(&mut engine));
     assert_eq!(engine.queues, [0, 0]);
     let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(1, 1, 1, &[1, 2]) };
     let mut last = LastRows::default();
-    assert!(!last.take(&mut engine, 2));
+    assert!(!last.take(&mut engine));
     last.abandon();
-    assert!(last.take(&mut engine, 2), "no connection closes");
+    assert!(last.take(&mut engine), "no connection closes");
     assert_eq!(engine.queues, [1, 2]);
 }
