@@ -51,13 +51,13 @@ pub(super) struct Cluster {
     /// The number of kernel threads that are in the cluster.
     inside: AtomicUsize,
     /// The first kernel thread's index in the engine: its wake-up call is the cluster's.
-    first: usize,
+    pub(super) first: usize,
     listeners: RwLock<Listeners>,
     /// The slots of the acceptors, grouped by listener.
     acceptors: Vec<u32>,
     stacks: Stacks,
     /// Wakes the poller when fibers become ready elsewhere.
-    bell: Wake,
+    pub(super) bell: Wake,
     /// State that only the poller uses; locked for as long as a kernel thread polls.
     poller: Mutex<Poller>,
 }
@@ -139,7 +139,7 @@ impl Cluster {
         let count = self.listeners().count();
         for listener in 0..count {
             for _ in 0..self.settings.acceptors_per_listener {
-                let key = self.spawn(|_| Routine::acceptor(listener))?;
+                let key = self.spawn(|_| Routine::Acceptor { listener })?;
                 self.acceptors.push(key.ok_or(io::ErrorKind::OutOfMemory)? as u32);
             }
         }
@@ -169,18 +169,13 @@ impl Cluster {
     /// Queues an owned fiber to run in its turn.
     pub(super) fn run_later(&self, index: u32) {
         if self.ready.push(index) {
-            self.bell.notify();
+            self.ring();
         }
     }
 
     /// Wakes the poller.
     pub(super) fn ring(&self) {
         self.bell.notify();
-    }
-
-    /// Clears the poller's wake-up call, after it has been woken.
-    pub(super) fn clear_bell(&self) {
-        self.bell.clear();
     }
 
     /// The wake-up call for orders to the engine.
@@ -198,11 +193,6 @@ impl Cluster {
     /// Whether the fiber in that slot accepts.
     pub(super) fn is_acceptor(&self, index: u32) -> bool {
         self.acceptors.contains(&index)
-    }
-
-    /// Whether that thread of the engine is the first of this cluster.
-    pub(super) fn is_first(&self, index: usize) -> bool {
-        index == self.first
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -112,7 +112,7 @@ impl KernelThread {
     }
 
     fn serve(&mut self, cluster: &Cluster) -> io::Result<()> {
-        let blocking = cluster.blocking.as_ref().filter(|_| cluster.is_first(self.index));
+        let blocking = cluster.blocking.as_ref().filter(|_| self.index == cluster.first);
         thread::scope(|scope| {
             let _end_of_all = EndOfAll(cluster);
             if let Some(blocking) = blocking {
@@ -311,7 +311,7 @@ impl KernelThread {
             }
             cluster.ready.call_all();
         } else if event.key == BELL_KEY {
-            cluster.clear_bell();
+            cluster.bell.clear();
         } else {
             let wake = |acceptor: &&u32| {
                 let slot = cluster.table.get(**acceptor);

@@ -57,10 +57,6 @@ pub(super) enum Rest {
 }
 
 impl Routine {
-    pub(super) fn acceptor(listener: usize) -> Self {
-        Self::Acceptor { listener }
-    }
-
     pub(super) fn connection(connection: Connection, socket: OwnedFd, key: u64) -> Self {
         Self::Connection(ConnectionFiber {
             connection,

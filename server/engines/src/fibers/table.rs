@@ -100,9 +100,8 @@ impl FiberTable {
 
     /// Adds news for all fibers, and adds the fibers that the caller has to run to `ready`.
     pub(super) fn notify_all(&self, news: News, ready: &mut Vec<u32>) {
-        let fresh = lock(&self.free).fresh;
         let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.notify_any(news));
-        ready.extend((0..fresh).filter(rested));
+        ready.extend(self.indices().filter(rested));
     }
 
     /// All slots that were ever taken.

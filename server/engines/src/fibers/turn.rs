@@ -72,7 +72,7 @@ impl ConnectionFiber {
         }
         match pause {
             Pause::Wait => self.rest(thread),
-            Pause::Yield => self.yield_turn(),
+            Pause::Yield => Next::Rest(Rest::Yield { deadline: self.deadline() }),
             Pause::Away => Next::Block,
             Pause::Closed => self.leave(thread),
         }
@@ -127,10 +127,6 @@ impl ConnectionFiber {
             return Next::Leave; // the fiber leaves its stack, and the connection stays
         }
         Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
-    }
-
-    fn yield_turn(&self) -> Next<Rest> {
-        Next::Rest(Rest::Yield { deadline: self.deadline() })
     }
 
     /// Takes in the outcome of an errand.

@@ -21,6 +21,11 @@
 //! expensive in small batches and cheap in large ones. A pipelined request costs fewer: the write
 //! stage, which sees the end of the response before it, parses it.
 //!
+//! It is the largest engine, because its mechanism has the most parts: three stages that wait, each
+//! for something else, two whose threads work in batches, the queues between them, the replacement
+//! of a stage without the connections that other stages have, and three controllers, each with
+//! measures of its own.
+//!
 //! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
 //! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
 //! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and
