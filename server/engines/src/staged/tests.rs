@@ -1,7 +1,6 @@
 //! Tests of the queues alone; `tests/model.rs` runs them in all orders of threads. Failures of
-//! stages are tested in `tests/failures.rs`.
+//! stages are tested in the crate's `tests/replacements/stages.rs`.
 
-mod failures;
 mod model;
 
 use std::rc::Rc;
