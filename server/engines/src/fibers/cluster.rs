@@ -129,7 +129,7 @@ impl Cluster {
     }
 
     fn watch(&self) -> io::Result<()> {
-        for (wake, key) in [(self.orders(), WAKE_KEY), (&self.bell, BELL_KEY)] {
+        for (wake, key) in [(&self.shared.wakes[self.first], WAKE_KEY), (&self.bell, BELL_KEY)] {
             self.epoll.add(wake.as_fd(), Interest::READ, key)?;
         }
         self.listeners().watch(&self.epoll)
@@ -178,11 +178,6 @@ impl Cluster {
         self.bell.notify();
     }
 
-    /// The wake-up call for orders to the engine.
-    pub(super) fn orders(&self) -> &Wake {
-        &self.shared.wakes[self.first]
-    }
-
     /// The slots of the acceptors of the listener with that key.
     pub(super) fn listener_acceptors(&self, key: u64) -> &[u32] {
         let each = self.settings.acceptors_per_listener;
@@ -198,16 +193,6 @@ impl Cluster {
     pub(super) fn is_full(&self) -> bool {
         self.shared.is_full()
             || self.connections.load(Ordering::Relaxed) >= self.settings.connections_max
-    }
-
-    /// Requests room from other clusters, when no connection of this one is idle.
-    pub(super) fn request_room(&self) {
-        self.shared.request_room(self.first);
-    }
-
-    /// Whether another cluster wants room.
-    pub(super) fn is_room_wanted(&self) -> bool {
-        self.shared.is_room_wanted(self.first)
     }
 
     /// Counts a connection that has come.

@@ -303,10 +303,10 @@ impl KernelThread {
                 found.push(event.key as u32);
             }
         } else if event.key == WAKE_KEY {
-            cluster.orders().clear();
+            cluster.shared.wakes[cluster.first].clear();
             // Other workers may have evicted entries that this one still holds.
             self.worker.do_housekeeping();
-            if cluster.is_room_wanted() {
+            if cluster.shared.is_room_wanted(cluster.first) {
                 self.evict();
             }
             cluster.ready.call_all();
@@ -455,7 +455,7 @@ impl Admission for Entrance<'_> {
     }
 
     fn request_room_from_others(&mut self) {
-        self.cluster.request_room();
+        self.cluster.shared.request_room(self.cluster.first);
     }
 
     fn pause(&mut self) {
