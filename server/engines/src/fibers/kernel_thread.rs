@@ -61,12 +61,6 @@ impl Drop for EndOfAll<'_> {
 /// thread, because another cluster may be made in its place.
 struct Unstarted(Option<Arc<Cluster>>);
 
-impl Unstarted {
-    fn has_started(mut self) {
-        self.0 = None;
-    }
-}
-
 impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(cluster) = &self.0 {
@@ -88,9 +82,9 @@ impl KernelThread {
             index: loop_context.index,
             placement: loop_context.placement,
         };
-        let unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
+        let mut unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
         Box::new(move || {
-            unstarted.has_started();
+            unstarted.0.take(); // it has started
             thread.run()
         })
     }
