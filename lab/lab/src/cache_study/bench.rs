@@ -64,11 +64,12 @@ impl Bench {
         Client::start_waiting(&[], &[], &command).map(Self)
     }
 
-    /// Measures a cell.
+    /// Measures a cell, or returns in a line that a store answered a wrong value, or the program
+    /// something else than numbers.
     ///
     /// # Errors
-    /// A line: a store answered a wrong value, or the program ended or said something else.
-    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    /// A line: the program has ended.
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Result<Numbers, String>, String> {
         let name = PROGRAM.name;
         let cell = serde_json::to_string(cell).map_err(|why| why.to_string())?;
         let answer = self.0.exchange_line(&cell).map_err(|why| {
@@ -77,7 +78,7 @@ impl Bench {
             format!("{name} has ended: {}", why.trim_end_matches(": "))
         })?;
         let answer: Result<Result<Numbers, String>, _> = serde_json::from_str(&answer);
-        answer.unwrap_or_else(|why| Err(format!("{name} did not answer with numbers: {why}")))
+        Ok(answer.unwrap_or_else(|why| Err(format!("{name} did not answer with numbers: {why}"))))
     }
 }
 
@@ -91,7 +92,7 @@ mod tests {
         let client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
         let mut bench = Bench(client);
         let cell = Cell { keys: 4096, ..Cell::default() };
-        (0..count).map(|_| bench.measure(&cell)).collect()
+        (0..count).map(|_| bench.measure(&cell).flatten()).collect()
     }
 
     #[test]

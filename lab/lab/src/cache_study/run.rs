@@ -68,25 +68,24 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Measures all cells that are not measured yet.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the program cannot be started or ends, a store answers wrong values,
-    /// or the records cannot be written: what was measured until then is on record.
+    /// [`Error::Stopped`] when the program cannot be started or ends, or the records cannot be
+    /// written; [`Error::Failed`] when a store answers wrong values. What was measured until then
+    /// is on record.
     pub fn run(&mut self) -> Result<End, Error> {
-        self.measure().map_err(|why| Error::Stopped(unable(&why)))
-    }
-
-    fn measure(&mut self) -> Result<End, String> {
+        let stopped = |why: String| Error::Stopped(unable(&why));
         let Definition { design, seed, .. } = self.definition;
-        let mut bench = Bench::start(self.program, design, *seed)?;
+        let mut bench = Bench::start(self.program, design, *seed).map_err(stopped)?;
         while let Some(next) = self.schedule.next() {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
             let cell = self.cells[next.point].clone();
-            let numbers = bench.measure(&cell)?;
+            let numbers = bench.measure(&cell).map_err(stopped)?.map_err(Error::Failed)?;
             self.schedule.learn(&as_run(&cell, &numbers));
             self.made += 1;
             self.report_progress(&cell, &numbers);
-            self.folder.add_cache(&CacheRun { block: next.block, cell, numbers })?;
+            let run = CacheRun { block: next.block, cell, numbers };
+            self.folder.add_cache(&run).map_err(stopped)?;
         }
         Ok(End::Complete)
     }
@@ -154,6 +153,38 @@ fn as_run(cell: &Cell, numbers: &Numbers) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Header;
+    use testkit::{Temporary, install_script};
+
+    struct Nobody;
+    impl Watch for Nobody {
+        fn report(&mut self, _line: &str) {}
+
+        fn is_interrupted(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// What would come out again is no reason to go on.
+    #[test]
+    fn only_what_can_be_mended_from_outside_stops_a_study() {
+        let text = "title = 't'\nrepetitions = 1\n[cache]\nkeys = 4096\nrequests = 4000\n\
+                    alpha = 1.0\nalphas = [1.0]\ncached = 10\ncached_percents = [10]\n\
+                    threads = [1]";
+        let ended = |script: &str| {
+            let own = Temporary::new();
+            let program = own.path().join("program");
+            install_script(&format!("#!/bin/sh\n{script}\n"), &program);
+            let definition = Definition::parse("x", text, None).expect("it is right");
+            let folder = Folder::create(&own.path().join("records"), &Header::default());
+            let folder = folder.expect("a new folder");
+            Study::new(&definition, &program, &folder, &[], Nobody).run()
+        };
+        let wrong = r#"read line; echo '{"Err":"a wrong value"}'; read line"#;
+        assert_eq!(ended(wrong), Err(Error::Failed("a wrong value".into())));
+        let Err(Error::Stopped(why)) = ended("read line; exit 3") else { panic!("it has ended") };
+        assert!(why.contains("has ended: exit status: 3") && why.contains("--resume"), "{why}");
+    }
 
     #[test]
     fn the_line_of_a_measurement_mentions_others() {
