@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use command::units::parse_duration;
-use command::{Failure, UNDECIDED, notify, print};
+use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, render, write_page};
 use lab::watch::Watch;
 use lab::workload::Workload;
@@ -12,7 +12,6 @@ use lab::{Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
-use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
 A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE

@@ -1,11 +1,10 @@
 //! `ropewalk fileset`: writes, checks and repairs a file set, and shows the progress.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use command::{Failure, print};
+use command::{Failure, ProgressLine, print};
 use fileset::{Options, Progress, Stage, Summary, Survey, size};
 use workload::fileset::{FileSet, PRESETS, Preset};
 
@@ -27,13 +26,14 @@ pub(crate) fn execute(arguments: &FilesetArguments) -> Result<(), Failure> {
     };
     let fail = |why: fileset::Error| Failure::Operation(why.to_string());
     let mut line = ProgressLine::new();
+    let mut show = |at: &Progress| line.print_on_terminal(&progress_text(at));
     if arguments.check {
-        let survey = fileset::check(&root, &set, options, &mut |at| line.show(at));
-        line.clear();
+        let survey = fileset::check(&root, &set, options, &mut show);
+        drop(line);
         report(&set, &survey.map_err(fail)?)
     } else {
-        let summary = fileset::write(&root, &set, options, &mut |at| line.show(at));
-        line.clear();
+        let summary = fileset::write(&root, &set, options, &mut show);
+        drop(line);
         print(&summary_line(&summary.map_err(fail)?))
     }
 }
@@ -118,32 +118,6 @@ fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// A line on standard error that is overwritten; not shown unless standard error is a terminal.
-struct ProgressLine {
-    is_terminal: bool,
-    is_shown: bool,
-}
-
-impl ProgressLine {
-    fn new() -> Self {
-        Self { is_terminal: io::stderr().is_terminal(), is_shown: false }
-    }
-
-    fn show(&mut self, progress: &Progress) {
-        if self.is_terminal {
-            // A failure to show progress must not stop the command.
-            let _ = write!(io::stderr(), "\r{}\x1b[K", progress_text(progress));
-            self.is_shown = true;
-        }
-    }
-
-    fn clear(&mut self) {
-        if self.is_shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 fn progress_text(progress: &Progress) -> String {

@@ -12,7 +12,6 @@ mod load_command;
 mod log_arguments;
 mod log_command;
 mod membench_command;
-mod progress_line;
 mod report_command;
 mod servers_command;
 mod study_command;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use command::units::parse_duration;
-use command::{Failure, UNDECIDED, UNFINISHED, print};
+use command::{Failure, ProgressLine, UNDECIDED, UNFINISHED, print};
 use lab::record::Folder;
 use lab::search::{
     Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
@@ -16,7 +16,6 @@ use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_notices};
-use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\
 The best configuration sustains the highest rate under the conditions: the share of what is offered

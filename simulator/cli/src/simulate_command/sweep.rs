@@ -2,12 +2,12 @@
 //!
 //! The outcomes depend neither on the number of threads nor on their order.
 
-use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use coherence::{Machine, Options, Outcome, SimulationError, Workload, simulate};
+use command::ProgressLine;
 
 /// One simulation.
 pub(super) struct Point {
@@ -52,35 +52,26 @@ pub(super) fn run(
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// A line on standard error that is overwritten, if standard error is a terminal.
+/// How much is done, for people at a terminal.
 pub(super) struct Progress {
     what: &'static str,
     all: u64,
     shown: Option<u64>,
-    is_terminal: bool,
+    line: ProgressLine,
 }
 
 impl Progress {
     pub(super) fn new(what: &'static str, all: u64) -> Self {
-        Self { what, all, shown: None, is_terminal: io::stderr().is_terminal() }
+        Self { what, all, shown: None, line: ProgressLine::new() }
     }
 
     pub(super) fn show(&mut self, done: u64) {
         let percent = (done * 100).checked_div(self.all).unwrap_or(100).min(100);
-        if !self.is_terminal || self.shown == Some(percent) {
+        if self.shown == Some(percent) {
             return;
         }
         self.shown = Some(percent);
         let bar = "#".repeat(percent as usize / 4);
-        // A failure to show progress must not stop the run.
-        let _ = write!(io::stderr(), "\r{} [{bar:25}] {percent} %\x1b[K", self.what);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.line.print_on_terminal(&format!("{} [{bar:25}] {percent} %", self.what));
     }
 }
