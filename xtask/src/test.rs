@@ -31,9 +31,6 @@ whole workspace unless they choose packages (-p).
 /// machine.
 pub(crate) const AT_A_TIME: usize = 2;
 
-/// The text after the number in the line that begins the list of what was left out.
-pub(crate) const COUNTED: &str = " checks skipped";
-
 /// Runs the tests; the error names what failed, unless Cargo has printed it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|first| first == "--help") {
@@ -112,7 +109,7 @@ fn summary(skipped: &[Skipped]) -> String {
     for one in skipped {
         by_reason.entry(&one.why).or_default().push(one);
     }
-    let mut text = format!("\n{}{COUNTED}\n", skipped.len());
+    let mut text = format!("\n{} checks skipped\n", skipped.len());
     for (why, of_reason) in by_reason {
         let _ = writeln!(text, "{}: {why}", of_reason.len());
         for Skipped { test, check, .. } in of_reason {

@@ -38,7 +38,7 @@ const fn packaged(name: &'static str, program: &'static str, install: &'static s
     Tool { name, probe: Probe::Program(program), install, provided_in_ci: true }
 }
 
-/// Makes the root of a bare machine. Only `cargo xtask fresh` needs it.
+/// Makes the root of a bare machine. Only `.ci/fresh` needs it.
 pub const DEBOOTSTRAP: Tool = packaged("debootstrap", "debootstrap", "apt-get install debootstrap");
 /// Shows pages as a reader would see them.
 pub const CHROMIUM: Tool = packaged("Chromium", "chromium", "apt-get install chromium");

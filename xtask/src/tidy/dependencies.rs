@@ -69,7 +69,7 @@ const TABLE: &[Allowed] = &[
     allowed("cache-bench", &["file-cache", "lab", "os", "statistics", "workload"]),
     allowed("floor", &["os"]),
     // One table lists what tests may lack, and serves the steps of CI as well.
-    allowed("xtask", &["lab", "memory-trace", "os", "statistics", "system", "testkit"]),
+    allowed("xtask", &["lab", "memory-trace", "os", "statistics", "testkit"]),
 ];
 
 /// The folders of the three products. They use packages of their own and of `common`.
