@@ -63,7 +63,7 @@ impl ConnectionFiber {
             return self.leave(thread);
         }
         let mut pause = self.drive(thread);
-        // What has arrived comes before the deadline.
+        // What had arrived came first, and was not enough.
         if news.has(News::EXPIRED)
             && pause == Pause::Wait
             && self.connection.expire_if_due(&mut thread.worker)
@@ -87,9 +87,7 @@ impl ConnectionFiber {
 
     /// Applies news to the connection. Returns whether the connection is to end at once.
     fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
-        let has_input = || os::socket::has_input(self.socket.as_fd());
-        self.ready.is_drained &=
-            !(news.has(News::READABLE) || news.has(News::EXPIRED) && has_input());
+        self.ready.is_drained &= !news.has(News::READABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
         self.errand.apply(news);
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
@@ -97,7 +95,21 @@ impl ConnectionFiber {
         }
         let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
+        if news.has(News::EXPIRED) {
+            self.expire(thread);
+        }
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))
+    }
+
+    /// Acts on a deadline that has passed, unless something has arrived that is to be received
+    /// first.
+    fn expire(&mut self, thread: &mut KernelThread) {
+        let receives = matches!(self.connection.next(), Op::Recv);
+        if receives && os::socket::has_input(self.socket.as_fd()) {
+            self.ready.is_drained = false;
+        } else {
+            self.connection.expire_if_due(&mut thread.worker);
+        }
     }
 
     /// Has a connection that was chosen to make room do so, unless its client has sent a request
