@@ -50,6 +50,13 @@ const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,th
 
 const STEPS: &[Step] = &[
     step("fmt", When::Always, "cargo fmt --all --check", &[]),
+    step("lock", When::Always, "cargo update --workspace --locked", &[]),
+    step(
+        "fuzz-lock",
+        When::Always,
+        "cargo update --workspace --locked --manifest-path fuzz/Cargo.toml",
+        &[],
+    ),
     step("tidy", When::Always, "cargo xtask tidy", &[]),
     step("clippy", When::Always, "cargo clippy --workspace --all-targets -- -D warnings", &[]),
     Step {

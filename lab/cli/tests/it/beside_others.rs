@@ -110,19 +110,41 @@ fn compare(seed: &str) -> (CommandOutput, bool) {
     (said, is_wrong)
 }
 
-/// Studies two equal servers; returns also whether the report says that one serves more.
-fn study(seed: &str) -> (CommandOutput, bool) {
+/// Studies two equal servers; `rows` says how they are loaded. Returns also whether the report says
+/// that one serves more, or needs more processor time.
+fn study_of(rows: &str, seed: &str) -> (CommandOutput, bool) {
     let own = Temporary::new();
     let text = format!(
         "title = 'the same twice'\nservers = {SAME:?}\nrepetitions = 7\nwindow = '500ms'\n\
-         seed = {seed}\nworkloads = ['1KB']\n[offered]\nconnections = [32]\n"
+         seed = {seed}\n{rows}\n[offered]\nconnections = [32]\n"
     );
     let file = own.file("same.toml", text);
     let (said, folder, _own) = run_command(&["study", &file.display().to_string()]);
     let report = lab::report::Report::read(folder.path()).expect("it has records").markdown();
-    let pairs = report.lines().filter(|line| line.starts_with("| ropewalk"));
-    let is_wrong = pairs.into_iter().any(|line| line.ends_with("| differ |"));
+    let is_difference = |line: &str| {
+        let is_pair = line.starts_with("| ropewalk") && line.ends_with("| differ |");
+        is_pair || line.contains(" times as much.")
+    };
+    let is_wrong = report.lines().any(is_difference);
     (said, is_wrong)
+}
+
+/// One after the other, loaded by our own generator.
+fn study(seed: &str) -> (CommandOutput, bool) {
+    study_of("workloads = ['1KB']", seed)
+}
+
+/// Both at once.
+fn together(seed: &str) -> (CommandOutput, bool) {
+    study_of("workloads = ['1KB']\ntogether = true", seed)
+}
+
+/// One after the other, loaded by wrk.
+fn wrk(seed: &str) -> (CommandOutput, bool) {
+    let row = "workloads = [{ name = '1k', about = 'one file', files = '--single 1024', load = \
+               '--connection keep', client = 'wrk', \
+               log = '--single 1024 --lengths 1 --requests 1000' }]";
+    study_of(row, seed)
 }
 
 /// Tunes a knob without effect; returns also whether one value was found better.
@@ -138,7 +160,13 @@ fn tune(seed: &str) -> (CommandOutput, bool) {
 }
 
 type Kind = (&'static str, fn(&str) -> (CommandOutput, bool));
-const KINDS: [Kind; 3] = [("compare", compare), ("study", study), ("tune", tune)];
+const KINDS: [Kind; 5] = [
+    ("compare", compare),
+    ("study", study),
+    ("study together", together),
+    ("study by wrk", wrk),
+    ("tune", tune),
+];
 
 /// Runs all commands in some rounds; returns how many found a difference.
 fn rounds(is_alone: bool) -> u32 {
@@ -166,7 +194,7 @@ fn beside_a_load_that_comes_and_goes_nothing_differs_from_itself() {
     assert_eq!(rounds(false), 0);
 }
 
-/// One of nine may find a difference by chance.
+/// One of fifteen may find a difference by chance.
 #[test]
 #[ignore = "takes ten minutes on a machine that is quiet"]
 fn on_a_quiet_machine_nothing_differs_from_itself() {
