@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fast_glob::glob_match;
+
 use super::interrupts::{self, Interface};
 use super::rule::Check;
 
@@ -80,7 +82,7 @@ impl Machine {
 
     /// The path and contents of all files that fit, in order.
     pub fn all<'m>(&'m self, pattern: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
-        let files = self.files.iter().filter(move |(path, _)| fits(pattern, path));
+        let files = self.files.iter().filter(move |(path, _)| glob_match(pattern, path));
         files.map(|(path, text)| (path.as_str(), text.trim()))
     }
 
@@ -139,21 +141,7 @@ fn below(folder: &str, part: &str) -> Vec<String> {
     }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| fits_part(part, name)).map(|name| format!("{folder}/{name}")).collect()
-}
-
-fn fits(pattern: &str, path: &str) -> bool {
-    pattern.split('/').count() == path.split('/').count()
-        && pattern.split('/').zip(path.split('/')).all(|(part, name)| fits_part(part, name))
-}
-
-fn fits_part(part: &str, name: &str) -> bool {
-    match part.split_once('*') {
-        None => part == name,
-        Some((start, end)) => {
-            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
-        }
-    }
+    names.filter(|name| glob_match(part, name)).map(|name| format!("{folder}/{name}")).collect()
 }
 
 #[cfg(test)]
@@ -163,7 +151,8 @@ mod tests {
 
     #[test]
     fn patterns_stay_within_a_name() {
-        let check = |pattern, path, expected| assert_eq!(fits(pattern, path), expected, "{path}");
+        let check =
+            |pattern, path, expected| assert_eq!(glob_match(pattern, path), expected, "{path}");
         check("/sys/cpu*/online", "/sys/cpu12/online", true);
         check("/sys/cpu*/online", "/sys/cpu/online", true);
         check("/sys/cpu*/online", "/sys/cp/online", false);

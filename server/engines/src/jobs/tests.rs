@@ -2,6 +2,7 @@
 //! again.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 
 use file_cache::{Budget, Cache, Cost, PolicyKind, Slot};
@@ -212,9 +213,11 @@ fn an_entry_that_is_still_valid_is_confirmed_at_once() {
     fs::write(&file, "here").unwrap();
     let runner = directory.runner();
     let cache = Cache::new(PolicyKind::Lru, UNBOUNDED, 1);
+    let created = fs::metadata(&file).unwrap();
+    let created_ns = i128::from(created.ctime()) * 1_000_000_000 + i128::from(created.ctime_nsec());
     let found = |later_ns| {
         let mut entry = resolved(&runner, Known::Nothing);
-        entry.resolved_ns += later_ns;
+        entry.resolved_ns = created_ns + later_ns;
         cache.insert(0, b"/f.txt", entry, Cost { bytes: 0, descriptors: 0 }, 0)
     };
     let holds = |slot: &Arc<Slot<Entry>>| {
