@@ -74,7 +74,8 @@ fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
         "partitions.cpus=[\"0\"]".into(),
         format!("limits.connections_max={}", CLIENTS + 500),
         "socket.defer_accept_s=0".into(), // accept silent clients too
-        "timeouts.head_ms=600000".into(), // half a head may wait for this test to go on
+        "timeouts.head_ms=600000".into(), // half a head may wait for this test to go on,
+        "timeouts.write_ms=600000".into(), // and a reply on its way
     ];
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
