@@ -33,8 +33,7 @@ pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
 const ATTEMPTS: u32 = 20;
 
 /// Repeats a check that other programs on the machine may have spoilt, and passes if one attempt
-/// does: for upper bounds on times, which a real fault never keeps, and for pages that are in
-/// memory, which the kernel may evict.
+/// does: for upper bounds on times, which a real fault never keeps.
 ///
 /// # Panics
 /// With the message of the last attempt.
