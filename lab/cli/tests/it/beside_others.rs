@@ -189,14 +189,14 @@ fn rounds(is_alone: bool) -> u32 {
 }
 
 #[test]
-#[ignore = "takes a quarter of an hour and fills the machine"]
+#[ignore = "takes twenty minutes, fills the machine, needs wrk"]
 fn beside_a_load_that_comes_and_goes_nothing_differs_from_itself() {
     assert_eq!(rounds(false), 0);
 }
 
 /// One of fifteen may find a difference by chance.
 #[test]
-#[ignore = "takes ten minutes on a machine that is quiet"]
+#[ignore = "takes twenty minutes on a machine that is quiet, needs wrk"]
 fn on_a_quiet_machine_nothing_differs_from_itself() {
     assert!(rounds(true) <= 1);
 }
