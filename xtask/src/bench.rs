@@ -2,7 +2,7 @@
 //! references, beside Cachegrind on the same program, which does both at once.
 //!
 //! The simulator by itself with many processors is measured by `cargo bench -p coherence`, servers
-//! and the load generator by studies: docs/benchmarks.md.
+//! and the load generator by studies: docs/lab/benchmarks.md.
 
 use crate::tools;
 use lab::Surroundings;

@@ -49,8 +49,8 @@ pub fn whole_list(checks: &[&Check]) {
     }
 }
 
-/// The table of a section in docs/doctor.md, whose text is `page`: it has these checks, word for
-/// word, and no others.
+/// The table of a section in docs/serve/doctor.md, whose text is `page`: it has these checks, word
+/// for word, and no others.
 ///
 /// # Panics
 /// When it is otherwise.
@@ -67,7 +67,7 @@ pub fn documented(page: &str, section: Section, checks: &[&Check]) {
         .iter()
         .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
     let table = head + "|---|---|---|---|---|\n" + &rows.collect::<String>();
-    assert!(part.contains(&table), "docs/doctor.md should have:\n{table}");
+    assert!(part.contains(&table), "docs/serve/doctor.md should have:\n{table}");
     let rows = part.lines().filter(|line| line.starts_with("| ")).count();
     assert_eq!(rows, checks.len() + 1, "a heading, and no other rows");
 }

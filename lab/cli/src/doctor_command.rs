@@ -16,7 +16,7 @@ mod tests {
     /// The table of the documentation and the checks are equal, word for word.
     #[test]
     fn the_documentation_has_every_check() {
-        let page = include_str!("../../../docs/doctor.md");
+        let page = include_str!("../../../docs/serve/doctor.md");
         doctor::expect::documented(page, Section::Measuring, &lab::doctor::measuring());
     }
 }

@@ -81,7 +81,7 @@ enum Command {
     Membench(MembenchArguments),
     /// Say what this machine lacks as a testbed, what it costs and what mends it
     ///
-    /// Status 1 if anything is wrong. docs/doctor.md lists all checks.
+    /// Status 1 if anything is wrong. docs/serve/doctor.md lists all checks.
     #[command(override_usage = "ropewalk-lab doctor [OPTIONS] [DIR]")]
     Doctor {
         /// The directory that would be served: its file system matters

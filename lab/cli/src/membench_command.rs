@@ -8,7 +8,7 @@ use lab::membench::{Facts, Options, Plan};
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
 Each core goes through an area of its own, larger than the caches, which it touched first. Where a
 server's throughput times what it moves comes near to this, more cores or another architecture will
-not help. docs/membench.md says how to read it.
+not help. docs/lab/membench.md says how to read it.
 
 Examples:
   ropewalk membench                       half a minute

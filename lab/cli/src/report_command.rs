@@ -9,7 +9,7 @@ use command::{Failure, notify, print, whole_file};
 use lab::report::Report;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
-The page needs no network and no other file. See docs/report.md.
+The page needs no network and no other file. See docs/lab/report.md.
 
 Examples:
   ropewalk report results/zipf                      writes results/zipf/report.html

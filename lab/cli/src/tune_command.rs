@@ -22,7 +22,7 @@ The best configuration sustains the highest rate under the conditions: the share
 that is served, errors, how alike kinds of file fare, and named quantiles of the response times.
 Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that
 the budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has
-left (docs/tune.md).
+left (docs/lab/tune.md).
 
 Exit status: 0 the best of what was tried is known, 1 the search could not be done, 2 wrong usage, 3
 it was not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.

@@ -51,8 +51,8 @@ pub(crate) enum Command {
     },
     /// Say what this machine lacks for serving, what it costs and what mends it
     ///
-    /// Status 1 if anything is wrong. docs/doctor.md lists all checks. What measurements need is
-    /// checked by `ropewalk-lab doctor`.
+    /// Status 1 if anything is wrong. docs/serve/doctor.md lists all checks. What measurements need
+    /// is checked by `ropewalk-lab doctor`.
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]

@@ -24,6 +24,6 @@ mod tests {
         let tried: Vec<&Check> = server::doctor::CHECKS.iter().collect();
         let all = [doctor::serving(), tried].concat();
         expect::whole_list(&all);
-        expect::documented(include_str!("../../../docs/doctor.md"), Section::Serving, &all);
+        expect::documented(include_str!("../../../docs/serve/doctor.md"), Section::Serving, &all);
     }
 }

@@ -31,9 +31,9 @@ pub(crate) enum TraceCommand {
 }
 
 const INFO_HELP: &str = "\
-The tables are those of Foglia, Giorgi and Prete (2001); docs/trace.md says what is counted how.
-Percentages are of all references. If the trace is not whole, what there is is described, one line
-says where it ends and why, and the exit status is 1.
+The tables are those of Foglia, Giorgi and Prete (2001); docs/simulator/trace.md says what is
+counted how. Percentages are of all references. If the trace is not whole, what there is is
+described, one line says where it ends and why, and the exit status is 1.
 
 Examples:
   ropewalk trace info apache.trace

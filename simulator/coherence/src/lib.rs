@@ -3,8 +3,8 @@
 //!
 //! After Foglia, Giorgi and Prete (2001) and their Trace Factory. A [`Workload`] is made once from
 //! a trace; a [`Machine`] describes the simulated machine; [`simulate`] runs the workload on it,
-//! with a seed, and returns an [`Outcome`]. `docs/simulator.md` describes what is modelled and what
-//! is not.
+//! with a seed, and returns an [`Outcome`]. `docs/simulator/simulate.md` describes what is
+//! modelled and what is not.
 //!
 //! The crate does not read files and uses neither threads nor clocks. Only what moves blocks is
 //! simulated: there is no pipeline, no address translation, no prefetching.

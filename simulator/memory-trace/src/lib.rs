@@ -3,7 +3,7 @@
 //! A trace holds, for each process, its description ([`Process`]) and the sequence of its events
 //! ([`Event`]): user references to memory, system calls, synchronisation, switches between its
 //! threads. It does not hold how processes interleave: that is for a scheduler to decide. The
-//! layout is described to the byte in `docs/trace.md`.
+//! layout is described to the byte in `docs/simulator/trace.md`.
 //!
 //! Elsewhere: recording, simulating, and what a process does in the kernel.
 

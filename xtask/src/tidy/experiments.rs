@@ -1,5 +1,5 @@
-//! The index of the papers and the shipped experiments agree: `docs/papers.md` names each of them
-//! and no other.
+//! The index of the papers and the shipped experiments agree: `docs/lab/papers.md` names each of
+//! them and no other.
 //!
 //! Whether an experiment can be read, and its servers support its settings, is tested where it is
 //! read.
@@ -7,7 +7,7 @@
 use super::Finding;
 use super::source::Tree;
 
-const INDEX: &str = "docs/papers.md";
+const INDEX: &str = "docs/lab/papers.md";
 const FOLDER: &str = "experiments/";
 const ENDING: &str = ".toml";
 
@@ -66,11 +66,11 @@ mod tests {
         let none: &[&str] = &[];
         assert_eq!(found(text, &["experiments/a-1.toml", "experiments/b.toml"]), none);
         let missing =
-            "docs/papers.md:1: experiments/b.toml does not exist: write it, or name another";
+            "docs/lab/papers.md:1: experiments/b.toml does not exist: write it, or name another";
         assert_eq!(found(text, &["experiments/a-1.toml"]), [missing]);
         let unnamed = found("experiments/NAME and experiments/", &["experiments/c.toml"]);
         assert_eq!(unnamed.len(), 1);
-        assert!(unnamed[0].starts_with("experiments/c.toml: docs/papers.md does not name it"));
+        assert!(unnamed[0].starts_with("experiments/c.toml: docs/lab/papers.md does not name it"));
         assert_eq!(found("", &["servers/nginx.toml"]), none);
     }
 

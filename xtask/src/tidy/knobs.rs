@@ -5,7 +5,7 @@ use super::Finding;
 use super::source::{Source, Tree};
 
 const ENGINES: &str = "server/engines/src/";
-const PAGE: &str = "docs/engines.md";
+const PAGE: &str = "docs/serve/engines.md";
 const RENAMES: &str = "docs/internals/renames.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn a_knob_is_named_where_its_purpose_is_described() {
         for (path, text) in [
-            ("docs/engines.md", "# A\n\n`wells` are as deep as `depth` says\n"),
-            ("docs/engines.md", "`wells`: with `depth = 2`\n"),
+            ("docs/serve/engines.md", "# A\n\n`wells` are as deep as `depth` says\n"),
+            ("docs/serve/engines.md", "`wells`: with `depth = 2`\n"),
             ("docs/a.md", "(`engine.knobs.depth`: how deep)\n"),
             ("docs/a.md", "`--set engine.knobs.depth=4`\n"),
             ("experiments/a.toml", "knobs = { \"engine.knobs.depth\" = 2 }\n"),
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(found(path, text), [""; 0], "{text}");
         }
         for (path, text) in [
-            ("docs/engines.md", "`wells` of great depth, or `depths`\n"),
+            ("docs/serve/engines.md", "`wells` of great depth, or `depths`\n"),
             ("docs/a.md", "`engine.knobs.depths`\n"),
             ("docs/internals/renames.md", "`engine.knobs.depth`\n"),
             ("crates/a.rs", "// `engine.knobs.depth`\n"),
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn a_homonym_is_not_the_knob() {
         for (path, text) in [
-            ("docs/configuration.md", "| `depth` | number | `wells` |\n"),
+            ("docs/serve/configuration.md", "| `depth` | number | `wells` |\n"),
             ("docs/studies/a.md", "with `depth = 3`\n"),
-            ("docs/engines.md", "`salt-lakes` have a `depth`\n\n## Others\n\n`wells`\n"),
+            ("docs/serve/engines.md", "`salt-lakes` have a `depth`\n\n## Others\n\n`wells`\n"),
         ] {
             assert_eq!(found(path, text), [MISSING], "{text}");
         }

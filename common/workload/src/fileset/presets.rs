@@ -1,5 +1,5 @@
 //! The file sets of the literature, by name. The statements of the papers, and those that
-//! contradict each other, are in docs/workloads.md.
+//! contradict each other, are in docs/load/workloads.md.
 
 use super::FileSet;
 

@@ -10,7 +10,7 @@ use crate::lab_options::LabOptions;
 
 pub(crate) const STUDY_HELP: &str = "\
 An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory, network), how much is
-offered, how often; or parameters of the cache by itself (docs/study.md). Its records go into a
+offered, how often; or parameters of the cache by itself (docs/lab/study.md). Its records go into a
 folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
 it. `ropewalk report FOLDER` shows them.
 

@@ -1,5 +1,5 @@
 //! The definition of an experiment with the cache, as its file gives it. The format is documented
-//! in `docs/study.md`.
+//! in `docs/lab/study.md`.
 
 use command::units::parse_duration;
 use serde::Deserialize;

@@ -313,7 +313,7 @@ pub struct Run {
     pub void: Vec<Void>,
     /// What the clients observed; none if the load could not be run at all.
     pub figures: Option<Figures>,
-    /// What was observed beside the clients, by name: see `docs/testbeds.md`.
+    /// What was observed beside the clients, by name: see `docs/lab/testbeds.md`.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed, and why.
     pub not_available: Vec<String>,

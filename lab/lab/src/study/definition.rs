@@ -1,6 +1,6 @@
 //! An experiment as its file says it: servers, workloads, testbeds, how much is offered, how often.
 //!
-//! Nothing is read or run here. The format is documented in `docs/study.md`.
+//! Nothing is read or run here. The format is documented in `docs/lab/study.md`.
 
 use super::budget;
 use super::sizes::sized;

@@ -13,8 +13,8 @@
 //!
 //! What it leaves out: the common descriptor table, in which the µServer's processes open a file
 //! once for all of them. Here each process opens the larger files that it sends by itself, which
-//! makes no measurable difference (docs/engines.md), and the kernel closes the files of a process
-//! that was killed.
+//! makes no measurable difference (docs/serve/engines.md), and the kernel closes the files of a
+//! process that was killed.
 //!
 //! Where to read: `manager.rs` starts, orders and replaces processes, `worker_slot.rs` forks one,
 //! `process.rs` is the process itself, `shared_memory.rs` the memory that all share (the cache

@@ -23,8 +23,8 @@
 //! Where to read: `routine.rs` is the code of a fiber, `turn.rs` its work in one turn,
 //! `kernel_thread.rs` runs fibers, `state.rs` wakes them, `table.rs` stores them, `cluster.rs` is
 //! shared by the kernel threads. Each imports only those before it in this order: state, routine,
-//! table, cluster, kernel thread, turn. docs/engines.md lists the names that uKnot's twelve knobs
-//! have here.
+//! table, cluster, kernel thread, turn. docs/serve/engines.md lists the names that uKnot's twelve
+//! knobs have here.
 
 mod blocking;
 mod cluster;

@@ -10,7 +10,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Sections are headings like "## `[cache]`", keys rows like "| `policy` | type | `"s3-fifo"` | … |".
 #[test]
 fn every_key_is_documented_with_its_default_and_nothing_else_is() {
-    let page = fs::read_to_string(format!("{REPOSITORY}/docs/configuration.md")).unwrap();
+    let page = fs::read_to_string(format!("{REPOSITORY}/docs/serve/configuration.md")).unwrap();
     let documented: BTreeSet<Row> = rows(&page).into_iter().collect();
     let existing: BTreeSet<Row> = documented_keys().iter().map(row).collect();
     let missing: Vec<_> = existing.difference(&documented).collect();

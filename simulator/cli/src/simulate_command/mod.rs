@@ -40,7 +40,8 @@ const MACHINES_MAX: usize = 20_000;
 pub(crate) const SIMULATE_HELP: &str = "\
 Lists make a sweep: every combination of what is listed is simulated, in parallel threads. What is
 not typed is the machine file's, or the reference machine's of Foglia et al. (2001).
-docs/simulator.md says what is modelled, what is inferred, and what a machine file can hold.
+docs/simulator/simulate.md says what is modelled, what is inferred, and what a machine file can
+hold.
 
 Examples:
   ropewalk simulate server.trace

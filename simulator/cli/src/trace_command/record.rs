@@ -12,8 +12,8 @@ pub(super) const RECORD_HELP: &str = "\
 Every instruction fetch, load and store of the command and of all processes it starts, with system
 calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, or with
 --recorder qemu a plugin for QEMU, compiled on first use. Under Valgrind a program is about fifty
-times as slow as without, and its threads take turns. docs/recording.md says what is exact and what
-is not.
+times as slow as without, and its threads take turns. docs/simulator/recording.md
+says what is exact and what is not.
 
 Raw records are eight bytes each, and go to --scratch until the trace is made.
 

@@ -86,8 +86,8 @@ fn found_of(method: Method, noise: f64, seeds: u64) -> (u64, u32) {
     (right, runs / seeds as u32)
 }
 
-/// The first 400 of the 1,000 worlds in `docs/tune.md`: the best is found in at least 97 of 100,
-/// and halving takes less than three quarters of the grid's runs.
+/// The first 400 of the 1,000 worlds in `docs/lab/tune.md`: the best is found in at least 97 of
+/// 100, and halving takes less than three quarters of the grid's runs.
 #[test]
 fn a_planted_optimum_is_found_as_often_as_is_said() {
     for noise in [0.02, 0.05] {
@@ -98,7 +98,7 @@ fn a_planted_optimum_is_found_as_often_as_is_said() {
     }
 }
 
-/// Prints the tables of `docs/tune.md`:
+/// Prints the tables of `docs/lab/tune.md`:
 /// `cargo test -p lab --release -- --ignored --nocapture worlds_of_the_docs`.
 #[test]
 #[ignore = "it takes minutes, and prints what is in the docs"]

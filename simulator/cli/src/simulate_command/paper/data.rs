@@ -1,5 +1,5 @@
 //! A paper in the form of its file: machines and chains of machines, the numbers stated of them,
-//! figures and findings. docs/simulator.md describes the form.
+//! figures and findings. docs/simulator/simulate.md describes the form.
 //!
 //! This module neither holds the results of a run nor evaluates the tests of findings, which
 //! `expression.rs` does.

@@ -1,5 +1,5 @@
 //! The language of findings: sums of measured values, tests of sums, and sentences with them.
-//! docs/simulator.md describes it.
+//! docs/simulator/simulate.md describes it.
 //!
 //! A sum's terms are measured independently: a number computed from several rates of the same seed
 //! is a quantity. Texts are not parsed in advance: to check a text, evaluate it for a run without

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_right() {
-        let page = include_str!("../../../../../docs/simulator.md");
+        let page = include_str!("../../../../../docs/simulator/simulate.md");
         let (_, form) = page.split_once("### A paper as a file").expect("its section");
         let (_, file) = form.split_once("```toml\n").expect("an example");
         let (file, _) = file.split_once("```").expect("its end");
