@@ -231,6 +231,7 @@ case_files![
     "special_files",
     "spa",
     "error_pages",
+    "not_found_page",
     "header_rules",
     "listing",
     "mime",

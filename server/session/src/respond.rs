@@ -10,6 +10,7 @@ use http1::{Expectation, FieldName, Head, Method, Parsed, Target, Version};
 use site::accept;
 use site::answer::{Answer, answer};
 use site::fields::FieldList;
+use site::host::Host;
 use site::listing::CONTENT_SECURITY_POLICY;
 use site::path;
 use site::resource::{Entry, FileResource, Redirect, Resource};
@@ -168,7 +169,7 @@ impl Response<'_> {
             (_, Purpose::Fallback) => self.error(w, request, 404),
             (Resource::Redirect(redirect), _) => self.redirect(w, request, redirect),
             (Resource::Directory, _) => self.list(w, request, hit),
-            (Resource::Missing, _) => self.missing(w, request),
+            (Resource::Missing, _) => self.missing(w, request, hit),
             (Resource::Forbidden, _) => self.error(w, request, 403),
         }
     }
@@ -226,13 +227,17 @@ impl Response<'_> {
 
     /// Answers for a path that does not exist: with the application's page for navigations, if
     /// there is one.
-    fn missing(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
+    fn missing(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
         let site = Arc::clone(&w.site);
-        match site.host(request.host).spa_fallback() {
+        let host = site.host(request.host);
+        match host.spa_fallback() {
             Some(page) if is_navigation(request.head) => {
                 self.answer_path(w, request, page, Purpose::Fallback)
             }
-            _ => self.error(w, request, 404),
+            _ => {
+                let reason = if is_missing_start_page(host, hit) { NO_START_PAGE } else { "" };
+                self.fail(w, request.into(), Failure { reason, ..Failure::from_status(404) })
+            }
         }
     }
 
@@ -260,8 +265,7 @@ impl Response<'_> {
     fn list(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
         let Some(permit) = w.listings.begin(w.number) else { return self.error(w, request, 503) };
         let format = list_format(request.head);
-        // A key is the host's index in four bytes and the canonical path.
-        let path = hit.key()[4..].into();
+        let path = canonical_path(hit).into();
         let chunked = !self.exchange.draft.is_http10;
         if !chunked && *self.after == After::KeepAlive {
             *self.after = After::Linger;
@@ -313,6 +317,21 @@ impl Response<'_> {
         }
         Prepared::Bytes
     }
+}
+
+/// What the built-in page says where a site should begin. Strangers read it too: it names nothing
+/// of this machine.
+const NO_START_PAGE: &str = "There is no index.html here yet. If this is your site, put one into \
+    its directory, or have the files listed with --listing.";
+
+/// Whether an entry stands for the root directory of a host that lacks its usual index file.
+fn is_missing_start_page(host: &Host, hit: &Hit<Entry>) -> bool {
+    canonical_path(hit) == b"/" && host.settings().index.iter().any(|name| name == "index.html")
+}
+
+/// The path of an entry: a key is the host's index in four bytes and the canonical path.
+fn canonical_path(hit: &Hit<Entry>) -> &[u8] {
+    &hit.key()[4..]
 }
 
 type ListOutcome = std::io::Result<(Vec<u8>, Option<Box<crate::job::ListCursor>>)>;

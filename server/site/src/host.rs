@@ -12,6 +12,9 @@ use crate::mime::Overrides;
 use crate::negotiate::Coding;
 use crate::rules::{PathGlobs, default_cache_control};
 
+/// The page for 404 of a host whose settings name none: this file of its root, while it is there.
+const NOT_FOUND_PAGE: &[u8] = b"/404.html";
+
 /// The settings of one virtual host, as an operator writes them.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
@@ -28,7 +31,7 @@ pub struct HostSettings {
     pub html_suffix: bool,
     /// The page that answers navigations to paths that do not exist (single-page applications).
     pub spa_fallback: Option<String>,
-    /// Pages for error statuses, as paths below the root.
+    /// Pages for error statuses, as paths below the root. Without one for 404, `/404.html` is it.
     pub error_pages: BTreeMap<u16, String>,
     /// Whether a directory without an index file is listed.
     pub listing: bool,
@@ -168,10 +171,18 @@ impl Host {
         !self.headers.is_empty()
     }
 
-    /// The page configured for an error status.
+    /// The page for an error status, as a canonical path: the one that the settings name, and
+    /// without one `/404.html` for 404, which need not exist.
     #[must_use]
     pub fn error_page(&self, status: u16) -> Option<&[u8]> {
-        self.settings.error_pages.get(&status).map(String::as_bytes)
+        let named = self.settings.error_pages.get(&status).map(String::as_bytes);
+        named.or((status == 404).then_some(NOT_FOUND_PAGE))
+    }
+
+    /// Where a canonical path is redirected to, and by which status.
+    #[must_use]
+    pub fn redirect(&self, path: &[u8]) -> Option<(&str, u16)> {
+        self.redirects.matches(path).next().map(|(to, status)| (to.as_str(), *status))
     }
 
     /// The page that answers navigations to paths that do not exist.

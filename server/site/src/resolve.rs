@@ -225,9 +225,9 @@ impl Lookup<'_> {
     /// Applies the rules in their order: redirects, hidden names, paths with a final slash, files,
     /// directories without a slash, files by suffix.
     fn resource(&mut self, canonical: &[u8]) -> Looked<Resource> {
-        if let Some((to, status)) = self.host.redirects.matches(canonical).next() {
+        if let Some((to, status)) = self.host.redirect(canonical) {
             let location = to.as_bytes().into();
-            return Ok(Resource::Redirect(Redirect { status: *status, location }));
+            return Ok(Resource::Redirect(Redirect { status, location }));
         }
         if self.host.settings.dotfiles == Dotfiles::Deny && path::is_hidden(canonical) {
             return Ok(Resource::Missing);

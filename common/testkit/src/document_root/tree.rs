@@ -109,6 +109,13 @@ pub(super) const FILES: &[Node] = &[
     text("both.html", "<!doctype html><title>Both, the file</title>\n"),
     text("both/index.html", "<!doctype html><title>Both, the directory</title>\n"),
     text("404.html", "<!doctype html><title>Not here</title><p>Custom: not here.\n"),
+    // Roots of their own: 404.html in other codings, behind links, and as a directory.
+    text("packed-404/404.html", "<!doctype html><title>Not here</title><p>Packed: not here.\n"),
+    pattern("packed-404/404.html.br", 40),
+    pattern("packed-404/404.html.gz", 45),
+    text("packed-404/named.html", "<!doctype html><title>Named</title><p>Named: not here.\n"),
+    text("linked-404/pages/gone.html", "<!doctype html><title>Gone</title><p>Linked: not here.\n"),
+    text("folder-404/404.html/index.html", "<!doctype html><title>Folder</title><p>A folder.\n"),
     text("spa/index.html", "<!doctype html><title>App</title><div id=app></div>\n"),
     text("hosts/exact/index.html", "exact\n"),
     text("hosts/wild/index.html", "wild\n"),
@@ -181,5 +188,7 @@ pub(super) const LINKS: &[(&str, &str)] = &[
     ("links/hidden.txt", "../.env"),
     ("links/chain.txt", "inside.txt"),
     ("linked-index/index.html", "../../outside/index.html"),
+    ("linked-404/404.html", "pages/gone.html"),
+    ("escaping-404/404.html", "../../outside/secret.txt"),
     ("escaping.css.gz", "../outside/secret.txt"),
 ];

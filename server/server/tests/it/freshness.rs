@@ -80,15 +80,46 @@ fn an_error_page_that_comes_to_lead_out_is_not_sent() {
         let page = directory.file("site/404.html", "its own page");
         directory.file("secret.html", "SECRET");
         let engine = format!("engine.name={}", spec.name);
-        let pages = "host.error_pages={404=\"/404.html\"}";
-        let server = start(&directory, &[&engine, pages, "cache.revalidate_ms=100"]);
-        assert!(get(&server, "/missing").ends_with("its own page"));
+        // The page is the one for 404 whether it is named or not.
+        let servers = ["host.error_pages={404=\"/404.html\"}", "host.error_pages={}"]
+            .map(|pages| start(&directory, &[&engine, pages, "cache.revalidate_ms=100"]));
+        servers.iter().for_each(|it| assert!(get(it, "/missing").ends_with("its own page")));
         fs::remove_file(&page).unwrap();
         std::os::unix::fs::symlink("../secret.html", &page).unwrap();
-        wait_for(&server, "/missing", |response| !response.ends_with("its own page"));
-        let response = get(&server, "/missing");
-        assert!(response.starts_with("HTTP/1.1 404 ") && !response.contains("SECRET"));
-        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        for server in servers {
+            wait_for(&server, "/missing", |response| !response.ends_with("its own page"));
+            let response = get(&server, "/missing");
+            assert!(response.starts_with("HTTP/1.1 404 ") && !response.contains("SECRET"));
+            server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        }
+    });
+}
+
+/// Without a page for 404 in the configuration, the `404.html` of the root is it while it is there.
+#[test]
+fn the_page_of_a_root_for_404_comes_and_changes_and_goes() {
+    for_every_engine(|directory, server| {
+        for round in ["at once", "after the timestamps have settled"] {
+            let wait_for_page = |page: &str| {
+                let end = format!("\r\n\r\n{page}");
+                wait_for(server, "/missing", |response| {
+                    response.starts_with("HTTP/1.1 404 ") && response.ends_with(&end)
+                });
+            };
+            if round != "at once" {
+                thread::sleep(SETTLED);
+                get(server, "/missing");
+            }
+            let page = directory.file("site/404.html", format!("first page {round}"));
+            wait_for_page(&format!("first page {round}"));
+            let draft = directory.file("site/.draft", format!("second page {round}"));
+            fs::rename(draft, &page).unwrap();
+            wait_for_page(&format!("second page {round}"));
+            directory.file("site/404.html", format!("SECOND page {round}"));
+            wait_for_page(&format!("SECOND page {round}"));
+            fs::remove_file(page).unwrap();
+            wait_for(server, "/missing", |response| response.contains("<h1>404 Not Found</h1>"));
+        }
     });
 }
 

@@ -97,6 +97,26 @@ fn a_page_that_has_gone_is_replaced_by_ours() {
     check(&pair, 404, "<h1>404 Not Found</h1>", "");
 }
 
+/// Where no page is named, the file `404.html` of the root is it. Like a page that is named, and
+/// whether it is there or not, it is looked for once and then remembered.
+#[test]
+fn the_page_of_the_root_costs_no_job_of_its_own() {
+    for (files, page) in [
+        (&[("404.html", &b"page of the root"[..])][..], "page of the root"),
+        (&[("other.html", b"other")], "<h1>404 Not Found</h1>"),
+    ] {
+        let mut pair = Pair::new(MemoryFiles::new(files), Limits::default());
+        for (path, jobs) in [("/missing", 2), ("/missing", 0), ("/else", 1), ("/else", 0)] {
+            let before = pair.counters.cache_misses.get();
+            pair.received.clear();
+            pair.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+            let text = String::from_utf8_lossy(&pair.received).into_owned();
+            assert!(text.starts_with("HTTP/1.1 404 ") && text.contains(page), "{text}");
+            assert_eq!(pair.counters.cache_misses.get() - before, jobs, "{path}, {page}");
+        }
+    }
+}
+
 #[test]
 fn a_page_whose_job_fails_is_replaced_by_ours() {
     let mut pair = pair();
