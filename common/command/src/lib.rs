@@ -1,23 +1,24 @@
 //! Shared by all commands: how they end, their progress, files written whole, JSON output,
 //! durations as users type them.
 //!
-//! The crate knows which program has which command, and nothing of how arguments are parsed.
+//! The crate knows which program has which command, and of how arguments are parsed only what a
+//! mistake in them is.
 
 #![forbid(unsafe_code)]
 
 pub mod compressed;
 pub mod json;
 mod outcome;
+mod parser_error;
 pub mod programs;
 mod progress_line;
 pub mod units;
 pub mod whole_file;
 
 pub use outcome::{
-    Failure, UNDECIDED, UNFINISHED, exit_code, exit_code_of_parser, notify, print, renamed,
-    takes_stdout,
+    Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed, takes_stdout,
 };
-
+pub use parser_error::exit_code_of_parser;
 pub use progress_line::ProgressLine;
 
 /// Typed in place of a file's name, it stands for standard input or standard output.

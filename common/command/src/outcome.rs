@@ -80,9 +80,3 @@ pub fn exit_code(outcome: Result<(), Failure>, notify: fn(&str)) -> ExitCode {
     notify(&message);
     ExitCode::from(status)
 }
-
-/// The exit status when the parser of the command line has printed, as `printed` says, what it had
-/// to say in place of a command: with status 0 help or the version, else what is wrong.
-pub fn exit_code_of_parser(printed: &io::Result<()>, status: i32) -> ExitCode {
-    if printed.is_ok() && status == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
-}

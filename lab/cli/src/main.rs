@@ -21,7 +21,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use command::{Failure, exit_code, exit_code_of_parser, notify};
 
 use compare_command::{COMPARE_HELP, CompareArguments};
@@ -94,13 +94,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
     match CommandLine::try_parse() {
         Ok(line) => {
-            let arguments: Vec<_> = env::args_os().skip(1).collect();
             former_names::notices(&arguments).iter().for_each(|notice| notify(notice));
             exit_code(execute(line.command), notify)
         }
-        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
+        Err(error) => exit_code_of_parser(&error, &CommandLine::command(), &arguments),
     }
 }
 
@@ -122,7 +122,6 @@ fn execute(command: Command) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use command::programs::LAB;
 
     /// `ropewalk` passes on all of them but the doctor, which it has itself.

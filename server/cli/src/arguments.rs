@@ -75,6 +75,7 @@ SIGTERM, SIGQUIT and Ctrl-C let responses finish; a second one cuts them off. SI
 access log.
 
 Examples:
+  ropewalk serve public --port 3000 --listing
   ropewalk serve public --listen 8081 --listen '[::1]:8081'
   ropewalk serve public --engine event-loop --partitions '0-3;4-7'
-  ropewalk serve public --set cache.revalidate_ms=never --set host.listing=true";
+  ropewalk serve public --set cache.revalidate_ms=never --set host.html_suffix=true";

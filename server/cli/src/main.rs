@@ -8,7 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use command::programs::OTHERS;
 use command::{Failure, exit_code, exit_code_of_parser, notify, print};
 use server::config::{Arguments, Config, ConfigError};
@@ -21,13 +21,22 @@ fn main() -> ExitCode {
     if let Some(program) = OTHERS.iter().find(|program| program.is_meant(&arguments)) {
         return exit_code(Err(program.replace_this_process(&arguments)), notify);
     }
-    match CommandLine::try_parse() {
+    let parsed = parser().try_get_matches();
+    match parsed.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(CommandLine { command }) => {
             let notify = if command.is_server() { server::report } else { notify };
             exit_code(execute(command), notify)
         }
-        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
+        Err(error) => exit_code_of_parser(&error, &parser(), &arguments),
     }
+}
+
+/// The parser of the command line. It knows the commands of other programs only for the nearest to
+/// a command that does not exist: they are passed on before.
+fn parser() -> clap::Command {
+    let others = OTHERS.iter().flat_map(|program| program.commands);
+    let hidden = others.map(|(name, _)| clap::Command::new(*name).hide(true));
+    CommandLine::command().subcommands(hidden)
 }
 
 fn execute(command: Command) -> Result<(), Failure> {

@@ -5,9 +5,10 @@ mod simulate_command;
 mod system_calls;
 mod trace_command;
 
+use std::env;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use command::{Failure, exit_code, exit_code_of_parser, notify};
 
 use simulate_command::{SIMULATE_HELP, SimulateArguments};
@@ -40,9 +41,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
     match CommandLine::try_parse() {
         Ok(line) => exit_code(execute(line.command), notify),
-        Err(error) => exit_code_of_parser(&error.print(), error.exit_code()),
+        Err(error) => exit_code_of_parser(&error, &CommandLine::command(), &arguments),
     }
 }
 
@@ -56,7 +58,6 @@ fn execute(command: Command) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use command::programs::SIMULATOR;
 
     /// `ropewalk` passes on exactly these, and describes them so.

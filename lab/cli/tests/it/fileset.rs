@@ -279,7 +279,7 @@ fn senseless_arguments_are_refused() {
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
     check(&[], "required");
-    check(&["--preset", "genev"], "'geneves'");
+    check(&["--preset", "genev"], "(did you mean \"geneves\"?)");
     check(&["--preset", "small", "--directories", "3"], "cannot be used with");
     check(&["--directories", "0"], "0 directories: a set has from 1 to 100000");
     check(&["--directories", "100001"], "100001 directories");

@@ -2,6 +2,8 @@
 
 use crate::run;
 
+/// Every mistake is one line: the place, what is wrong, and what to do, with the nearest right
+/// word.
 #[test]
 fn mistakes_are_one_line_and_status_2() {
     let check = |arguments: &[&str], expected: &str| {
@@ -9,29 +11,104 @@ fn mistakes_are_one_line_and_status_2() {
         assert_eq!((status, out.as_str()), (2, ""), "{arguments:?}");
         assert_eq!(error, format!("ropewalk: {expected}\n"));
     };
-    check(&["serve", "/no/such"], "DIR: \"/no/such\" does not exist: name the directory to serve");
-    check(
-        &["serve", "Cargo.toml"],
-        "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
-    );
-    check(
-        &["check", "--set", "cache.polcy=lru"],
-        "--set cache.polcy=lru: unknown key \"polcy\" (did you mean \"policy\"?)",
-    );
-    check(
-        &["serve", "--engine", "event-lop"],
-        "--engine: unknown engine \"event-lop\" (did you mean \"event-loop\"?): see `ropewalk engines`",
-    );
-    check(&["check", "--config", "Cargo.toml"], "Cargo.toml:1:2: unknown key \"workspace\"");
+    MISTAKES.iter().for_each(|(arguments, expected)| check(arguments, expected));
 }
 
+/// What is typed in the root of the repository, and what is answered.
+const MISTAKES: &[(&[&str], &str)] = &[
+    // Commands, of other programs too.
+    (&["sreve"], "unknown command \"sreve\" (did you mean \"serve\"?): see `ropewalk --help`"),
+    (&["lod"], "unknown command \"lod\" (did you mean \"load\"?): see `ropewalk --help`"),
+    (
+        &["simulat"],
+        "unknown command \"simulat\" (did you mean \"simulate\"?): see `ropewalk --help`",
+    ),
+    (&["examples/site"], "unknown command \"examples/site\": see `ropewalk --help`"),
+    (&["--prot", "80"], "unknown option \"--prot\": see `ropewalk --help`"),
+    // Options.
+    (
+        &["serve", "--prot", "80"],
+        "unknown option \"--prot\" (did you mean \"--port\"?): see `ropewalk serve --help`",
+    ),
+    (&["serve", "-x"], "unknown option \"-x\": see `ropewalk serve --help`"),
+    (&["serve", "a", "b"], "unexpected argument \"b\": see `ropewalk serve --help`"),
+    (&["serve", "--port"], "--port <PORT>: a value is missing: see `ropewalk serve --help`"),
+    (
+        &["serve", "--spa=yes"],
+        "--spa: the value \"yes\" is one too many: see `ropewalk serve --help`",
+    ),
+    (
+        &["serve", "--log", "off", "--log", "json"],
+        "--log <FORM> is there twice: leave one out: see `ropewalk serve --help`",
+    ),
+    (
+        &["serve", "--port", "80", "--listen", ":80"],
+        "--port <PORT> cannot be used with --listen <ADDR>: leave one out: see `ropewalk serve --help`",
+    ),
+    // Addresses.
+    (&["serve", "--port", "80x"], "--port: \"80x\" is no port: write a number, such as 8080"),
+    (
+        &["serve", "--listen", "8080x"],
+        "--listen: \"8080x\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or \
+         [::1]:8080",
+    ),
+    (
+        &["serve", "--listen", "http://localhost:8080"],
+        "--listen: \"http://localhost:8080\" is a URL: write localhost:8080",
+    ),
+    (
+        &["serve", "--listen", "localhost"],
+        "--listen: \"localhost\" has no port: write localhost:8080",
+    ),
+    // Files.
+    (
+        &["serve", "exampels"],
+        "DIR: \"exampels\" does not exist (did you mean \"examples\"?): name the directory to serve",
+    ),
+    (&["serve", "/no/such"], "DIR: \"/no/such\" does not exist: name the directory to serve"),
+    (
+        &["serve", "Cargo.toml"],
+        "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
+    ),
+    (
+        &["check", "--config", "packaging/ropwalk.toml"],
+        "packaging/ropwalk.toml: there is no such file (did you mean \"packaging/ropewalk.toml\"?): \
+         name the configuration",
+    ),
+    (
+        &["serve", "server", "--spa"],
+        "--spa: there is no page \"/index.html\" in \"server\", or only by a link that `symlinks` does \
+         not follow: name one that exists, or put it there",
+    ),
+    // Settings.
+    (
+        &["serve", "--engine", "event-lop"],
+        "--engine: unknown engine \"event-lop\" (did you mean \"event-loop\"?): see `ropewalk engines`",
+    ),
+    (
+        &["serve", "--log", "jsn"],
+        "--log: log.access must be \"off\", \"combined\" or \"json\", not \"jsn\" (did you mean \
+         \"json\"?)",
+    ),
+    (
+        &["check", "--set", "cache.polcy=lru"],
+        "--set cache.polcy=lru: unknown key \"polcy\" (did you mean \"policy\"?)",
+    ),
+    (
+        &["check", "--set", "cache.policy=lrv"],
+        "--set cache.policy=lrv: cache.policy must be \"s3-fifo\", \"lru\" or \"clock\", not \"lrv\" (did \
+         you mean \"lru\"?)",
+    ),
+    (&["check", "--set", "host.listing"], "--set host.listing: write SECTION.KEY=VALUE"),
+    (&["check", "--config", "Cargo.toml"], "Cargo.toml:1:2: unknown key \"workspace\""),
+];
+
+/// Without arguments there is no mistake to name: the help says what there is.
 #[test]
-fn arguments_that_clap_refuses_are_status_2() {
-    for arguments in [&["sreve"][..], &["serve", "--port", "80"], &["serve", "a", "b"], &[]] {
-        let (status, out, error) = run(arguments);
-        assert_eq!((status, out.as_str()), (2, ""), "{arguments:?}");
-        assert!(error.contains("Usage: "), "{error}");
-    }
+fn without_a_command_the_help_is_printed() {
+    let (status, out, error) = run(&[]);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(error.contains("Usage: "), "{error}");
 }
 
 #[test]

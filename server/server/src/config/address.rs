@@ -87,23 +87,45 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or \
-                     [::1]:8080"
-            )
-        };
         if let Ok(port) = text.parse() {
             return Ok(Self::local(port));
         }
-        match text.split_once(':') {
-            Some(("", port)) => port.parse().map(Self::Everywhere).map_err(|_| wrong()),
-            Some((name, port)) if name.eq_ignore_ascii_case("localhost") => {
-                port.parse().map(Self::Localhost).map_err(|_| wrong())
-            }
-            _ => text.parse().map(Self::One).map_err(|_| wrong()),
-        }
+        let address = match text.split_once(':') {
+            Some(("", port)) => port.parse().map(Self::Everywhere).ok(),
+            Some((name, port)) if is_localhost(name) => port.parse().map(Self::Localhost).ok(),
+            _ => text.parse().map(Self::One).ok(),
+        };
+        address.ok_or_else(|| fault(text))
     }
+}
+
+fn is_localhost(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost")
+}
+
+/// What is wrong with a text that is no address to listen at, and what would be right.
+fn fault(text: &str) -> String {
+    const FORMS: &str = "8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080";
+    if let Some((_, rest)) = text.split_once("://") {
+        let place = rest.split('/').next().unwrap_or(rest);
+        let is_right = place.parse::<ListenAddress>().is_ok();
+        let right = if is_right { Some(place.into()) } else { with_port(place) };
+        return format!("{text:?} is a URL: write {}", right.as_deref().unwrap_or(FORMS));
+    }
+    match with_port(text) {
+        Some(right) => format!("{text:?} has no port: write {right}"),
+        None => format!("{text:?} is no address: write {FORMS}"),
+    }
+}
+
+/// The same place with a port, if the text is a place without one.
+fn with_port(place: &str) -> Option<String> {
+    let v6 = place.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_place = match v6 {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => is_localhost(place) || place.parse::<Ipv4Addr>().is_ok(),
+    };
+    is_place.then(|| format!("{place}:8080"))
 }
 
 #[cfg(test)]
@@ -151,15 +173,35 @@ mod tests {
             ":",
             "65536",
             ":65536",
+            "8080x",
             "a.example:80",
-            "localhost",
             "localhost:",
+            "::1",
             "::1:80",
-            "1.2.3.4",
             "80 ",
         ] {
             let error = text.parse::<ListenAddress>().unwrap_err();
-            assert!(error.starts_with(&format!("{text:?} is no address")), "{error}");
+            assert!(
+                error.starts_with(&format!("{text:?} is no address: write 8080, :")),
+                "{error}"
+            );
         }
+    }
+
+    #[test]
+    fn what_is_nearly_an_address_is_answered_with_the_right_one() {
+        let check = |text: &str, expected: &str| {
+            let error = text.parse::<ListenAddress>().unwrap_err();
+            assert_eq!(error, format!("{text:?} {expected}"));
+        };
+        check("localhost", "has no port: write localhost:8080");
+        check("1.2.3.4", "has no port: write 1.2.3.4:8080");
+        check("[::1]", "has no port: write [::1]:8080");
+        check("http://localhost:8080", "is a URL: write localhost:8080");
+        check("http://127.0.0.1:80/index.html", "is a URL: write 127.0.0.1:80");
+        check("http://LOCALHOST/", "is a URL: write LOCALHOST:8080");
+        check("https://[::1]", "is a URL: write [::1]:8080");
+        let forms = "8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080";
+        check("http://a.example:80/", &format!("is a URL: write {forms}"));
     }
 }

@@ -33,6 +33,9 @@ pub enum ConfigFault {
     /// The file cannot be read.
     #[error("cannot read the configuration: {0}")]
     Unreadable(io::Error),
+    /// There is no such file; what may have been meant, in parentheses, or nothing.
+    #[error("there is no such file{0}: name the configuration")]
+    NoFile(String),
     /// The text is not TOML; this is the message of the TOML parser.
     #[error("{0}")]
     Syntax(String),
@@ -65,6 +68,9 @@ pub enum ConfigFault {
     /// A value that is not an address to listen at.
     #[error("{0}")]
     Address(String),
+    /// A value that is not a port.
+    #[error("{0:?} is no port: write a number, such as 8080")]
+    Port(String),
     /// An address occurs twice.
     #[error("{0} is listed twice: keep one")]
     AddressTwice(ListenAddress),
@@ -90,19 +96,26 @@ pub enum ConfigFault {
     #[error("{0:?} is not a directory: name the directory that holds it")]
     RootIsFile(PathBuf),
     /// A root that does not exist.
-    #[error("{0:?} does not exist: name the directory to serve")]
-    NoRoot(PathBuf),
+    #[error("{root:?} does not exist{hint}: name the directory to serve")]
+    NoRoot {
+        /// The root.
+        root: PathBuf,
+        /// What may have been meant, in parentheses, or nothing.
+        hint: String,
+    },
     /// A root that cannot be inspected.
     #[error("{0:?} cannot be served: {1}")]
     Root(PathBuf, io::Error),
     /// A page that is not in the root.
     #[error(
-        "there is no page {page:?} in {root:?}, or only by a link that `symlinks` does not follow: \
-         name one that exists"
+        "there is no page {page:?} in {root:?}{hint}, or only by a link that `symlinks` does not \
+         follow: name one that exists, or put it there"
     )]
     NoPage {
         /// The path of the page below the root.
         page: String,
+        /// What may have been meant, in parentheses, or nothing.
+        hint: String,
         /// The root.
         root: PathBuf,
     },

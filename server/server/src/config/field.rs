@@ -8,7 +8,8 @@ use std::ops::RangeInclusive;
 use toml::de::DeTable;
 
 use super::error::ConfigFault;
-use super::value::{Fault, Unit, Value, did_you_mean, show_number};
+use super::near::did_you_mean;
+use super::value::{Fault, Unit, Value, show_number};
 
 /// A key whose value is kept in a `T`.
 pub(super) struct Key<T> {

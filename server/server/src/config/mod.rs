@@ -7,6 +7,7 @@
 mod address;
 mod error;
 mod field;
+mod near;
 mod schema;
 mod settings;
 mod show;
@@ -14,6 +15,7 @@ mod source;
 mod validate;
 mod value;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -22,15 +24,16 @@ use toml::de::DeTable;
 
 pub use address::ListenAddress;
 pub use error::{ConfigError, ConfigFault, Place};
+pub(crate) use near::did_you_mean;
 pub use settings::{
     AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, ErrorLogging,
     KnobSetting, LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice,
     Settings, SocketSettings, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
-pub(crate) use value::did_you_mean;
 
 use field::{join, quote, read_table, show_list};
+use near::near_path;
 use source::{Origins, Source};
 use value::{Fault, Value};
 
@@ -43,6 +46,15 @@ pub struct Arguments {
     /// Listen addresses; if there are any, they replace those of the file
     #[arg(long, value_name = "ADDR", help = LISTEN_HELP)]
     pub listen: Vec<String>,
+    /// Listen on this port, on this machine only: as --listen PORT
+    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    pub port: Option<String>,
+    /// List directories that have no index file
+    #[arg(long)]
+    pub listing: bool,
+    /// Answer addresses that do not exist with /index.html: for single-page applications
+    #[arg(long)]
+    pub spa: bool,
     /// The configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -110,6 +122,7 @@ impl Config {
         }
         config.apply_flags(arguments)?;
         config.apply_directory(arguments)?;
+        config.apply_host_flags(arguments)?;
         validate::check(&config.settings, &config.origins)?;
         validate::check_files(&config.settings, &config.origins)?;
         Ok(config)
@@ -152,8 +165,11 @@ impl Config {
     fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|why| {
-            let place = Place { source: name.clone(), position: None };
-            ConfigError::at_place(place, ConfigFault::Unreadable(why))
+            let fault = match why.kind() {
+                io::ErrorKind::NotFound => ConfigFault::NoFile(near_path(path, Path::is_file)),
+                _ => ConfigFault::Unreadable(why),
+            };
+            at_source(&name, fault)
         })?;
         self.read(&Source { text: &text, name, has_lines: true })?;
         self.resolve_paths(path.parent().unwrap_or(Path::new("")));
@@ -187,6 +203,9 @@ impl Config {
             let list = show_list(arguments.listen.iter().map(|address| quote(address)));
             self.set("--listen", "listen", &list)?;
         }
+        if let Some(port) = &arguments.port {
+            self.set_port(port)?;
+        }
         if let Some(engine) = &arguments.engine {
             self.set("--engine", "engine.name", &quote(engine))?;
         }
@@ -196,7 +215,29 @@ impl Config {
         if let Some(form) = &arguments.log {
             self.set("--log", "log.access", &quote(form))?;
         }
-        arguments.set.iter().try_for_each(|assignment| self.set_assignment(assignment))
+        let mut assignments = arguments.set.iter().filter(|text| !is_about_hosts(text));
+        assignments.try_for_each(|assignment| self.set_assignment(assignment))
+    }
+
+    /// Applies the flags that are about hosts, each to every host.
+    fn apply_host_flags(&mut self, arguments: &Arguments) -> Result<(), ConfigError> {
+        if arguments.listing {
+            self.set_in_hosts("--listing", "listing", "true")?;
+        }
+        if arguments.spa {
+            self.set_in_hosts("--spa", "spa_fallback", &quote("/index.html"))?;
+        }
+        let mut assignments = arguments.set.iter().filter(|text| is_about_hosts(text));
+        assignments.try_for_each(|assignment| self.set_assignment(assignment))
+    }
+
+    /// Sets the address of `--port`, a port of this machine.
+    fn set_port(&mut self, port: &str) -> Result<(), ConfigError> {
+        const FLAG: &str = "--port";
+        if port.parse::<u16>().is_err() {
+            return Err(at_source(FLAG, ConfigFault::Port(port.into())));
+        }
+        self.set(FLAG, "listen", &show_list([quote(port)]))
     }
 
     /// Sets partitions from `--partitions`: `2` and `node` divide the CPUs, `0-3;4-7` lists them.
@@ -218,14 +259,13 @@ impl Config {
     fn set_assignment(&mut self, assignment: &str) -> Result<(), ConfigError> {
         let flag = format!("--set {assignment}");
         let Some((key, value)) = assignment.split_once('=') else {
-            let place = Place { source: flag, position: None };
-            return Err(ConfigError::at_place(place, ConfigFault::Assignment));
+            return Err(at_source(&flag, ConfigFault::Assignment));
         };
         let (key, value) = (key.trim(), value.trim());
         let is_toml = DeTable::parse(&format!("v = {value}")).is_ok();
         // A bare word is meant as a string: the shell has removed its quotes.
         let value = if is_toml { value.to_string() } else { quote(value) };
-        match key.strip_prefix("host.") {
+        match key.strip_prefix(HOST_PREFIX) {
             Some(key) => self.set_in_hosts(&flag, key, &value),
             None => self.set(&flag, key, &value),
         }
@@ -242,9 +282,6 @@ impl Config {
         let source = Source { text: &text, name: flag.into(), has_lines: false };
         let explain = |fault: Fault| source.explain(fault);
         let table = parse(&source)?;
-        if self.settings.hosts.is_empty() {
-            self.settings.hosts.push(site::host::HostSettings::new(".".into()));
-        }
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
             let origins = &mut self.origins;
             let mut seen = |key: &str, value: &Value<'_>| {
@@ -262,8 +299,7 @@ impl Config {
         let root = match (&arguments.directory, &arguments.config) {
             (Some(root), _) => root.clone(),
             (None, Some(config)) if hosts.is_empty() => {
-                let place = Place { source: config.display().to_string(), position: None };
-                return Err(ConfigError::at_place(place, ConfigFault::NothingToServe));
+                return Err(at_source(&config.display().to_string(), ConfigFault::NothingToServe));
             }
             (None, None) if hosts.is_empty() => ".".into(),
             (None, _) => return Ok(()),
@@ -281,6 +317,18 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The beginning of the keys that `--set` sets in every host.
+const HOST_PREFIX: &str = "host.";
+
+/// Whether an assignment of `--set` is about hosts.
+fn is_about_hosts(assignment: &str) -> bool {
+    assignment.trim_start().starts_with(HOST_PREFIX)
+}
+
+fn at_source(source: &str, fault: ConfigFault) -> ConfigError {
+    ConfigError::at_place(Place { source: source.into(), position: None }, fault)
 }
 
 fn parse<'t>(source: &Source<'t>) -> Result<Spanned<DeTable<'t>>, ConfigError> {

@@ -13,6 +13,7 @@ use site::host::Dotfiles;
 
 use super::error::{ConfigError, ConfigFault};
 use super::field::join;
+use super::near::{hint, near_name, near_path};
 use super::settings::{AccessForm, LogSettings, Settings};
 use super::source::Origins;
 use super::{host_key, item_key};
@@ -67,7 +68,10 @@ fn check_root(root: &Path) -> Result<(), ConfigFault> {
     match std::fs::metadata(root) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(ConfigFault::RootIsFile(root.into())),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Err(ConfigFault::NoRoot(root.into())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let hint = near_path(root, Path::is_dir);
+            Err(ConfigFault::NoRoot { root: root.into(), hint })
+        }
         Err(why) => Err(ConfigFault::Root(root.into(), why)),
     }
 }
@@ -88,17 +92,30 @@ fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
     if host.dotfiles == Dotfiles::Deny {
         check::visible_page(page).map_err(ConfigFault::Setting)?;
     }
-    let suffixes = host.precompressed.iter().map(|coding| coding.suffix());
-    let root = Root::new(&host.root).map_err(|why| ConfigFault::Root(host.root.clone(), why))?;
+    let name = page.trim_start_matches('/');
+    match has_file(host, name).map_err(|why| ConfigFault::Root(host.root.clone(), why))? {
+        true => Ok(()),
+        false => {
+            let near = near_name(&host.root.join(name), Path::is_file);
+            let hint = hint(near.map(|near| Path::new(page).with_file_name(near)).as_deref());
+            Err(ConfigFault::NoPage { page: page.into(), hint, root: host.root.clone() })
+        }
+    }
+}
+
+/// Whether a host serves a file of this name below its root, in any coding.
+///
+/// # Errors
+/// The root cannot be opened.
+fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
+    let root = Root::new(&host.root)?;
     let is_there = |suffix: &str| {
-        let path = format!("{}{suffix}", page.trim_start_matches('/'));
+        let path = format!("{name}{suffix}");
         let status = root.stat_relative(path.as_bytes(), symlinks(host.symlinks));
         status.is_ok_and(|status| status.kind == FileKind::Regular)
     };
-    match [""].into_iter().chain(suffixes).any(is_there) {
-        true => Ok(()),
-        false => Err(ConfigFault::NoPage { page: page.into(), root: host.root.clone() }),
-    }
+    let suffixes = host.precompressed.iter().map(|coding| coding.suffix());
+    Ok([""].into_iter().chain(suffixes).any(is_there))
 }
 
 fn check_log(log: &LogSettings) -> Result<(), ConfigFault> {

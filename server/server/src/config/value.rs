@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigFault;
+use super::near::did_you_mean;
 
 /// What is wrong, and which bytes of the text are at fault.
 #[derive(Debug)]
@@ -146,21 +147,6 @@ impl<'t> Value<'t> {
     }
 }
 
-/// ` (did you mean "listen"?)`, or nothing when no candidate is near.
-pub(crate) fn did_you_mean<'c>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> String {
-    let distance = |candidate: &str| strsim::damerau_levenshtein(word, candidate);
-    // Up to a third of the letters may be wrong: `hed_ms`, `precompresed`, but not `a` for `b`.
-    let near = |candidate: &&str| {
-        let letters = candidate.chars().count().max(word.chars().count());
-        distance(candidate) * 3 <= letters
-    };
-    let nearest = candidates.into_iter().filter(near).min_by_key(|candidate| distance(candidate));
-    nearest.map_or_else(String::new, |nearest| format!(" (did you mean {nearest:?}?)"))
-}
-
 /// Formats a number as it is written in a configuration file.
 pub(super) fn show_number(unit: Unit, number: u64) -> String {
     if unit == Unit::Plain || number == 0 {
@@ -230,17 +216,5 @@ mod tests {
             let shown = show_number(Unit::Bytes, number);
             assert_eq!(parse_bytes(shown.trim_matches('"')), Some(number), "{shown}");
         }
-    }
-
-    #[test]
-    fn nearest_names() {
-        let check = |word, expected: &str| {
-            let words = ["listen", "host", "limits", "idle_ms"];
-            assert_eq!(did_you_mean(word, words), expected, "{word}");
-        };
-        check("lissten", " (did you mean \"listen\"?)");
-        check("hots", " (did you mean \"host\"?)");
-        check("idle", "");
-        check("x", "");
     }
 }

@@ -378,8 +378,99 @@ fn wrong_flags() {
     );
     check(
         &|a| a.config = Some("/no/such.toml".into()),
-        "/no/such.toml: cannot read the configuration: No such file or directory (os error 2)",
+        "/no/such.toml: there is no such file: name the configuration",
     );
+    check(
+        &|a| a.config = Some("/".into()),
+        "/: cannot read the configuration: Is a directory (os error 21)",
+    );
+    check(
+        &|a| a.port = Some("80x".into()),
+        "--port: \"80x\" is no port: write a number, such as 8080",
+    );
+    check(
+        &|a| a.port = Some(":80".into()),
+        "--port: \":80\" is no port: write a number, such as 8080",
+    );
+    check(&|a| a.set = vec!["host.listing".into()], "--set host.listing: write SECTION.KEY=VALUE");
+}
+
+/// A word or a path that is nearly right is answered with the right one.
+#[test]
+fn the_nearest_file_is_named() {
+    let directory = Temporary::new();
+    directory.file("public/start.html", "");
+    directory.file("ropewalk.toml", "[[host]]\nroot = \"publik\"\n");
+    let at = |name: &str| directory.path().join(name);
+    let check = |change: &dyn Fn(&mut Arguments), expected: &str| {
+        let mut arguments = Arguments::default();
+        change(&mut arguments);
+        let error = Config::load(&arguments).unwrap_err().to_string();
+        assert_eq!(error.replace(&format!("{}/", directory.path().display()), ""), expected);
+    };
+    check(
+        &|a| a.directory = Some(at("pubic")),
+        "DIR: \"pubic\" does not exist (did you mean \"public\"?): name the directory to serve",
+    );
+    check(
+        &|a| a.config = Some(at("ropewalk.tml")),
+        "ropewalk.tml: there is no such file (did you mean \"ropewalk.toml\"?): name the configuration",
+    );
+    check(
+        &|a| a.config = Some(at("ropewalk.toml")),
+        "ropewalk.toml:2:8: \"publik\" does not exist (did you mean \"public\"?): name the \
+         directory to serve",
+    );
+    check(
+        &|a| {
+            a.directory = Some(at("public"));
+            a.set = vec!["host.spa_fallback=/strat.html".into()];
+        },
+        "--set host.spa_fallback=/strat.html: there is no page \"/strat.html\" in \"public\" (did you \
+         mean \"/start.html\"?), or only by a link that `symlinks` does not follow: name one that \
+         exists, or put it there",
+    );
+}
+
+/// The flags for keys are as the keys: their values are checked alike, and `ropewalk check` says
+/// which flag set them. They are for every host.
+#[test]
+fn flags_for_beginners_are_those_of_keys() {
+    let directory = Temporary::new();
+    directory.file("one/index.html", "");
+    directory.file("two/index.html", "");
+    let text = "listen = [\":80\"]\n[[host]]\nroot = \"one\"\n[[host]]\nnames = [\"two\"]\nroot = \"two\"\n";
+    let arguments = Arguments {
+        config: Some(directory.file("ropewalk.toml", text)),
+        port: Some("3000".into()),
+        listing: true,
+        spa: true,
+        ..Arguments::default()
+    };
+    let config = Config::load(&arguments).unwrap();
+    let settings = &config.settings;
+    assert_eq!(
+        settings.listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["127.0.0.1:3000"]
+    );
+    for host in &settings.hosts {
+        assert_eq!((host.listing, host.spa_fallback.as_deref()), (true, Some("/index.html")));
+    }
+    let shown = config.show();
+    let count = |line: &str| shown.lines().filter(|it| *it == line).count();
+    assert_eq!(count("listen = [\"127.0.0.1:3000\"] # --port"), 1, "{shown}");
+    assert_eq!(count("listing = true # --listing"), 2, "{shown}");
+    assert_eq!(count("spa_fallback = \"/index.html\" # --spa"), 2, "{shown}");
+    // A key that is set by name is a later word.
+    let set = vec!["host.listing=false".into(), "listen=[\"8081\"]".into()];
+    let settings = Config::load(&Arguments { set, ..arguments.clone() }).unwrap().settings;
+    assert_eq!(settings.listen[0].to_string(), "127.0.0.1:8081");
+    assert!(!settings.hosts[1].listing);
+    std::fs::remove_file(directory.path().join("two/index.html")).unwrap();
+    let error = Config::load(&arguments).unwrap_err().to_string();
+    let expected =
+        format!("--spa: there is no page \"/index.html\" in {:?}", directory.path().join("two"));
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 #[test]
@@ -387,9 +478,12 @@ fn a_file_without_a_host_serves_nothing() {
     let directory = Temporary::new();
     let path = directory.file("empty.toml", "");
     let arguments = Arguments { config: Some(path.clone()), ..Arguments::default() };
-    let error = Config::load(&arguments).unwrap_err();
     let expected = "nothing to serve: add a [[host]] or name a directory";
-    assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
+    // A flag about hosts is no host.
+    for listing in [false, true] {
+        let error = Config::load(&Arguments { listing, ..arguments.clone() }).unwrap_err();
+        assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn options_that_would_be_without_effect() {
     for (arguments, part) in [
         (&["load", URL, "--default-think", "1s"][..], "--log <FILE>"),
         (&["load", URL, "--think-max", "1s"], "--log <FILE>"),
-        (&["load", "merge", "/no/such", "--interval", "1s"], "unexpected argument '--interval'"),
+        (&["load", "merge", "/no/such", "--interval", "1s"], "unknown option \"--interval\""),
     ] {
         let (status, _, error) = run(arguments);
         assert!(status == 2 && error.contains(part), "{arguments:?}: {error}");

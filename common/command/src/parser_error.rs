@@ -1,0 +1,190 @@
+//! What the parser of the command line says in place of a command: help, the version, or what is
+//! wrong, which is one line in the style of all other mistakes.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Error};
+
+use crate::outcome::notify;
+
+/// The exit status when the parser of `program` has refused the arguments, or has found that they
+/// ask for help or the version, after that has been printed.
+pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsString]) -> ExitCode {
+    let is_printed = || error.print().is_ok();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if is_printed() => ExitCode::SUCCESS,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if is_printed() => ExitCode::from(2),
+        _ => {
+            let command = command_in(program, arguments).join(" ");
+            notify(&format!("{}: see `{command} --help`", Told(error).mistake()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The names of the program and of the command that the arguments begin with.
+fn command_in<'p>(program: &'p Command, arguments: &[OsString]) -> Vec<&'p str> {
+    let mut names = vec![program.get_name()];
+    let mut within = program;
+    for argument in arguments {
+        let Some(command) = within.find_subcommand(argument) else { break };
+        names.push(command.get_name());
+        within = command;
+    }
+    names
+}
+
+/// An error with its context.
+struct Told<'e>(&'e Error);
+
+impl Told<'_> {
+    /// What is wrong, and which word was meant if one is near.
+    fn mistake(&self) -> String {
+        let [argument, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue]
+            .map(|kind| self.words(kind).join(" and "));
+        let option = argument.split(' ').next().unwrap_or_default();
+        match self.0.kind() {
+            ErrorKind::UnknownArgument if argument.starts_with('-') => {
+                format!("unknown option {argument:?}{}", self.hint(ContextKind::SuggestedArg))
+            }
+            ErrorKind::UnknownArgument => format!("unexpected argument {argument:?}"),
+            ErrorKind::InvalidSubcommand => self.unknown_command(),
+            ErrorKind::MissingSubcommand => {
+                format!(
+                    "a command is missing: {}",
+                    self.words(ContextKind::ValidSubcommand).join(", ")
+                )
+            }
+            ErrorKind::InvalidValue if value.is_empty() => {
+                format!("{argument}: a value is missing")
+            }
+            ErrorKind::InvalidValue => self.none_of(option, &value),
+            ErrorKind::ValueValidation => {
+                let why = self.0.source().map(ToString::to_string).unwrap_or_default();
+                format!(
+                    "{option} {}: {}",
+                    plain(&value),
+                    why.lines().collect::<Vec<_>>().join(", ")
+                )
+            }
+            ErrorKind::TooManyValues => format!("{option}: the value {value:?} is one too many"),
+            ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+                format!("{argument}: this is not the right number of values")
+            }
+            ErrorKind::NoEquals => format!("{argument}: write its value after an equals sign"),
+            ErrorKind::ArgumentConflict => self.conflict(),
+            ErrorKind::MissingRequiredArgument => format!("{argument} is required"),
+            ErrorKind::InvalidUtf8 => "an argument is not UTF-8".into(),
+            _ => "the arguments cannot be read".into(),
+        }
+    }
+
+    fn unknown_command(&self) -> String {
+        let name = self.words(ContextKind::InvalidSubcommand).concat();
+        format!("unknown command {name:?}{}", self.hint(ContextKind::SuggestedSubcommand))
+    }
+
+    fn none_of(&self, option: &str, value: &str) -> String {
+        let allowed = self.words(ContextKind::ValidValue).join(", ");
+        let hint = self.hint(ContextKind::SuggestedValue);
+        format!("{option} {}: it must be one of {allowed}{hint}", plain(value))
+    }
+
+    fn conflict(&self) -> String {
+        let own = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
+            .map(|kind| self.words(kind).concat())
+            .concat();
+        let others = self.words(ContextKind::PriorArg).join(" and ");
+        match others == own {
+            true => format!("{own} is there twice: leave one out"),
+            false => format!("{own} cannot be used with {others}: leave one out"),
+        }
+    }
+
+    /// ` (did you mean "serve"?)`, or nothing. The parser lists the nearest word last.
+    fn hint(&self, kind: ContextKind) -> String {
+        let near = self.words(kind).last();
+        near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+    }
+
+    /// The words of this kind in the context.
+    fn words(&self, kind: ContextKind) -> &[String] {
+        match self.0.get(kind) {
+            Some(ContextValue::String(word)) => std::slice::from_ref(word),
+            Some(ContextValue::Strings(words)) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// A value as it was typed, in quotes if it is not a plain word.
+fn plain(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() && c != '"';
+    if value.chars().all(is_plain) { value.into() } else { format!("{value:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, ArgAction, value_parser};
+
+    use super::*;
+
+    fn program() -> Command {
+        let option = |name: &'static str| Arg::new(name).long(name).value_name("X");
+        let measure = Command::new("measure").args([
+            Arg::new("FILE").required(true),
+            option("kind").value_parser(["plain", "fancy"]),
+            option("count").value_parser(value_parser!(u16).range(1..=9)),
+            option("pair").num_args(2),
+            option("exact").require_equals(true),
+            option("all").action(ArgAction::SetTrue).conflicts_with_all(["kind", "count"]),
+        ]);
+        let log = Command::new("log").subcommand_required(true).subcommand(Command::new("show"));
+        Command::new("program").subcommand_required(true).subcommands([measure, log])
+    }
+
+    fn line(arguments: &[&str]) -> String {
+        let error = program().try_get_matches_from([&["program"], arguments].concat()).unwrap_err();
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        format!("{} ({})", Told(&error).mistake(), command_in(&program(), &arguments).join(" "))
+    }
+
+    #[test]
+    fn each_kind_of_mistake_is_one_line() {
+        let check = |arguments: &[&str], expected: &str| {
+            assert_eq!(line(arguments), expected, "{arguments:?}");
+        };
+        check(&["meazure"], "unknown command \"meazure\" (did you mean \"measure\"?) (program)");
+        check(&["x\ny"], "unknown command \"x\\ny\" (program)");
+        check(&["log"], "a command is missing: show, help (program log)");
+        let measure = |arguments: &[&str], expected: &str| {
+            let expected = format!("{expected} (program measure)");
+            check(&[&["measure"], arguments].concat(), &expected);
+        };
+        measure(&[], "<FILE> is required");
+        measure(&["a", "b"], "unexpected argument \"b\"");
+        measure(&["a", "--kin", "b"], "unknown option \"--kin\" (did you mean \"--kind\"?)");
+        measure(&["a", "--kind"], "--kind <X>: a value is missing");
+        measure(
+            &["a", "--kind", "plane"],
+            "--kind plane: it must be one of plain, fancy (did you mean \"plain\"?)",
+        );
+        measure(&["a", "--kind", ""], "--kind <X>: a value is missing");
+        measure(&["a", "--count", "10"], "--count 10: 10 is not in 1..=9");
+        measure(&["a", "--count", "a b"], "--count \"a b\": invalid digit found in string");
+        measure(&["a", "--pair", "1"], "--pair <X> <X>: this is not the right number of values");
+        measure(&["a", "--exact", "1"], "--exact=<X>: write its value after an equals sign");
+        measure(&["a", "--all=1"], "--all: the value \"1\" is one too many");
+        measure(
+            &["a", "--count", "1", "--all"],
+            "--count <X> cannot be used with --all: leave one out",
+        );
+        measure(
+            &["a", "--kind", "plain", "--kind", "plain"],
+            "--kind <X> is there twice: leave one out",
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What may have been meant by a word or a path that does not exist.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+/// ` (did you mean "listen"?)`, or nothing when no candidate is near.
+pub(crate) fn did_you_mean<'c>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> String {
+    hint(nearest(word, candidates).map(Path::new))
+}
+
+/// ` (did you mean "site/public"?)`, or nothing: the path in the same directory whose name is
+/// nearest, among those that are right.
+pub(super) fn near_path(path: &Path, is_right: impl Fn(&Path) -> bool) -> String {
+    let near = near_name(path, is_right).map(|name| path.with_file_name(name));
+    hint(near.as_deref())
+}
+
+/// The name that is nearest to that of `path`, among those of the same directory that are right.
+pub(super) fn near_name(path: &Path, is_right: impl Fn(&Path) -> bool) -> Option<String> {
+    let name = path.file_name().and_then(OsStr::to_str)?;
+    let entries = match path.parent()? {
+        here if here == Path::new("") => fs::read_dir("."),
+        parent => fs::read_dir(parent),
+    };
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    let right =
+        names.iter().map(String::as_str).filter(|name| is_right(&path.with_file_name(name)));
+    nearest(name, right).map(String::from)
+}
+
+/// The words for what may have been meant, if anything is known.
+pub(super) fn hint(near: Option<&Path>) -> String {
+    near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+}
+
+fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let distance = |candidate: &str| strsim::damerau_levenshtein(word, candidate);
+    // Up to a third of the letters may be wrong: `hed_ms`, `precompresed`, but not `a` for `b`.
+    let near = |candidate: &&str| {
+        let letters = candidate.chars().count().max(word.chars().count());
+        distance(candidate) * 3 <= letters
+    };
+    candidates.into_iter().filter(near).min_by_key(|candidate| distance(candidate))
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::Temporary;
+
+    use super::*;
+
+    #[test]
+    fn nearest_names() {
+        let check = |word, expected: &str| {
+            let words = ["listen", "host", "limits", "idle_ms"];
+            assert_eq!(did_you_mean(word, words), expected, "{word}");
+        };
+        check("lissten", " (did you mean \"listen\"?)");
+        check("hots", " (did you mean \"host\"?)");
+        check("idle", "");
+        check("x", "");
+    }
+
+    #[test]
+    fn the_nearest_path_is_one_of_the_right_kind_beside_it() {
+        let directory = Temporary::new();
+        directory.file("public/index.html", "");
+        directory.file("pubic.txt", "");
+        let check = |name: &str, expected: Option<&str>| {
+            let near = near_path(&directory.path().join(name), Path::is_dir);
+            let path = |name| directory.path().join(name);
+            let expected = expected
+                .map_or_else(String::new, |name| format!(" (did you mean {:?}?)", path(name)));
+            assert_eq!(near, expected, "{name}");
+        };
+        check("pubic", Some("public"));
+        check("pubic/", Some("public"));
+        check("pubic.tx", None);
+        check("publik/images", None);
+        check("..", None);
+    }
+}
