@@ -4,7 +4,7 @@ use crate::call::check;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::ptr;
 
@@ -28,6 +28,31 @@ pub fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
     // SAFETY: the list came from getifaddrs, and what was taken from it are copies.
     unsafe { libc::freeifaddrs(first) };
     Ok(all)
+}
+
+/// An address at which other machines may reach this one, of the same family as `any`, which is
+/// `0.0.0.0` or `::`: the one that packets to the rest of the world come from, or without a route
+/// there, any that is neither of this machine alone nor of a single cable. Nothing is sent.
+pub fn outward_address(any: IpAddr) -> Option<IpAddr> {
+    let is_outward = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => !(v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()),
+        IpAddr::V6(v6) => !(v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified()),
+    };
+    let all = addresses().into_iter().flatten().map(|(_, address)| address);
+    let mut others = all.filter(|address| address.is_ipv4() == any.is_ipv4());
+    source_address(any).ok().filter(is_outward).or_else(|| others.find(is_outward))
+}
+
+/// The source address of packets that take the default route. To connect a datagram socket only
+/// chooses it; the destinations are those of documentation (RFC 5737, RFC 3849).
+fn source_address(any: IpAddr) -> io::Result<IpAddr> {
+    let elsewhere: IpAddr = match any {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((elsewhere, 9))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// Decodes an address of IPv4 or IPv6; interfaces have addresses of other families, too.
@@ -111,6 +136,23 @@ mod tests {
         let loopback = ("lo".to_string(), IpAddr::from(Ipv4Addr::LOCALHOST));
         assert!(all.contains(&loopback), "{all:?}");
         assert!(all.iter().all(|(name, address)| !name.is_empty() && !address.is_unspecified()));
+    }
+
+    #[test]
+    fn an_outward_address_is_of_this_machine_and_not_for_it_alone() {
+        let own: Vec<IpAddr> = addresses().unwrap().into_iter().map(|(_, it)| it).collect();
+        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+            let found = outward_address(any);
+            let is_right = |it: &IpAddr| {
+                own.contains(it) && !it.is_loopback() && it.is_ipv4() == any.is_ipv4()
+            };
+            assert!(found.iter().all(is_right), "{found:?} of {own:?}");
+            let has_one = own.iter().any(|it| match it {
+                IpAddr::V4(v4) => any.is_ipv4() && !v4.is_loopback() && !v4.is_link_local(),
+                IpAddr::V6(_) => false,
+            });
+            assert!(found.is_some() || !has_one, "{own:?}");
+        }
     }
 
     #[test]

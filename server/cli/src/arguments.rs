@@ -34,7 +34,13 @@ fn after_help() -> String {
 pub(crate) enum Command {
     /// Serve a directory until SIGTERM or Ctrl-C
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(Arguments),
+    Serve {
+        #[command(flatten)]
+        arguments: Arguments,
+        /// Say at the start why this engine was chosen, and which settings of the machine changed
+        #[arg(short, long)]
+        verbose: bool,
+    },
     /// What a server starts as a worker process; not for people
     #[command(hide = true)]
     Worker {
@@ -66,7 +72,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether the process becomes a server, which reports in its own way.
     pub(crate) fn is_server(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Worker { .. })
+        matches!(self, Self::Serve { .. } | Self::Worker { .. })
     }
 }
 

@@ -41,7 +41,7 @@ fn parser() -> clap::Command {
 
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(arguments) => serve(&arguments),
+        Command::Serve { arguments, verbose } => serve(&arguments, verbose),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Check(arguments) => check(&arguments),
         Command::Engines { json: false } => print(&engines_table::table()),
@@ -50,10 +50,10 @@ fn execute(command: Command) -> Result<(), Failure> {
     }
 }
 
-fn serve(arguments: &Arguments) -> Result<(), Failure> {
+fn serve(arguments: &Arguments, is_verbose: bool) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(usage)?;
     server::check(&config).map_err(usage)?;
-    server::run(&config).map_err(|Reported| Failure::Reported(1))
+    server::run(&config, is_verbose).map_err(|Reported| Failure::Reported(1))
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {

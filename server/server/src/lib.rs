@@ -21,6 +21,7 @@ mod modes;
 mod partitions;
 mod patience;
 mod processes;
+mod reach;
 mod ready;
 mod report;
 mod run;
@@ -28,6 +29,7 @@ mod server;
 mod signals;
 mod site_size;
 mod start_error;
+mod start_pages;
 mod topology;
 
 pub use line_writer::OutputError;

@@ -19,6 +19,8 @@ pub(crate) struct Listeners {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether all sets are the same sockets.
     pub(crate) are_shared: bool,
+    /// Whether a service manager passed them.
+    pub(crate) are_inherited: bool,
 }
 
 /// Takes the listeners that a service manager passed; without any, opens those of the settings.
@@ -34,6 +36,7 @@ pub(crate) fn open(config: &Config, sets: &[ListenerSet]) -> Result<Listeners, S
         sets: sets.iter().map(|_| Vec::new()).collect(),
         addresses: Vec::new(),
         are_shared: false,
+        are_inherited: false,
     };
     let mut opened: Vec<ListenerSet> = Vec::new();
     for set in sets {
@@ -149,5 +152,5 @@ fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> 
     let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
     let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     sets.push(inherited);
-    Ok(Listeners { are_shared: sets.len() > 1, sets, addresses })
+    Ok(Listeners { are_shared: sets.len() > 1, are_inherited: true, sets, addresses })
 }

@@ -23,9 +23,13 @@ pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 /// signal does: the remaining workers would look like a whole server and leave some clients waiting
 /// for ever.
 ///
+/// It reports where it serves and what a newcomer should know; with `is_verbose` also why the
+/// engine was chosen, and which settings of interrupts were changed, as the status does in any
+/// case.
+///
 /// # Errors
 /// The server could not start, or it ended by itself. The reason has been reported.
-pub fn run(config: &Config) -> Result<(), Reported> {
+pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     let failed = |what: &str, why: &io::Error| {
         report(&format!("{what}: {why}"));
@@ -37,7 +41,7 @@ pub fn run(config: &Config) -> Result<(), Reported> {
         .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
     // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
-    let served = serve(config, &mut signals);
+    let served = serve(config, is_verbose, &mut signals);
     let mut patience = match &served {
         Ok(_) => {
             Patience::new(1000 * config.settings.timeouts.drain_ms, || is_impatient(&mut signals))
@@ -53,11 +57,13 @@ pub fn run(config: &Config) -> Result<(), Reported> {
 }
 
 /// Serves until a signal to stop, or until a worker fails.
-fn serve(config: &Config, signals: &mut Signals) -> Result<Server, String> {
+fn serve(config: &Config, is_verbose: bool, signals: &mut Signals) -> Result<Server, String> {
     let mut server = Server::start(config)?;
     report(server.description());
-    server.reasons().iter().for_each(|reason| report(&format!("auto: {reason}")));
-    server.interrupts().iter().for_each(|line| report(line));
+    server.hints().iter().for_each(|hint| report(hint));
+    if is_verbose {
+        server.explanations().iter().for_each(|line| report(line));
+    }
     if let Some(why) = wait_for_stop(&mut server, signals)? {
         report(&format!("a worker failed: {why}"));
     }

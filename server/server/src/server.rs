@@ -24,12 +24,15 @@ use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
 use crate::start_error::StartError;
+use crate::{reach, start_pages};
 
 /// A server that runs until it is stopped.
 pub struct Server {
     workers: WorkerSet,
     addresses: Vec<SocketAddr>,
     description: String,
+    /// Advice for the start.
+    hints: Vec<String>,
     /// Why the engine was chosen, if by rule.
     reasons: Vec<String>,
     /// The settings of the machine that it has changed, until it ends.
@@ -80,6 +83,7 @@ impl Server {
         });
         let reasons = reasons.unwrap_or_default();
         let description = describe(settings, &ready, &listeners.addresses);
+        let hints = hints(&ready, &listeners);
         let addresses = listeners.addresses.clone();
         let workers = match ready.layout.processes {
             None => WorkerSet::start_threads(&config, &ready, listeners)?,
@@ -89,7 +93,7 @@ impl Server {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
         };
-        Ok(Self { workers, addresses, description, reasons, interrupts })
+        Ok(Self { workers, addresses, description, hints, reasons, interrupts })
     }
 
     /// The addresses that the server listens at.
@@ -104,17 +108,19 @@ impl Server {
         &self.description
     }
 
-    /// Why the engine was chosen, if by rule: a line each about partitions, engine, and files.
+    /// Advice for the start, a line each: how other machines could connect if they cannot, and what
+    /// to do about hosts with nothing at `/`.
     #[must_use]
-    pub fn reasons(&self) -> &[String] {
-        &self.reasons
+    pub fn hints(&self) -> &[String] {
+        &self.hints
     }
 
-    /// The changes to the interrupt settings of the machine, and the changes that failed, a line
-    /// each.
+    /// Why the engine was chosen, if by rule: a line each about partitions, engine, and files; then
+    /// the changes to the interrupt settings of the machine, and the changes that failed.
     #[must_use]
-    pub fn interrupts(&self) -> Vec<String> {
-        self.interrupts.lines().collect()
+    pub fn explanations(&self) -> Vec<String> {
+        let reasons = self.reasons.iter().map(|reason| format!("auto: {reason}"));
+        reasons.chain(self.interrupts.lines()).collect()
     }
 
     /// The state of the server, in lines: what is served, where and how, why so, and the counts.
@@ -125,8 +131,7 @@ impl Server {
             counters.iter().map(|counters| counter(counters).get()).fold(0, u64::wrapping_add)
         };
         let mut lines = vec![self.description.clone()];
-        lines.extend(self.reasons.iter().map(|reason| format!("auto: {reason}")));
-        lines.extend(self.interrupts.lines());
+        lines.extend(self.explanations());
         lines.push(format!(
             "{} connections open, {} accepted, {} evicted, {} expired; accepting paused {} times",
             sum(|c| &c.connections_open),
@@ -351,9 +356,18 @@ fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> Str
         [host] => host.root.display().to_string(),
         hosts => format!("{} hosts", hosts.len()),
     };
-    let places: Vec<String> = addresses.iter().map(|at| format!("http://{at}")).collect();
-    let (name, places) = (ready.engine.spec.name, places.join(" and "));
+    let places = reach::places(addresses, os::interfaces::outward_address);
+    let name = ready.engine.spec.name;
     format!("serving {what} at {places} with {name} ({})", describe_workers(ready))
+}
+
+fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
+    // Whoever passes sockets on decides where they listen.
+    let reach = match listeners.are_inherited {
+        true => None,
+        false => reach::hint(&listeners.addresses),
+    };
+    reach.into_iter().chain(start_pages::missing(ready.site.hosts())).collect()
 }
 
 fn describe_workers(ready: &Ready) -> String {

@@ -1,9 +1,11 @@
 //! `ropewalk serve` as a process: its output, its signals, its end.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use crate::server_process::ROPEWALK;
 use crate::{REPOSITORY, ropewalk};
 
 /// A server of `examples/site` on a free port.
@@ -25,10 +27,10 @@ impl Serving {
             .unwrap_or_else(|| panic!("{line}"));
         let address = rest.split(' ').next().unwrap().to_string();
         assert!(rest.contains(" with event-loop"), "{line}");
-        for _ in 0..3 {
-            let reason = errors.next().expect("a reason for the engine").unwrap();
-            assert!(reason.starts_with("ropewalk: auto: "), "{reason}");
-        }
+        let port = address.rsplit(':').next().unwrap();
+        let hint = errors.next().expect("a hint").unwrap();
+        let expected = "ropewalk: only this machine can connect: --listen";
+        assert_eq!(hint, format!("{expected} :{port} lets others"));
         Self { child, errors, address }
     }
 
@@ -96,6 +98,48 @@ fn a_hang_up_is_answered_and_survived() {
     assert_eq!(serving.line(), "ropewalk: SIGUSR1: there is no access log to reopen");
     assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
     serving.signal("INT");
+    assert_eq!(serving.wait_for_end().0, 0);
+}
+
+/// The reasons for the engine are for experts: they are printed when asked for.
+#[test]
+fn it_says_why_when_asked() {
+    let reasons = |serving: &mut Serving| {
+        for _ in 0..3 {
+            let reason = serving.line();
+            assert!(reason.starts_with("ropewalk: auto: "), "{reason}");
+        }
+    };
+    for flag in ["-v", "--verbose"] {
+        reasons(&mut Serving::start(&[flag]));
+    }
+    let mut serving = Serving::start(&[]);
+    serving.signal("USR2");
+    let line = serving.line();
+    assert!(line.starts_with("ropewalk: serving examples/site at http://"), "{line}");
+    reasons(&mut serving);
+    serving.signal("TERM");
+    assert_eq!(serving.wait_for_end().0, 0);
+}
+
+/// Where a server listens that was passed its sockets is for others to change.
+#[test]
+fn a_passed_socket_is_served_without_advice() {
+    const SCRIPT: &str = "exec 3<&0; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\"";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", SCRIPT, ROPEWALK, "serve", "examples/site"]).current_dir(REPOSITORY);
+    shell.stdin(OwnedFd::from(listener)).stderr(Stdio::piped());
+    let mut child = shell.stdout(Stdio::piped()).spawn().unwrap();
+    let errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut serving = Serving { child, errors, address: address.to_string() };
+    let line = serving.line();
+    let expected = format!("ropewalk: serving examples/site at http://{address} with ");
+    assert!(line.starts_with(&expected), "{line}");
+    assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    serving.signal("TERM");
+    assert_eq!(serving.line(), "ropewalk: stopping: connections have 10 s to finish");
     assert_eq!(serving.wait_for_end().0, 0);
 }
 

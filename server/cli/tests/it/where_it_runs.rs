@@ -253,7 +253,7 @@ fn beside_a_cable(site: &Path, messages: &Path) -> Option<String> {
             ip link set cable up && mount -t sysfs none /sys || exit 77
         queue=/sys/class/net/cable/queues/rx-0/rps_cpus
         cat $queue
-        "$0" serve "$1" --listen 192.0.2.1:8080 --set partitions.set_irq_affinity=true \
+        "$0" serve "$1" -v --listen 192.0.2.1:8080 --set partitions.set_irq_affinity=true \
             --set 'partitions.cpus=["0"]' --set engine.name=event-loop 2>"$2" &
         until grep -q interrupts: "$2" || ! kill -0 $!; do sleep 0.02; done
         cat $queue

@@ -107,7 +107,7 @@ fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
 ///
 /// # Errors
 /// The root cannot be opened.
-fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
+pub(crate) fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
     let root = Root::new(&host.root)?;
     let is_there = |suffix: &str| {
         let path = format!("{name}{suffix}");

@@ -134,20 +134,6 @@ fn fields_of_more_than_64_kib_are_sent_whole() {
 
 /// Where the name also means ::1, the server listens at both addresses.
 #[test]
-fn a_name_is_listened_at() {
-    let directory = site();
-    let arguments = Arguments {
-        directory: Some(directory.path().join("site")),
-        listen: vec!["localhost:0".into()],
-        ..Arguments::default()
-    };
-    let server = Server::start(&load(&arguments).unwrap()).unwrap();
-    assert!(server.addresses().iter().any(SocketAddr::is_ipv4), "{:?}", server.addresses());
-    assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
-    server.stop_gracefully(Duration::from_secs(10)).unwrap();
-}
-
-#[test]
 fn the_description_says_what_where_and_how() {
     let directory = site();
     let server = start(&directory, &["engine.name=event-loop", "partitions.cpus=[\"0\"]"]);
@@ -165,21 +151,19 @@ fn a_rule_that_chooses_says_why_and_says_it_again() {
     let directory = site();
     let server = start(&directory, &["partitions.cpus=[\"0\"]"]);
     assert!(server.description().contains(" with event-loop ("), "{}", server.description());
-    let [partitions, engine, files] = server.reasons() else { panic!("three reasons") };
-    assert_eq!(partitions, "1 partition, as configured");
-    assert!(engine.starts_with("1 MB of files fit in "), "{engine}");
-    assert!(files.starts_with("one listener; "), "{files}");
+    let reasons = server.explanations();
+    let [partitions, engine, files] = reasons.as_slice() else { panic!("three reasons") };
+    assert_eq!(partitions, "auto: 1 partition, as configured");
+    assert!(engine.starts_with("auto: 1 MB of files fit in "), "{engine}");
+    assert!(files.starts_with("auto: one listener; "), "{files}");
     get(&server, "/");
     let status = server.status();
     assert_eq!(status[0], server.description());
-    assert_eq!(
-        status[1..4],
-        server.reasons().iter().map(|r| format!("auto: {r}")).collect::<Vec<_>>()
-    );
+    assert_eq!(status[1..4], reasons);
     assert!(status[5].starts_with("1 requests, "), "{status:?}");
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
     let named = start(&directory, &["engine.name=event-loop"]);
-    assert!(named.reasons().is_empty());
+    assert!(named.explanations().is_empty());
     named.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
@@ -216,6 +200,39 @@ fn everywhere_is_both_protocols_on_one_port() {
     assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
     let stream = TcpStream::connect(("127.0.0.1", ports[0]));
     assert!(stream.is_ok());
+    assert!(server.description().contains(" and every other address with "));
+    assert_eq!(server.hints(), [""; 0]);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn localhost_is_an_address_of_this_machine_only() {
+    let directory = site();
+    let arguments = Arguments {
+        directory: Some(directory.path().join("site")),
+        listen: vec!["localhost:0".into()],
+        ..Arguments::default()
+    };
+    let server = Server::start(&load(&arguments).unwrap()).unwrap();
+    assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
+    let addresses = server.addresses();
+    assert!(addresses.iter().any(SocketAddr::is_ipv4), "{addresses:?}");
+    assert!(addresses.iter().all(|at| at.ip().is_loopback()), "{addresses:?}");
+    assert!(addresses.iter().all(|at| at.port() == addresses[0].port()), "{addresses:?}");
+    assert!(addresses.iter().all(|at| TcpStream::connect(at).is_ok()));
+    let hint = "only this machine can connect: --listen";
+    assert_eq!(server.hints(), [format!("{hint} :{} lets others", addresses[0].port())]);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn a_root_without_a_start_page_is_reported() {
+    let directory = site();
+    fs::remove_file(directory.path().join("site/index.html")).unwrap();
+    let root = directory.path().join("site").display().to_string();
+    let server = start(&directory, &[]);
+    let line = format!("nothing at /: {root} is empty: put an index.html there");
+    assert_eq!(server.hints()[1..], [line]);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
