@@ -1,5 +1,6 @@
 //! Shared by all commands: how they end, their progress, files written whole, JSON output,
-//! durations as users type them.
+//! durations as users type them, and what is made from the definition of a command line: scripts of
+//! shells and man pages.
 //!
 //! The crate knows which program has which command, and of how arguments are parsed only what a
 //! mistake in them is.
@@ -7,6 +8,9 @@
 #![forbid(unsafe_code)]
 
 pub mod compressed;
+mod emphasis;
+pub mod generated;
+pub mod help;
 pub mod json;
 mod outcome;
 mod parser_error;
@@ -15,6 +19,7 @@ mod progress_line;
 pub mod units;
 pub mod whole_file;
 
+pub use emphasis::Emphasis;
 pub use outcome::{
     Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed, takes_stdout,
 };

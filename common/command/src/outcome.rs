@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::DASH;
+use crate::{DASH, Emphasis};
 
 /// Why a command failed, which decides the exit status.
 #[derive(Debug)]
@@ -58,7 +58,8 @@ pub fn takes_stdout<'a>(
 
 /// Prints a line for people on standard error. It is not a failure that standard error is closed.
 pub fn notify(message: &str) {
-    let _ = io::stderr().write_all(format!("ropewalk: {message}\n").as_bytes());
+    let program = Emphasis::of_stream(&io::stderr()).strong("ropewalk:").into_owned();
+    let _ = io::stderr().write_all(format!("{program} {message}\n").as_bytes());
 }
 
 /// The notice of a name in a user's file or command that is another since 0.1. The old one is read

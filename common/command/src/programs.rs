@@ -33,21 +33,12 @@ pub static LAB: Program = Program {
         ("load", "Drive a web server and report how it performed"),
         ("fileset", "Write, check or repair the files that load is generated for"),
         ("log", "Generate, describe and import request logs: what clients ask for"),
-        (
-            "compare",
-            "Say which of two servers is better for a workload, your own traffic for instance",
-        ),
+        ("compare", "Say which of two servers is better for a workload"),
         ("tune", "Find the configuration of a server that sustains the most"),
-        (
-            "study",
-            "Run an experiment: servers, workloads and testbeds, measured in a randomised order",
-        ),
-        ("report", "Make a page of what a study, a tuning or a comparison has measured"),
-        (
-            "servers",
-            "List the servers that can be compared, and how to install those that are not here",
-        ),
-        ("membench", "Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server"),
+        ("study", "Run an experiment: servers under workloads in testbeds"),
+        ("report", "Make a page of what a study, tuning or comparison has measured"),
+        ("servers", "List the servers that can be compared, and how to install others"),
+        ("membench", "Measure the bandwidth of memory, the ceiling of every server"),
     ],
     former_commands: &["peers"],
 };
@@ -67,7 +58,7 @@ pub static SIMULATOR: Program = Program {
 pub static OTHERS: [&Program; 2] = [&LAB, &SIMULATOR];
 
 /// The version of all programs of these sources.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Program {
     /// Whether a command line without the program's name is for this one: `COMMAND …` or

@@ -45,6 +45,7 @@ pub mod shared_memory;
 pub mod signals;
 pub mod socket;
 pub mod stacks;
+pub mod terminal;
 
 pub use call::uninterrupted;
 

@@ -71,6 +71,16 @@ pub const VALGRIND: Tool =
     packaged("Valgrind", "valgrind", "apt-get install valgrind gcc libc6-dev");
 /// Records references to memory, several times as fast.
 pub const QEMU: Tool = packaged("QEMU", "qemu-x86_64", "apt-get install qemu-user gcc libc6-dev");
+/// A shell whose completion is tested.
+pub const BASH: Tool = packaged("Bash", "bash", "apt-get install bash");
+/// A shell whose completion is tested.
+pub const ZSH: Tool = packaged("Zsh", "zsh", "apt-get install zsh");
+/// A shell whose completion is tested.
+pub const FISH: Tool = packaged("Fish", "fish", "apt-get install fish");
+/// Runs a command on a pseudo-terminal.
+pub const SCRIPT: Tool = packaged("script", "script", "apt-get install bsdutils");
+/// Shows man pages.
+pub const MAN: Tool = packaged("man", "man", "apt-get install man-db");
 
 /// All tools in this file.
 pub const TOOLS: &[Tool] = &[
@@ -90,6 +100,11 @@ pub const TOOLS: &[Tool] = &[
     PYTHON,
     VALGRIND,
     QEMU,
+    BASH,
+    ZSH,
+    FISH,
+    SCRIPT,
+    MAN,
 ];
 
 /// Whether a tool is there; if it is not, reports that the checks that need it are left out.

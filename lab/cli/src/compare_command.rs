@@ -3,42 +3,64 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use command::help::usual;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, notify, print};
-use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, render, write_page};
+use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, conclude, write_page};
 use lab::watch::Watch;
 use lab::workload::Workload;
-use lab::{Lab, ServerSpec, listed_cpus};
+use lab::{Conclusion, Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
+use crate::verdict::print_verdict;
+
+pub(crate) const COMPARE_EXAMPLES: &str = "\
+Examples:
+  ropewalk compare ropewalk nginx            files of SPECweb99, in memory
+  ropewalk compare http://127.0.0.1:80 ropewalk --log access.log --root /srv/www";
 
 pub(crate) const COMPARE_HELP: &str = "\
-A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists them, ropewalk:ENGINE
-for one of ours, or http://HOST:PORT for a server that runs already (its processor time is not known
-then). Both run all the time, one of them is loaded at a time, in pairs of randomised order: first
-by all clients, then at one rate that both sustain with ease. The verdict rests on what the same
-work costs: a difference, a tie, or that these pairs cannot tell.
+A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists
+them, ropewalk:ENGINE for one of ours, or http://HOST:PORT for a server that
+runs already (its processor time is not known then). Both run all the time,
+one of them is loaded at a time, in pairs of randomised order: first by all
+clients, then at one rate that both sustain with ease. The verdict rests on
+what the same work costs: a difference, a tie, or that these pairs cannot tell.
+docs/lab/compare.md says how it is judged.
 
-Exit status: 0 one is better, or a tie, 1 the comparison could not be done, 2 wrong usage, 3 these
-pairs cannot tell, or none was good, 4 the comparison was interrupted.
+Exit status:
+  0  one is better, or it is a tie
+  1  the comparison could not be done
+  2  wrong usage
+  3  these pairs cannot tell, or none was good
+  4  the comparison was interrupted
 
 Examples:
-  ropewalk compare ropewalk nginx                            SPECweb99 files in memory
+  ropewalk compare ropewalk nginx            files of SPECweb99, in memory
   ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
-  ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
-  ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
-  ropewalk compare ropewalk:event-loop ropewalk:fibers,engine.knobs.stack_kib=16 --pairs 30";
+  ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log access.log
+  ropewalk compare http://127.0.0.1:80 ropewalk --log access.log --root /srv/www
+  ropewalk compare ropewalk:event-loop ropewalk:fibers --pairs 30";
+
+/// The options that most comparisons need.
+const USUAL: &[&str] = &["workload", "log", "root", "connections", "pairs", "window", "output"];
 
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)))]
 pub(crate) struct CompareArguments {
-    #[arg(value_name = "A", help = "A server: NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT")]
+    #[arg(
+        value_name = "A",
+        help = "A server: NAME[/SETTING][,KNOB=VALUE...], or http://HOST:PORT"
+    )]
     first: String,
     #[arg(value_name = "B", help = "Another, or the same in another setting")]
     second: String,
     #[command(flatten)]
     workload: WorkloadOptions,
-    /// Clients that send as fast as they are served
+    /// Clients at work at once
+    ///
+    /// They send as fast as they are served.
     #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
     connections: u64,
     /// The common rate, requests/s [default: half of what the slower server sustains]
@@ -59,7 +81,9 @@ pub(crate) struct CompareArguments {
     /// Seeds the order and the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the records go [default: a new folder in the scratch directory]
+    /// Where the records go [default: a new folder]
+    ///
+    /// The new folder is in the scratch directory.
     #[arg(long, short = 'o', value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -91,9 +115,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut watch);
     drop(watch);
     let comparison = compared.map_err(failure)?;
-    print(&render(&comparison, &sides))?;
+    let Conclusion { details, verdict } = conclude(&comparison, &sides);
     let page = write_page(&folder)?;
-    print(&format!("\nMore: {}\n", page.display()))?;
+    print(&details)?;
+    print_verdict(&verdict, &format!("More: {}", page.display()))?;
     if comparison.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }
 

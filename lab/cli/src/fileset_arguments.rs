@@ -4,28 +4,47 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use command::help::usual;
 use fileset::size;
 use workload::fileset::PRESETS;
 
+const USAGE: &str = "\
+ropewalk fileset [OPTIONS] <DIR> --preset <NAME>
+       ropewalk fileset --list";
+
+pub(crate) const FILESET_EXAMPLES: &str = "\
+Examples:
+  ropewalk fileset --list
+  ropewalk fileset /srv/files --preset small
+  ropewalk fileset /srv/files --single 1KB --single 50KB";
+
 pub(crate) const FILESET_HELP: &str = "\
-A set has directories of 36 files each (SPECweb99), 102 bytes to 900 KiB, or single files. What
-is in a file follows from its name, so that `ropewalk load --verify bytes` needs no copy.
+A set has directories of 36 files each (SPECweb99), 102 bytes to 900 KiB, or
+single files. What is in a file follows from its name, so that
+`ropewalk load --verify bytes` needs no copy. Sizes are typed 51200, 50KB,
+50KiB, 3.3GB; K is 1024 either way.
 
-What is there and right is left alone, what is not of the set is never touched. After an
-interruption the same command goes on where it was.
+What is there and right is left alone, what is not of the set is never touched.
+After an interruption the same command goes on where it was.
 
-Sizes: 51200, 50KB, 50KiB, 3.3GB; K is 1024 either way.
-
-Exit status: 0 success, 1 it could not be done, or --check found faults, 2 wrong usage.
+Exit status:
+  0  success
+  1  it could not be done, or --check found faults
+  2  wrong usage
 
 Examples:
   ropewalk fileset --list
   ropewalk fileset /srv/files --preset small
-  ropewalk fileset /srv/files --connections 1000     as many files as SPECweb99 has for this load
+  ropewalk fileset /srv/files --connections 1000    as SPECweb99 has for them
   ropewalk fileset /srv/files --single 1KB --single 50KB
   ropewalk fileset /srv/files --preset small --check --verify";
 
+/// The options that most file sets need.
+const USUAL: &[&str] =
+    &["preset", "directories", "bytes", "connections", "single", "list", "verify", "check"];
+
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)), override_usage = USAGE)]
 pub(crate) struct FilesetArguments {
     /// The directory of the files
     #[arg(value_name = "DIR", required_unless_present = "list")]
@@ -35,7 +54,7 @@ pub(crate) struct FilesetArguments {
     /// How many threads write [default: one on each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Read every byte of existing files, not only their lengths and samples
+    /// Read every byte of existing files, not only samples
     #[arg(long)]
     pub(crate) verify: bool,
     /// Write nothing; report what is missing or wrong
@@ -48,7 +67,7 @@ pub(crate) struct FilesetArguments {
 #[group(required = true, multiple = false)]
 pub(crate) struct Choice {
     /// A set of the literature: see --list
-    #[arg(long, value_name = "NAME", value_parser = preset_names())]
+    #[arg(long, value_name = "NAME", value_parser = preset_names(), hide_possible_values = true)]
     pub(crate) preset: Option<String>,
     /// This many directories
     #[arg(long, value_name = "N")]
@@ -56,7 +75,7 @@ pub(crate) struct Choice {
     /// As many directories as have no more bytes than this
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) bytes: Option<u64>,
-    /// As many directories as SPECweb99 has for this many connections
+    /// As many as SPECweb99 has for this many connections
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u64>,
     /// One file of this size; may be repeated

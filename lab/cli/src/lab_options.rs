@@ -41,13 +41,19 @@ pub(crate) struct LabOptions {
 #[derive(Args)]
 #[command(next_help_heading = "What is requested")]
 pub(crate) struct WorkloadOptions {
-    /// A workload by name: zipf, zipf-sessions, 50KB, 1KB, tcp-intensive
+    /// zipf, zipf-sessions, 50KB, 1KB or tcp-intensive
+    ///
+    /// A workload of the literature; docs/lab/compare.md describes each.
     #[arg(long, value_name = "NAME", conflicts_with = "log")]
     workload: Option<String>,
-    /// Your own traffic: a web server's access log, or sessions of `ropewalk log`
+    /// Your own traffic: a web server's access log
+    ///
+    /// Or sessions of `ropewalk log`.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The directory that was served when the log was written; servers that run already need none
+    /// The directory that was served then
+    ///
+    /// That is when the log was written. Servers that run already need none.
     #[arg(long, value_name = "DIR", requires = "log")]
     root: Option<PathBuf>,
 }

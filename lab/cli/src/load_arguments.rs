@@ -4,36 +4,67 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use command::help::usual;
 use load::options::{CHECKED, Options, REPORTED};
 
 pub(crate) const LOAD_EXAMPLES: &str = "\
-Without --rate the run is closed: each of the --connections asks again as soon as its reply has
-come, as wrk does. With --rate it is open: sessions start when they are due, however slow the server
-is, and times count from when a request should have been sent. With --log sessions go on after think
-times: partly open, as real users behave.
+Examples:
+  ropewalk load http://127.0.0.1:8080/                 64 connections, 10 s
+  ropewalk load http://127.0.0.1:8080/ --find-limit p99=50ms";
 
-Exit status: 0 success, 1 errors of the server, 2 wrong usage, 3 the run is void (the generator
-itself could not keep up), 4 it was interrupted.
+pub(crate) const LOAD_HELP: &str = "\
+Without --rate the run is closed: each of the --connections asks again as soon
+as its reply has come, as wrk does. With --rate it is open: sessions start when
+they are due, however slow the server is, and times count from when a request
+should have been sent. With --log sessions go on after think times: partly
+open, as real users behave. docs/load/load.md describes it.
+
+Exit status:
+  0  success
+  1  errors of the server
+  2  wrong usage
+  3  the run is void: the generator itself could not keep up
+  4  it was interrupted
 
 Examples:
-  ropewalk load http://127.0.0.1:8080/                       64 connections for 10 s
-  ropewalk load http://127.0.0.1:8080/ --rate 2000 --arrivals poisson --duration 30s
-  ropewalk load http://127.0.0.1:8080 --log sessions.log --rate 500@30s,500..2000@60s --fairness
+  ropewalk load http://127.0.0.1:8080/                 64 connections, 10 s
+  ropewalk load http://127.0.0.1:8080/ --rate 2000 --arrivals poisson -d 30s
+  ropewalk load http://127.0.0.1:8080 --log sessions.log --rate 500..2000@60s
   ropewalk load http://127.0.0.1:8080/ --find-limit p99=50ms
-  ropewalk load http://10.0.0.2 --log sessions.log --rate 900 --share 1/3 --start-at 1790000000 \\
-                --json part1.json
+  ropewalk load http://10.0.0.2 --log sessions.log --rate 900 --share 1/3 \\
+                --start-at 1790000000 --json part1.json
   ropewalk load merge part1.json part2.json part3.json";
+
+const MERGE_HELP: &str = "\
+Exit status:
+  0  success
+  1  errors of the server, or the results do not belong together
+  2  wrong usage
+  3  a run is void: its generator could not keep up
+
+Examples:
+  ropewalk load merge part1.json part2.json part3.json
+  ropewalk load merge part*.json --json all.json --spectrum times.txt";
+
+/// The options that most runs need.
+const USUAL: &[&str] = &["log", "clients", "rate", "duration", "find_limit", "json"];
+
+/// The output of a merge that most need.
+const USUAL_OF_MERGE: &[&str] = &["json", "spectrum", "fairness"];
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(mut_arg("default_think", |option| option.requires("log")))]
 #[command(mut_arg("think_max", |option| option.requires("log")))]
+#[command(mut_args(usual(USUAL)), disable_help_subcommand = true)]
 pub(crate) struct LoadArguments {
     #[command(subcommand)]
     pub(crate) command: Option<LoadCommand>,
     #[command(flatten)]
     pub(crate) run: Options,
-    /// Find the highest rate at which the server meets conditions: p99=50ms, errors=0.1%,p99.9=1s
+    /// Find the highest rate under conditions
+    ///
+    /// The conditions are such as p99=50ms, or errors=0.1%,p99.9=1s.
     #[arg(long, value_name = "CONDITIONS", help_heading = CHECKED)]
     pub(crate) find_limit: Option<String>,
     #[command(flatten)]
@@ -43,6 +74,7 @@ pub(crate) struct LoadArguments {
 #[derive(Subcommand)]
 pub(crate) enum LoadCommand {
     /// Merge the JSON results of several generators, exactly
+    #[command(after_help = MERGE_HELP, mut_args(usual(USUAL_OF_MERGE)))]
     Merge {
         /// Results written with --json
         #[arg(value_name = "FILE", required = true)]
@@ -55,7 +87,9 @@ pub(crate) enum LoadCommand {
 #[derive(Args)]
 #[command(next_help_heading = REPORTED)]
 pub(crate) struct OutputArguments {
-    /// All results, with the histograms, for `ropewalk load merge` and other programs
+    /// Write all results, for programs
+    ///
+    /// With the histograms, for `ropewalk load merge` among others.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// HdrHistogram log, version 2, an interval a line

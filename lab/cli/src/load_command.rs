@@ -1,11 +1,11 @@
 //! `ropewalk load`: runs the load, shows the progress and writes the results.
 
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use command::{DASH, Failure, print, takes_stdout};
+use command::{DASH, Failure, ProgressLine, print, takes_stdout};
 use load::filling;
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
@@ -39,7 +39,8 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if !output.quiet {
         observer.progress = Some(Progress::new(plan.interval_us, plan.duration_us));
     }
-    let outcome = observer.cleared(|observer| run(&plan, setting, observer));
+    let outcome = run(&plan, setting, &mut observer);
+    drop(observer);
     show(&outcome.map_err(Failure::Operation)?, &output)
 }
 
@@ -133,49 +134,23 @@ impl OutputArguments {
 }
 
 /// Shows progress and receives Ctrl-C.
-struct Observer<W> {
+struct Observer {
     interrupt: Interrupt,
     progress: Option<Progress>,
-    /// The stream for progress: standard error.
-    errors: W,
-    is_terminal: bool,
+    line: ProgressLine,
 }
 
-/// Erases the progress line before other text is written.
-const CLEAR_LINE: &str = "\r\x1b[K";
-
-impl Observer<io::Stderr> {
+impl Observer {
     fn new() -> Result<Self, String> {
-        let (errors, is_terminal) = (io::stderr(), io::stderr().is_terminal());
-        Ok(Self { interrupt: Interrupt::new()?, progress: None, errors, is_terminal })
+        let interrupt = Interrupt::new()?;
+        Ok(Self { interrupt, progress: None, line: ProgressLine::new() })
     }
 }
 
-impl<W: Write> Observer<W> {
-    /// Calls `run` and then erases the progress line, so that results and errors begin at the start
-    /// of a line.
-    fn cleared<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
-        let outcome = run(self);
-        if self.is_terminal && self.progress.is_some() {
-            self.show(CLEAR_LINE);
-        }
-        outcome
-    }
-
-    fn show(&mut self, text: &str) {
-        // A failure to write to standard error cannot be reported.
-        let _ = self.errors.write_all(text.as_bytes());
-    }
-}
-
-impl<W: Write> Watch for Observer<W> {
+impl Watch for Observer {
     fn on_interval(&mut self, seconds: f64, interval: &Interval) {
         let Some(progress) = &mut self.progress else { return };
-        let line = progress.line(seconds, interval);
-        match self.is_terminal {
-            true => self.show(&format!("{CLEAR_LINE}{line}")),
-            false => self.show(&format!("{line}\n")),
-        }
+        self.line.print_line(&progress.line(seconds, interval));
     }
 
     fn wants_to_stop(&mut self) -> bool {
@@ -229,7 +204,7 @@ fn find_limit(
     options: &Options,
     conditions: &Conditions,
     output: &OutputArguments,
-    observer: &mut Observer<io::Stderr>,
+    observer: &mut Observer,
 ) -> Result<(), Failure> {
     check_search(options, output)?;
     let mut options = options.clone();
@@ -393,29 +368,6 @@ mod tests {
         assert_eq!(Options::from_arguments(&typed.to_arguments()).as_ref(), Ok(&typed));
         assert_eq!(read(&typed.to_arguments()), typed);
         assert_eq!(read(&Options::default().to_arguments()), Options::default());
-    }
-
-    /// The progress line is erased even if the run fails, so that the error stands at the beginning
-    /// of a line.
-    #[test]
-    fn the_progress_line_is_gone_when_a_run_is_over() {
-        let check = |is_terminal, is_shown: bool, outcome: Result<(), String>, ends: &str| {
-            let progress = is_shown.then(|| Progress::new(1_000_000, None));
-            let interrupt = Interrupt::new().unwrap();
-            let mut observer = Observer { interrupt, progress, errors: Vec::new(), is_terminal };
-            let returned = observer.cleared(|observer| {
-                observer.on_interval(1.0, &Interval::default());
-                outcome.clone()
-            });
-            let written = String::from_utf8(observer.errors).unwrap();
-            assert_eq!((returned, written.is_empty()), (outcome, !is_shown));
-            assert!(written.ends_with(ends), "{written:?}");
-        };
-        for outcome in [Ok(()), Err("thread 0 failed".to_owned())] {
-            check(true, true, outcome.clone(), CLEAR_LINE);
-            check(false, true, outcome.clone(), "in flight 0\n");
-            check(true, false, outcome, "");
-        }
     }
 
     #[test]

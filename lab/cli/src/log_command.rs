@@ -10,7 +10,7 @@ use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
 use command::units::parse_duration;
-use command::{DASH, Failure, print, whole_file};
+use command::{DASH, Failure, ProgressLine, print, whole_file};
 use workload::ParseError;
 use workload::describe::{describe, guess_target};
 use workload::distribution::Distribution;
@@ -52,7 +52,8 @@ fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
     let model = model(arguments)?;
     let (extent, extent_typed) = extent(arguments)?;
     let seed: u64 = parse_whole("--seed", &arguments.seed, 0, u64::MAX)?;
-    let log = generate(&model, extent, seed).map_err(cannot_generate)?;
+    let log = ProgressLine::during("generating the log", || generate(&model, extent, seed));
+    let log = log.map_err(cannot_generate)?;
     let target = match &model.files {
         Files::Spec(mix) => Some(mix),
         Files::Single(_) => None,
@@ -96,7 +97,8 @@ fn prime_log(arguments: &PrimeArguments) -> Result<(), Failure> {
 fn describe_log(arguments: &DescribeArguments) -> Result<(), Failure> {
     let bytes = read(&arguments.file)?;
     let threads = available_parallelism().map_or(1, usize::from);
-    let log = wsesslog::read_parallel(&bytes, 0, threads)
+    let reading = || wsesslog::read_parallel(&bytes, 0, threads);
+    let log = ProgressLine::during("reading the log", reading)
         .map_err(|why| Failure::Usage(format!("{}: {why}", arguments.file.display())))?;
     let target = target(&arguments.mix, &bytes, &log)?;
     let description = describe(&log, target.as_ref());
@@ -120,8 +122,8 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
     if let Some(program) = decompressor(&bytes) {
         return Err(compressed(program, file));
     }
-    let (log, report) =
-        import(&bytes, &options).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    let imported = ProgressLine::during("reading the log", || import(&bytes, &options));
+    let (log, report) = imported.map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     match report.format {
         Some(found) if wanted.is_some_and(|wanted| wanted != found) => {
             Err(Failure::Usage(format!("--format {format}: {name} is {found}")))

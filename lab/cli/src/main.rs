@@ -16,73 +16,124 @@ mod report_command;
 mod servers_command;
 mod study_command;
 mod tune_command;
+mod verdict;
 
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use command::generated::{Generated, completions_of};
+use command::programs::LAB;
 use command::{Failure, exit_code, exit_code_of_parser, notify};
 
-use compare_command::{COMPARE_HELP, CompareArguments};
-use fileset_arguments::{FILESET_HELP, FilesetArguments};
-use load_arguments::{LOAD_EXAMPLES, LoadArguments};
-use log_arguments::LogCommand;
-use membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
-use report_command::{REPORT_EXAMPLES, ReportArguments};
-use servers_command::{SERVERS_HELP, ServersArguments};
-use study_command::{STUDY_HELP, StudyArguments};
-use tune_command::{TUNE_HELP, TuneArguments};
+use compare_command::{COMPARE_EXAMPLES, COMPARE_HELP, CompareArguments};
+use fileset_arguments::{FILESET_EXAMPLES, FILESET_HELP, FilesetArguments};
+use load_arguments::{LOAD_EXAMPLES, LOAD_HELP, LoadArguments};
+use log_arguments::{LOG_EXAMPLES, LOG_HELP, LogCommand};
+use membench_command::{MEMBENCH_EXAMPLES, MEMBENCH_HELP, MembenchArguments};
+use report_command::{REPORT_EXAMPLES, REPORT_HELP, ReportArguments};
+use servers_command::{SERVERS_EXAMPLES, SERVERS_HELP, ServersArguments};
+use study_command::{STUDY_EXAMPLES, STUDY_HELP, StudyArguments};
+use tune_command::{TUNE_EXAMPLES, TUNE_HELP, TuneArguments};
 
 /// Load, comparisons, tunings, studies and reports, for any web server.
 ///
-/// `ropewalk` passes these commands on to this program, except for `doctor`, which both have.
+/// `ropewalk` passes these commands on to this program, except for `doctor` and `completions`,
+/// which both have.
 #[derive(Parser)]
 #[command(
     name = "ropewalk-lab",
     bin_name = "ropewalk",
     override_usage = "ropewalk-lab <COMMAND>",
     version,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = EXAMPLES,
+    after_long_help = HELP
 )]
+#[command(mut_subcommand("completions", |it| completions_of(it, &LAB)))]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  ropewalk compare ropewalk nginx";
+
+const HELP: &str = "\
+Exit status:
+  0  success
+  1  it could not be done
+  2  wrong usage
+  3  not decided, or void
+  4  interrupted; it can be resumed where the command has --resume
+
+Files:
+  /var/tmp/ropewalk-UID  file sets and logs, which are used again
+
+Examples:
+  ropewalk load http://127.0.0.1:8080/ --rate 2000
+  ropewalk compare ropewalk nginx
+  ropewalk study experiments/ourselves-servers.toml
+  ropewalk report ourselves-servers";
+
+const DOCTOR_HELP: &str = "\
+Exit status:
+  0  nothing is wrong
+  1  something is
+  2  wrong usage
+
+Examples:
+  ropewalk-lab doctor
+  ropewalk-lab doctor /srv/www --json";
+
 #[derive(Subcommand)]
 enum Command {
     /// Drive a web server and report how it performed
-    #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
+    #[command(after_help = LOAD_EXAMPLES, after_long_help = LOAD_HELP)]
+    #[command(arg_required_else_help = true)]
     Load(Box<LoadArguments>),
     /// Write, check or repair the files that load is generated for
-    #[command(after_help = FILESET_HELP, arg_required_else_help = true)]
+    #[command(after_help = FILESET_EXAMPLES, after_long_help = FILESET_HELP)]
+    #[command(arg_required_else_help = true)]
     Fileset(FilesetArguments),
     /// Generate, describe and import request logs: what clients ask for
-    #[command(subcommand)]
+    #[command(subcommand, after_help = LOG_EXAMPLES, after_long_help = LOG_HELP)]
     Log(LogCommand),
-    /// Say which of two servers is better for a workload, your own traffic for instance
-    #[command(after_help = COMPARE_HELP, arg_required_else_help = true)]
+    /// Say which of two servers is better for a workload
+    ///
+    /// The workload is one of the literature, or your own traffic: an access log and the directory
+    /// that was served.
+    #[command(after_help = COMPARE_EXAMPLES, after_long_help = COMPARE_HELP)]
+    #[command(arg_required_else_help = true)]
     Compare(Box<CompareArguments>),
     /// Find the configuration of a server that sustains the most
-    #[command(after_help = TUNE_HELP, arg_required_else_help = true)]
+    #[command(after_help = TUNE_EXAMPLES, after_long_help = TUNE_HELP)]
+    #[command(arg_required_else_help = true)]
     Tune(Box<TuneArguments>),
-    /// Run an experiment: servers, workloads and testbeds, measured in a randomised order
-    #[command(after_help = STUDY_HELP, arg_required_else_help = true)]
-    Study(Box<StudyArguments>),
-    /// Make a page of what a study, a tuning or a comparison has measured
-    #[command(after_help = REPORT_EXAMPLES)]
-    Report(ReportArguments),
-    /// List the servers that can be compared, and how to install those that are not here
-    #[command(after_help = SERVERS_HELP, alias = "peers")]
-    Servers(ServersArguments),
-    /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
-    #[command(after_help = MEMBENCH_EXAMPLES)]
-    Membench(MembenchArguments),
-    /// Say what this machine lacks as a testbed, what it costs and what mends it
+    /// Run an experiment: servers under workloads in testbeds
     ///
-    /// Status 1 if anything is wrong. docs/serve/doctor.md lists all checks.
-    #[command(override_usage = "ropewalk-lab doctor [OPTIONS] [DIR]")]
+    /// All are measured in a randomised order, and nothing that was measured is lost, whatever ends
+    /// the study.
+    #[command(after_help = STUDY_EXAMPLES, after_long_help = STUDY_HELP)]
+    #[command(arg_required_else_help = true)]
+    Study(Box<StudyArguments>),
+    /// Make a page of what a study, tuning or comparison has measured
+    #[command(after_help = REPORT_EXAMPLES, after_long_help = REPORT_HELP)]
+    Report(ReportArguments),
+    /// List the servers that can be compared, and how to install others
+    #[command(after_help = SERVERS_EXAMPLES, after_long_help = SERVERS_HELP, alias = "peers")]
+    Servers(ServersArguments),
+    /// Measure the bandwidth of memory, the ceiling of every server
+    ///
+    /// Reading, writing and copying by 1, 2, 4, … cores.
+    #[command(after_help = MEMBENCH_EXAMPLES, after_long_help = MEMBENCH_HELP)]
+    Membench(MembenchArguments),
+    /// Say what this machine lacks as a testbed, and what mends it
+    ///
+    /// Each finding says what it costs. docs/serve/doctor.md lists all checks.
+    #[command(override_usage = "ropewalk-lab doctor [OPTIONS] [DIR]", after_help = DOCTOR_HELP)]
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]
@@ -91,6 +142,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 fn main() -> ExitCode {
@@ -116,24 +169,30 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Servers(arguments) => servers_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
+        Command::Generated(generated) => generated.execute::<CommandLine>(&LAB),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::programs::LAB;
 
-    /// `ropewalk` passes on all of them but the doctor, which it has itself.
+    /// `ropewalk` passes on all of them but those that it has itself.
     #[test]
     fn the_commands_are_those_that_are_passed_on() {
         let line = CommandLine::command();
         let own = line.get_subcommands().map(|it| {
             (it.get_name().to_owned(), it.get_about().map(ToString::to_string).unwrap_or_default())
         });
-        let own: Vec<_> = own.filter(|(name, _)| name != "doctor").collect();
+        let both_have = ["doctor", "completions", "man"];
+        let own: Vec<_> = own.filter(|(name, _)| !both_have.contains(&name.as_str())).collect();
         let listed =
             LAB.commands.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
         assert_eq!(own, listed.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn help_fits_a_screen_or_has_everything() {
+        assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
     }
 }

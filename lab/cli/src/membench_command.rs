@@ -2,18 +2,29 @@
 
 use clap::Args;
 use command::units::Duration;
-use command::{Failure, notify, print};
+use command::{Failure, ProgressLine, notify, print};
 use lab::membench::{Facts, Options, Plan};
 
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
-Each core goes through an area of its own, larger than the caches, which it touched first. Where a
-server's throughput times what it moves comes near to this, more cores or another architecture will
-not help. docs/lab/membench.md says how to read it.
+Examples:
+  ropewalk membench                            half a minute
+  taskset -c 0-3 ropewalk membench             four cores only";
+
+pub(crate) const MEMBENCH_HELP: &str = "\
+Each core goes through an area of its own, larger than the caches, which it
+touched first. Where a server's throughput times what it moves comes near to
+this, more cores or another architecture will not help. docs/lab/membench.md
+says how to read it.
+
+Exit status:
+  0  success
+  1  it could not be measured
+  2  wrong usage
 
 Examples:
-  ropewalk membench                       half a minute
+  ropewalk membench                            half a minute
   ropewalk membench --budget 5m --repetitions 51
-  taskset -c 0-3 ropewalk membench --json     four cores only, for programs";
+  taskset -c 0-3 ropewalk membench --json      four cores only, for programs";
 
 #[derive(Args)]
 pub(crate) struct MembenchArguments {
@@ -39,6 +50,10 @@ pub(crate) fn execute(arguments: &MembenchArguments) -> Result<(), Failure> {
     };
     let plan = Plan::new(options, Facts::read()).map_err(Failure::Usage)?;
     notify(&plan.announce());
-    let outcome = plan.run().map_err(Failure::Operation)?;
+    let mut line = ProgressLine::new();
+    let mut show = |done, all| line.print_on_terminal(&format!("{done} of {all} repetitions"));
+    let outcome = plan.run(&mut show);
+    drop(line);
+    let outcome = outcome.map_err(Failure::Operation)?;
     print(&if arguments.json { outcome.json() } else { outcome.show() })
 }

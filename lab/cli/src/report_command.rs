@@ -9,13 +9,23 @@ use command::{Failure, notify, print, whole_file};
 use lab::report::Report;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
-The page needs no network and no other file. See docs/lab/report.md.
+Examples:
+  ropewalk report results/zipf                 writes results/zipf/report.html
+  ropewalk report results/zipf -o zipf.md      words and tables as Markdown";
+
+pub(crate) const REPORT_HELP: &str = "\
+The page needs no network and no other file. docs/lab/report.md describes it.
+
+Exit status:
+  0  the report is written
+  1  it cannot be written
+  2  wrong usage, or there are no records in the folder
 
 Examples:
-  ropewalk report results/zipf                      writes results/zipf/report.html
-  ropewalk report results/zipf -o zipf.md           words and tables as Markdown
-  ropewalk report results/zipf --format csv -o -    a line for each run, to standard output
-  ropewalk report results/zipf -o zipf.png          all figures on one sheet (needs Chromium)";
+  ropewalk report results/zipf                 writes results/zipf/report.html
+  ropewalk report results/zipf -o zipf.md      words and tables as Markdown
+  ropewalk report results/zipf --format csv -o -    a line for each run
+  ropewalk report results/zipf -o zipf.png     all figures (needs Chromium)";
 
 #[derive(Args)]
 pub(crate) struct ReportArguments {

@@ -8,13 +8,23 @@ use serde_json::{Value, json};
 
 use crate::lab_options::KnownServers;
 
+pub(crate) const SERVERS_EXAMPLES: &str = "\
+Examples:
+  ropewalk servers
+  ropewalk servers nginx ropewalk:staged       with their settings and knobs";
+
 pub(crate) const SERVERS_HELP: &str = "\
-With names, their settings and knobs are listed too, each knob with the values that a tuner tries.
-A server of your own is one file: see servers/README.md.
+With names, their settings and knobs are listed too, each knob with the values
+that a tuner tries. A server of your own is one file: see servers/README.md.
+
+Exit status:
+  0  success
+  1  the list could not be printed
+  2  wrong usage, or a description with a mistake
 
 Examples:
   ropewalk servers
-  ropewalk servers nginx ropewalk:staged
+  ropewalk servers nginx ropewalk:staged       with their settings and knobs
   ropewalk servers --servers my-servers --json";
 
 #[derive(Args)]

@@ -5,17 +5,16 @@ mod arguments;
 mod end;
 mod of_cache;
 
-use command::{Failure, notify, print};
+use command::{Failure, ProgressLine, notify, print};
 use lab::record::Skipped;
 use lab::study::{
     Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, reckoned_run_s,
 };
 use lab::watch::minutes;
-use load::interrupt::Interrupt;
 use page::number::counted;
 
 use crate::lab_options::{open_records, print_knob_notices};
-pub(crate) use arguments::{STUDY_HELP, StudyArguments};
+pub(crate) use arguments::{STUDY_EXAMPLES, STUDY_HELP, StudyArguments};
 use end::{Terminal, conclude};
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
@@ -45,13 +44,15 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     let mut lab = arguments.lab.open()?;
     definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
     definition.servers.iter().for_each(|typed| print_knob_notices(&lab, typed));
-    let selection = Selection::find(&lab, &mut definition)?;
+    let selection =
+        ProgressLine::during("looking for the servers", || Selection::find(&lab, &mut definition))?;
     print(&introduction(&definition, &selection))?;
     if arguments.dry_run {
         return Ok(());
     }
-    let mut stage = selection.stage(&lab, &definition)?;
-    let (more, inside) = stage.try_testbeds()?;
+    let mut stage =
+        ProgressLine::during("preparing the workloads", || selection.stage(&lab, &definition))?;
+    let (more, inside) = ProgressLine::during("trying the testbeds", || stage.try_testbeds())?;
     print(&more.iter().map(skipped_line).collect::<String>())?;
     check_testbeds(&stage.testbeds)?;
     definition.check_budget(stage.reckoned_run_s())?;
@@ -61,13 +62,23 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     let header = stage.header(&lab, skipped);
     let environment = stage.environment().with_testbeds(inside);
     let (folder, opened) = open_records(&path, &header, &environment, arguments.resume)?;
-    let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
+    let mut watch = Terminal::new()?;
     let began_us = os::clock::now();
-    let show = |line: &str| print(&format!("{line}\n"));
-    stage.measure_ceilings(&lab, &folder, &opened.ceilings, began_us, &mut watch, show)?;
+    let mut unknown = String::new();
+    let mut note = |line: &str| -> Result<(), Failure> {
+        unknown += &format!("{line}\n");
+        Ok(())
+    };
+    watch.show("measuring the ceilings of the testbeds");
+    stage.measure_ceilings(&lab, &folder, &opened.ceilings, began_us, &mut watch, &mut note)?;
+    watch.clear();
+    print(&unknown)?;
     let mut study = Study::new(&stage, &folder, opened, began_us, watch);
     let end = study.run()?;
-    conclude(end, study.tally(), &path)
+    let tally = study.tally();
+    // The progress line goes before the end is printed.
+    drop(study);
+    conclude(end, tally, &path)
 }
 
 /// What is about to happen, and how long it takes.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use command::help::usual;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, UNFINISHED, print};
 use lab::record::Folder;
@@ -11,28 +12,46 @@ use lab::search::{
     Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
 };
 use lab::watch::minutes;
-use lab::{ServerSpec, listed_cpus};
+use lab::{Conclusion, ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_notices};
+use crate::verdict::print_verdict;
+
+pub(crate) const TUNE_EXAMPLES: &str = "\
+Examples:
+  ropewalk tune nginx --workload zipf --budget 20m
+  ropewalk tune nginx --log access.log --root /srv/www --condition p99=50ms";
 
 pub(crate) const TUNE_HELP: &str = "\
-The best configuration sustains the highest rate under the conditions: the share of what is offered
-that is served, errors, how alike kinds of file fare, and named quantiles of the response times.
-Without --knob every knob varies over its whole grid (`ropewalk servers` lists them); a grid that
-the budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has
-left (docs/lab/tune.md).
+The best configuration sustains the highest rate under the conditions: the
+share of what is offered that is served, errors, how alike kinds of file fare,
+and named quantiles of the response times. Without --knob every knob varies
+over its whole grid (`ropewalk servers` lists them); a grid that the budget
+does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power
+cut has left. docs/lab/tune.md says how the search goes.
 
-Exit status: 0 the best of what was tried is known, 1 the search could not be done, 2 wrong usage, 3
-it was not decided, 4 it was interrupted or no run could be made any more, and it can be resumed.
+Exit status:
+  0  the best of what was tried is known
+  1  the search could not be done
+  2  wrong usage
+  3  it was not decided
+  4  it was interrupted, or no run could be made any more; it can be resumed
 
 Examples:
   ropewalk tune nginx --workload zipf --budget 20m
-  ropewalk tune ropewalk:fibers --knob engine.knobs.stack_kib --knob cache.policy=lru,s3-fifo
-  ropewalk tune nginx --log access.log --root /srv/www --condition p99=50ms -o tuned --resume";
+  ropewalk tune ropewalk:fibers --knob engine.knobs.stack_kib
+  ropewalk tune ropewalk --knob cache.policy=lru,s3-fifo --method grid
+  ropewalk tune nginx --log access.log --root /srv/www --condition p99=50ms
+  ropewalk tune nginx --log access.log --root /srv/www -o tune-nginx --resume";
+
+/// The options that most searches need.
+const USUAL: &[&str] =
+    &["workload", "log", "root", "budget", "knob", "condition", "output", "resume", "dry_run"];
 
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)))]
 pub(crate) struct TuneArguments {
     #[arg(
         value_name = "SERVER",
@@ -47,10 +66,14 @@ pub(crate) struct TuneArguments {
     /// Every configuration equally often, or few runs for many and many for few
     #[arg(long, value_enum, value_name = "METHOD", default_value = "halving")]
     method: TypedMethod,
-    /// A knob to vary, over its grid or these values; may be repeated [default: all]
+    /// A knob to vary, or its values [default: all]
+    ///
+    /// Without values over its grid. May be repeated.
     #[arg(long, value_name = "NAME[=V1,V2...]")]
     knob: Vec<String>,
-    /// What must hold: p99=50ms, served=99%, errors=0.1%, spread=2%; may be repeated
+    /// p99=50ms, served=99%, errors=0.1%, spread=2%
+    ///
+    /// What must hold for a rate to be sustained. May be repeated.
     #[arg(long, value_name = "CONDITION")]
     condition: Vec<String>,
     /// Length of the window of a run
@@ -65,13 +88,15 @@ pub(crate) struct TuneArguments {
     /// Seeds the order and the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where records and results go [default: tune-SERVER, in the current folder]
+    /// Where all goes [default: tune-SERVER]
+    ///
+    /// Records and results, in a folder; the default is in the current folder.
     #[arg(long, short = 'o', value_name = "DIR")]
     output: Option<PathBuf>,
     /// Go on with a search that was interrupted
     #[arg(long)]
     resume: bool,
-    /// Only say what would be done, and how long it takes
+    /// Only say what would be done, and how long
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -93,7 +118,9 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let lab = arguments.lab.open()?;
     print_knob_notices(&lab, &server);
     let typed = (arguments.server.as_str(), &server);
-    let (plan, subject) = wanted.prepare(&lab, typed, &spec, conditions)?;
+    let (plan, subject) = ProgressLine::during(&format!("preparing {}", spec.name), || {
+        wanted.prepare(&lab, typed, &spec, conditions)
+    })?;
     print(&introduction(&plan, &wanted, &subject))?;
     if arguments.dry_run {
         return Ok(());
@@ -218,12 +245,12 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
 }
 
 fn conclude(tuned: &Tuned, written: &Written, folder: &Folder) -> Result<(), Failure> {
-    print(&written.text)?;
+    let Conclusion { details, verdict } = &written.conclusion;
+    print(details)?;
     let path = folder.path().display();
     let which = if tuned.is_decided() { "the winner" } else { "the configuration that is ahead" };
-    print(&format!(
-        "Records and surface.csv in {path}; {which} in {}\n",
-        written.winner.join(", ")
-    ))?;
+    let winner = written.winner.join(", ");
+    let more = format!("Records and surface.csv in {path}; {which} in {winner}");
+    print_verdict(verdict, &more)?;
     if tuned.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

@@ -18,6 +18,7 @@ pub mod cache_study;
 mod catalogue;
 pub mod client;
 pub mod compare;
+mod conclusion;
 pub mod doctor;
 mod environment;
 mod error;
@@ -53,6 +54,7 @@ pub mod workload;
 mod wrk;
 
 pub use catalogue::catalogue;
+pub use conclusion::Conclusion;
 pub use environment::{Environment, SettingsInside, settings_inside};
 pub use error::Error;
 pub use group::{Accounting, Group};

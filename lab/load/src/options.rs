@@ -37,8 +37,6 @@ pub const CHECKED: &str = "What is checked";
 pub const REPORTED: &str = "What is reported (FILE may be - for standard output)";
 
 const URL_HELP: &str = "http://host[:port][/path]; sessions alternate between several";
-const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or a schedule of \
-    steps and ramps: 500@30s,500..2000@60s";
 const REQUEST_RATE_HELP: &str =
     "Open: requests per second: the session rate times the mean session length";
 
@@ -63,7 +61,9 @@ pub struct Options {
     /// Servers, with paths if there is no log.
     #[arg(value_name = "URL", help = URL_HELP)]
     pub urls: Vec<String>,
-    /// Replay the sessions of a request log (httperf's format; see `ropewalk log`)
+    /// Replay the sessions of a request log
+    ///
+    /// The format is httperf's; see `ropewalk log`.
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "arguments::lossy")]
     pub log: Option<PathBuf>,
@@ -74,11 +74,15 @@ pub struct Options {
     #[arg(long, value_name = "TIME")]
     pub think_max: Option<String>,
 
-    /// Closed: this many clients, each of which waits for its reply [default: 64]
+    /// This many clients at once [default: 64]
+    ///
+    /// The run is closed: each client waits for its reply before it asks again.
     #[arg(long = "connections", short = 'c', value_name = "N", help_heading = WHEN)]
     pub clients: Option<u64>,
-    /// Open: sessions per second, or a schedule of steps and ramps.
-    #[arg(long, short = 'r', value_name = "RATE", help_heading = WHEN, help = RATE_HELP)]
+    /// Open: sessions a second, or a schedule
+    ///
+    /// Requests a second without --log. A schedule has steps and ramps: 500@30s,500..2000@60s.
+    #[arg(long, short = 'r', value_name = "RATE", help_heading = WHEN)]
     pub rate: Option<String>,
     /// Open: requests per second, divided by the mean length of a session.
     #[arg(long, value_name = "RATE", help_heading = WHEN, help = REQUEST_RATE_HELP)]
@@ -89,7 +93,10 @@ pub struct Options {
     /// With --arrivals trace: replay this many times as fast
     #[arg(long, value_name = "FACTOR", help_heading = WHEN)]
     pub speed: Option<f64>,
-    /// Length of the measured window [default: 10s, or until the log has been replayed]
+    /// Length of the window [default: 10s]
+    ///
+    /// The window is what is measured. Where sessions arrive at the times of the log the default is
+    /// until it has been replayed.
     #[arg(long, short = 'd', value_name = "TIME", help_heading = WHEN)]
     pub duration: Option<String>,
     /// Load before the window, which is not measured [default: 0s; with --find-limit 1s, and

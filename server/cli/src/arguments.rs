@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
-use command::programs::OTHERS;
+use clap::{Arg, Parser, Subcommand};
+use command::generated::{Generated, completions_of};
+use command::help::usual;
+use command::programs::{OTHERS, Program, SERVER};
 use server::config::Arguments;
 
 /// A web server for static files.
@@ -12,32 +14,58 @@ use server::config::Arguments;
 /// Ropewalk serves a directory over HTTP/1.1. How it shares the work among CPUs is a choice: its
 /// engines are the concurrency architectures of the literature, behind one protocol.
 #[derive(Parser)]
-#[command(name = "ropewalk", version, after_help = after_help(), arg_required_else_help = true)]
+#[command(name = "ropewalk", version, arg_required_else_help = true)]
+#[command(after_help = short_help(), after_long_help = long_help())]
+#[command(mut_subcommand("completions", |it| completions_of(it, &SERVER)))]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-const EXAMPLES: &str = "\
+const SHORT_EXAMPLES: &str = "\
+Examples:
+  ropewalk serve public                              on http://127.0.0.1:8080
+  ropewalk serve public --listen :80 --log combined  on every address";
+
+const STATUS_AND_EXAMPLES: &str = "\
+Exit status:
+  0  success
+  1  it could not be done
+  2  wrong usage, or a mistake in the configuration
+
 Examples:
   ropewalk serve examples/site                       on http://127.0.0.1:8080
-  ropewalk serve public --listen :80 --log combined  on every address of this machine
+  ropewalk serve public --listen :80 --log combined  on every address
   ropewalk serve --config /etc/ropewalk/ropewalk.toml
-  ropewalk check --config ropewalk.toml              is it right, and what does it mean?";
+  ropewalk check --config ropewalk.toml              is it right?";
 
-fn after_help() -> String {
+/// The names of the commands of other programs, and examples.
+fn short_help() -> String {
+    let names = |program: &Program| {
+        let names: Vec<&str> = program.commands.iter().map(|(name, _)| *name).collect();
+        format!("  {}: {}\n", program.name, names.join(", "))
+    };
+    let others: String = OTHERS.iter().map(|program| names(program)).collect();
+    format!("Commands of other programs (--help describes them):\n{others}\n{SHORT_EXAMPLES}")
+}
+
+/// The commands of other programs, exit statuses and examples.
+fn long_help() -> String {
     let others: Vec<String> = OTHERS.iter().map(|program| program.help()).collect();
-    format!("{}\n{EXAMPLES}", others.join("\n"))
+    format!("{}\n{STATUS_AND_EXAMPLES}", others.join("\n"))
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Serve a directory until SIGTERM or Ctrl-C
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_help = SERVE_EXAMPLES, after_long_help = SERVE_HELP)]
+    #[command(mut_args(usual(SERVE_USUAL)), mut_args(shortened))]
     Serve {
         #[command(flatten)]
         arguments: Arguments,
-        /// Say at the start why this engine was chosen, and which settings of the machine changed
+        /// Say why this engine was chosen
+        ///
+        /// And which settings of the machine were changed, in lines at the start.
         #[arg(short, long)]
         verbose: bool,
     },
@@ -47,18 +75,27 @@ pub(crate) enum Command {
         #[arg(allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Print the effective configuration, each key with its origin, or say what is wrong with it
+    /// Print the configuration that results, or what is wrong with it
+    ///
+    /// Takes what `serve` takes, and serves nothing. Each key is printed with its origin: a line of
+    /// the file, a flag, or the default.
+    #[command(after_help = CHECK_EXAMPLES, after_long_help = CHECK_HELP)]
+    #[command(mut_args(usual(SERVE_USUAL)), mut_args(shortened))]
     Check(Arguments),
     /// List the engines and their knobs
+    ///
+    /// An engine is a way to share the work among CPUs; a knob is a setting of one.
+    #[command(after_help = ENGINES_HELP)]
     Engines {
         /// For programs: an array of objects
         #[arg(long)]
         json: bool,
     },
-    /// Say what this machine lacks for serving, what it costs and what mends it
+    /// Say what this machine lacks for serving, and what mends it
     ///
-    /// Status 1 if anything is wrong. docs/serve/doctor.md lists all checks. What measurements need
-    /// is checked by `ropewalk-lab doctor`.
+    /// Each finding says what it costs; docs/serve/doctor.md lists all checks. What measurements
+    /// need is checked by `ropewalk-lab doctor`.
+    #[command(after_help = DOCTOR_HELP)]
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]
@@ -67,6 +104,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 impl Command {
@@ -76,12 +115,88 @@ impl Command {
     }
 }
 
+/// The options of `serve` and `check` that most need; the others are in the long help.
+const SERVE_USUAL: &[&str] =
+    &["listen", "port", "listing", "spa", "config", "engine", "log", "set", "verbose"];
+
+/// An option of `serve` with a line for the short help.
+fn shortened(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "listen" => {
+            let long = option.get_help().cloned().unwrap_or_default();
+            let short = "An address: 8080 (this machine), :8080 (everywhere)";
+            option.help(short).long_help(long)
+        }
+        "set" => option.value_name("KEY=VALUE"),
+        _ => option,
+    }
+}
+
 const SERVE_EXAMPLES: &str = "\
-SIGTERM, SIGQUIT and Ctrl-C let responses finish; a second one cuts them off. SIGUSR1 reopens the
-access log.
+Examples:
+  ropewalk serve public --listen 8081
+  ropewalk serve public --set cache.revalidate_ms=never";
+
+const SERVE_HELP: &str = "\
+Signals:
+  SIGTERM, SIGQUIT, Ctrl-C  responses are finished; a second one cuts them off
+  SIGUSR1                   the access log is opened again
+  SIGUSR2                   the state of the server is printed
+
+Exit status:
+  0  the server was stopped by a signal
+  1  it could not serve
+  2  wrong usage, or a mistake in the configuration
 
 Examples:
   ropewalk serve public --port 3000 --listing
   ropewalk serve public --listen 8081 --listen '[::1]:8081'
   ropewalk serve public --engine event-loop --partitions '0-3;4-7'
-  ropewalk serve public --set cache.revalidate_ms=never --set host.html_suffix=true";
+  ropewalk serve public --set cache.revalidate_ms=never --log json
+  ropewalk serve --config /etc/ropewalk/ropewalk.toml";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  ropewalk check --config ropewalk.toml
+  ropewalk check public --engine fibers";
+
+const CHECK_HELP: &str = "\
+Exit status:
+  0  the configuration is right
+  1  it could not be printed
+  2  wrong usage, or a mistake in the configuration
+
+Examples:
+  ropewalk check --config ropewalk.toml
+  ropewalk check public --engine fibers > effective.toml";
+
+const ENGINES_HELP: &str = "\
+Exit status:
+  0  success
+  1  the list could not be printed
+  2  wrong usage
+
+Examples:
+  ropewalk engines
+  ropewalk serve public --engine fibers --set engine.knobs.stack_kib=32";
+
+const DOCTOR_HELP: &str = "\
+Exit status:
+  0  nothing is wrong
+  1  something is
+  2  wrong usage
+
+Examples:
+  ropewalk doctor /srv/www
+  ropewalk doctor /srv/www --json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_fits_a_screen_or_has_everything() {
+        assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
+    }
+}

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use command::programs::OTHERS;
+use command::programs::{OTHERS, SERVER};
 use command::{Failure, exit_code, exit_code_of_parser, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
@@ -47,6 +47,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
+        Command::Generated(generated) => generated.execute::<CommandLine>(&SERVER),
     }
 }
 

@@ -12,43 +12,83 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
-use command::{DASH, Failure, notify, print, whole_file};
+use command::{DASH, Failure, ProgressLine, notify, print, whole_file};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
-use record::{RECORD_HELP, RecordArguments};
+use record::{RECORD_EXAMPLES, RECORD_HELP, RecordArguments};
 
 #[derive(Subcommand)]
 pub(crate) enum TraceCommand {
     /// Record the memory references of a command and of all processes it starts
-    #[command(after_help = RECORD_HELP, arg_required_else_help = true)]
+    #[command(after_help = RECORD_EXAMPLES, after_long_help = RECORD_HELP)]
+    #[command(arg_required_else_help = true)]
     Record(RecordArguments),
-    /// Describe a trace: processes, blocks, code, data, writes, sharing, system calls
-    #[command(after_help = INFO_HELP)]
+    /// Describe a trace: processes, code, data, writes, sharing, system calls
+    #[command(after_help = INFO_EXAMPLES, after_long_help = INFO_HELP)]
     Info(InfoArguments),
     /// Convert a trace from another format: lackey, din, drmemtrace
-    #[command(after_help = IMPORT_HELP)]
+    #[command(after_help = IMPORT_EXAMPLES, after_long_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
 
+pub(crate) const TRACE_EXAMPLES: &str = "\
+Examples:
+  ropewalk trace record --out ls.trace -- ls -aR /usr/share
+  ropewalk trace info ls.trace";
+
+pub(crate) const TRACE_HELP: &str = "\
+A trace has every instruction fetch, load and store of some processes, and
+their system calls. docs/simulator/trace.md describes it.
+
+Exit status:
+  0  success
+  1  it could not be done, or the trace is not whole
+  2  wrong usage
+
+Examples:
+  ropewalk trace record --out ls.trace -- ls -aR /usr/share
+  ropewalk trace info ls.trace
+  ropewalk trace import ls.lackey --output ls.trace";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  ropewalk trace info apache.trace
+  ropewalk trace info --block 128 --json apache.trace";
+
 const INFO_HELP: &str = "\
-The tables are those of Foglia, Giorgi and Prete (2001); docs/simulator/trace.md says what is
-counted how. Percentages are of all references. If the trace is not whole, what there is is
-described, one line says where it ends and why, and the exit status is 1.
+The tables are those of Foglia, Giorgi and Prete (2001); docs/simulator/trace.md
+says what is counted how. Percentages are of all references. If the trace is not
+whole, what there is is described, and one line says where it ends and why.
+
+Exit status:
+  0  success
+  1  the trace cannot be read, or is not whole
+  2  wrong usage
 
 Examples:
   ropewalk trace info apache.trace
   ropewalk trace info --block 128 --json apache.trace";
 
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  ropewalk trace import ls.lackey --output ls.trace";
+
 const IMPORT_HELP: &str = "\
 Formats:
-  lackey      text of valgrind --tool=lackey --trace-mem=yes; no system calls, one process
+  lackey      text of valgrind --tool=lackey --trace-mem=yes; no system calls,
+              one process
   din         text of Dinero, a label and an address in each line
   drmemtrace  records of 12 bytes of DynamoRIO, decompressed
+
+Exit status:
+  0  success
+  1  the trace cannot be read or written
+  2  wrong usage, or the format is not recognised
 
 Examples:
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls -aR /usr/share
   ropewalk trace import ls.lackey --output ls.trace
-  zcat drmemtrace.trace.gz | ropewalk trace import - --format drmemtrace --output app.trace
+  zcat app.gz | ropewalk trace import - --format drmemtrace -o app.trace
   ropewalk trace info ls.trace";
 
 #[derive(Args)]
@@ -101,7 +141,8 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
         return Err(Failure::Usage(why));
     }
     let reader = Reader::open(&arguments.file).map_err(|why| operation(&why))?;
-    let found = memory_trace::tables(&reader, block).map_err(|why| operation(&why))?;
+    let found = ProgressLine::during("reading the trace", || memory_trace::tables(&reader, block));
+    let found = found.map_err(|why| operation(&why))?;
     let text = if arguments.json { tables::json } else { tables::show };
     print(&text(&reader, &found))?;
     reader.damage().map_or(Ok(()), |damage| Err(Failure::Operation(damage.to_string())))
@@ -125,11 +166,13 @@ fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let (process, din_bytes) = (arguments.process, arguments.din_bytes);
     let foreign = Foreign { path, form, process, command, din_bytes };
     let mut outcome = None;
-    let written = whole_file::write(&arguments.output, |sink| -> Result<(), Broken> {
-        let mut writer = Writer::new(sink, &header)?.named(&arguments.output);
-        let imported = memory_trace::import(from, &foreign, &mut writer)?;
-        outcome = Some((imported, writer.finish()?.bytes));
-        Ok(())
+    let written = ProgressLine::during("importing the trace", || {
+        whole_file::write(&arguments.output, |sink| -> Result<(), Broken> {
+            let mut writer = Writer::new(sink, &header)?.named(&arguments.output);
+            let imported = memory_trace::import(from, &foreign, &mut writer)?;
+            outcome = Some((imported, writer.finish()?.bytes));
+            Ok(())
+        })
     });
     written.map_err(|why| match why {
         Broken::File(why) => {

@@ -4,25 +4,40 @@ use std::path::PathBuf;
 
 use clap::Args;
 use command::Failure;
+use command::help::usual;
 use command::units::parse_duration;
 
 use crate::lab_options::LabOptions;
 
-pub(crate) const STUDY_HELP: &str = "\
-An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory, network), how much is
-offered, how often; or parameters of the cache by itself (docs/lab/study.md). Its records go into a
-folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
-it. `ropewalk report FOLDER` shows them.
+pub(crate) const STUDY_EXAMPLES: &str = "\
+Examples:
+  ropewalk study experiments/ourselves-servers.toml
+  ropewalk study my.toml --size paper --budget 4h -o results";
 
-Exit status: 0 all that can be was measured, 1 nothing could be measured, 2 wrong usage, 4 the
-budget is spent or the study was interrupted, and it can be resumed.
+pub(crate) const STUDY_HELP: &str = "\
+An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory,
+network), how much is offered, how often; or parameters of the cache by itself.
+docs/lab/study.md describes it. The records go into a folder, a line for each
+run as soon as it is made; whatever ends the study, --resume goes on with it.
+`ropewalk report FOLDER` shows them.
+
+Exit status:
+  0  all that can be was measured
+  1  nothing could be measured
+  2  wrong usage
+  4  the budget is spent or the study was interrupted; it can be resumed
 
 Examples:
-  ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml
+  ropewalk study experiments/ourselves-servers.toml
+  ropewalk study my.toml --dry-run
   ropewalk study my.toml --size paper --budget 4h -o results
   ropewalk study my.toml -o results --resume";
 
+/// The options that most studies need.
+const USUAL: &[&str] = &["size", "budget", "mat", "output", "resume", "dry_run"];
+
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)))]
 pub(crate) struct StudyArguments {
     /// The experiment
     #[arg(value_name = "FILE")]

@@ -1,9 +1,8 @@
 //! What a study prints while it runs, and how it ends.
 
-use std::io::Write;
 use std::path::Path;
 
-use command::{Failure, UNFINISHED, print};
+use command::{Failure, ProgressLine, UNFINISHED, print};
 use lab::study::{End, Tally};
 use lab::watch::Watch;
 use load::interrupt::Interrupt;
@@ -34,15 +33,35 @@ pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failur
     if status == 0 { Ok(()) } else { Err(Failure::Reported(status)) }
 }
 
-/// Progress goes to standard error, a line for each run.
+/// Progress goes to standard error, a line for each run; on a terminal in one place.
 pub(super) struct Terminal {
-    pub(super) interrupt: Interrupt,
+    line: ProgressLine,
+    interrupt: Interrupt,
+}
+
+impl Terminal {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let interrupt = Interrupt::new().map_err(Failure::Operation)?;
+        Ok(Self { line: ProgressLine::new(), interrupt })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.line.clear();
+    }
+
+    /// Shows what is done before there are runs, on a terminal only.
+    pub(super) fn show(&mut self, line: &str) {
+        self.line.print_on_terminal(line);
+    }
 }
 
 impl Watch for Terminal {
     fn report(&mut self, line: &str) {
-        // A progress line that cannot be written is dropped.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        self.line.print_line(line);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.line.print_lasting(line);
     }
 
     fn is_interrupted(&mut self) -> bool {

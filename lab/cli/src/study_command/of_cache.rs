@@ -7,7 +7,6 @@ use lab::cache_study::{self, Definition, Study, estimate_s};
 use lab::study::Tally;
 use lab::watch::minutes;
 use lab::{Environment, Surroundings};
-use load::interrupt::Interrupt;
 
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};
@@ -30,9 +29,11 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     let environment = Environment::record(BTreeMap::new());
     let (folder, opened) =
         open_records(&path, &definition.header(), &environment, arguments.resume)?;
-    let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
-    let mut study = Study::new(&definition, &program, &folder, &opened.cache, watch);
-    conclude(study.run()?, Tally::default(), &path)
+    let mut study = Study::new(&definition, &program, &folder, &opened.cache, Terminal::new()?);
+    let end = study.run()?;
+    // The progress line goes before the end is printed.
+    drop(study);
+    conclude(end, Tally::default(), &path)
 }
 
 /// What is about to happen, and how long it takes.

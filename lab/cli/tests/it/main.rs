@@ -17,6 +17,7 @@ mod report;
 mod server_process;
 mod servers;
 mod study;
+mod terminal;
 mod tune;
 
 use std::process::Command;

@@ -13,7 +13,7 @@ mod verdict;
 
 pub use candidate::Candidate;
 pub use place::Place;
-pub use text::render;
+pub use text::conclude;
 pub use verdict::{Figure, RatioVerdict, Verdict, judge_ratio};
 
 use crate::environment::Environment;

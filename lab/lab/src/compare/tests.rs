@@ -80,7 +80,7 @@ fn the_cheaper_server_wins_and_the_words_say_by_how_much() {
         |n| measured(1000.0 * n, Some(20.0 * n), 0),
         |n| measured(900.0 * n, Some(40.0 * n), 0),
     );
-    let text = render(&compared(&phase), &sides());
+    let text = conclude(&compared(&phase), &sides()).to_string();
     assert!(text.contains("Verdict: a/usual. A against B in CPU us/request"), "{text}");
     assert!(text.contains("0.5") && text.contains("A is better"), "{text}");
     assert!(!text.contains("Mind"), "{text}");
@@ -91,7 +91,7 @@ fn the_cheaper_server_wins_and_the_words_say_by_how_much() {
 #[test]
 fn without_processor_time_throughput_decides() {
     let phase = phase(|n| measured(500.0 * n, None, 0), |n| measured(900.0 * n, None, 0));
-    let text = render(&compared(&phase), &sides());
+    let text = conclude(&compared(&phase), &sides()).to_string();
     assert!(text.contains("Verdict: b/usual. A against B in requests/s"), "{text}");
     assert!(text.contains("not measured"), "{text}");
 }
@@ -112,7 +112,7 @@ fn a_server_that_is_compared_with_itself_has_two_names() {
 #[test]
 fn equal_servers_are_a_tie() {
     let equal = || measured(500.0, Some(20.0), 0);
-    let text = render(&compared(&phase(|_| equal(), |_| equal())), &sides());
+    let text = conclude(&compared(&phase(|_| equal(), |_| equal())), &sides()).to_string();
     assert!(text.contains("Verdict: a tie. "), "{text}");
 }
 
@@ -123,7 +123,7 @@ fn what_was_failed_is_said() {
         |n| measured(900.0 * n, Some(10.0 * n), 300),
         |n| measured(900.0 * n, Some(40.0 * n), 0),
     );
-    let text = render(&compared(&phase), &sides());
+    let text = conclude(&compared(&phase), &sides()).to_string();
     assert!(text.contains("Mind: a/usual failed 6000 of 20000 requests (30.00 %)"), "{text}");
     assert!(text.ends_with("But mind what is said above.\n"), "{text}");
 }
@@ -136,7 +136,8 @@ fn a_server_that_does_not_sustain_the_common_rate_is_named() {
         late.figures.kept_up_share = 0.8;
         late
     };
-    let text = render(&compared(&phase(late, |n| measured(900.0 * n, Some(40.0), 0))), &sides());
+    let text = conclude(&compared(&phase(late, |n| measured(900.0 * n, Some(40.0), 0))), &sides())
+        .to_string();
     let expected = "Mind: a/usual does not sustain the common rate: it kept up with 80.0 % of it";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("b/usual does not"), "{text}");
@@ -162,7 +163,7 @@ fn without_a_pair_there_is_no_verdict() {
     let apart: Phase = [vec![None, one()], vec![one(), None]];
     let comparison = compared(&apart);
     assert!(comparison.is_void());
-    let text = render(&comparison, &sides());
+    let text = conclude(&comparison, &sides()).to_string();
     assert!(text.ends_with("Verdict: none. In no pair were both windows good.\n"), "{text}");
 }
 

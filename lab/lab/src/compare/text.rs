@@ -1,6 +1,7 @@
 //! A comparison in a few lines, for people.
 
 use super::{Comparison, Figure, Side, Verdict};
+use crate::conclusion::Conclusion;
 use crate::search::FREE_CPUS;
 use page::number;
 use statistics::{median, values_min};
@@ -9,8 +10,12 @@ use std::fmt::Write as _;
 /// How many void windows are listed one by one.
 const VOID_MAX: usize = 6;
 
-/// The table, the caveats, and the verdict. Lines end with a line feed.
-pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
+/// The table and the caveats, and the verdict.
+pub fn conclude(comparison: &Comparison, sides: &[Side; 2]) -> Conclusion {
+    Conclusion { details: details(comparison, sides), verdict: verdict(comparison, sides) }
+}
+
+fn details(comparison: &Comparison, sides: &[Side; 2]) -> String {
     let mut text = String::new();
     for (letter, side) in ["A", "B"].into_iter().zip(sides) {
         let _ = writeln!(text, "{letter}  {} {}", side.label(), side.version);
@@ -31,7 +36,6 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
     for caveat in &comparison.caveats {
         let _ = writeln!(text, "Mind: {caveat}.");
     }
-    let _ = writeln!(text, "\n{}", conclusion(comparison, sides));
     text
 }
 
@@ -73,7 +77,7 @@ fn advice(comparison: &Comparison, usual: &str) -> String {
 
 /// The verdict in a sentence. The first figure that was measured decides: processor time for the
 /// same work, or throughput where that is not known.
-fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
+fn verdict(comparison: &Comparison, sides: &[Side; 2]) -> String {
     let Some((figure, verdict)) = comparison.deciding() else {
         let advice = advice(comparison, ".");
         return format!("Verdict: none. In no pair were both windows good{advice}");

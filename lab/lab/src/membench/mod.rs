@@ -98,18 +98,19 @@ impl Plan {
     }
 
     /// Measures. Each repetition makes all measurements, so that a slow minute of the machine is
-    /// spread over all rows.
+    /// spread over all rows. `show` receives before each how many are done, and how many there are.
     ///
     /// # Errors
     /// When a thread cannot run on its core, or when memory did not hold what was written to it, in
     /// one line.
-    pub fn run(&self) -> Result<Outcome, String> {
+    pub fn run(&self, show: &mut dyn FnMut(u32, u32)) -> Result<Outcome, String> {
         let threads = MeasuringThreads::start(&self.facts.cpus, self.area_bytes)?;
         let cells = self.counts.len() * self.kinds.len();
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
         // All of the run: one measurement is too short for the kernel's accounts.
         let others = Others::watch();
-        for _ in 0..self.repetitions {
+        for done in 0..self.repetitions {
+            show(done, self.repetitions);
             let turns = self
                 .kinds
                 .iter()
@@ -317,7 +318,9 @@ mod tests {
         let facts = Facts { cpus: cpus.clone(), free_bytes: 1 << 34, ..Facts::default() };
         let options = Options { budget_us: 500_000, area_bytes: Some(4 << 20), repetitions: 1 };
         let plan = Plan::new(options, facts).expect("half a second is enough");
-        let outcome = plan.run().expect("it runs");
+        let mut shown = Vec::new();
+        let outcome = plan.run(&mut |done, all| shown.push((done, all))).expect("it runs");
+        assert_eq!(shown, [(0, 1)]);
         assert_eq!(outcome.rows.len(), kind::available().len() * counts(cpus.len()).len());
         for row in &outcome.rows {
             assert!(row.gigabytes_per_second.median > 0.0, "{row:?}");

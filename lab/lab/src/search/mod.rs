@@ -21,7 +21,7 @@ pub use blocks::{Blocks, Progress, Runs, Standing};
 pub use grid::{Dimension, Grid};
 pub use mat::{Climb, Found, LimitSearch, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
-pub use results::{render, surface, tuning};
+pub use results::{conclude, surface, tuning};
 pub use subject::{Subject, Wanted, Written};
 pub(crate) use tune::FREE_CPUS;
 pub use tune::{Certainty, Method, Plan, Rival, Tuned, tune};

@@ -3,6 +3,7 @@
 use super::Candidate;
 use super::blocks::{Runs, Standing};
 use super::tune::{Certainty, FREE_CPUS, MUCH_VOID, ROUNDS_MAX, Tuned};
+use crate::conclusion::Conclusion;
 use crate::record::{RaceOutcome, Rival, Tuning};
 use page::number;
 use statistics::{Interval, Mean, Verdict};
@@ -12,20 +13,29 @@ use std::fmt::Write;
 /// How many of the candidates that are out are named.
 const OUT_MAX: usize = 5;
 
-/// The winner and how sure the result is, for people.
-pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
+/// How sure the result is, and the winner, for people.
+pub fn conclude(tuned: &Tuned, confidence: f64, margin: f64) -> Conclusion {
+    let details = counts(tuned) + &races(tuned, confidence, margin);
+    Conclusion { details, verdict: verdict(tuned) }
+}
+
+/// The best, what it sustains, and what tuning gains.
+fn verdict(tuned: &Tuned) -> String {
     let name = |candidate: usize| &tuned.candidates[candidate].name;
-    let mut text = match tuned.is_decided() {
-        true => format!("Best: {}\n", name(tuned.winner)),
-        false => format!("Not decided. Ahead: {}\n", name(tuned.winner)),
+    let head = if tuned.is_decided() { "Best" } else { "Not decided. Ahead" };
+    let gain = match tuned.gain {
+        None if !tuned.is_decided() => format!("it is {} as it was", name(0)),
+        None => format!("it is {} as it was: nothing tried is better", name(0)),
+        Some(gain) => format!("{} the rate of {}", times(gain), name(0)),
     };
-    let mut line = |words: String| writeln!(text, "  {words}").expect("a String takes all");
-    line(sustains(tuned));
-    match tuned.gain {
-        None if !tuned.is_decided() => line(format!("it is {} as it was", name(0))),
-        None => line(format!("it is {} as it was: nothing tried is better", name(0))),
-        Some(gain) => line(format!("{} the rate of {}", times(gain), name(0))),
-    }
+    format!("{head}: {}\n  {}\n  {gain}", name(tuned.winner), sustains(tuned))
+}
+
+/// How the winner did in its races, how sure that is, and what would make it surer.
+fn races(tuned: &Tuned, confidence: f64, margin: f64) -> String {
+    let name = |candidate: usize| &tuned.candidates[candidate].name;
+    let mut text = String::new();
+    let mut line = |words: String| writeln!(text, "{words}").expect("a String takes all");
     for rival in &tuned.rivals {
         let verdict = match rival.verdict {
             Verdict::Higher => "better".to_owned(),
@@ -33,7 +43,8 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
             Verdict::Tie => format!("a tie within {}", number::percent(margin)),
             Verdict::CannotTell => "too close to tell".to_owned(),
         };
-        line(format!("{} that of {}: {verdict}", times(rival.ratio), name(rival.candidate)));
+        let (winner, other) = (name(tuned.winner), name(rival.candidate));
+        line(format!("{winner} has {} the rate of {other}: {verdict}", times(rival.ratio)));
     }
     certain(tuned, confidence).into_iter().for_each(&mut line);
     advice(tuned).into_iter().for_each(&mut line);
@@ -43,7 +54,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
              one were not tried"
         ));
     }
-    text + &counts(tuned)
+    text
 }
 
 /// The result of a search, as the records hold it.
@@ -281,23 +292,24 @@ mod tests {
     #[test]
     fn in_words() {
         let expected = "\
+3 configurations in 60 runs, 2 of them void.
+out: buffers=a,b: it does not start
+buffers=1 1m has 1.000 times (0.990 to 1.010) the rate of usual: a tie within 2 %
+(each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
+however often it was judged;
+with 95.0 % nowhere in the 2 races a worse configuration was taken for better)
+
 Best: buffers=1 1m
   sustains 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke (served=99%: 96%)
   1.149 times (1.100 to 1.200) the rate of usual
-  1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
-  (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
-however often it was judged;
-  with 95.0 % nowhere in the 2 races a worse configuration was taken for better)
-3 configurations in 60 runs, 2 of them void.
-out: buffers=a,b: it does not start
 ";
-        assert_eq!(render(&tuned(), 0.95, 0.02), expected);
+        assert_eq!(conclude(&tuned(), 0.95, 0.02).to_string(), expected);
     }
 
     #[test]
     fn challenges_that_did_not_come_to_an_end_are_told() {
-        let text = render(&Tuned { rounds_ended: true, ..tuned() }, 0.95, 0.02);
-        assert!(text.contains("\n  in each of 5 challenges another became the best; "), "{text}");
+        let text = conclude(&Tuned { rounds_ended: true, ..tuned() }, 0.95, 0.02).details;
+        assert!(text.contains("\nin each of 5 challenges another became the best; "), "{text}");
     }
 
     fn undecided() -> Tuned {
@@ -310,7 +322,7 @@ out: buffers=a,b: it does not start
     #[test]
     fn what_was_not_decided_is_not_called_best() {
         assert!(tuned().is_decided() && !undecided().is_decided());
-        let text = render(&undecided(), 0.95, 0.02);
+        let text = conclude(&undecided(), 0.95, 0.02).verdict;
         assert!(text.starts_with("Not decided. Ahead: buffers=1 1m\n"), "{text}");
         assert!(!text.contains("Best"), "{text}");
         let unknown = Tuned { winner: 2, rivals: Vec::new(), ..tuned() };
@@ -320,7 +332,7 @@ out: buffers=a,b: it does not start
     #[test]
     fn the_advice_fits_the_reason() {
         let check = |runs: Runs, is_told: &str, is_not: &str| {
-            let text = render(&Tuned { runs, ..undecided() }, 0.95, 0.02);
+            let text = conclude(&Tuned { runs, ..undecided() }, 0.95, 0.02).details;
             assert!(text.contains(is_told) && !text.contains(is_not), "{text}");
         };
         let none = Runs { made: 40, void: 1, ..Runs::default() };
@@ -346,7 +358,7 @@ out: buffers=a,b: it does not start
     #[test]
     fn a_margin_is_told_as_it_was_typed() {
         let check = |percent: f64, told: &str| {
-            let text = render(&tuned(), 0.95, percent / 100.0);
+            let text = conclude(&tuned(), 0.95, percent / 100.0).details;
             assert!(text.contains(&format!("usual: a tie within {told}\n")), "{text}");
         };
         check(0.5, "0.5 %");

@@ -4,10 +4,11 @@
 use super::blocks::{Blocks, Progress};
 use super::grid::{Dimension, Grid};
 use super::recorder::{Context, Recorder};
-use super::results::{render, surface, tuning};
+use super::results::{conclude, surface, tuning};
 use super::tune::{Method, Plan, Tuned, tune};
 use super::workbench::{WARM_UPS, Workbench, setting_of};
 use super::{Candidate, Stop};
+use crate::conclusion::Conclusion;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::former_names::with_former_placeholders;
@@ -94,7 +95,7 @@ pub struct Subject<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The result, in words.
-    pub text: String,
+    pub conclusion: Conclusion,
     /// The files of the configuration that is ahead.
     pub winner: Vec<String>,
 }
@@ -436,17 +437,17 @@ impl Subject<'_> {
     pub fn keep(&self, tuned: &Tuned, plan: &Plan, folder: &Folder) -> Result<Written, Error> {
         let knobs = plan.grid.dimensions().iter().map(|knob| knob.name.clone());
         let table = surface(tuned, &knobs.collect::<Vec<_>>(), plan.confidence);
-        let text = render(tuned, plan.confidence, plan.margin);
+        let conclusion = conclude(tuned, plan.confidence, plan.margin);
         let written = folder
             .add_tuning(&tuning(tuned))
             .and_then(|()| folder.write_whole(SURFACE, &table))
-            .and_then(|()| folder.write_whole(RESULT, &text))
+            .and_then(|()| folder.write_whole(RESULT, &conclusion.to_string()))
             .and_then(|()| {
                 let place = folder.path().join(WINNER);
                 self.winner(&tuned.candidates[tuned.winner], &place)
             });
         let winner = written.map_err(Error::Failed)?;
-        Ok(Written { text, winner })
+        Ok(Written { conclusion, winner })
     }
 
     /// Writes the winner's configuration as it was filled in, and the command that starts it;

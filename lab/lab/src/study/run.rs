@@ -183,7 +183,7 @@ impl<'a, W: Watch> Study<'a, W> {
             self.tally.unknown += cells.len();
             for &cell in cells {
                 let point = self.stage.point(cell, *offered);
-                self.watch.report(&format!("{}: every run was void", describe(&point)));
+                self.watch.note(&format!("{}: every run was void", describe(&point)));
             }
         }
         Ok(End::Complete)
@@ -270,13 +270,13 @@ impl<'a, W: Watch> Study<'a, W> {
                 match self.rate_at(cell, share)? {
                     Ok(rate) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
-                        self.watch.report(&line);
+                        self.watch.note(&line);
                         loads.push((vec![cell], Offered::RequestsPerS(rate)));
                     }
                     Err(why) => {
                         self.tally.wanted += 1;
                         self.tally.unknown += 1;
-                        self.watch.report(&format!(
+                        self.watch.note(&format!(
                             "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
                         ));
                     }

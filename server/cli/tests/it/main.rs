@@ -3,6 +3,7 @@
 
 mod clients;
 mod error_log;
+mod generated;
 mod hung_readers;
 mod limits;
 mod machine;

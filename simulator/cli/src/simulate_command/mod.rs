@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
+use command::help::usual;
 use command::{DASH, Failure, print, takes_stdout, whole_file};
 use memory_trace::Reader;
 
@@ -37,22 +38,37 @@ const TASKS_LEFT: &str = "scheduler.tasks_left";
 /// memory.
 const MACHINES_MAX: usize = 20_000;
 
+pub(crate) const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  ropewalk simulate server.trace --cpus 1..16 --protocol mesi,amsd,pscr
+  ropewalk simulate server.trace --paper --html paper.html";
+
 pub(crate) const SIMULATE_HELP: &str = "\
-Lists make a sweep: every combination of what is listed is simulated, in parallel threads. What is
-not typed is the machine file's, or the reference machine's of Foglia et al. (2001).
-docs/simulator/simulate.md says what is modelled, what is inferred, and what a machine file can
-hold.
+Lists make a sweep: every combination of what is listed is simulated, in
+parallel threads. What is not typed is the machine file's, or the reference
+machine's of Foglia et al. (2001). docs/simulator/simulate.md says what is
+modelled, what is inferred, and what a machine file can hold.
+
+Exit status:
+  0  success
+  1  the trace or an outcome cannot be read or written
+  2  wrong usage, or a mistake in the machine
 
 Examples:
   ropewalk simulate server.trace
-  ropewalk simulate server.trace --cpus 1..16 --protocol mesi,amsd,pscr --json sweep.json
-  ropewalk simulate server.trace --cpus 4 --block 32 --cache 128K/1,512K/2,2M/4 --csv sweep.csv
+  ropewalk simulate server.trace --cpus 1..16 --protocol mesi,amsd,pscr
+  ropewalk simulate server.trace --block 32 --cache 128K/1,512K/2 --csv all.csv
   ropewalk simulate server.trace --machine ours.toml --top 20 --three-c
-  ropewalk simulate server.trace --set bus.memory_latency=split --set kernel.enabled=false
-  ropewalk simulate server.trace --cpus 1..16 --set cpu.write_buffer=1,8 --set bus.write_cycles=5,9
-  ropewalk simulate server.trace --paper --html paper.html     the paper's figures, its and ours";
+  ropewalk simulate server.trace --set kernel.enabled=false
+  ropewalk simulate server.trace --cpus 1..16 --set cpu.write_buffer=1,8
+  ropewalk simulate server.trace --paper --html paper.html    the paper's and ours";
+
+/// The options that most simulations need.
+const USUAL: &[&str] =
+    &["machine", "cpus", "protocol", "block", "cache", "paper", "json", "csv", "html"];
 
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)))]
 pub(crate) struct SimulateArguments {
     /// The trace, as `ropewalk trace` writes it
     #[arg(value_name = "TRACE", required_unless_present = "print_machine")]
@@ -79,8 +95,10 @@ pub(crate) struct SimulateArguments {
     /// Schedulers: random, affinity
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     scheduler: Vec<lists::Scheduler>,
-    /// A paper's machines in place of lists: those of Figures 1 to 11 and Table 5 of Foglia et al.
-    /// (2001), or of the paper that FILE (TOML) describes
+    /// The machines of Foglia et al. (2001), or of FILE
+    ///
+    /// A paper's machines in place of lists: those of Figures 1 to 11 and Table 5, or of the paper
+    /// that FILE (TOML) describes.
     #[arg(
         long,
         value_name = "FILE",
@@ -107,13 +125,15 @@ pub(crate) struct SimulateArguments {
     /// Simulate this many machines at once [default: one on each CPU]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Write all outcomes as JSON; here and below - is standard output
+    /// Write all outcomes as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a row for each outcome
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a page of figures and tables; with --paper the paper's beside ours
+    /// Write a page of figures and tables
+    ///
+    /// With --paper the paper's beside ours.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Only print the machine, with all that can be set

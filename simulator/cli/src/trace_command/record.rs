@@ -3,22 +3,35 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use command::help::usual;
 use command::programs::SERVER;
 use command::units::Duration;
-use command::{Failure, notify, print};
+use command::{Failure, ProgressLine, notify, print};
 use tracer::{Options, Recipe, Recorder};
 
+pub(super) const RECORD_EXAMPLES: &str = "\
+Examples:
+  ropewalk trace record --out ls.trace -- ls -aR /usr/share
+  ropewalk trace record --recipe nginx --out nginx.trace";
+
 pub(super) const RECORD_HELP: &str = "\
-Every instruction fetch, load and store of the command and of all processes it starts, with system
-calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, or with
---recorder qemu a plugin for QEMU, compiled on first use. Under Valgrind a program is about fifty
-times as slow as without, and its threads take turns. docs/simulator/recording.md
-says what is exact and what is not.
+Every instruction fetch, load and store of the command and of all processes it
+starts, with system calls, atomic operations and what is mapped where. The
+recorder is a tool for Valgrind, or with --recorder qemu a plugin for QEMU,
+compiled on first use. Under Valgrind a program is about fifty times as slow as
+without, and its threads take turns. docs/simulator/recording.md says what is
+exact and what is not.
 
 Raw records are eight bytes each, and go to --scratch until the trace is made.
 
-Recipes start, load and stop servers: nginx, event-loop-per-core, fibers, staged, foglia-2001 (as
-root: Apache, PostgreSQL, utilities); or a file, see experiments/traces.
+Recipes start, load and stop servers: nginx, event-loop-per-core, fibers,
+staged, foglia-2001 (as root: Apache, PostgreSQL, utilities); or a file, see
+experiments/traces.
+
+Exit status:
+  0  the trace is written
+  1  it could not be recorded
+  2  wrong usage
 
 Examples:
   ropewalk trace record --out ls.trace -- ls -aR /usr/share
@@ -27,7 +40,11 @@ Examples:
   ropewalk trace record --out server.trace --time 30s -- ropewalk serve public
   ropewalk trace record --recipe nginx --out nginx.trace";
 
+/// The options that most recordings need.
+const USUAL: &[&str] = &["out", "recorder", "recipe", "references_max", "time"];
+
 #[derive(Args)]
+#[command(mut_args(usual(USUAL)))]
 pub(crate) struct RecordArguments {
     /// Where the trace goes
     #[arg(long, value_name = "FILE")]
@@ -83,7 +100,9 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let summary = match &recipe {
         Some(recipe) => {
             notify(&recipe.description);
-            tracer::record_recipe(&options, recipe)
+            ProgressLine::during("recording; Ctrl-C ends it", || {
+                tracer::record_recipe(&options, recipe)
+            })
         }
         None => tracer::record(&options, &arguments.command),
     };

@@ -1,0 +1,62 @@
+//! Commands on a terminal: one progress line that is gone in the end, the verdict last, emphasis.
+
+use testkit::tools::SCRIPT;
+use testkit::{Temporary, Terminal, Written, has};
+
+use crate::server_process::{ROPEWALK_LAB, served};
+
+/// Runs the command on a terminal, to its end.
+fn on_terminal(arguments: &[&str], columns: usize, environment: &[(&str, &str)]) -> Written {
+    Terminal::start(&[&[ROPEWALK_LAB], arguments].concat(), columns, environment).finish()
+}
+
+/// What takes the place of the progress line before.
+const CLEAR: &str = "\r\x1b[K";
+
+#[test]
+fn progress_is_one_line_that_fits_and_is_gone_in_the_end() {
+    if !has(&SCRIPT) {
+        return;
+    }
+    let directory = Temporary::new();
+    directory.file("index.html", "hello");
+    let server = served(directory.path(), &[]);
+    let url = format!("http://{}/", server.address());
+    let load = ["load", &url, "-c", "1", "-d", "400ms", "--interval", "100ms"];
+    for columns in [40, 200] {
+        let Written { status, all, screen } = on_terminal(&load, columns, &[]);
+        assert_eq!(status, 0, "{all}");
+        let lines: Vec<&str> = all.split(CLEAR).filter(|text| text.contains(" s  sent ")).collect();
+        assert!(lines.len() >= 3, "{all}");
+        assert!(lines.iter().all(|line| line.chars().count() < columns), "{lines:?}");
+        assert!(!screen.iter().any(|line| line.contains("in flight")), "{screen:?}");
+        assert!(screen[0].starts_with("Run "), "{screen:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_command_leaves_nothing_of_its_progress() {
+    if !has(&SCRIPT) {
+        return;
+    }
+    let long = ["membench", "--budget", "10m", "--repetitions", "1000", "--area", "4"];
+    let mut terminal = Terminal::start(&[&[ROPEWALK_LAB], &long[..]].concat(), 80, &[]);
+    terminal.wait_for(" of 1000 repetitions");
+    terminal.interrupt();
+    let Written { status, screen, .. } = terminal.finish();
+    assert_eq!(status, 128 + 2, "{screen:?}");
+    assert_eq!(screen.len(), 1, "{screen:?}");
+    assert!(screen[0].contains(" measurements of "), "{screen:?}");
+}
+
+#[test]
+fn errors_begin_at_the_start_of_a_line() {
+    if !has(&SCRIPT) {
+        return;
+    }
+    let folder = Temporary::new();
+    let log = folder.file("a.log", "no log\n").display().to_string();
+    let Written { status, screen, .. } = on_terminal(&["log", "describe", &log], 200, &[]);
+    assert_eq!((status, screen.len()), (2, 1), "{screen:?}");
+    assert!(screen[0].starts_with("ropewalk: "), "{screen:?}");
+}
