@@ -7,7 +7,7 @@ use command::help::usual;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, conclude, write_page};
-use lab::watch::Watch;
+use lab::watch::{Watch, minutes_between};
 use lab::workload::Workload;
 use lab::{Conclusion, Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
@@ -198,7 +198,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
     format!(
         "{}: {}\n{:.0} requests for {:.0} files, {:.0} bytes in the mean\n\
          {servers}clients on CPU {}\n\
-         {} pairs of {} s with {} clients, then as many at a common rate: about {:.0} s\n\n",
+         {} pairs of {} s with {} clients, then as many at a common rate: about {}\n\n",
         described.name,
         described.about,
         number("requests"),
@@ -208,6 +208,6 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         plan.pairs,
         plan.window_s,
         plan.connections,
-        plan.estimated_s(),
+        minutes_between(plan.estimates_s()),
     )
 }

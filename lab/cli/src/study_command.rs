@@ -8,9 +8,10 @@ mod of_cache;
 use command::{Failure, ProgressLine, notify, print};
 use lab::record::Skipped;
 use lab::study::{
-    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimate_s, reckoned_run_s,
+    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimates_s, reckoned_run_s,
 };
-use lab::watch::minutes;
+use lab::watch::{minutes, minutes_between};
+use lab::workload::Tools;
 use page::number::counted;
 
 use crate::lab_options::{open_records, print_knob_notices};
@@ -46,7 +47,7 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     definition.servers.iter().for_each(|typed| print_knob_notices(&lab, typed));
     let selection =
         ProgressLine::during("looking for the servers", || Selection::find(&lab, &mut definition))?;
-    print(&introduction(&definition, &selection))?;
+    print(&introduction(&definition, &selection, &lab.bench.tools))?;
     if arguments.dry_run {
         return Ok(());
     }
@@ -82,7 +83,8 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
 }
 
 /// What is about to happen, and how long it takes.
-fn introduction(definition: &Definition, selection: &Selection) -> String {
+fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -> String {
+    let cells = selection.cells(definition);
     let mut text = format!("{}\n", definition.title);
     if !definition.source.is_empty() {
         text += &format!("after {}\n", definition.source);
@@ -93,8 +95,12 @@ fn introduction(definition: &Definition, selection: &Selection) -> String {
         counted(definition.workloads.len(), "workload"),
         counted(definition.testbeds.len(), "testbed"),
         counted(definition.repetitions as usize, "repetition"),
-        minutes(estimate_s(definition, selection.cells(definition), reckoned_run_s(definition))),
+        minutes_between(estimates_s(definition, cells, reckoned_run_s(definition))),
     );
+    let making_s = tools.making_s(&definition.workloads);
+    if making_s >= 1.0 {
+        text += &format!("before that the files are made: about {}\n", minutes(making_s));
+    }
     text + &selection.skipped.iter().map(skipped_line).collect::<String>()
 }
 
@@ -109,7 +115,7 @@ fn pauses_text(stage: &Stage<'_>) -> String {
     let lines: String = stage.fillings().map(line).collect();
     match lines.is_empty() {
         true => lines,
-        false => format!("{lines}with that about {}\n", minutes(stage.estimate_s())),
+        false => format!("{lines}with that about {}\n", minutes_between(stage.estimates_s())),
     }
 }
 

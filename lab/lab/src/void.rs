@@ -5,6 +5,9 @@ use crate::observe::Disturbed;
 use page::number;
 use serde::{Deserialize, Serialize};
 
+/// The share of runs that are void, and made again, for which estimates of time leave room.
+pub(crate) const VOID_RECKONED: f64 = 0.25;
+
 /// A reason why a run is void.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

@@ -11,6 +11,10 @@ const IMPROVEMENT: f64 = 0.05;
 /// The length of a window of warming up, as a part of the window; and its least in seconds.
 const WARM_UP: (f64, f64) = (0.25, 0.25);
 
+/// Windows that warming up is reckoned to take: most servers are steady after the second, which the
+/// third shows.
+pub(crate) const WARM_UPS_RECKONED: u32 = 3;
+
 /// Seconds that starting a server, priming it and stopping it are reckoned to take.
 const START_S: f64 = 1.0;
 

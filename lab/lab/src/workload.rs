@@ -11,12 +11,13 @@ use crate::record::Described;
 use crate::template::Values;
 use crate::wrk;
 use ::workload::describe::{Description, bytes_with_lengths, describe};
+use ::workload::fileset::{FileSet, Preset as FileSetPreset};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_for_uri;
 use load::options::Options;
 use load::plan::{ConnectionUse, Verify};
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,6 +125,9 @@ pub const PRESETS: &[Preset] = &[
         connection_use: ConnectionUse::Request,
     },
 ];
+
+/// Files are reckoned to be made at this pace: that of a disk of a common kind.
+const MADE_BYTES_PER_S: f64 = 200e6;
 
 /// The longest session within windows of seconds: as many requests as Apache answers on a
 /// connection by default. The sessions of a proxy's log, behind which all users are one client,
@@ -277,6 +281,21 @@ impl Workload {
     }
 }
 
+/// The bytes of the set that these options of `ropewalk fileset` make. None are known of single
+/// files, which take no time.
+fn bytes_of_set(options: &str) -> Option<u64> {
+    let mut typed = options.split_whitespace();
+    let set = loop {
+        match typed.next()? {
+            "--preset" => break FileSetPreset::find(typed.next()?)?.set(),
+            "--directories" => break FileSet::directories(typed.next()?.parse().ok()?).ok()?,
+            "--connections" => break FileSet::for_connections(typed.next()?.parse().ok()?).ok()?,
+            _ => {}
+        }
+    };
+    Some(set.bytes())
+}
+
 impl Tools {
     /// Runs `ropewalk` with these arguments to its end and returns what it printed.
     ///
@@ -290,6 +309,21 @@ impl Tools {
     pub fn command(&self, arguments: &[&str]) -> Vec<String> {
         let program = self.program.display().to_string();
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
+    }
+
+    /// Seconds that making the files of these workloads is reckoned to take, as far as they do not
+    /// exist yet.
+    pub fn making_s(&self, specs: &[WorkloadSpec]) -> f64 {
+        let missing = specs.iter().filter_map(|spec| spec.files.as_deref());
+        let missing: BTreeSet<&str> =
+            missing.filter(|options| !self.folder_of(options).is_dir()).collect();
+        let bytes: u64 = missing.into_iter().filter_map(bytes_of_set).sum();
+        bytes as f64 / MADE_BYTES_PER_S
+    }
+
+    /// The folder with the files of these options.
+    fn folder_of(&self, options: &str) -> PathBuf {
+        self.scratch.join("files").join(digest(options))
     }
 
     /// Makes what a workload needs and does not exist yet.
@@ -416,7 +450,7 @@ impl Tools {
             return Ok(PathBuf::new());
         }
         let options = spec.files.as_deref().unwrap_or_default();
-        let folder = self.scratch.join("files").join(digest(options));
+        let folder = self.folder_of(options);
         make_folder(&folder)?;
         let place = folder.display().to_string();
         let mut words = vec!["fileset", &place];
@@ -791,5 +825,23 @@ mod tests {
             assert_eq!(is_wsesslog(&path), expected, "{text}");
         }
         fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn files_that_are_not_there_yet_take_time() {
+        let tools = Tools { program: PathBuf::new(), scratch: scratch("making") };
+        let spec = |files: &str| WorkloadSpec { files: Some(files.into()), ..Default::default() };
+        let check = |files: &[&str], bytes: u64| {
+            let specs: Vec<WorkloadSpec> = files.iter().map(|files| spec(files)).collect();
+            assert_eq!(tools.making_s(&specs), bytes as f64 / MADE_BYTES_PER_S, "{files:?}");
+        };
+        let bytes = |count| FileSet::directories(count).expect("it is a set").bytes();
+        check(&["--directories 40"], bytes(40));
+        check(&["--directories 40", "--directories 40", "--directories 2"], bytes(40) + bytes(2));
+        check(&["--threads 2 --preset radhakrishnan"], bytes(942));
+        check(&["--single 50000", ""], 0);
+        fs::create_dir_all(tools.folder_of("--directories 40")).expect("it can be made");
+        check(&["--directories 40"], 0);
+        fs::remove_dir_all(&tools.scratch).expect("it is there");
     }
 }

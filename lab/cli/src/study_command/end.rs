@@ -3,15 +3,51 @@
 use std::path::Path;
 
 use command::{Failure, ProgressLine, UNFINISHED, print};
+use lab::report::Report;
 use lab::study::{End, Tally};
 use lab::watch::Watch;
 use load::interrupt::Interrupt;
 
-/// Reports how the study ended, in a line and by the exit status.
+use crate::verdict::print_verdict;
+
+/// How many conclusions are printed; all are in the report.
+const CONCLUSIONS_MAX: usize = 4;
+
+/// Reports what the study has found and how it ended, and by the exit status.
 pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {
+    let (line, status) = last_line(end, tally, path);
+    let conclusions = match end {
+        End::Interrupted => Vec::new(),
+        End::Complete | End::BudgetSpent => conclusions(path),
+    };
+    match conclusions.is_empty() {
+        true => print(&format!("{line}\n"))?,
+        false => print_verdict(&conclusions.join("\n"), &line)?,
+    }
+    if status == 0 { Ok(()) } else { Err(Failure::Reported(status)) }
+}
+
+/// The first conclusions that the records support, and how many there are beside them.
+fn conclusions(path: &Path) -> Vec<String> {
+    let read = || Report::read(path);
+    // Records that cannot be read are the business of `ropewalk report`, which says why.
+    let Ok(report) = ProgressLine::during("reading what was measured", read) else {
+        return Vec::new();
+    };
+    let all = report.conclusions();
+    let mut shown: Vec<String> =
+        all.iter().take(CONCLUSIONS_MAX).map(|text| (*text).to_owned()).collect();
+    if let Some(more @ 1..) = all.len().checked_sub(CONCLUSIONS_MAX) {
+        shown.push(format!("and {more} more, in the report"));
+    }
+    shown
+}
+
+/// How the study ended and where its records are, and the exit status.
+fn last_line(end: End, tally: Tally, path: &Path) -> (String, u8) {
     let path = path.display();
     let Tally { wanted, unknown } = tally;
-    let (line, status) = match end {
+    match end {
         End::Complete if unknown > 0 && unknown == wanted => {
             (format!("Nothing could be measured: ropewalk report {path} says why"), 1)
         }
@@ -28,9 +64,7 @@ pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failur
             UNFINISHED,
         ),
         End::Interrupted => (format!("Interrupted. Go on with --resume -o {path}"), UNFINISHED),
-    };
-    print(&format!("{line}\n"))?;
-    if status == 0 { Ok(()) } else { Err(Failure::Reported(status)) }
+    }
 }
 
 /// Progress goes to standard error, a line for each run; on a terminal in one place.

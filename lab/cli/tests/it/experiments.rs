@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use lab::study::{Definition, Experiment};
+use lab::study::{Definition, Experiment, Participant, Selection, estimates_s, reckoned_run_s};
 use lab::workload::WorkloadSpec;
-use lab::{ServerDescription, ServerSpec};
+use lab::{Installed, ServerDescription, ServerSpec};
 use testkit::Temporary;
 
 use crate::REPOSITORY;
@@ -25,7 +25,8 @@ fn every_experiment_can_be_read_in_all_its_sizes() {
 
 /// The faults of an experiment, one line for each.
 fn faults(path: &Path, descriptions: &[ServerDescription]) -> Vec<String> {
-    let sizes = sizes(&std::fs::read_to_string(path).unwrap());
+    let text = std::fs::read_to_string(path).unwrap();
+    let sizes = sizes(&text);
     let of = |what: String| format!("{}: {what}", path.display());
     let mut faults = Vec::new();
     if !sizes.contains("paper") {
@@ -36,13 +37,43 @@ fn faults(path: &Path, descriptions: &[ServerDescription]) -> Vec<String> {
             Err(why) => faults.push(format!("{why} (size {size:?})")),
             Ok(Experiment::Servers(definition)) => {
                 faults.extend(faults_of_definition(&definition, descriptions).into_iter().map(of));
+                if size.is_none() {
+                    let estimates = estimates_of(&definition, descriptions);
+                    faults.extend(fault_of_head(&text, estimates).map(of));
+                }
             }
             Ok(Experiment::Cache(one)) => {
+                if size.is_none() {
+                    let seconds = lab::cache_study::estimate_s(&one);
+                    faults.extend(fault_of_head(&text, [seconds; 2]).map(of));
+                }
                 faults.extend(empty_texts(&one.source, &one.question, &one.expected).map(of));
             }
         }
     }
     faults
+}
+
+/// The seconds that the program prints where all servers are installed.
+fn estimates_of(definition: &Definition, descriptions: &[ServerDescription]) -> [f64; 2] {
+    let participants = definition.servers.iter().filter_map(|spec| {
+        let is_it = |one: &&ServerDescription| Some(one.name.as_str()) == spec.name();
+        let description = descriptions.iter().find(is_it)?.clone();
+        let setting = spec.setting(&description).ok()?;
+        Some(Participant { installed: Installed { description, version: String::new() }, setting })
+    });
+    let selection = Selection { participants: participants.collect(), skipped: Vec::new() };
+    estimates_s(definition, selection.cells(definition), reckoned_run_s(definition))
+}
+
+/// What is wrong with the beginning of a file, which says how many minutes the experiment takes:
+/// what the program prints.
+fn fault_of_head(text: &str, estimates: [f64; 2]) -> Option<String> {
+    let said = text.strip_prefix("# About ").and_then(|rest| rest.split(' ').next());
+    let said = said.and_then(|word| if word == "a" { Some(1.0) } else { word.parse().ok() });
+    let [least, most] = estimates.map(|seconds| f64::max(1.0, (seconds / 60.0).round()));
+    let is_right = said.is_some_and(|minutes: f64| (least..=most).contains(&minutes));
+    (!is_right).then(|| format!("its first line says {said:?} minutes, not {least} to {most}"))
 }
 
 /// The names in `[sizes.NAME]` and `[sizes.NAME.…]`.

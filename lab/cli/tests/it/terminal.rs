@@ -3,7 +3,8 @@
 use testkit::tools::SCRIPT;
 use testkit::{Temporary, Terminal, Written, has};
 
-use crate::server_process::{ROPEWALK_LAB, served};
+use crate::lab::{LIFTED, Lab, text};
+use crate::server_process::{ROPEWALK_LAB, ropewalk_server, served};
 
 /// Runs the command on a terminal, to its end.
 fn on_terminal(arguments: &[&str], columns: usize, environment: &[(&str, &str)]) -> Written {
@@ -23,6 +24,8 @@ fn progress_is_one_line_that_fits_and_is_gone_in_the_end() {
     let server = served(directory.path(), &[]);
     let url = format!("http://{}/", server.address());
     let load = ["load", &url, "-c", "1", "-d", "400ms", "--interval", "100ms"];
+    // On a busy machine the run shall not be void for that.
+    let load = [&load[..], &["--lag-bound", "10s", "--run-delay-bound", "100%"]].concat();
     for columns in [40, 200] {
         let Written { status, all, screen } = on_terminal(&load, columns, &[]);
         assert_eq!(status, 0, "{all}");
@@ -40,7 +43,7 @@ fn an_interrupted_command_leaves_nothing_of_its_progress() {
         return;
     }
     let long = ["membench", "--budget", "10m", "--repetitions", "1000", "--area", "4"];
-    let mut terminal = Terminal::start(&[&[ROPEWALK_LAB], &long[..]].concat(), 80, &[]);
+    let mut terminal = Terminal::start(&[&[ROPEWALK_LAB], &long[..]].concat(), 200, &[]);
     terminal.wait_for(" of 1000 repetitions");
     terminal.interrupt();
     let Written { status, screen, .. } = terminal.finish();
@@ -59,4 +62,28 @@ fn errors_begin_at_the_start_of_a_line() {
     let Written { status, screen, .. } = on_terminal(&["log", "describe", &log], 200, &[]);
     assert_eq!((status, screen.len()), (2, 1), "{screen:?}");
     assert!(screen[0].starts_with("ropewalk: "), "{screen:?}");
+}
+
+/// The verdict and where more is are the last two lines; nothing is emphasised for a user who has
+/// set NO_COLOR.
+#[test]
+fn the_verdict_is_last_and_emphasised() {
+    if !has(&SCRIPT) {
+        return;
+    }
+    ropewalk_server();
+    let lab = Lab::new();
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop", "--pairs=1"];
+    let short = ["--workload=1KB", "--window=50ms", "--lag-bound=60s", LIFTED];
+    let places = ["--scratch", text(&scratch), "-o", text(&records)];
+    let compare = [&servers[..], &short, &places].concat();
+    let shown = on_terminal(&compare, 200, &[]);
+    assert!(shown.all.contains("\n\x1b[1mVerdict: "), "{}", shown.all);
+    let [.., blank, verdict, more] = &shown.screen[..] else { panic!("{}", shown.all) };
+    assert!(blank.is_empty() && verdict.starts_with("Verdict: "), "{}", shown.all);
+    assert!(more.starts_with("More: "), "{}", shown.all);
+    std::fs::remove_dir_all(&records).unwrap();
+    let plain = on_terminal(&compare, 200, &[("NO_COLOR", "1")]);
+    assert!(plain.all.contains("\nVerdict: ") && !plain.all.contains("\x1b[1m"), "{}", plain.all);
 }

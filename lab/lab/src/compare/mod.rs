@@ -26,8 +26,8 @@ use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, RunFailure, Target, Trial};
-use crate::void::{Void, in_words};
-use crate::warm_up::{Readying, UNTIL_STEADY};
+use crate::void::{VOID_RECKONED, Void, in_words};
+use crate::warm_up::{Readying, UNTIL_STEADY, WARM_UPS_RECKONED, warm_up_s};
 use crate::watch::Watch;
 use crate::workload::Workload;
 use statistics::{Generator, median};
@@ -39,6 +39,13 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// The common rate, as a part of what the slower server sustains.
 const COMMON_SHARE: f64 = 0.5;
+
+/// Seconds that requesting everything once is reckoned to take, for files that fit in memory.
+const PRIMING_S: f64 = 0.5;
+
+/// Seconds that a window is reckoned to take beside itself: its load is a process, which starts,
+/// connects, and ends.
+const AROUND_WINDOW_S: f64 = 0.25;
 
 /// The page, among the records.
 const PAGE: &str = "report.html";
@@ -201,9 +208,20 @@ impl Side {
 }
 
 impl Plan {
-    /// Seconds that the comparison takes, warming up not counted.
+    /// Seconds that the comparison takes, once the files are made and the servers run: everything
+    /// is requested once, both are warmed up, and all windows are loaded. Void windows are not
+    /// counted.
     pub fn estimated_s(&self) -> f64 {
-        f64::from(self.pairs) * 4.0 * self.window_s
+        let warming_s = 2.0 * (PRIMING_S + f64::from(WARM_UPS_RECKONED) * warm_up_s(self.window_s));
+        let windows = f64::from(self.pairs) * 4.0;
+        warming_s + windows * (self.window_s + AROUND_WINDOW_S)
+    }
+
+    /// The seconds of [`Plan::estimated_s`], and those with as many void windows made again as are
+    /// usual on a busy machine.
+    pub fn estimates_s(&self) -> [f64; 2] {
+        let seconds = self.estimated_s();
+        [seconds, seconds * (1.0 + VOID_RECKONED)]
     }
 
     /// The header of the folder.

@@ -193,3 +193,21 @@ fn a_server_that_has_not_answered_is_not_compared() {
     assert!(matches!(failed, Uncompared::Failed(_)), "{failed}");
     assert_eq!(check_answers(&sides(), &[good(), good()], &void), Ok(()));
 }
+
+/// Everything is requested once and warming up takes three windows of each server; each of the four
+/// windows of a pair has its load started and ended; a quarter of all may be void.
+#[test]
+fn an_estimate_has_everything_that_takes_time() {
+    let plan = Plan {
+        connections: 8,
+        pairs: 15,
+        window_s: 1.0,
+        rate_per_s: None,
+        margin: 0.02,
+        confidence: 0.95,
+        seed: 1,
+        verify_bytes: false,
+    };
+    let seconds = 2.0 * (0.5 + 3.0 * 0.25) + 15.0 * 4.0 * 1.25;
+    assert_eq!(plan.estimates_s(), [seconds, 1.25 * seconds]);
+}

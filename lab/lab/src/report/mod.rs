@@ -66,6 +66,14 @@ impl Report {
         opened.notice.as_deref()
     }
 
+    /// What the figures support, a sentence or two each, in the order of the page.
+    #[must_use]
+    pub fn conclusions(&self) -> Vec<&str> {
+        let findings = self.document.findings.iter();
+        let supported = findings.filter(|one| one.head <= findings::Head::Supported);
+        supported.map(|one| one.text.as_str()).collect()
+    }
+
     /// Renders one page that needs no other files.
     #[must_use]
     pub fn html(&self) -> String {

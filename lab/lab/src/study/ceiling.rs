@@ -6,13 +6,13 @@
 //! not apply, because the floor answers from memory.
 
 use super::definition::Definition;
-use super::run::{STAGING_S, WARM_UPS_RECKONED};
+use super::run::STAGING_S;
 use super::stage::{Cell, Participant, Stage};
 use crate::record::{Ceiling, Figures, Offered};
 use crate::search::unable;
 use crate::testbed::{Accessed, Testbed};
 use crate::void::in_words;
-use crate::warm_up::run_s;
+use crate::warm_up::{WARM_UPS_RECKONED, run_s};
 use crate::workload::{WorkloadSpec, connections};
 use load::plan::ConnectionUse;
 use statistics::median;
@@ -118,8 +118,10 @@ fn measure(
 
 /// Seconds that measuring the ceiling of a testbed is reckoned to take.
 pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
+    let has_network = definition.testbeds.iter().any(|testbed| testbed.network.is_some());
+    let staging_s = if has_network { STAGING_S } else { 0.0 };
     // Requests, and bodies of one length: most paths need no shorter bodies.
-    (2 * WINDOWS) as f64 * (STAGING_S + run_s(window_s(definition), WARM_UPS_RECKONED))
+    (2 * WINDOWS) as f64 * (staging_s + run_s(window_s(definition), WARM_UPS_RECKONED))
 }
 
 fn window_s(definition: &Definition) -> f64 {

@@ -12,18 +12,16 @@ use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Searc
 use crate::search::{
     Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
 };
-use crate::warm_up::run_s;
+use crate::testbed::Testbed;
+use crate::void::VOID_RECKONED;
+use crate::warm_up::{WARM_UPS_RECKONED, run_s};
 use crate::watch::{Watch, minutes};
 use crate::workload::Workload;
 use load::find_limit::Rules;
 use statistics::Generator;
 
-/// Windows that warming up is reckoned to take: most servers are steady after the second, which the
-/// third shows.
-pub(super) const WARM_UPS_RECKONED: u32 = 3;
-
-/// Seconds that a run of a study is reckoned to take beside what any run takes: its testbed is made
-/// and undone, the page cache filled, and late replies are awaited.
+/// Seconds that a run is reckoned to take beside what any run takes where the testbed bounds memory
+/// or has a network: it is made and undone, the page cache filled, and late replies are awaited.
 pub(super) const STAGING_S: f64 = 1.5;
 
 /// How closely a limit is found.
@@ -487,10 +485,22 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 
+/// The seconds of [`estimate_s`], and those with as many void runs made again as are usual on a
+/// busy machine. Servers that come as source are built before, and files of workloads have an
+/// estimate of their own: [`Tools::making_s`](crate::workload::Tools::making_s).
+pub fn estimates_s(definition: &Definition, cells: usize, run_s: f64) -> [f64; 2] {
+    let least = estimate_s(definition, cells, run_s);
+    let most = least * (1.0 + VOID_RECKONED);
+    [least, definition.budget_s.map_or(most, |budget| most.min(budget))]
+}
+
 /// Seconds that a run is reckoned to take with everything around it, if nothing is known of the
-/// sessions.
+/// sessions: the testbed, the server's start and end, warming up, and the window.
 pub fn reckoned_run_s(definition: &Definition) -> f64 {
-    STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
+    let is_staged = |testbed: &&Testbed| testbed.memory.is_some() || testbed.network.is_some();
+    let staged = definition.testbeds.iter().filter(is_staged).count() as f64;
+    let testbeds = definition.testbeds.len().max(1) as f64;
+    STAGING_S * staged / testbeds + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 
 impl Stage<'_> {
@@ -507,6 +517,11 @@ impl Stage<'_> {
     /// Seconds that the whole study is reckoned to take.
     pub fn estimate_s(&self) -> f64 {
         estimate_s(self.definition, self.cells().len(), self.reckoned_run_s())
+    }
+
+    /// As [`estimates_s`], with the pauses of sessions.
+    pub fn estimates_s(&self) -> [f64; 2] {
+        estimates_s(self.definition, self.cells().len(), self.reckoned_run_s())
     }
 
     /// The workloads whose sessions pause, each with how many seconds before its window a run of it

@@ -382,3 +382,31 @@ fn a_search_that_found_nothing_does_not_bear_0() {
     assert_eq!(found(0.0, Some("it ended:\nno such file")), "held no rate: it ended:");
     assert_eq!(found(0.0, None), "held no rate: every run was void");
 }
+
+/// What an estimate includes: for each repetition and cell the server's start and end, three
+/// windows of warming up, and the window; six windows of the floor for the ceiling of each testbed;
+/// a bound on memory, which fills the page cache; and room for a quarter of the runs to be void.
+#[test]
+fn an_estimate_has_everything_that_takes_time() {
+    let check = |changes: &[(&str, &str)], cells: usize, expected: [f64; 2]| {
+        let mut text = EXPERIMENT.replace("mat = true", "connections = [8]");
+        for (from, to) in changes {
+            text = text.replace(from, to);
+        }
+        let definition = Definition::parse("x", &text, None).expect("it is right");
+        let found = estimates_s(&definition, cells, reckoned_run_s(&definition));
+        let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9;
+        assert!(found.iter().zip(&expected).all(is_near), "{changes:?}: {found:?}");
+    };
+    let ceiling =
+        reckoned_ceiling_s(&Definition::parse("x", EXPERIMENT, None).expect("it is right"));
+    // Starting takes a second, and warming up has a least length.
+    let run = 1.0 + 3.0 * 0.25 + 0.1;
+    let both = |seconds: f64| [seconds, 1.25 * seconds];
+    check(&[], 2, both(2.0 * 2.0 * run + ceiling));
+    check(&[("repetitions = 2", "repetitions = 6")], 2, both(6.0 * 2.0 * run + ceiling));
+    check(&[("connections = [8]", "connections = [8, 16]")], 2, both(8.0 * run + ceiling));
+    let bounded = "[offered]\nconnections = [8]\n[[testbeds]]\nname = \"t\"\ncpus = 1\nmemory = { disk_io = \"none\" }";
+    check(&[("[offered]\nconnections = [8]", bounded)], 2, both(4.0 * (run + STAGING_S) + ceiling));
+    check(&[("repetitions = 2", "repetitions = 2\nbudget = \"5s\"")], 2, [5.0, 5.0]);
+}
