@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use command::{DASH, Failure, ProgressLine, print, takes_stdout};
+use command::{DASH, Emphasis, Failure, ProgressLine, print, takes_stdout};
 use load::filling;
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
@@ -79,13 +79,26 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
         show(&report::fairness::render(outcome))?;
     }
     if !output.quiet {
-        show(&report::summary::render(outcome))?;
+        let emphasis = match output.is_on_stdout() {
+            true => Emphasis::of_stream(&io::stderr()),
+            false => Emphasis::of_stream(&io::stdout()),
+        };
+        show(&with_warnings(&report::summary::render(outcome), emphasis))?;
     }
     written?;
     match outcome.exit_code() {
         0 => Ok(()),
         status => Err(Failure::Reported(status)),
     }
+}
+
+/// A summary in which the lines of a void run are emphasised.
+fn with_warnings(summary: &str, emphasis: Emphasis) -> String {
+    let line = |line| match str::starts_with(line, report::summary::VOID) {
+        true => emphasis.warning(line),
+        false => line.into(),
+    };
+    summary.split_inclusive('\n').map(line).collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -37,6 +37,23 @@ fn progress_is_one_line_that_fits_and_is_gone_in_the_end() {
     }
 }
 
+/// The generator is always later than a microsecond.
+#[test]
+fn a_void_run_is_emphasised() {
+    if !has(&SCRIPT) {
+        return;
+    }
+    let directory = Temporary::new();
+    directory.file("index.html", "hello");
+    let server = served(directory.path(), &[]);
+    let load = ["load", &server.url("/"), "-c", "1", "-d", "100ms", "--lag-bound", "1us"];
+    let shown = on_terminal(&load, 200, &[]);
+    assert_eq!(shown.status, 3, "{}", shown.all);
+    assert_eq!(shown.all.matches("\x1b[33mVOID: ").count(), 2, "{}", shown.all);
+    let plain = on_terminal(&load, 200, &[("NO_COLOR", "1")]);
+    assert!(plain.all.contains("VOID: ") && !plain.all.contains("\x1b[33m"), "{}", plain.all);
+}
+
 #[test]
 fn an_interrupted_command_leaves_nothing_of_its_progress() {
     if !has(&SCRIPT) {

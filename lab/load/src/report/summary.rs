@@ -13,6 +13,9 @@ use crate::void;
 /// The most columns of a line, unless a single word is longer.
 const COLUMNS: usize = 100;
 
+/// The beginning of the lines that say that a run is void.
+pub const VOID: &str = "VOID: ";
+
 /// The part of the requests asked below which a server has fallen behind; a search for the limit
 /// has the same bound by default.
 const KEPT_UP: f64 = 0.99;
@@ -22,9 +25,8 @@ const KEPT_UP: f64 = 0.99;
 pub fn render(outcome: &Outcome) -> String {
     let mut text = String::new();
     if !outcome.void.is_empty() {
-        text.push_str(
-            "VOID: this run says nothing about the server. The reasons are at the end.\n\n",
-        );
+        text.push_str(VOID);
+        text.push_str("this run says nothing about the server. The reasons are at the end.\n\n");
     }
     run(&mut text, outcome);
     text.push('\n');
@@ -346,7 +348,7 @@ fn endings(text: &mut String, outcome: &Outcome) {
         let _ = writeln!(text, "\n{}{}", missing[..1].to_uppercase(), &missing[1..]);
     }
     if !outcome.void.is_empty() {
-        text.push_str("\nVOID: THIS RUN SAYS NOTHING ABOUT THE SERVER\n");
+        let _ = writeln!(text, "\n{VOID}THIS RUN SAYS NOTHING ABOUT THE SERVER");
         for reason in &outcome.void {
             wrapped(text, "  ", &reason.to_string());
         }
