@@ -29,8 +29,8 @@ const DURATION_US: u64 = 10_000_000;
 /// The papers' timeout (Radhakrishnan section 3.5.1).
 const TIMEOUT_US: u64 = 10_000_000;
 
-const WHEN: &str = "When it is asked";
-const HOW: &str = "How it is asked";
+const WHEN: &str = "Arrivals and duration";
+const HOW: &str = "Connections, threads and generators";
 /// The heading in the help above the options for checking replies and judging runs.
 pub const CHECKED: &str = "What is checked";
 /// The heading in the help above the options for reports.
@@ -56,7 +56,7 @@ pub enum Arrivals {
 /// The arguments of `ropewalk load`, with the help that the program prints. Durations and rates are
 /// kept as texts and are parsed by [`resolve`](Self::resolve).
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize)]
-#[command(next_help_heading = "What is asked for")]
+#[command(next_help_heading = "What is requested")]
 pub struct Options {
     /// Servers, with paths if there is no log.
     #[arg(value_name = "URL", help = URL_HELP)]
@@ -79,9 +79,9 @@ pub struct Options {
     /// The run is closed: each client waits for its reply before it asks again.
     #[arg(long = "connections", short = 'c', value_name = "N", help_heading = WHEN)]
     pub clients: Option<u64>,
-    /// Open: sessions a second, or a schedule
+    /// Requests (with --log: sessions) a second
     ///
-    /// Requests a second without --log. A schedule has steps and ramps: 500@30s,500..2000@60s.
+    /// The run is open. A schedule has steps and ramps: 500@30s,500..2000@60s.
     #[arg(long, short = 'r', value_name = "RATE", help_heading = WHEN)]
     pub rate: Option<String>,
     /// Open: requests per second, divided by the mean length of a session.
