@@ -3,17 +3,19 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
+use crate::Emphasis;
 use crate::outcome::notify;
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
 /// ask for help or the version, after that has been printed.
 pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsString]) -> ExitCode {
-    let is_printed = || error.print().is_ok();
+    let is_printed = || print_text(error).is_ok();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if is_printed() => ExitCode::SUCCESS,
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if is_printed() => ExitCode::from(2),
@@ -22,6 +24,16 @@ pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsStri
             notify(&format!("{}: see `{command} --help`", Told(error).mistake()));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Prints help or the version where the parser would, with headings emphasised on a terminal.
+fn print_text(error: &Error) -> io::Result<()> {
+    let text = error.render().to_string();
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    match error.use_stderr() {
+        true => err.write_all(Emphasis::of_stream(&err).help(&text).as_bytes()),
+        false => out.write_all(Emphasis::of_stream(&out).help(&text).as_bytes()),
     }
 }
 

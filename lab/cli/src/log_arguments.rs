@@ -48,13 +48,13 @@ pub(crate) enum LogCommand {
 fn generate_help() -> String {
     let presets: String = MODEL_PRESETS
         .iter()
-        .map(|preset| format!("  {:<13}  {}\n", preset.name, preset.about))
+        .map(|preset| format!("  {}\n      {}\n", preset.name, preset.about))
         .collect();
     let lengths: String = session_length::PRESETS
         .iter()
-        .map(|(name, stands_for, about)| format!("  {name:<9}  {stands_for:<13}  {about}\n"))
+        .map(|(name, stands_for, about)| format!("  {name}: {stands_for}\n      {about}\n"))
         .collect();
-    format!("Presets, which every other option overrides:\n{presets}\nLengths:\n{lengths}{FORMS}")
+    format!("{PRESETS}\n\nPresets:\n{presets}\nLengths:\n{lengths}{FORMS}")
 }
 
 const GENERATE_EXAMPLES: &str = "\
@@ -62,15 +62,18 @@ Examples:
   ropewalk log generate --preset surge --sessions 1000 --output surge.log
   ropewalk log generate --single 51200 --lengths 1 --requests 1000 --output -";
 
+const PRESETS: &str = "Every other option overrides what the preset says.";
+
 const FORMS: &str = "  or 7, 5..15, LENGTHS@WEIGHT,LENGTHS@WEIGHT,
   geometric:P, any distribution
 
-Distributions, each with ,max=N for a ceiling; a number alone is a constant:
-  constant:VALUE
+Distributions:
+  constant:VALUE, or VALUE alone
   uniform:LOW,HIGH
   exponential:MEAN
   pareto:LOW,ALPHA
   weibull:SHAPE,SCALE
+  each with ,max=N for a ceiling
 
 The file is in httperf's --wsesslog format. It begins with the options that
 made it and with how far it is from its distribution. The same options and seed

@@ -134,7 +134,7 @@ fn shortened(option: Arg) -> Arg {
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  ropewalk serve public --listen 8081
+  ropewalk serve public --port 3000 --listing
   ropewalk serve public --set cache.revalidate_ms=never";
 
 const SERVE_HELP: &str = "\

@@ -87,7 +87,8 @@ fn page(command: &Command, name: &str, below: &[(String, &Command)], related: &[
 fn head(command: &Command, name: &str, paragraphs: &[String]) -> Roff {
     let mut page = Roff::new();
     let source = format!("Ropewalk {VERSION}");
-    page.control("TH", [&name.to_uppercase(), "1", "", &source, "Ropewalk"]);
+    // There is no date: equal sources make equal pages.
+    page.control("TH", [&name.to_uppercase(), "1", "\"\"", &source, "Ropewalk"]);
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let about = about.trim_end_matches('.');
     page.control("SH", ["NAME"]).text([roman(format!("{name} - {about}"))]);

@@ -158,7 +158,7 @@ fn a_man_page_has_all_that_the_help_has() {
     pages(folder.path(), "ropewalk-lab");
     let page = fs::read_to_string(folder.path().join("ropewalk-load.1")).unwrap();
     for part in [
-        "\n.TH ROPEWALK-LOAD 1 ",
+        "\n.TH ROPEWALK-LOAD 1 \"\" \"Ropewalk ",
         "\n.SH OPTIONS\n",
         "\n.SS \"WHAT IS CHECKED\"\n",
         "\n.SH \"EXIT STATUS\"\n",

@@ -15,6 +15,7 @@ mod processes;
 mod server_process;
 mod serving;
 mod shared_cpus;
+mod terminal;
 mod where_it_runs;
 
 use std::process::Command;
