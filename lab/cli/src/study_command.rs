@@ -82,6 +82,9 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     conclude(end, tally, &path)
 }
 
+/// The least seconds that making files is said to take: less is within the estimate.
+const MAKING_SAID_S: f64 = 5.0;
+
 /// What is about to happen, and how long it takes.
 fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -> String {
     let cells = selection.cells(definition);
@@ -98,7 +101,7 @@ fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -
         minutes_between(estimates_s(definition, cells, reckoned_run_s(definition))),
     );
     let making_s = tools.making_s(&definition.workloads);
-    if making_s >= 1.0 {
+    if making_s >= MAKING_SAID_S {
         text += &format!("before that the files are made: about {}\n", minutes(making_s));
     }
     text + &selection.skipped.iter().map(skipped_line).collect::<String>()
