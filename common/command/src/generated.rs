@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 
 use crate::programs::Program;
 use crate::{Failure, print, whole_file};
@@ -43,16 +43,14 @@ pub enum Shell {
 }
 
 impl Generated {
-    /// Executes the command for the program with the command line `C`.
+    /// Executes the command for the program with this command line.
     ///
     /// # Errors
     /// [`Failure::Operation`]: the text cannot be printed, or a page cannot be written.
-    pub fn execute<C: CommandFactory>(&self, program: &Program) -> Result<(), Failure> {
+    pub fn execute(&self, line: clap::Command, program: &Program) -> Result<(), Failure> {
         match self {
-            Self::Completions { shell } => {
-                print(&completions::script(*shell, &C::command(), program))
-            }
-            Self::Man { directory } => write_pages(directory, C::command(), program),
+            Self::Completions { shell } => print(&completions::script(*shell, &line, program)),
+            Self::Man { directory } => write_pages(directory, line, program),
         }
     }
 }

@@ -169,7 +169,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Servers(arguments) => servers_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
-        Command::Generated(generated) => generated.execute::<CommandLine>(&LAB),
+        Command::Generated(generated) => generated.execute(CommandLine::command(), &LAB),
     }
 }
 

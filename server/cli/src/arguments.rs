@@ -3,11 +3,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Parser, Subcommand};
 use command::generated::{Generated, completions_of};
 use command::help::usual;
 use command::programs::{OTHERS, Program, SERVER};
-use server::config::Arguments;
+use engines::ENGINES;
+use server::config::{AUTO, Arguments};
 
 /// A web server for static files.
 ///
@@ -132,6 +134,15 @@ fn shortened(option: Arg) -> Arg {
     }
 }
 
+/// The command line with the names of the engines, for shells and man pages. The parser does not
+/// check them: the configuration does, in the same way as those in a file.
+pub(crate) fn with_names(line: clap::Command) -> clap::Command {
+    let names = || ENGINES.iter().map(|engine| engine.name).chain([AUTO]);
+    let named = |option: Arg| option.value_parser(PossibleValuesParser::new(names()));
+    let named = |command: clap::Command| command.mut_arg("engine", named);
+    line.mut_subcommand("serve", named).mut_subcommand("check", named)
+}
+
 const SERVE_EXAMPLES: &str = "\
 Examples:
   ropewalk serve public --port 3000 --listing
@@ -142,6 +153,10 @@ Signals:
   SIGTERM, SIGQUIT, Ctrl-C  responses are finished; a second one cuts them off
   SIGUSR1                   the access log is opened again
   SIGUSR2                   the state of the server is printed
+
+Files:
+  /etc/ropewalk/ropewalk.toml  the configuration of the installed service
+  DIR/404.html                 the page for what does not exist
 
 Exit status:
   0  the server was stopped by a signal

@@ -14,7 +14,7 @@ use command::{Failure, exit_code, exit_code_of_parser, notify, print};
 use server::config::{Arguments, Config, ConfigError};
 use server::{Checked, Reported};
 
-use arguments::{Command, CommandLine};
+use arguments::{Command, CommandLine, with_names};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -47,7 +47,9 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
-        Command::Generated(generated) => generated.execute::<CommandLine>(&SERVER),
+        Command::Generated(generated) => {
+            generated.execute(with_names(CommandLine::command()), &SERVER)
+        }
     }
 }
 

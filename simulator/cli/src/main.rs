@@ -76,7 +76,7 @@ fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Simulate(arguments) => simulate_command::execute(&arguments),
         Command::Trace(command) => trace_command::execute(command),
-        Command::Generated(generated) => generated.execute::<CommandLine>(&SIMULATOR),
+        Command::Generated(generated) => generated.execute(CommandLine::command(), &SIMULATOR),
     }
 }
 

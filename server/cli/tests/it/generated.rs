@@ -51,6 +51,7 @@ fn bash_completes_commands_and_options() {
         offered
     };
     check(&[&server], &["ropewalk", "serve", "--li"], &["--listen"]);
+    check(&[&server], &["ropewalk", "serve", "--engine", "fi"], &["fibers"]);
     check(&[&lab], &["ropewalk-lab", "load", "--ra"], &["--rate"]);
     check(&[&lab], &["ropewalk-lab", "log", "gen"], &["generate"]);
     check(&[&simulator], &["ropewalk-sim", "simulate", "--proto"], &["--protocol"]);
