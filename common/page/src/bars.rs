@@ -6,8 +6,8 @@ use crate::chart::{Axis, Bars};
 use crate::document::escape;
 use crate::number;
 use crate::svg::{
-    BOTTOM, COLOURS, LEFT, LEGEND_LINE, LETTER, PLOT_HEIGHT, PLOT_WIDTH, RIGHT, TOP, WIDTH,
-    axis_labels, cut,
+    BOTTOM, COLOURS, LEFT, LEGEND_LINE, PLOT_HEIGHT, PLOT_WIDTH, RIGHT, TOP, WIDTH, axis_labels,
+    cut, width,
 };
 
 /// The part of a column's place that the column fills.
@@ -33,7 +33,7 @@ pub(crate) fn draw(bars: &Bars) -> String {
              text-anchor=\"middle\">{}</text>",
             TOP + PLOT_HEIGHT + 16.0,
             // The letters of column names are smaller than others.
-            escape(&cut(name, place * 1.2))
+            escape(&cut(name, (place - 4.0) * 1.2))
         );
         let mut below = 0.0;
         for (part, value) in parts.iter().enumerate() {
@@ -96,7 +96,7 @@ fn block(
 fn entries(bars: &Bars) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut line) = (LEFT, 0);
     let places = bars.parts.iter().map(|part| {
-        let width = 34.0 + part.chars().count() as f64 * LETTER;
+        let width = 34.0 + width(part);
         if x > LEFT && x + width > WIDTH {
             (x, line) = (LEFT, line + 1);
         }

@@ -29,6 +29,8 @@ pub enum Drawing {
     Heat(Heat),
     /// Parts that add up.
     Bars(Bars),
+    /// Bars beside their names, each with its interval.
+    Ranked(Ranked),
 }
 
 /// Curves over a common axis.
@@ -81,20 +83,17 @@ pub enum Form {
     Reference,
     /// Single points from published results: markers, and no line between them.
     Stated,
-    /// Measured points at places with names: markers and error bars, and no line between them,
-    /// because there is nothing between names.
-    Apart,
 }
 
 impl Form {
     /// Whether the points are joined by a line.
     pub fn has_line(self) -> bool {
-        !matches!(self, Self::Stated | Self::Apart)
+        self != Self::Stated
     }
 
     /// Whether each point has a marker of its own.
     pub fn has_markers(self) -> bool {
-        matches!(self, Self::Measured | Self::Stated | Self::Apart)
+        matches!(self, Self::Measured | Self::Stated)
     }
 }
 
@@ -161,6 +160,34 @@ pub struct Bars {
     pub parts: Vec<String>,
     /// The columns from the left: the name, and the size of each part.
     pub columns: Vec<(String, Vec<f64>)>,
+}
+
+/// Values of things that have names and no order of their own: a bar for each, in groups.
+#[derive(Debug, Clone, Default)]
+pub struct Ranked {
+    /// The meaning of the values, with their unit.
+    pub label: String,
+    /// A value that is marked by a line through all bars, and its meaning.
+    pub mark: Option<(f64, String)>,
+    /// The groups from the top, each with its name; a single group may have none.
+    pub groups: Vec<(String, Vec<RankedBar>)>,
+}
+
+/// A bar with its name.
+#[derive(Debug, Clone, Default)]
+pub struct RankedBar {
+    /// The name.
+    pub name: String,
+    /// A number that decides the colour, as that of a [`Curve`].
+    pub style: usize,
+    /// The length of the bar.
+    pub value: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+    /// The value as text, with its interval.
+    pub text: String,
 }
 
 /// Rows of text under heads.

@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Dot, Drawing, Figure, Form, Table};
-use crate::svg::{self, COLOURS, DASHES};
+use crate::matrix::Matrix;
+use crate::number::counted;
+use crate::svg::{self, COLOURS, DASHES, REFERENCE_DASHES};
 
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
@@ -29,6 +31,24 @@ pub struct Section {
     pub table: Table,
     /// Whether the section is folded, because few will read it.
     pub folded: bool,
+}
+
+/// One of the few numbers that a reader comes for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is, in a word or two.
+    pub name: String,
+    /// The number, with its unit.
+    pub value: String,
+    /// What must be known to read it: where, of which server.
+    pub note: String,
+}
+
+impl Fact {
+    /// A number with its name and a note.
+    pub fn new(name: &str, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), value: value.into(), note: note.into() }
+    }
 }
 
 /// The whole page: a title, lines about it, and a body of HTML whose figures these are.
@@ -97,6 +117,76 @@ pub fn words(class: &str, head: &str, sentences: &[String]) -> String {
     text
 }
 
+/// The conclusion in large letters: sentences that are HTML already. Many are set smaller.
+pub fn verdict(head: &str, sentences: &[String]) -> String {
+    let class = if sentences.len() > 3 { "verdict many" } else { "verdict" };
+    let mut text = format!("<section class=\"{class}\"><h2>{}</h2>\n", escape(head));
+    for sentence in sentences {
+        let _ = writeln!(text, "<p>{sentence}</p>");
+    }
+    text.push_str("</section>\n");
+    text
+}
+
+/// The headline figures in a row, and the first chart; nothing if there is neither.
+pub fn glance(facts: &[Fact], first: Option<&Figure>) -> String {
+    if facts.is_empty() && first.is_none() {
+        return String::new();
+    }
+    let mut text = String::from("<section class=\"glance\"><h2>At a glance</h2>\n");
+    if !facts.is_empty() {
+        text.push_str("<dl class=\"facts\">");
+        for Fact { name, value, note } in facts {
+            let [name, value, note] = [name, value, note].map(|part| escape(part));
+            let note = if note.is_empty() { note } else { format!("<small>{note}</small>") };
+            let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}{note}</dd></div>");
+        }
+        text.push_str("</dl>\n");
+    }
+    text.extend(first.map(figure));
+    text.push_str("</section>\n");
+    text
+}
+
+/// Sentences that few will read, folded under their head and their number; nothing if there are
+/// none. They are HTML already.
+pub fn folded_words(head: &str, sentences: &[String]) -> String {
+    if sentences.is_empty() {
+        return String::new();
+    }
+    let items: String = sentences.iter().map(|sentence| format!("<li>{sentence}</li>\n")).collect();
+    let summary = summary(head, sentences.len(), "item");
+    format!(
+        "<section class=\"words folded\"><details>{summary}<ul>{items}</ul></details></section>\n"
+    )
+}
+
+fn summary(head: &str, count: usize, noun: &str) -> String {
+    let (head, count) = (escape(head), counted(count, noun));
+    format!("<summary><h2>{head}</h2> <span class=\"count\">{count}</span></summary>")
+}
+
+/// Matrices side by side under a common head, each with the text on how to read it; nothing if
+/// there are none.
+pub fn matrices(head: &str, matrices: &[Matrix]) -> String {
+    if matrices.is_empty() {
+        return String::new();
+    }
+    let (head, all) = (escape(head), matrices.iter().map(matrix).collect::<String>());
+    format!("<section><h2>{head}</h2>\n<div class=\"matrices\">{all}</div></section>\n")
+}
+
+fn matrix(matrix: &Matrix) -> String {
+    let (id, title, about) = (escape(&matrix.id), escape(&matrix.title), escape(&matrix.about));
+    let class = if matrix.names.len() > 4 { "pairs wide" } else { "pairs" };
+    format!(
+        "<section id=\"{id}\" class=\"{class}\"><h3>{title}</h3><p class=\"about\">{about}</p>{}\
+         <p class=\"key\">{}</p></section>\n",
+        matrix.html(),
+        matrix.key()
+    )
+}
+
 /// Marks up pairs of backticks as code, a single one stays text; the text is escaped already.
 pub fn with_code(escaped: &str) -> String {
     let (mut text, mut rest) = (String::new(), escaped);
@@ -114,19 +204,25 @@ pub fn section(section: &Section) -> String {
     let (id, title) = (escape(&section.id), escape(&section.title));
     let table = table(&section.table, &section.title);
     match section.folded {
-        true => format!(
-            "<section id=\"{id}\"><details><summary><h2>{title}</h2></summary>{table}</details>\
-             </section>\n"
-        ),
+        true => {
+            let summary = summary(&section.title, section.table.rows.len(), "row");
+            format!("<section id=\"{id}\"><details>{summary}{table}</details></section>\n")
+        }
         false => format!("<section id=\"{id}\"><h2>{title}</h2>{table}</section>\n"),
     }
+}
+
+/// The number of letters of the longest name, which decides the width of a column of names.
+pub(crate) fn letters<'n>(names: impl Iterator<Item = &'n String>) -> usize {
+    names.map(|name| name.chars().count()).max().unwrap_or(0) + 2
 }
 
 fn table(table: &Table, caption: &str) -> String {
     let mut text = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\
-         <table><caption>{0}</caption><thead><tr>",
-        escape(caption)
+         <table style=\"--name:{1}ch\"><caption>{0}</caption><thead><tr>",
+        escape(caption),
+        letters(table.rows.iter().filter_map(|row| row.first()))
     );
     for head in &table.heads {
         let _ = write!(text, "<th scope=\"col\">{}</th>", escape(head));
@@ -147,42 +243,48 @@ fn table(table: &Table, caption: &str) -> String {
     text
 }
 
-/// All figures, under a common head; nothing if there are none.
-pub fn figures(figures: &[Figure]) -> String {
+/// Figures, under a common head; nothing if there are none.
+pub fn figures(head: &str, figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
     }
-    let mut text = String::from("<section><h2>Figures</h2>\n<div class=\"figures\">\n");
-    for figure in figures {
-        let (id, title) = (escape(&figure.id), escape(&figure.title));
-        let live = match &figure.drawing {
-            Drawing::Lines(_) => format!("<div class=\"live\" data-figure=\"{id}\"></div>"),
-            Drawing::Heat(_) => pointed("Point at a cell to see its setting."),
-            Drawing::Bars(_) => pointed("Point at a part to see its size."),
-        };
-        let _ = writeln!(
-            text,
-            "<figure id=\"{id}\"><figcaption><h3>{title}</h3><p>{}</p></figcaption>\
-             <div class=\"still\">{}</div>{live}",
-            escape(&figure.about),
-            svg::draw(figure)
-        );
-        if !figure.table.rows.is_empty() {
-            let table = table(&figure.table, &figure.title);
-            let _ = writeln!(text, "<details><summary>As a table</summary>{table}</details>");
-        }
-        text.push_str("</figure>\n");
+    let all: String = figures.iter().map(figure).collect();
+    let head = escape(head);
+    format!("<section><h2>{head}</h2>\n<div class=\"figures\">\n{all}</div></section>\n")
+}
+
+fn figure(figure: &Figure) -> String {
+    let (id, title) = (escape(&figure.id), escape(&figure.title));
+    let live = match &figure.drawing {
+        Drawing::Lines(_) => format!("<div class=\"live\" data-figure=\"{id}\"></div>"),
+        Drawing::Heat(_) => pointed("Point at a cell to see its setting."),
+        Drawing::Bars(_) => pointed("Point at a part to see its size."),
+        Drawing::Ranked(_) => String::new(),
+    };
+    let narrow = svg::draw_narrow(figure);
+    let class = if narrow.is_some() { "still two" } else { "still" };
+    let mut text = format!(
+        "<figure id=\"{id}\"><figcaption><h3>{title}</h3><p>{}</p></figcaption>\
+         <div class=\"{class}\">{}{}</div>{live}\n",
+        escape(&figure.about),
+        svg::draw(figure),
+        narrow.unwrap_or_default()
+    );
+    if !figure.table.rows.is_empty() {
+        let table = table(&figure.table, &figure.title);
+        let _ = writeln!(text, "<details><summary>As a table</summary>{table}</details>");
     }
-    text.push_str("</div></section>\n");
+    text.push_str("</figure>\n");
     text
 }
 
-/// Texts that few will read, each folded under its name; nothing if there are none.
-pub fn folded(head: &str, texts: &[(String, &str)]) -> String {
+/// Texts that few will read, each folded under its name, and all under their head and number;
+/// nothing if there are none.
+pub fn folded(head: &str, noun: &str, texts: &[(String, &str)]) -> String {
     if texts.is_empty() {
         return String::new();
     }
-    let mut text = format!("<section><h2>{}</h2>\n", escape(head));
+    let mut text = format!("<section><details>{}\n", summary(head, texts.len(), noun));
     for (name, contents) in texts {
         let (name, contents) = (escape(name), escape(contents));
         let _ = writeln!(
@@ -190,7 +292,7 @@ pub fn folded(head: &str, texts: &[(String, &str)]) -> String {
             "<details><summary>{name}</summary><pre tabindex=\"0\">{contents}</pre></details>"
         );
     }
-    text.push_str("</section>\n");
+    text.push_str("</details></section>\n");
     text
 }
 
@@ -205,10 +307,13 @@ fn data(figures: &[Figure]) -> String {
         .iter()
         .filter_map(|figure| match &figure.drawing {
             Drawing::Lines(chart) => Some(chart_data(&figure.id, &figure.title, chart)),
-            Drawing::Heat(_) | Drawing::Bars(_) => None,
+            Drawing::Heat(_) | Drawing::Bars(_) | Drawing::Ranked(_) => None,
         })
         .collect();
-    let looks = json!({ "colours": COLOURS.len(), "dashes": DASHES, "markers": svg::MARKERS });
+    let looks = json!({
+        "colours": COLOURS.len(), "dashes": DASHES, "references": REFERENCE_DASHES,
+        "markers": svg::MARKERS,
+    });
     let text = json!({ "looks": looks, "charts": charts }).to_string();
     text.replace('<', "\\u003c")
 }
@@ -233,7 +338,6 @@ fn chart_data(id: &str, title: &str, chart: &Chart) -> Value {
             Form::Dense => "dense",
             Form::Reference => "reference",
             Form::Stated => "stated",
-            Form::Apart => "apart",
         };
         let mut data = json!({
             "label": curve.label, "form": form, "style": curve.style, "y": by(|dot| dot.y),

@@ -9,5 +9,7 @@
 mod bars;
 pub mod chart;
 pub mod document;
+pub mod matrix;
 pub mod number;
+mod ranked;
 pub mod svg;

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use crate::bars;
 use crate::chart::{Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell};
 use crate::document::escape;
+use crate::{bars, ranked};
 
 /// The width of a drawing in its own units; a page scales them.
 pub const WIDTH: f64 = 720.0;
@@ -15,8 +15,8 @@ pub(crate) const RIGHT: f64 = 18.0;
 pub(crate) const TOP: f64 = 12.0;
 pub(crate) const BOTTOM: f64 = 48.0;
 pub(crate) const LEGEND_LINE: f64 = 20.0;
-/// The approximate width of a letter of the legend.
-pub(crate) const LETTER: f64 = 7.0;
+/// The width of a letter, rather too large than too small: fonts differ.
+pub(crate) const LETTER: f64 = 7.2;
 const CELL_HEIGHT: f64 = 34.0;
 pub(crate) const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
 
@@ -29,42 +29,65 @@ pub const COLOURS: [&str; 8] =
 pub const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
 /// The number of markers.
 pub const MARKERS: usize = 7;
+/// Patterns of dashes of references, so that two in a figure can be told apart.
+pub const REFERENCE_DASHES: [&str; 2] = ["4 4", "1 4"];
 
 /// A complete SVG document, with the figure's title as its name.
 pub fn draw(figure: &Figure) -> String {
-    let height = height(figure);
+    document(figure, "drawn", (WIDTH, height(figure)), &body(&figure.drawing))
+}
+
+/// The same for narrow windows, of figures that can be drawn so.
+pub(crate) fn draw_narrow(figure: &Figure) -> Option<String> {
+    let Drawing::Ranked(ranked) = &figure.drawing else { return None };
+    let size = (ranked::NARROW, ranked::height(ranked, ranked::NARROW));
+    Some(document(figure, "drawn narrow", size, &ranked::draw(ranked, ranked::NARROW)))
+}
+
+fn document(figure: &Figure, class: &str, (width, height): (f64, f64), body: &str) -> String {
     let (title, about) = (escape(&figure.title), escape(&figure.about));
-    let id = escape(&figure.id);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawn\" role=\"img\" \
-         viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" \
+         viewBox=\"0 0 {width} {height:.1}\" width=\"{width}\" height=\"{height:.1}\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" \
-         aria-labelledby=\"{id}-t {id}-d\"><title id=\"{id}-t\">{title}</title>\
-         <desc id=\"{id}-d\">{about}</desc>{}</svg>\n",
-        body(&figure.drawing)
+         aria-label=\"{title}\"><title>{title}</title><desc>{about}</desc>{body}</svg>\n"
     )
 }
 
-/// All figures below each other in as many columns as keep the sheet within `height_max`, and the
-/// sheet's width and height.
-pub fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, f64) {
+/// All figures below each other under a title and lines about it, in as many columns as keep the
+/// sheet within `height_max`; and the sheet's width and height.
+pub fn sheet(
+    title: &str,
+    lines: &[String],
+    figures: &[Figure],
+    height_max: f64,
+) -> (String, f64, f64) {
     const HEAD: f64 = 34.0;
     const GAP: f64 = 16.0;
+    const ABOUT: f64 = 20.0;
     let total: f64 = figures.iter().map(|figure| height(figure) + HEAD).sum();
     let tallest = figures.iter().map(|f| height(f) + HEAD).fold(0.0, f64::max);
     let columns = if figures.len() < 3 { 1.0 } else { (total / height_max).ceil().max(2.0) };
     let column_max = (total / columns).max(tallest).ceil() + 1.0;
-    let (mut x, mut y, mut bottom) = (GAP, HEAD, HEAD);
+    let lines = lines.iter().flat_map(|line| ranked::wrapped(line, columns * (WIDTH + GAP) - GAP));
+    let lines: Vec<String> = lines.collect();
+    let top = HEAD + lines.len() as f64 * ABOUT;
+    let (mut x, mut y, mut bottom) = (GAP, top, top);
     let mut text = String::new();
+    for (line, n) in lines.iter().zip(0_u32..) {
+        let (y, line) = (HEAD + 12.0 + f64::from(n) * ABOUT, escape(line));
+        let _ = write!(text, "<text x=\"{GAP}\" y=\"{y}\" font-size=\"13\">{line}</text>");
+    }
     for figure in figures {
         let needed = height(figure) + HEAD;
-        if y > HEAD && y - HEAD + needed / 2.0 > column_max {
-            (x, y) = (x + WIDTH + GAP, HEAD);
+        if y > top && y - top + needed / 2.0 > column_max {
+            (x, y) = (x + WIDTH + GAP, top);
         }
+        let size = fitting(&figure.title, 15.0, 1.25, WIDTH);
         let title = escape(&figure.title);
         let _ = write!(
             text,
-            "<text x=\"{x}\" y=\"{}\" font-size=\"15\" font-weight=\"600\">{title}</text>\
+            "<text x=\"{x}\" y=\"{}\" font-size=\"{size:.1}\" font-weight=\"600\">{title}</text>\
              <g transform=\"translate({x} {})\">{}</g>",
             y + 20.0,
             y + HEAD - 4.0,
@@ -74,13 +97,14 @@ pub fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, 
         bottom = f64::max(bottom, y);
     }
     let (width, height) = (x + WIDTH + GAP, bottom + GAP);
+    let size = fitting(title, 18.0, 1.25, width - 2.0 * GAP);
     let title = escape(title);
     let document = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\" font-size=\"12\" fill=\"#111111\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\
          <title>{title}</title><rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\
-         <text x=\"{GAP}\" y=\"24\" font-size=\"18\" font-weight=\"700\">{title}</text>\
+         <text x=\"{GAP}\" y=\"24\" font-size=\"{size:.1}\" font-weight=\"700\">{title}</text>\
          {text}</svg>\n"
     );
     (document, width, height)
@@ -92,6 +116,7 @@ fn height(figure: &Figure) -> f64 {
             TOP + PLOT_HEIGHT + BOTTOM + legend_lines(&chart.curves).len() as f64 * LEGEND_LINE
         }
         Drawing::Bars(bars) => bars::height(bars),
+        Drawing::Ranked(ranked) => ranked::height(ranked, WIDTH),
         Drawing::Heat(heat) => {
             let names = Slant::for_heat(heat).height;
             HEAT_HEAD + heat.rows.len() as f64 * CELL_HEIGHT + names + BOTTOM
@@ -103,13 +128,14 @@ fn body(drawing: &Drawing) -> String {
     match drawing {
         Drawing::Lines(chart) => lines(chart),
         Drawing::Bars(bars) => bars::draw(bars),
+        Drawing::Ranked(ranked) => ranked::draw(ranked, WIDTH),
         Drawing::Heat(heat) => heat_map(heat),
     }
 }
 
 fn lines(chart: &Chart) -> String {
     let mut text = String::new();
-    let frame = Frame { chart, x: chart.x_range(), y: chart.y_range() };
+    let frame = Frame::new(chart);
     frame.grid(&mut text);
     for curve in &chart.curves {
         frame.curve(&mut text, curve);
@@ -123,13 +149,26 @@ struct Frame<'c> {
     chart: &'c Chart,
     x: (f64, f64),
     y: (f64, f64),
+    /// Where the horizontal axis begins: right of the label of the other axis and of its numbers.
+    left: f64,
 }
 
-impl Frame<'_> {
+impl<'c> Frame<'c> {
+    fn new(chart: &'c Chart) -> Self {
+        let (x, y) = (chart.x_range(), chart.y_range());
+        let numbers = chart.y.ticks(y).into_iter().map(|tick| width(&chart.y.tick_label(tick)));
+        let left = LEFT.max(AXIS_LABEL + numbers.fold(0.0, f64::max) + 6.0);
+        Self { chart, x, y, left }
+    }
+
+    fn plot_width(&self) -> f64 {
+        WIDTH - RIGHT - self.left
+    }
+
     fn position(&self, x: f64, y: f64) -> (f64, f64) {
         let across = self.chart.x.place(x, self.x);
         let up = self.chart.y.place(y, self.y).clamp(-0.01, 1.01);
-        (LEFT + across * PLOT_WIDTH, TOP + (1.0 - up) * PLOT_HEIGHT)
+        (self.left + across * self.plot_width(), TOP + (1.0 - up) * PLOT_HEIGHT)
     }
 
     fn is_shown(&self, dot: &Dot) -> bool {
@@ -139,11 +178,12 @@ impl Frame<'_> {
 
     fn grid(&self, text: &mut String) {
         // Writing to a string does not fail, neither here nor below.
-        for tick in self.chart.x.ticks(self.x) {
-            let (x, _) = self.position(tick, self.y.1);
-            let room = PLOT_WIDTH / self.chart.x.names.len().max(1) as f64;
-            let label = escape(&cut(&self.chart.x.tick_label(tick), room));
-            let bottom = TOP + PLOT_HEIGHT;
+        let room = self.plot_width() / self.chart.x.names.len().max(1) as f64;
+        let ticks = self.chart.x.ticks(self.x).into_iter().map(|tick| {
+            (self.position(tick, self.y.1).0, cut(&self.chart.x.tick_label(tick), room))
+        });
+        for (x, label) in tick_labels(ticks.collect(), WIDTH) {
+            let (label, bottom) = (escape(&label), TOP + PLOT_HEIGHT);
             let _ = write!(
                 text,
                 "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{x:.1} {TOP}V{bottom}\"/>\
@@ -154,11 +194,12 @@ impl Frame<'_> {
         for tick in self.chart.y.ticks(self.y) {
             let (_, y) = self.position(self.x.0, tick);
             let (right, label) = (WIDTH - RIGHT, escape(&self.chart.y.tick_label(tick)));
+            let left = self.left;
             let _ = write!(
                 text,
-                "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{LEFT} {y:.1}H{right}\"/>\
-                 <text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-                LEFT - 6.0,
+                "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{left:.1} {y:.1}H{right}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+                left - 6.0,
                 y + 4.0
             );
         }
@@ -168,8 +209,9 @@ impl Frame<'_> {
     fn curve(&self, text: &mut String, curve: &Curve) {
         let dots: Vec<&Dot> = curve.dots.iter().filter(|dot| self.is_shown(dot)).collect();
         let ink = Ink::for_curve(curve);
-        if matches!(curve.form, Form::Measured | Form::Apart) {
-            self.band(text, &dots, &ink, curve.form.has_line());
+        text.push_str("<g class=\"curve\">");
+        if curve.form == Form::Measured {
+            self.band(text, &dots, &ink);
         }
         let mut path = String::new();
         for (index, dot) in dots.iter().enumerate() {
@@ -190,10 +232,11 @@ impl Frame<'_> {
                 marker(text, curve.style, x, y);
             }
         }
+        text.push_str("</g>");
     }
 
-    /// The intervals as bars, and as an area for curves that are defined between points.
-    fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink, has_area: bool) {
+    /// The intervals as bars, and as an area between points.
+    fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink) {
         if dots.iter().all(|dot| dot.low == dot.high) {
             return;
         }
@@ -211,16 +254,10 @@ impl Frame<'_> {
             let _ = write!(area, "L{x:.1} {y:.1}");
         }
         let Ink { class, colour, .. } = ink;
-        if has_area {
-            let _ = write!(
-                text,
-                "<path class=\"band {class}\" fill=\"{colour}\" fill-opacity=\"0.15\" \
-                 d=\"{area}Z\"/>"
-            );
-        }
         let _ = write!(
             text,
-            "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"1\" d=\"{bars}\"/>"
+            "<path class=\"band {class}\" fill=\"{colour}\" fill-opacity=\"0.15\" d=\"{area}Z\"/>\
+             <path class=\"bar {class}\" stroke=\"{colour}\" stroke-width=\"1\" d=\"{bars}\"/>"
         );
     }
 }
@@ -239,7 +276,7 @@ impl Ink {
             return Self {
                 class: "reference".into(),
                 colour: "#777777",
-                dashes: "4 4",
+                dashes: REFERENCE_DASHES[curve.style % REFERENCE_DASHES.len()],
                 width: 1.5,
             };
         }
@@ -270,6 +307,33 @@ fn marker(text: &mut String, style: usize, x: f64, y: f64) {
         write!(text, "<path class=\"marker {class}\" fill=\"{colour}\" d=\"M{x:.1} {y:.1}{d}\"/>");
 }
 
+/// The right end of the label beside the vertical axis.
+const AXIS_LABEL: f64 = 22.0;
+
+/// The labels of grid lines for which there is room, each in the middle of its line: from the first
+/// on, those that neither reach into the one before nor beyond the drawing.
+pub(crate) fn tick_labels(
+    places: Vec<(f64, String)>,
+    right: f64,
+) -> impl Iterator<Item = (f64, String)> {
+    let mut end = f64::NEG_INFINITY;
+    places.into_iter().filter(move |(x, label)| {
+        let half = width(label) / 2.0;
+        let fits = x - half > end && x - half > -1.0 && x + half < right + 1.0;
+        if fits {
+            end = x + half + 4.0;
+        }
+        fits
+    })
+}
+
+/// The size of letters at which a text fits: `size`, or less. `wide` is the width of its letters
+/// beside those of a plain text.
+fn fitting(text: &str, size: f64, wide: f64, room: f64) -> f64 {
+    let needed = width(text) * size / 12.0 * wide;
+    size * (room / needed.max(1.0)).min(1.0)
+}
+
 pub(crate) fn axis_labels(text: &mut String, x: &str, y: &str, plot_height: f64) {
     let middle = TOP + plot_height / 2.0;
     let _ = write!(
@@ -289,8 +353,8 @@ fn legend_lines(curves: &[Curve]) -> Vec<Vec<(f64, &Curve)>> {
     let mut lines: Vec<Vec<(f64, &Curve)>> = Vec::new();
     let mut x = f64::INFINITY;
     for curve in curves {
-        let width = 46.0 + curve.label.chars().count() as f64 * LETTER;
-        if x + width > WIDTH {
+        let width = 46.0 + width(&curve.label).min(LABEL_WIDTH_MAX);
+        if x + width > WIDTH && x > LEFT {
             lines.push(Vec::new());
             x = LEFT;
         }
@@ -300,15 +364,19 @@ fn legend_lines(curves: &[Curve]) -> Vec<Vec<(f64, &Curve)>> {
     lines
 }
 
+/// The largest room for an entry of the legend.
+const LABEL_WIDTH_MAX: f64 = WIDTH - LEFT - 46.0;
+
 fn legend(text: &mut String, curves: &[Curve]) {
     for (index, line) in legend_lines(curves).into_iter().enumerate() {
         let y = TOP + PLOT_HEIGHT + BOTTOM + (index as f64 + 0.5) * LEGEND_LINE;
         for (x, curve) in line {
-            let Ink { class, colour, dashes, .. } = Ink::for_curve(curve);
+            let Ink { class, colour, dashes, width } = Ink::for_curve(curve);
+            text.push_str("<g class=\"entry\">");
             if curve.form.has_line() {
                 let _ = write!(
                     text,
-                    "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"2\" \
+                    "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"{width}\" \
                      stroke-dasharray=\"{dashes}\" d=\"M{x:.1} {y:.1}h28\"/>"
                 );
             }
@@ -317,11 +385,12 @@ fn legend(text: &mut String, curves: &[Curve]) {
                 "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + 34.0,
                 y + 4.0,
-                escape(&curve.label)
+                escape(&cut(&curve.label, LABEL_WIDTH_MAX))
             );
             if curve.form.has_markers() {
                 marker(text, curve.style, x + 14.0, y);
             }
+            text.push_str("</g>");
         }
     }
 }
@@ -362,7 +431,7 @@ impl Slant {
 }
 
 /// The approximate width of a name.
-fn width(name: &str) -> f64 {
+pub(crate) fn width(name: &str) -> f64 {
     name.chars().count() as f64 * LETTER
 }
 
@@ -432,18 +501,19 @@ fn heat_cell(
     };
     let part = if high > low { (cell.value - low) / (high - low) } else { 1.0 };
     let (colour, ink) = shade(part.clamp(0.0, 1.0));
-    let star = if cell.best { " ★" } else { "" };
+    let told = format!("{}{}", cell.text, if cell.best { " ★" } else { "" });
+    let size = fitting(&told, 12.0, 1.0, width - 6.0);
     let _ = write!(
         text,
         "<g class=\"cell\" data-about=\"{about}\"><title>{about}</title>\
          <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{ink}\" \
-         fill=\"{ink}\">{}{star}</text></g>",
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"{size:.1}\" \
+         style=\"fill:{ink}\" fill=\"{ink}\">{}</text></g>",
         width - 2.0,
         CELL_HEIGHT - 2.0,
         x + width / 2.0 - 1.0,
         y + CELL_HEIGHT / 2.0 + 3.0,
-        escape(&cell.text),
+        escape(&told),
         about = escape(&cell.about),
     );
 }

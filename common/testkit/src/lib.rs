@@ -25,6 +25,7 @@ pub mod client;
 pub mod differential;
 pub mod document_root;
 mod invariants;
+pub mod layout;
 pub mod loop_disk;
 pub mod multipart;
 mod one_by_one;

@@ -40,6 +40,22 @@ impl ServerSpec {
         }
     }
 
+    /// Whether another one is set as this one says; what this one leaves open may be anything.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::ByName { name, setting, knobs },
+                Self::ByName { name: of_other, setting: other_setting, knobs: other_knobs },
+            ) => {
+                let is_turned = |(knob, value): (&String, _)| other_knobs.get(knob) == Some(value);
+                name == of_other
+                    && (setting.is_none() || setting == other_setting)
+                    && knobs.iter().all(is_turned)
+            }
+            _ => self == other,
+        }
+    }
+
     /// The setting of `description` that was meant. Its name differs from all others of the server.
     ///
     /// # Errors

@@ -9,10 +9,13 @@
 
   const ink = (curve) =>
     colour(curve.form === "reference" ? "--reference" : `--s${curve.style % looks.colours}`);
-  const dashes = (curve) =>
-    curve.form === "reference" ? [4, 4] : looks.dashes[curve.style % looks.dashes.length].split(" ").map(Number).filter(Boolean);
+  const dashes = (curve) => {
+    const all = curve.form === "reference" ? looks.references : looks.dashes;
+    return all[curve.style % all.length].split(" ").map(Number).filter(Boolean);
+  };
+  const thickness = (curve) => (curve.form === "reference" ? 1.5 : 2);
 
-  const hasLine = (curve) => curve.form !== "stated" && curve.form !== "apart";
+  const hasLine = (curve) => curve.form !== "stated";
 
   // A marker of one of seven forms about a point; sizes are those of the drawings.
   const MARKERS = [
@@ -78,16 +81,40 @@
     };
   }
 
+  const FONT = "12px system-ui";
+  const ruler = document.createElement("canvas").getContext("2d");
+  function textWidth(text) {
+    ruler.font = FONT;
+    return ruler.measureText(text).width;
+  }
+
+  // Labels for which there is room: from the first on, those that do not reach into the one before.
+  function apart(plot, side, values, labels) {
+    let end = -Infinity;
+    return labels.map((label, i) => {
+      if (label == null) return null;
+      const at = side === 2 ? plot.valToPos(values[i], "x") : -plot.valToPos(values[i], "y");
+      const half = side === 2 ? textWidth(label) / 2 + 3 : 8;
+      if (at - half < end) return null;
+      end = at + half;
+      return label;
+    });
+  }
+
   // An axis shows nothing beyond the ends of the data; while a part is selected, the vertical axis
-  // follows it.
-  function axis(spec, side, size) {
+  // follows it. The numbers of the vertical axis have the room that the widest needs.
+  function axis(spec, side, least) {
+    const written = (plot, values) => values.map((v) =>
+      spec.log && (v == null || !/^[125]\.0*e/.test(v.toExponential(6))) ? null : show(v));
+    const size = side === 2 ? least
+      : (plot, values) => Math.max(least, ...(values || []).map((v) => textWidth(v ?? "") + 16));
     return {
-      label: spec.label, side, size, labelSize: 22, labelFont: "12px system-ui", font: "12px system-ui",
+      label: spec.label, side, size, labelSize: 22, labelFont: FONT, font: FONT,
       stroke: () => colour("--faint"), grid: { stroke: () => colour("--rule"), width: 1 },
       ticks: { show: false },
       ...(spec.names.length && { splits: () => spec.names.map(([place]) => place) }),
-      values: spec.names.length ? (plot, values) => values.map((v) => cut(named(spec, v), plot.width / spec.names.length)) : spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
-        : (plot, values) => values.map(show),
+      values: spec.names.length ? (plot, values) => values.map((v) => cut(named(spec, v), plot.width / spec.names.length))
+        : (plot, values) => apart(plot, side, values, written(plot, values)),
     };
   }
 
@@ -106,7 +133,7 @@
 
   function options(chart, width) {
     const series = chart.curves.map((curve) => ({
-      label: curve.label, stroke: ink(curve), width: curve.form === "reference" ? 1.5 : 2, dash: dashes(curve),
+      label: curve.label, stroke: ink(curve), width: thickness(curve), dash: dashes(curve),
       spanGaps: true, points: { show: false }, value: legendValue(curve),
       ...(!hasLine(curve) && { paths: () => null }),
     }));
@@ -117,7 +144,7 @@
           low <= chart.places[0] && high >= chart.places.at(-1) ? chart.x.range : [low, high] },
         y: { distr: chart.y.log ? 3 : 1, range: fixedRange(chart) },
       },
-      axes: [axis(chart.x, 2, 34), axis(chart.y, 3, 58)],
+      axes: [axis(chart.x, 2, 34), axis(chart.y, 3, 40)],
       series: [{ label: chart.x.label, value: (plot, value) => named(chart.x, value) }, ...series],
       cursor: { points: { size: 8 }, drag: { x: true, y: false }, dataIdx: nearest(chart) },
       legend: { live: true },
@@ -162,7 +189,7 @@
       const ctx = drawn.getContext("2d");
       ctx.scale(devicePixelRatio, devicePixelRatio);
       ctx.fillStyle = ctx.strokeStyle = ink(curve);
-      ctx.lineWidth = curve.form === "reference" ? 1.5 : 2;
+      ctx.lineWidth = thickness(curve);
       if (hasLine(curve)) {
         ctx.setLineDash(dashes(curve));
         ctx.beginPath();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lab::record::Folder;
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility, comes_true, finished, succeeded};
+use testkit::{Browser, Temporary, accessibility, comes_true, finished, layout, succeeded};
 
 use crate::lab::FullDisk;
 use crate::server_process::ROPEWALK_LAB;
@@ -211,8 +211,8 @@ fn its_page_in_a_browser() {
     browser.open(&page);
     let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
     assert_eq!(canvases, json!(12), "evictions with all keys cached are no curve");
-    let wide = browser.evaluate("document.documentElement.scrollWidth");
-    assert!(wide.as_u64().unwrap() <= 390, "{wide}");
+    layout::check(&mut browser, 390);
+    layout::check_printed(&mut browser);
     accessibility::check(&mut browser);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }

@@ -422,11 +422,15 @@ fn a_server_that_is_installed_later_takes_part() {
     let lab = Lab::new();
     let descriptions = without_floor(&lab);
     let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
+    let claim = "[[claims]]\ntext = \"It serves more\"\nservers = [\"own\"]\n";
+    fs::write(&path, fs::read_to_string(&path).unwrap() + claim).unwrap();
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("skipped own: "), "{out}");
     assert!(page(&lab).contains("own took no part: "));
+    let left_open = "It serves more (throughput more than 1 times): not decided. own: ";
+    assert!(page(&lab).contains(left_open), "{}", page(&lab));
     symlink(ropewalk_server(), lab.path("program")).unwrap();
     let (status, out, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
     assert_eq!(status, 0, "{out}{err}");
@@ -440,6 +444,8 @@ fn a_server_that_is_installed_later_takes_part() {
     let own = &header.servers[1];
     assert!(own.configurations["usual"].contains(" serve ") && !own.version.is_empty(), "{own:?}");
     assert!(!page(&lab).contains("own took no part: "));
+    assert_eq!(header.claims[0].servers[0].settings, [("own".to_owned(), "usual".to_owned())]);
+    assert!(!page(&lab).contains(left_open), "{}", page(&lab));
 }
 
 fn page(lab: &Lab) -> String {

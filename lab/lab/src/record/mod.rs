@@ -4,12 +4,14 @@
 //! so that one report can show each of them. Nothing is measured or judged here. Names of
 //! quantities end in their units.
 
+mod claim;
 mod folder;
 mod participants;
 mod purpose;
 mod resume;
 mod skipped;
 
+pub use claim::{Claim, ClaimMeasure, ClaimSide};
 pub use folder::{Folder, Opened};
 pub use participants::Participants;
 pub use purpose::Purpose;
@@ -54,6 +56,9 @@ pub struct Header {
     pub question: String,
     /// What the source found, in a sentence; empty if unknown.
     pub expected: String,
+    /// What of that can be judged by the figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
     /// The definition as it was read, TOML.
     pub definition: String,
     /// The servers that take part.

@@ -1,7 +1,7 @@
 //! Which servers take part in a study, each time it is begun or resumed: a server that was absent
 //! at first may have been installed since, and the other way round.
 
-use super::{Absent, Described, Header, Planned, Server, Skipped};
+use super::{Absent, Claim, Described, Header, Planned, Server, Skipped};
 use crate::server_spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ pub struct Participants {
     pub testbeds: Vec<Described>,
     /// What is to be measured now.
     pub planned: Vec<Planned>,
+    /// The claims, with the servers that they mean now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
 }
 
 impl Participants {
@@ -28,6 +31,7 @@ impl Participants {
             skipped: header.skipped.clone(),
             testbeds: header.testbeds.clone(),
             planned: header.planned.clone(),
+            claims: header.claims.clone(),
         }
     }
 
@@ -45,6 +49,10 @@ impl Participants {
             if header.testbeds.iter().all(|known| known.name != testbed.name) {
                 header.testbeds.push(testbed);
             }
+        }
+        // A study is resumed only with the same claims.
+        for (known, now) in header.claims.iter_mut().zip(self.claims) {
+            known.learn(now);
         }
         for planned in self.planned {
             if !header.planned.contains(&planned) {
@@ -169,6 +177,7 @@ mod tests {
             ],
             testbeds: vec![testbed("small"), testbed("big")],
             planned: vec![planned("h2o", "small")],
+            ..Participants::default()
         };
         let mut joined = header();
         now.clone().join(&mut joined);

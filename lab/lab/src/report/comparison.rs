@@ -33,15 +33,6 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Tie => "tie",
-            Self::Differ => "differ",
-            Self::Indicated => "indicated",
-            Self::NotReached => "peak not reached",
-        }
-    }
-
     fn judge(ratio: &Estimate, pairs: usize, confidence: f64) -> Self {
         match (ratio.interval.contains(1.0), pairs < values_min(confidence)) {
             (true, _) => Self::Tie,

@@ -252,7 +252,7 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     let end = right.min(top * 1.08);
     let ideal = (!panel.closed && left < end).then(|| {
         let dots = vec![Dot::exact(left, left), Dot::exact(end, end)];
-        reference("all that is offered".into(), dots)
+        Curve { style: 1, ..reference("all that is offered".into(), dots) }
     });
     let Some(limit) = panel.limit_per_s else {
         curves.extend(ideal);

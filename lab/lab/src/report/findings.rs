@@ -1,6 +1,7 @@
 //! The conclusions that the figures support, and those that they do not, in words. All functions
 //! are pure: equal records give equal words. Each conclusion can be seen in a figure or table.
 
+mod claims;
 mod compared;
 mod costs;
 mod peaks;
@@ -42,18 +43,20 @@ impl Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Head {
     Verdict,
+    Expected,
     Supported,
     NotSupported,
     NotObserved,
 }
 
 impl Head {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Verdict, Self::Supported, Self::NotSupported, Self::NotObserved];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Verdict, Self::Expected, Self::Supported, Self::NotSupported, Self::NotObserved];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Verdict => "Verdict",
+            Self::Expected => "What was expected",
             Self::Supported => "What the figures support",
             Self::NotSupported => "What they do not support",
             Self::NotObserved => "What was not observed",
@@ -74,6 +77,10 @@ impl Findings {
         self.0.push(Finding::with_subject(&panel.title(), head, rest));
     }
 }
+
+pub(crate) use claims::unjudged;
+pub(crate) use compared::{COMPARED, common};
+pub(crate) use costs::common_load;
 
 /// Makes all findings, in the order of the report.
 pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
@@ -96,6 +103,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     if opened.header.together {
         findings.add(Head::NotSupported, costs::SHARED);
     }
+    claims::judge(&mut findings, opened, summary);
     records::gaps(&mut findings, opened, summary);
     findings.0.sort_by_key(|finding| finding.head);
     findings.0

@@ -3,6 +3,7 @@
 use super::chart::Table;
 use super::document::Document;
 use super::findings::Head;
+use page::document::Fact;
 
 /// Renders the whole text.
 pub(crate) fn render(report: &Document) -> String {
@@ -10,12 +11,21 @@ pub(crate) fn render(report: &Document) -> String {
     for line in &report.preamble {
         text.push_str(&format!("{}  \n", plain(line)));
     }
-    for head in Head::ALL {
-        let own: Vec<_> = report.findings.iter().filter(|finding| finding.head == head).collect();
-        if !own.is_empty() {
-            text.push_str(&format!("\n## {}\n\n", head.title()));
-            own.iter().for_each(|finding| text.push_str(&format!("- {}\n", plain(&finding.text))));
+    let (last, first) = Head::ALL.split_last().expect("there are some");
+    for head in first {
+        text.push_str(&words(report, *head));
+        if *head == Head::Verdict {
+            text.push_str(&facts(&report.facts));
         }
+    }
+    if !report.matrices.is_empty() {
+        text.push_str("\n## Each against each\n");
+    }
+    for matrix in &report.matrices {
+        let about = plain(&matrix.about);
+        text.push_str(&format!("\n### {}\n\n{about}\n\n", plain(&matrix.title)));
+        text.push_str(&table(&matrix.table()));
+        text.push_str(&format!("\n{}\n", plain(&matrix.key())));
     }
     for section in report.tables() {
         text.push_str(&format!("\n## {}\n\n", plain(&section.title)));
@@ -25,7 +35,27 @@ pub(crate) fn render(report: &Document) -> String {
         text.push_str(&format!("\n## {}\n\n{}\n\n", plain(&figure.title), plain(&figure.about)));
         text.push_str(&table(&figure.table));
     }
-    text
+    text + &words(report, *last)
+}
+
+fn words(report: &Document, head: Head) -> String {
+    let own: Vec<_> = report.findings.iter().filter(|finding| finding.head == head).collect();
+    if own.is_empty() {
+        return String::new();
+    }
+    let lines: String = own.iter().map(|finding| format!("- {}\n", plain(&finding.text))).collect();
+    format!("\n## {}\n\n{lines}", head.title())
+}
+
+/// The headline figures, as a table.
+fn facts(facts: &[Fact]) -> String {
+    if facts.is_empty() {
+        return String::new();
+    }
+    let mut all = Table::new(&["At a glance", "", ""]);
+    let row = |Fact { name, value, note }: &Fact| [name, value, note].map(Clone::clone).to_vec();
+    all.rows = facts.iter().map(row).collect();
+    format!("\n{}", table(&all))
 }
 
 fn table(table: &Table) -> String {

@@ -4,16 +4,19 @@
 //! [`Report::read`] summarises the records; every form is a pure function of a `Report`. Nothing is
 //! measured here, and the validity of runs is not judged again.
 
+mod bars;
 mod cache;
 mod comparison;
 mod csv;
 mod distributions;
 mod document;
+mod facts;
 mod figures;
 mod findings;
 mod html;
 mod markdown;
 mod measure;
+mod pairs;
 mod png;
 mod servers;
 mod summary;
@@ -130,6 +133,9 @@ impl Report {
     }
 
     fn sheet(&self) -> (String, f64, f64) {
-        svg::sheet(&self.document.title, &self.document.figures, 7000.0)
+        let verdict =
+            self.document.findings.iter().filter(|one| one.head == findings::Head::Verdict);
+        let lines: Vec<String> = verdict.map(|one| one.text.clone()).collect();
+        svg::sheet(&self.document.title, &lines, &self.document.figures, 7000.0)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::document::{self, Document};
 use super::summary::{Panel, Summary};
-use super::{distributions, figures, findings, number, surfaces, tables};
+use super::{bars, distributions, facts, figures, findings, number, pairs, surfaces, tables};
 use crate::record::{Header, Kind, Opened};
 use page::chart::{Figure, Table};
 use page::document::Section;
@@ -12,7 +12,7 @@ use page::document::Section;
 /// Makes all figures, panel by panel. Outcomes that cannot be read are noted as damage.
 pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> Vec<Figure> {
     let styles = figures::Styles::new(summary);
-    let mut figures = Vec::new();
+    let mut figures = bars::overview(&opened.header, summary, &styles);
     let tuning = opened.header.kind == Kind::Tune;
     let share = summary.confidence;
     for (index, panel) in summary.panels.iter().enumerate() {
@@ -32,7 +32,9 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
         }
         figures.extend(times);
     }
-    figures.extend(surfaces::scaling(summary, &opened.header, &styles));
+    if is_of_study(&opened.header) {
+        figures.extend(surfaces::scaling(summary, &opened.header, &styles));
+    }
     figures
 }
 
@@ -41,6 +43,8 @@ pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>)
     Document {
         title: document::title(&opened.header),
         preamble: preamble(opened),
+        facts: facts::facts(opened, summary),
+        matrices: pairs::matrices(&opened.header, summary),
         findings: findings::findings(opened, summary),
         summaries: summaries(opened, summary),
         figures,
@@ -64,16 +68,14 @@ fn preamble(opened: &Opened) -> Vec<String> {
         0 => String::new(),
         count => format!("; {count} asked for at each point"),
     };
-    let mut lines = vec![format!(
-        "A {kind}, begun {}; {runs} runs, {void} of them void{asked}.",
-        number::moment(header.started_unix_us)
-    )];
-    lines.extend(document::question_lines(header));
     // Runs whose server did not start have no figures.
     let loaded = opened.runs.iter().filter(|run| run.figures.is_some());
     let seconds: f64 = loaded.map(|run| run.warm_up_s + run.window_s).sum();
+    let mut lines: Vec<String> = document::question_lines(header).collect();
     lines.push(format!(
-        "Under load for {}; estimated {}.{}",
+        "A {kind}, begun {}; {runs} runs, {void} of them void{asked}. Under load for {}; estimated \
+         {}.{}",
+        number::moment(header.started_unix_us),
         number::duration(seconds),
         number::duration(header.estimated_s),
         header.budget_s.map_or_else(String::new, |budget| {
@@ -87,7 +89,9 @@ fn preamble(opened: &Opened) -> Vec<String> {
 fn summaries(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let panels = summary.panels.iter().enumerate().filter(|(_, panel)| !panel.is_empty());
     let sections = panels.map(|panel| {
-        let table = tables::summary(panel.1, summary.confidence, is_of_study(&opened.header));
+        // Servers that share a CPU have no peaks either.
+        let of_peaks = is_of_study(&opened.header) && !opened.header.together;
+        let table = tables::summary(panel.1, summary.confidence, of_peaks);
         panel_section(panel, "summary", "Summary", table, false)
     });
     sections.filter(is_filled).collect()
@@ -117,19 +121,10 @@ fn panel_section(
 /// Makes the tables that belong to no figure, except the summaries of the panels.
 fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
-    let share = summary.confidence;
     let is_of_study = is_of_study(&opened.header);
     for (index, panel) in summary.panels.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
         let panel_section =
             |id, name, table, folded| panel_section((index, panel), id, name, table, folded);
-        if is_of_study {
-            sections.push(panel_section(
-                "pairs",
-                "Each pair",
-                tables::all_pairs(panel, share),
-                true,
-            ));
-        }
         sections.push(panel_section("points", "Each point", tables::points(panel), true));
         let observed = tables::observed_points(panel);
         sections.push(panel_section("observed", "Observed at each point", observed, is_of_study));
@@ -141,16 +136,20 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
         folded,
     };
     if is_of_study {
-        let (title, table) =
-            ("Observed at the highest throughput", tables::observed_peaks(&summary.panels));
+        let (title, table) = match opened.header.together {
+            true => ("Observed together", tables::observed_peaks(&summary.panels)),
+            false => {
+                ("Observed at the highest throughput", tables::observed_peaks(&summary.panels))
+            }
+        };
         sections.push(section("observed", title, table, false));
     }
-    sections.push(section("searches", "Searches", tables::searches(opened), false));
-    sections.push(section("void", "Void runs", tables::voided(opened), false));
-    sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
-    sections.push(section("servers", "Servers", tables::servers(opened), false));
-    sections.push(section("where", "Workloads and testbeds", tables::described(opened), false));
-    sections.push(section("environment", "Environment", tables::environment(opened), true));
+    sections.push(section("searches", "Searches", tables::searches(opened), true));
+    sections.push(section("void", "Void runs", tables::voided(opened), true));
+    sections.push(section("skipped", "What took no part", tables::skipped(opened), true));
+    sections.push(section("servers", "Servers", tables::servers(opened), true));
+    sections.push(section("where", "Workloads and testbeds", tables::described(opened), true));
+    sections.push(section("environment", "Machine", tables::environment(opened), true));
     sections.retain(is_filled);
     sections
 }
@@ -215,8 +214,8 @@ mod tests {
             let header = Header { kind: Kind::Tune, repetitions, ..Header::default() };
             preamble(&Opened { header, ..Opened::default() }).remove(0)
         };
-        assert!(first(0).ends_with("; 0 runs, 0 of them void."), "{}", first(0));
-        assert!(first(6).ends_with(" void; 6 asked for at each point."), "{}", first(6));
+        assert!(first(0).contains("; 0 runs, 0 of them void. Under"), "{}", first(0));
+        assert!(first(6).contains(" void; 6 asked for at each point. Under"), "{}", first(6));
     }
 
     #[test]
@@ -224,7 +223,7 @@ mod tests {
         let run = |figures| Run { figures, warm_up_s: 1.0, window_s: 2.0, ..Run::default() };
         let runs = vec![run(Some(Figures::default())), run(None)];
         let told = preamble(&Opened { runs, ..Opened::default() });
-        let expected = format!("Under load for {};", number::duration(3.0));
-        assert!(told[1].starts_with(&expected), "{told:?}");
+        let expected = format!(" Under load for {};", number::duration(3.0));
+        assert!(told[0].contains(&expected), "{told:?}");
     }
 }

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Table};
+use super::chart::{
+    Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Ranked, RankedBar, Table,
+};
 use super::comparison::{place, refusal};
 use super::figures::Styles;
 use super::findings::listed_at_most;
@@ -50,10 +52,9 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     let table = table(&cells, &knobs);
     let about = about(&cells, &knobs);
     let title = format!("{}: {}", series[0].server, panel.title());
-    let drawn = if knobs.len() == 1 {
-        vec![(String::new(), Drawing::Lines(line(&cells, &knobs[0], share)))]
-    } else {
-        heats(&cells, &knobs)
+    let drawn = match &knobs[..] {
+        [knob] => vec![(String::new(), over_one_knob(&cells, knob, share))],
+        _ => heats(&cells, &knobs),
     };
     let (drawn, more) = highest(drawn);
     let last = drawn.len().saturating_sub(1);
@@ -162,37 +163,51 @@ fn levels(cells: &[Cell<'_>], cpus: Option<f64>) -> Vec<(String, Vec<String>)> {
     knobs.into_iter().map(|(knob, values)| (knob.to_owned(), values)).collect()
 }
 
-fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) -> Chart {
-    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
-    let place = |value: &String| match &numbers {
-        Some(_) => value.parse().unwrap_or(0.0),
-        None => values.iter().position(|known| known == value).unwrap_or(0) as f64 + 1.0,
+/// Draws a curve over numbers, and bars beside words, between which there is nothing.
+fn over_one_knob(cells: &[Cell<'_>], knob: &(String, Vec<String>), share: f64) -> Drawing {
+    let numbers: Option<Vec<f64>> = knob.1.iter().map(|value| value.parse().ok()).collect();
+    match numbers {
+        Some(numbers) => Drawing::Lines(line(cells, &knob.0, &numbers, share)),
+        None => Drawing::Ranked(bars(cells, knob)),
+    }
+}
+
+fn bars(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>)) -> Ranked {
+    let bar = |value: &String| {
+        let cell = cells.iter().find(|cell| cell.series.knobs.get(knob) == Some(value))?;
+        let star = if cell.is_best { " ★" } else { "" };
+        Some(RankedBar {
+            name: format!("{knob} = {}", shown(value)),
+            style: 0,
+            value: cell.peak.per_s,
+            low: cell.peak.low,
+            high: cell.peak.high,
+            text: format!("{}{star}", cell.peak.shown()),
+        })
     };
+    let bars = values.iter().filter_map(bar).collect();
+    Ranked { label: "good replies/s".into(), mark: None, groups: vec![(String::new(), bars)] }
+}
+
+fn line(cells: &[Cell<'_>], knob: &String, numbers: &[f64], share: f64) -> Chart {
     let mut dots: Vec<Dot> = cells
         .iter()
         .filter_map(|cell| {
             let Peak { per_s, low, high, .. } = cell.peak;
-            Some(Dot { x: place(cell.series.knobs.get(knob)?), y: per_s, low, high })
+            let x = cell.series.knobs.get(knob)?.parse().ok()?;
+            Some(Dot { x, y: per_s, low, high })
         })
         .collect();
     dots.sort_by(|a, b| a.x.total_cmp(&b.x));
     // For a wide range of values only a logarithmic axis shows the small ones.
-    let log = numbers.as_ref().is_some_and(|n| n[0] > 0.0 && n[n.len() - 1] / n[0] > 50.0);
-    let x = match &numbers {
-        Some(_) if log => Axis::log(knob),
-        Some(_) => Axis::linear(knob),
-        None => Axis {
-            range: Some((0.5, values.len() as f64 + 0.5)),
-            names: (1..).map(f64::from).zip(values.iter().map(|value| shown(value))).collect(),
-            ..Axis::linear(knob)
-        },
-    };
+    let log = numbers[0] > 0.0 && numbers[numbers.len() - 1] / numbers[0] > 50.0;
+    let x = if log { Axis::log(knob) } else { Axis::linear(knob) };
     let curve = Curve {
         label: match cells.iter().any(|cell| cell.series.limits.len() == 1) {
             true => "highest throughput, interval or bracket of one search".into(),
             false => format!("highest throughput, {} interval", number::percent(share)),
         },
-        form: if numbers.is_some() { Form::Measured } else { Form::Apart },
+        form: Form::Measured,
         style: 0,
         dots,
     };
@@ -543,9 +558,9 @@ mod tests {
         assert_eq!(figures[11].table.rows.len(), 32);
     }
 
-    /// A line would suggest values between its points, so words have separate points.
+    /// A line would suggest values between its points, so words have bars.
     #[test]
-    fn values_that_are_words_stand_apart_under_their_names() {
+    fn values_that_are_words_have_bars_under_their_names() {
         let drawn = |values: [&str; 2]| {
             let setting = |value: &str| {
                 let knobs = [("events".to_owned(), value.to_owned())].into();
@@ -553,17 +568,24 @@ mod tests {
             };
             let series = values.map(setting).into();
             let mut figures = tuning_figures(&Panel { series, ..Panel::default() }, 0, 0.95);
-            let Drawing::Lines(chart) = figures.remove(0).drawing else { panic!("one knob") };
-            let [curve] = &chart.curves[..] else { panic!("one curve") };
-            let places: Vec<f64> = curve.dots.iter().map(|dot| dot.x).collect();
-            let names: Vec<String> = places.iter().map(|x| chart.x.tick_label(*x)).collect();
-            (curve.form, chart.x.label, places, names.join(" "))
+            match figures.remove(0).drawing {
+                Drawing::Lines(chart) => {
+                    let places = chart.curves[0].dots.iter().map(|dot| dot.x.to_string());
+                    format!(
+                        "curve over {}: {}",
+                        chart.x.label,
+                        places.collect::<Vec<_>>().join(" ")
+                    )
+                }
+                Drawing::Ranked(ranked) => {
+                    let bars = ranked.groups.iter().flat_map(|(_, bars)| bars);
+                    bars.map(|bar| format!("{}; ", bar.name)).collect()
+                }
+                other => panic!("{other:?}"),
+            }
         };
-        let label = || "events".to_owned();
-        let words = (Form::Apart, label(), vec![1.0, 2.0], "(empty) poll".to_owned());
-        assert_eq!(drawn(["poll", ""]), words);
-        let numbers = (Form::Measured, label(), vec![4.0, 16.0], "4 16".to_owned());
-        assert_eq!(drawn(["16", "4"]), numbers);
+        assert_eq!(drawn(["poll", ""]), "events = (empty); events = poll; ");
+        assert_eq!(drawn(["16", "4"]), "curve over events: 4 16");
     }
 
     /// A value may be empty, but a title does not end in a sign.

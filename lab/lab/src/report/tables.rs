@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::chart::Table;
-use super::comparison::{Comparison, pairs};
+use super::comparison::Comparison;
 use super::figures::cell;
 use super::measure::Measure;
 use super::number;
@@ -94,7 +94,7 @@ fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
 
 /// Formats the ratio of the processor time to the floor's: at the same point, block by block, if
 /// both have it; else at the peak of each.
-fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
+pub(crate) fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
     let Some(point) = series.at_peak() else { return String::new() };
     let Some(other) = floor.point_at(point.offered).or_else(|| floor.at_peak()) else {
         return String::new();
@@ -116,22 +116,6 @@ fn without_empty_columns(table: &Table) -> Table {
     let kept: Vec<usize> = (0..table.heads.len()).filter(filled).collect();
     let chosen = |row: &Vec<String>| kept.iter().map(|&column| row[column].clone()).collect();
     Table { heads: chosen(&table.heads), rows: table.rows.iter().map(chosen).collect() }
-}
-
-/// Makes the table of each pair of servers at their peaks.
-pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
-    let mut table =
-        Table::new(&["Server", "Other", "Times the other's throughput", "Pairs", "Verdict"]);
-    for pair in pairs(panel, confidence) {
-        table.rows.push(vec![
-            pair.first.clone(),
-            pair.second.clone(),
-            pair.shown(),
-            pair.pairs.map_or_else(|| "brackets".to_owned(), |count| count.to_string()),
-            pair.verdict.name().to_owned(),
-        ]);
-    }
-    table
 }
 
 /// Makes the table of all points, with all measures of clients and server.

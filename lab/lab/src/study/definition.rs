@@ -2,8 +2,9 @@
 //!
 //! Nothing is read or run here. The format is documented in `docs/lab/study.md`.
 
-use super::budget;
+use super::claims::Claim;
 use super::sizes::sized;
+use super::{budget, claims};
 use crate::error::Error;
 use crate::former_names::rename_in_experiment;
 use crate::observe::INTERFERENCE_MAX;
@@ -44,6 +45,8 @@ pub struct Definition {
     pub question: String,
     /// What the source found.
     pub expected: String,
+    /// What of that can be judged by the figures.
+    pub claims: Vec<Claim>,
     /// The servers that take part.
     pub servers: Vec<ServerSpec>,
     /// The server that does the least that any can do, if it takes part.
@@ -108,6 +111,8 @@ struct Written {
     question: String,
     #[serde(default)]
     expected: String,
+    #[serde(default)]
+    claims: Vec<toml::Value>,
     servers: Vec<String>,
     floor: Option<String>,
     workloads: Vec<toml::Value>,
@@ -154,8 +159,10 @@ impl Definition {
         let notices = rename_in_experiment(&mut table);
         let table = sized(table, size)?;
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
-        let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
+        let mut written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
+        let claims = std::mem::take(&mut written.claims);
         let mut definition = Self::from_written(written)?;
+        definition.claims = claims::read(claims, &definition)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;
         definition.notices = notices;
@@ -268,6 +275,7 @@ impl Definition {
             source: written.source,
             question: written.question,
             expected: written.expected,
+            claims: Vec::new(),
             servers: written.servers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
             floor: written.floor,
             workloads: written

@@ -3,8 +3,11 @@
 use super::stage::{Participant, Stage};
 use crate::environment::Environment;
 use crate::lab::Lab;
-use crate::record::{Described, Header, Kind, Offered, Planned, Program, Server, Skipped};
+use crate::record::{
+    Absent, Claim, Described, Header, Kind, Offered, Planned, Program, Server, Skipped,
+};
 use crate::server::{Launch, configuration_text};
+use crate::server_spec::ServerSpec;
 use crate::testbed::Testbed;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +23,7 @@ impl Stage<'_> {
             source: definition.source.clone(),
             question: definition.question.clone(),
             expected: definition.expected.clone(),
+            claims: self.claims(lab, &skipped),
             definition: definition.text.clone(),
             servers: self.servers(lab),
             skipped,
@@ -36,6 +40,24 @@ impl Stage<'_> {
             started_unix_us: crate::unix_us(),
             ..Header::default()
         }
+    }
+
+    /// The claims of the source, with the names by which their servers are recorded.
+    fn claims(&self, lab: &Lab, skipped: &[Skipped]) -> Vec<Claim> {
+        let find = |spec: &ServerSpec| {
+            let is_it = |one: &&Skipped| match &one.what {
+                Absent::Server { server } => *server == spec.to_string(),
+                _ => false,
+            };
+            if let Some(absent) = skipped.iter().find(is_it) {
+                return Err(format!("{spec}: {}", absent.reason.trim_end_matches('.')));
+            }
+            let name = spec.name().unwrap_or_default();
+            let known = lab.descriptions.iter().find(|known| known.name == name);
+            let description = known.ok_or_else(|| format!("{spec} takes no part"))?;
+            Ok((description.name.clone(), spec.setting(description)?.name))
+        };
+        self.definition.claims.iter().map(|claim| claim.record(&find)).collect()
     }
 
     /// The machine, and the versions of all servers that take part.

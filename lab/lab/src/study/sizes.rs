@@ -1,6 +1,7 @@
 //! The sizes of an experiment: `[sizes.NAME]` holds what differs from the file itself, and lists in
 //! it replace those above.
 
+use super::claims;
 use crate::server_spec::ServerSpec;
 
 /// An experiment's table in one of its sizes.
@@ -14,7 +15,11 @@ pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::
         let names = names(sizes.as_ref());
         let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
         let has_floor = is_floor_there(&table);
+        let before = table.clone();
         merge(&mut table, changes);
+        if !changes.contains_key("claims") {
+            claims::fit(&mut table, &before);
+        }
         // A floor that was never there is a mistake, and stays, to be reported as one.
         if has_floor && !is_floor_there(&table) && !changes.contains_key("floor") {
             table.remove("floor");

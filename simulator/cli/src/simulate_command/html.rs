@@ -8,8 +8,8 @@ use std::path::Path;
 
 use coherence::{Bus, Kernel, Machine, Miss, Options, Workload};
 use page::chart::{Axis, Chart, Curve, Drawing, Figure, Form, Table};
-use page::document::{self, Section, escape};
-use page::number::{figure, plain};
+use page::document::{self, Fact, Section, escape};
+use page::number::{counted, figure, plain};
 
 use super::measured::{Measured, Runs, Value};
 use super::paper::{self, Finding, Paper, Plan, Verdict};
@@ -30,20 +30,74 @@ pub(super) struct RunInputs<'a> {
 
 /// Renders the page of a sweep of a paper's machines.
 pub(super) fn paper_page(inputs: &RunInputs<'_>, plan: &Plan<'_>, runs: &Runs) -> String {
-    let mut preamble = inputs.preamble(runs);
+    let (mut preamble, mut details) = (inputs.preamble(runs), inputs.details(runs));
     preamble.extend(plan.left_out());
-    preamble.extend(plan.paper.about.iter().cloned());
-    preamble.extend(about_machine(plan.paper, inputs.base));
+    details.extend(plan.paper.about.iter().cloned());
+    details.extend(about_machine(plan.paper, inputs.base));
     let [own, stated] = paper::sections(plan.paper, runs);
     let figures = paper::figures(plan.paper, runs);
-    let body = |body: &mut String| {
-        *body += &own.as_ref().map(document::section).unwrap_or_default();
-        *body += &findings(&paper::findings(plan.paper, runs));
-        *body += &stated.as_ref().map(document::section).unwrap_or_default();
+    let found = paper::findings(plan.paper, runs);
+    let page = Page {
+        title: format!("{} from {}", plan.paper.title, inputs.name()),
+        preamble,
+        details,
+        verdict: verdict(&found),
+        facts: facts(runs),
+        findings: findings(&found),
+        sections: own.into_iter().chain(stated).collect(),
+        figures,
     };
-    let sections: Vec<&Section> = own.iter().chain(&stated).collect();
-    let title = format!("{} from {}", plan.paper.title, inputs.name());
-    inputs.page(&title, &preamble, runs, body, &sections, &figures)
+    inputs.page(&page, runs)
+}
+
+/// A page before it is rendered.
+struct Page {
+    title: String,
+    /// The lines that say what was simulated.
+    preamble: Vec<String>,
+    /// The models of what was not traced, and other assumptions, which are folded.
+    details: Vec<String>,
+    /// The conclusion in large letters.
+    verdict: Vec<String>,
+    facts: Vec<Fact>,
+    /// The findings of a paper, as HTML.
+    findings: String,
+    /// The tables that stand before the figures.
+    sections: Vec<Section>,
+    figures: Vec<Figure>,
+}
+
+/// How many of a paper's findings the run shows.
+fn verdict(findings: &[Finding]) -> Vec<String> {
+    let count = |verdict| findings.iter().filter(|one| one.verdict == verdict).count();
+    let (shown, open) = (count(Verdict::Shown), count(Verdict::Undecided));
+    let all = findings.len();
+    let text = match (all, open) {
+        (0, _) => return Vec::new(),
+        (_, 0) => format!("{shown} of {all} findings of the paper are shown here."),
+        _ => format!(
+            "None of {} of the paper is decided: one seed tells nothing of the spread.",
+            counted(all, "finding")
+        ),
+    };
+    vec![text]
+}
+
+/// The headline figures of a run.
+fn facts(runs: &Runs) -> Vec<Fact> {
+    let all = || runs.by_spec.iter();
+    let gsp = |one: &Measured| one.gsp.mean;
+    let best = all().max_by(|(_, a), (_, b)| gsp(a).total_cmp(&gsp(b)));
+    let busiest = all().max_by(|(_, a), (_, b)| a.bus_percent.mean.total_cmp(&b.bus_percent.mean));
+    let mut facts = Vec::new();
+    if let (Some((spec, best)), Some((busy, most))) = (best, busiest) {
+        facts.push(Fact::new("Highest GSP", best.gsp.show(), runs.describe(spec)));
+        let used = format!("{} %", most.bus_percent.show());
+        facts.push(Fact::new("Busiest bus", used, runs.describe(busy)));
+    }
+    facts.push(Fact::new("Machines", runs.by_spec.len().to_string(), ""));
+    facts.push(Fact::new("Seeds of each", runs.seeds.to_string(), ""));
+    facts
 }
 
 /// The paper's sentences for values that the machine has.
@@ -59,9 +113,39 @@ fn about_machine(paper: &Paper, machine: &Machine) -> impl Iterator<Item = Strin
 pub(super) fn sweep_page(inputs: &RunInputs<'_>, runs: &Runs) -> String {
     let figures: Vec<Figure> =
         KINDS.iter().filter_map(|kind| over_processors(runs, kind)).collect();
-    let title = format!("Simulations of {}", inputs.name());
-    inputs.page(&title, &inputs.preamble(runs), runs, |_| {}, &[], &figures)
+    let page = Page {
+        title: format!("Simulations of {}", inputs.name()),
+        preamble: inputs.preamble(runs),
+        details: inputs.details(runs),
+        verdict: growth(runs),
+        facts: facts(runs),
+        findings: String::new(),
+        sections: Vec::new(),
+        figures,
+    };
+    inputs.page(&page, runs)
 }
+
+/// How the GSP of each kind of machine grows from its fewest processors to its most.
+fn growth(runs: &Runs) -> Vec<String> {
+    let mut kinds: Vec<Spec> = runs.by_spec.keys().map(|spec| Spec { cpus: 0, ..*spec }).collect();
+    kinds.sort();
+    kinds.dedup();
+    let told = kinds.iter().filter_map(|kind| {
+        let curve = runs.curve(kind);
+        let [(few, first), .., (many, last)] = curve[..] else { return None };
+        Some(format!(
+            "<strong>{}</strong>: GSP {} with {few}, {} with {many} processors.",
+            escape(&runs.kind(kind)),
+            first.gsp.show(),
+            last.gsp.show()
+        ))
+    });
+    told.take(VERDICTS_MAX).collect()
+}
+
+/// The most kinds of machines that the conclusion names; all are in the figures and their tables.
+const VERDICTS_MAX: usize = 6;
 
 impl RunInputs<'_> {
     fn name(&self) -> String {
@@ -69,44 +153,47 @@ impl RunInputs<'_> {
         name.to_string_lossy().into_owned()
     }
 
-    fn page(
-        &self,
-        title: &str,
-        preamble: &[String],
-        runs: &Runs,
-        own: impl FnOnce(&mut String),
-        sections: &[&Section],
-        figures: &[Figure],
-    ) -> String {
+    fn page(&self, page: &Page, runs: &Runs) -> String {
         let machines = machines(runs);
-        let figure = figures.iter().map(|figure| (&*figure.id, &*figure.title));
+        let figure = page.figures.iter().map(|figure| (&*figure.id, &*figure.title));
         let last = (&*machines.id, &*machines.title);
-        let sections = sections.iter().map(|section| (&*section.id, &*section.title));
-        let mut body = document::contents(sections.chain(figure).chain([last]));
-        own(&mut body);
-        body += &document::figures(figures);
+        let sections = page.sections.iter().map(|section| (&*section.id, &*section.title));
+        let (first, others) = match &page.figures[..] {
+            [] => (None, &[][..]),
+            [first, others @ ..] => (Some(first), others),
+        };
+        let details: Vec<String> = page.details.iter().map(|line| escape(line)).collect();
+        let mut body = String::new();
+        if !page.verdict.is_empty() {
+            body += &document::verdict("Verdict", &page.verdict);
+        }
+        body += &document::glance(&page.facts, first);
+        body += &document::contents(sections.chain(figure).chain([last]));
+        body += &page.findings;
+        body.extend(page.sections.iter().map(document::section));
+        body += &document::figures("Figures", others);
+        body += &document::folded_words("How it was simulated", &details);
         body += &document::section(&machines);
         let common = self.base.to_toml();
         body += &document::folded(
             "Configuration",
+            "text",
             &[(
                 "What the machines have in common, where a table says nothing else".into(),
                 &common,
             )],
         );
-        document::render(title, preamble, &body, figures)
+        document::render(&page.title, &page.preamble, &body, &page.figures)
     }
 
-    /// Describes what was simulated, and the models of what was not traced.
+    /// Says what was simulated.
     fn preamble(&self, runs: &Runs) -> Vec<String> {
         let count = |count: u64| plain(count as f64);
-        let (least, most) = runs.simulated();
-        let (cpus, tasks) = (|| runs.by_spec.keys().map(|spec| spec.cpus), self.workload.tasks());
         let order = match self.options.run_ahead_cycles {
             0 => "in strict order".into(),
             cycles => format!("processors run up to {cycles} cycles ahead while they hit"),
         };
-        let mut lines = vec![
+        vec![
             format!(
                 "{}: {} tasks, {} references, {} pages.",
                 self.trace.display(),
@@ -120,13 +207,19 @@ impl RunInputs<'_> {
                 self.seeds,
                 intervals(self.seeds)
             ),
-            format!(
-                "Of the trace {} to {} % were simulated, by machine: a run ends {}.",
-                figure(least),
-                figure(most),
-                show::end_condition(&self.base.scheduler, cpus(), tasks)
-            ),
-        ];
+        ]
+    }
+
+    /// Describes the end of a run, and the models of what was not traced.
+    fn details(&self, runs: &Runs) -> Vec<String> {
+        let (least, most) = runs.simulated();
+        let (cpus, tasks) = (|| runs.by_spec.keys().map(|spec| spec.cpus), self.workload.tasks());
+        let mut lines = vec![format!(
+            "Of the trace {} to {} % were simulated, by machine: a run ends {}.",
+            figure(least),
+            figure(most),
+            show::end_condition(&self.base.scheduler, cpus(), tasks)
+        )];
         lines.extend(show::different_parts(least, most).map(sentenced));
         let idle = show::idle_processors(cpus().max().unwrap_or(0), tasks);
         lines.extend(idle.as_deref().map(sentenced));
@@ -184,7 +277,7 @@ fn kernel(kernel: &Kernel) -> String {
 fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (verdict, class, head) in [
-        (Verdict::Shown, "verdict", "What the paper found: shown"),
+        (Verdict::Shown, "words", "What the paper found: shown"),
         (Verdict::NotShown, "words", "Not shown here"),
         (Verdict::Undecided, "words", "Not decided: one seed tells nothing of the spread"),
     ] {

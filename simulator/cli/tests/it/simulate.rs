@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use memory_trace::{Event, Header, Process, Synthetic, Writer};
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility};
+use testkit::{Browser, Temporary, accessibility, layout};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -490,8 +490,7 @@ fn the_papers_page_in_a_browser() {
             let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
             assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
         }
-        let wide = browser.evaluate("document.documentElement.scrollWidth");
-        assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
+        layout::check(&mut browser, width);
         assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
         accessibility::check(&mut browser);
@@ -500,10 +499,12 @@ fn the_papers_page_in_a_browser() {
     assert_eq!(browser.evaluate(&rows("#table-5")), json!(5));
     assert_eq!(browser.evaluate(&rows("#machines")), json!(machines));
     // Each finding has one of the verdicts, and texts from outside are escaped.
-    let said = browser.evaluate("document.querySelectorAll('.verdict li, .words li').length");
+    let said = "document.querySelectorAll('.words:not(.folded) li').length";
+    let said = browser.evaluate(said);
     assert_eq!(said, json!(28));
     assert_eq!(browser.evaluate("document.querySelectorAll('main b').length"), json!(0));
     points_at_a_part(&mut browser);
+    layout::check_printed(&mut browser);
 }
 
 /// Checks that pointing at a part of a column shows its name.
@@ -527,6 +528,9 @@ fn any_sweep_has_a_page() {
     let page = fs::read_to_string(root.path().join("page.html")).unwrap();
     for expected in [
         "<h1>Simulations of a.trace</h1>",
+        "<h2>Verdict</h2>\n<p><strong>2M/2, 128 bytes, random, MESI</strong>: GSP ",
+        "<dt>Highest GSP</dt>",
+        "<summary><h2>How it was simulated</h2> <span class=\"count\">",
         "id=\"gsp\"",
         "id=\"bus\"",
         "drawn, not traced",

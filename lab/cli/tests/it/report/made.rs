@@ -330,6 +330,58 @@ pub(super) fn one_knob(path: &Path) {
     }
 }
 
+/// Makes a tuning of a server with one knob whose values are words.
+pub(super) fn words(path: &Path) {
+    let mut maker = Maker::new(path, &header(Kind::Tune, 6));
+    for block in 0..6 {
+        for (events, gain) in [("epoll", 1.0), ("epoll-level", 0.97), ("poll", 0.9), ("", 0.8)] {
+            let point = Point {
+                setting: format!("events {events}"),
+                knobs: Values::from([("engine.knobs.events".into(), events.into())]),
+                ..point("nginx", "1 CPU", 30_000.0)
+            };
+            let server = Pretended { capacity: 18_000.0 * gain, ..SERVERS[2] };
+            maker.run(&server, point, block, Purpose::Point);
+        }
+    }
+}
+
+/// Makes a study of many servers with long names, at two rates in one testbed and one in another.
+pub(super) fn crowd(path: &Path) {
+    const NAMES: [&str; 19] = [
+        "nginx",
+        "nginx sendfile-nopush,worker_processes=16",
+        "ropewalk:event-loop-per-core default",
+        "ropewalk:event-loop-per-core default,cache.small_body_bytes_max=1048576",
+        "ropewalk:event-loop-shared-listener default,more=partitions.count=2",
+        "ropewalk:event-loop-shared-cache default,engine.knobs.processes=4",
+        "ropewalk:event-loop-helpers default,engine.knobs.helpers=16,socket.sendfile=probe",
+        "ropewalk:staged default,engine.knobs.read_threads=1,engine.knobs.write_threads=16",
+        "ropewalk:staged default,engine.processes={workers}",
+        "ropewalk:fibers default,engine.knobs.spawn_on_demand=0,engine.knobs.prespawned=16250",
+        "ropewalk:threads",
+        "ropewalk:thread-pool",
+        "apache-event processes=64,threads=64",
+        "lighttpd writev,max_connections=16384",
+        "h2o",
+        "caddy rare-collection",
+        "gofasthttp small-buffers,gomaxprocs=4,max_conns=60000",
+        "yaws large-cache",
+        "static-web-server",
+    ];
+    let mut maker = Maker::new(path, &header(Kind::Study, 2));
+    for block in 0..2 {
+        for (n, name) in NAMES.into_iter().enumerate() {
+            let capacity = 1_234_567.0 / (1.0 + n as f64 / 4.0);
+            let server = Pretended { name, capacity, ..SERVERS[2] };
+            for rate in [400_000.0, 1_300_000.0] {
+                maker.run(&server, point(name, "1 CPU", rate), block, Purpose::Point);
+            }
+            maker.run(&server, point(name, "2 CPU", 1_300_000.0), block, Purpose::Point);
+        }
+    }
+}
+
 /// Makes a comparison of two servers that keep up, of which one needs less processor time.
 pub(super) fn comparison(path: &Path, blocks: u32) {
     let mut header = header(Kind::Compare, blocks);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use testkit::tools::CHROMIUM;
-use testkit::{Browser, Temporary, accessibility};
+use testkit::{Browser, Temporary, accessibility, layout};
 
 use crate::run;
 
@@ -67,7 +67,13 @@ fn a_study_in_words_and_tables() {
         &[
             "# All servers, Zipf in memory & beyond",
             "zipf, 1 CPU: event-loop reaches the highest throughput, ",
-            "times the requests of nginx at its peak",
+            "times the requests of nginx, the next.",
+            "µServer and WatPipe serve most, Apache least. (To be judged by the reader.)",
+            "| At a glance |",
+            "| Void runs | 2 of 506 |",
+            "## Each against each\n\n### zipf, 1 CPU\n",
+            "| nginx | ▼ 0.8",
+            "Of the row against the column: ▲ better, ▼ worse.",
             "of 3 pairs of servers 3 differ at their peaks, 0 seem to, none ties.",
             "beyond the peak throughput falls: apache-\\<prefork\\> to ",
             "2 of 506 runs were void and take no part",
@@ -125,8 +131,14 @@ fn a_comparison_begins_with_its_verdict() {
         &[
             "both event-loop and nginx keep up. event-loop is better in CPU time per request (0.7",
             "Ratios are event-loop to nginx.",
+            "| CPU time per request | 0.7",
         ],
     );
+    // The rate that both were given is no peak of either.
+    for form in ["html", "markdown", "svg"] {
+        let text = report(scratch.path(), form).to_lowercase();
+        assert!(!text.contains("highest throughput"), "{form}");
+    }
 }
 
 #[test]
@@ -136,9 +148,9 @@ fn a_search_is_a_bracket_and_several_are_a_sample() {
     made::searched(&scratch.path().join("six"), 6);
     let text = report(&scratch.path().join("one"), "markdown");
     has(&text, &["event-loop has the highest maximum achievable throughput, ", "## Searches"]);
-    has(&text, &["| brackets | indicated |"]);
+    has(&text, &["from the brackets of single searches.", "△ 1."]);
     let text = report(&scratch.path().join("six"), "markdown");
-    has(&text, &["(MAT)", "| 6 | differ |", "event-loop serves 1."]);
+    has(&text, &["(MAT)", "; 6 pairs each.", "▲ 1.", "It serves 1."]);
     has(&text, &["## Response times: zipf, 1 CPU, each close to the highest rate it held"]);
 }
 
@@ -258,6 +270,63 @@ fn the_page_in_a_browser() {
         json!(0)
     );
     check_printing(&mut browser);
+}
+
+/// A maker of records in a folder.
+type Make = fn(&Path);
+
+/// Every kind of page, in a wide and in a narrow window, and on paper.
+#[test]
+fn labels_have_room_and_legends_are_like_their_curves() {
+    let Some(mut browser) = Browser::start() else { return };
+    let kinds: [(&str, Make); 8] = [
+        ("study", |path| made::study(path, 1, &made::TESTBEDS[..2])),
+        ("crowd", made::crowd),
+        ("searches", |path| made::searched(path, 2)),
+        ("utilisations", |path| made::utilisations(path, &made::SERVERS)),
+        ("tuning", made::tuning),
+        ("one knob", made::one_knob),
+        ("words", made::words),
+        ("comparison", |path| made::comparison(path, 2)),
+    ];
+    for (kind, make) in kinds {
+        let scratch = Temporary::new();
+        make(scratch.path());
+        let path = page(scratch.path());
+        for (width, scheme) in [(1200, "light"), (390, "dark")] {
+            browser.shape(width, 900, scheme);
+            browser.open(&path);
+            println!("{kind} at {width}");
+            layout::check(&mut browser, width);
+        }
+        browser.shape(1200, 900, "light");
+        layout::check_printed(&mut browser);
+        accessibility::check(&mut browser);
+        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+    }
+}
+
+/// In a narrow window the names of a matrix stay in sight while the rest is scrolled.
+#[test]
+fn the_names_of_a_matrix_stay_in_sight() {
+    let Some(mut browser) = Browser::start() else { return };
+    let scratch = Temporary::new();
+    made::crowd(scratch.path());
+    let path = page(scratch.path());
+    browser.shape(390, 900, "light");
+    browser.open(&path);
+    let left = "(() => {
+        const scroll = document.querySelector('.pairs .scroll');
+        scroll.scrollLeft = 1000;
+        const name = scroll.querySelector('tbody th').getBoundingClientRect();
+        const left = name.left - scroll.getBoundingClientRect().left;
+        return [scroll.scrollLeft, left, name.width, name.height];
+    })()";
+    let found = browser.evaluate(left);
+    let [scrolled, name, width, height] = [0, 1, 2, 3].map(|n| found[n].as_f64().unwrap());
+    assert!(scrolled > 300.0 && name.abs() < 1.0, "{found}");
+    // A name has a few lines, and not a line for each letter.
+    assert!((90.0..200.0).contains(&width) && height < 150.0, "{found}");
 }
 
 /// Checks that pointing shows values, and that the legend hides curves.

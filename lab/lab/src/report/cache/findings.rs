@@ -1,20 +1,22 @@
 //! The conclusions that the numbers of a study of the cache support, and those that they do not, in
 //! words.
 
+use page::document::Fact;
 use page::number::counted;
 use statistics::values_min;
 
 use super::measure::Measure;
-use super::number::{figure, ratio};
+use super::number::{self, figure, ratio};
 use super::summary::Summary;
-use crate::cache_study::{Part, Store};
+use crate::cache_study::{Cell, Part, Store};
 use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
 use crate::record::{CacheRun, Opened};
 use crate::report::findings::{self, Finding, Head};
 
 /// Makes all findings, in the order of reading.
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = findings::unjudged(&opened.header).into_iter().collect();
+    findings.extend(Part::ALL.into_iter().filter_map(|part| cheapest(summary, part)));
     let blocks = summary.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
     let least = values_min(summary.confidence);
     if blocks >= least {
@@ -66,6 +68,62 @@ fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -
         ratio(most)
     );
     Some(Finding::with_subject(part.title(), head, &text))
+}
+
+/// Names the store of a part whose requests take the least processor time in most cells.
+fn cheapest(summary: &Summary, part: Part) -> Option<Finding> {
+    let (store, won, all) = most_often_cheapest(summary, part)?;
+    let text = format!(": {store} takes the least CPU time in {won} of {all} conditions.");
+    Some(Finding::with_subject(part.title(), Head::Verdict, &text))
+}
+
+/// The store with the lowest median of processor time in most conditions, the number of these, and
+/// the number of all conditions. Ties count for the first of the stores.
+fn most_often_cheapest(summary: &Summary, part: Part) -> Option<(Store, usize, usize)> {
+    let mut conditions: Vec<Vec<(f64, Store)>> = Vec::new();
+    let mut known: Vec<&Cell> = Vec::new();
+    for row in summary.rows_of_part(part) {
+        let Some(cpu) = summary.estimate(row, Measure::Cpu) else { continue };
+        let same = |other: &&Cell| Cell { store: row.cell.store, ..(*other).clone() } == row.cell;
+        let index = known.iter().position(same).unwrap_or_else(|| {
+            known.push(&row.cell);
+            conditions.push(Vec::new());
+            known.len() - 1
+        });
+        conditions[index].push((cpu.median, row.cell.store));
+    }
+    conditions.retain(|stores| stores.len() > 1);
+    let cheapest = |stores: &Vec<(f64, Store)>| {
+        stores.iter().min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, store)| *store)
+    };
+    let won: Vec<Store> = conditions.iter().filter_map(cheapest).collect();
+    let count = |store: Store| won.iter().filter(|winner| **winner == store).count();
+    let stores = part.stores().iter().copied();
+    let (count, store) = stores.map(|store| (count(store), store)).rev().max_by_key(|one| one.0)?;
+    (count > 0).then_some((store, count, conditions.len()))
+}
+
+/// The headline figures.
+pub(super) fn facts(opened: &Opened, summary: &Summary) -> Vec<Fact> {
+    let cells = counted(summary.rows.len(), "cell");
+    let mut facts = vec![Fact::new("Measurements", opened.cache.len().to_string(), cells)];
+    let widest = |(part, measure): (Part, Measure)| {
+        let rows = summary.rows_of_part(part);
+        let ratios = rows.filter_map(|row| Some((summary.against_first(row, measure)?, row)));
+        let (most, row) = ratios.max_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))?;
+        let note = format!(
+            "{} against {}, at worst: {}",
+            row.cell.store,
+            part.stores()[0],
+            number::estimate(&most, ratio)
+        );
+        let name = format!("{}, {}", part.title(), measure.title());
+        Some(Fact::new(&name, format!("{} times", ratio(most.median)), note))
+    };
+    let parts =
+        Part::ALL.into_iter().filter(|part| !matches!(part, Part::Policies | Part::Crawler));
+    facts.extend(parts.map(|part| (part, Measure::Cpu)).filter_map(widest));
+    facts
 }
 
 /// Reports which policy hits most often. One thread makes the same requests in the same order for

@@ -34,12 +34,14 @@ pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
         })
         .into();
     let environment = super::tables::environment(opened);
-    sections.push(section("environment".into(), "Environment".into(), environment, true));
+    sections.push(section("environment".into(), "Machine".into(), environment, true));
     let is_filled = |section: &Section| !section.table.rows.is_empty();
     sections.retain(is_filled);
     Document {
         title: document::title(&opened.header),
         preamble: preamble(opened, summary),
+        facts: findings::facts(opened, summary),
+        matrices: Vec::new(),
         findings: findings::findings(opened, summary),
         summaries: summaries.into_iter().filter(is_filled).collect(),
         figures: figures::figures(summary),

@@ -9,7 +9,7 @@ use crate::compare::{RatioVerdict, judge_ratio};
 use crate::record::Opened;
 
 /// The measures that are compared, and their names. Less is better for all but the first.
-const COMPARED: [(Measure, &str); 4] = [
+pub(crate) const COMPARED: [(Measure, &str); 4] = [
     (Measure::Throughput, "throughput"),
     (Measure::CpuPerRequest, "CPU time per request"),
     (Measure::P50, "median response time"),
@@ -96,6 +96,9 @@ fn verdict(
 }
 
 /// The points of both series at the highest load that both have.
-fn common<'s>(first: &'s Series, second: &'s Series) -> Option<(&'s Measured, &'s Measured)> {
+pub(crate) fn common<'s>(
+    first: &'s Series,
+    second: &'s Series,
+) -> Option<(&'s Measured, &'s Measured)> {
     first.points.iter().rev().find_map(|point| Some((point, second.point_at(point.offered)?)))
 }

@@ -7,8 +7,8 @@ use super::super::number;
 use super::super::summary::{Measured, Panel, Series};
 use super::{Findings, Head, listed_at_most};
 
-/// The most servers that a sentence names.
-const LISTED_MAX: usize = 8;
+/// The most servers that a sentence names; the matrix has all.
+const LISTED_MAX: usize = 4;
 
 /// What such a study does not show.
 pub(super) const SHARED: &str = "The servers were loaded together and waited for each other: \
@@ -37,17 +37,17 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         number::plain(offered),
         panel.unit()
     );
-    let (mut ties, mut indicated) = (Vec::new(), Vec::new());
+    let (mut ties, mut indicated, mut next) = (Vec::new(), Vec::new(), None);
     for (series, point) in others {
         let (one, other) = ((&*series.name, *point), (&*best.name, *least));
         let pair = Comparison::compare_points(one, other, Measure::CpuPerRequest, confidence);
         match pair.as_ref().map(|pair| (pair.verdict, pair.shown())) {
+            // Of the others the matrix has the numbers.
             Some((Verdict::Differ, shown)) => {
-                text.push_str(&format!(" {} needs {shown} times as much.", series.name));
+                let told = || format!(" The next, {}, needs {shown} times as much.", series.name);
+                next = next.or_else(|| Some(told()));
             }
-            Some((Verdict::Indicated, shown)) => {
-                indicated.push(format!("{} ({shown} times as much)", series.name));
-            }
+            Some((Verdict::Indicated, _)) => indicated.push(series.name.clone()),
             Some(_) => ties.push(series.name.clone()),
             None => {}
         }
@@ -56,16 +56,18 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         let ties = listed_at_most(&ties, LISTED_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
     }
-    findings.add_for_panel(panel, Head::Supported, &text);
+    text.push_str(&next.unwrap_or_default());
+    findings.add_for_panel(panel, Head::Verdict, &text);
     if !indicated.is_empty() {
         let all = listed_at_most(&indicated, LISTED_MAX);
-        let text = format!(": too few pairs to be sure, of {}: {all}.", best.name);
+        let text =
+            format!(": {} seems to need less than {all}, on too few pairs to be sure.", best.name);
         findings.add_for_panel(panel, Head::NotSupported, &text);
     }
 }
 
 /// The highest load at which all servers were measured that were measured at all.
-fn common_load(panel: &Panel) -> Option<f64> {
+pub(crate) fn common_load(panel: &Panel) -> Option<f64> {
     let measured: Vec<&Series> =
         panel.series.iter().filter(|series| !series.points.is_empty()).collect();
     let loads = measured.first()?.points.iter().rev().map(|point| point.offered);

@@ -5,7 +5,7 @@ use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series};
-use super::{Findings, Head, listed, listed_at_most};
+use super::{Findings, Head, listed_at_most};
 use crate::record::{Kind, Search};
 
 /// A server whose throughput falls below this part of its peak is reported to have collapsed.
@@ -16,6 +16,8 @@ const LIMIT_SHARE: f64 = 0.9;
 const ERROR_SHARE: f64 = 0.01;
 /// The most items of a list in a sentence.
 const LISTED_MAX: usize = 8;
+/// The most servers beside the best that a sentence names; the matrix has all.
+const TIES_MAX: usize = 4;
 
 /// Compares the servers of a panel at their peaks.
 pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
@@ -24,31 +26,32 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     if ranked.len() == 1 {
         findings.add_for_panel(
             panel,
-            Head::Supported,
+            Head::Verdict,
             &format!(": {}.", sentence(best, peak, panel)),
         );
         return;
     }
     let pairs = pairs(panel, confidence);
     if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
-        findings.add_for_panel(panel, Head::NotSupported, &no_ranking(panel, &ranked));
+        findings.add_for_panel(panel, Head::Verdict, &no_ranking(panel, &ranked));
         return;
     }
     let mut text = format!(": {}.", sentence(best, peak, panel));
     let against: Vec<&Comparison> = pairs.iter().filter(|pair| pair.first == best.name).collect();
     let is_ahead =
         |pair: &&&Comparison| pair.verdict == Verdict::Differ && pair.ratio.interval.low > 1.0;
-    for pair in against.iter().filter(is_ahead).take(LISTED_MAX) {
+    // The others are in the matrix.
+    if let Some(next) = against.iter().find(is_ahead) {
+        let which = if against.len() > 1 { ", the next" } else { "" };
         text.push_str(&format!(
-            " {} serves {} times the requests of {} at its peak.",
-            pair.first,
-            pair.shown(),
-            pair.second
+            " It serves {} times the requests of {}{which}.",
+            next.shown(),
+            next.second
         ));
     }
     let ties = named(&against, Verdict::Tie);
     if !ties.is_empty() {
-        let ties = listed_at_most(&ties, LISTED_MAX);
+        let ties = listed_at_most(&ties, TIES_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
     }
     let is_bound = |name: &String| {
@@ -73,7 +76,7 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             ),
         });
     }
-    findings.add_for_panel(panel, Head::Supported, &text);
+    findings.add_for_panel(panel, Head::Verdict, &text);
     indicated(findings, panel, &against);
     tally(findings, panel, &pairs, confidence);
 }
@@ -140,14 +143,11 @@ fn indicated(findings: &mut Findings, panel: &Panel, against: &[&Comparison]) {
     let weak: Vec<&&Comparison> =
         against.iter().filter(|pair| pair.verdict == Verdict::Indicated).collect();
     let Some(first) = weak.first() else { return };
-    let shown = weak
-        .iter()
-        .take(LISTED_MAX)
-        .map(|pair| format!("{} times the requests of {}", pair.shown(), pair.second));
-    let shown = listed(&shown.collect::<Vec<_>>());
+    let names: Vec<String> = weak.iter().map(|pair| pair.second.clone()).collect();
+    let names = listed_at_most(&names, TIES_MAX);
     let pairs = weak.iter().filter_map(|pair| pair.pairs).max();
     let text = format!(
-        ": {} seems to serve {shown} at its peak, but {}. Repeat the runs to be sure.",
+        ": {} seems to serve more than {names} at its peak, but {}. Repeat the runs to be sure.",
         first.first,
         too_few(pairs)
     );
@@ -166,12 +166,9 @@ fn too_few(pairs: Option<usize>) -> String {
     }
 }
 
-/// Reports how many pairs differ, and which tie.
+/// Reports how many pairs differ, and how many tie; the matrix has each of them.
 fn tally(findings: &mut Findings, panel: &Panel, pairs: &[Comparison], confidence: f64) {
     let count = |verdict| pairs.iter().filter(|pair| pair.verdict == verdict).count();
-    let ties = pairs.iter().filter(|pair| pair.verdict == Verdict::Tie);
-    let ties: Vec<String> =
-        ties.map(|pair| format!("{} with {}", pair.first, pair.second)).collect();
     if pairs.len() < 2 {
         return;
     }
@@ -184,10 +181,10 @@ fn tally(findings: &mut Findings, panel: &Panel, pairs: &[Comparison], confidenc
         number::counted(pairs.len(), "pair"),
         count(Verdict::Differ),
         count(Verdict::Indicated),
-        match ties.len() {
+        match count(Verdict::Tie) {
             0 => "none ties.".to_owned(),
-            1 => format!("1 is a tie: {}.", ties[0]),
-            n => format!("{n} are ties: {}.", listed_at_most(&ties, LISTED_MAX)),
+            1 => "1 is a tie.".to_owned(),
+            n => format!("{n} are ties."),
         }
     );
     let by_chance = (1.0 - confidence) * pairs.len() as f64;

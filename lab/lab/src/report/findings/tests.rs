@@ -48,7 +48,7 @@ fn check(runs: &[Vec<Run>], head: Head, part: &str) {
 fn six_blocks_that_agree_are_a_difference() {
     let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0, 113.0, 110.0, 112.0]);
     let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]);
-    check(&[fast, slow], Head::Supported, "fast serves 1.11 [1.");
+    check(&[fast, slow], Head::Verdict, "It serves 1.11 [1.");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
         let is_said = |head: Head, part: &str| {
             said.iter().any(|finding| finding.head == head && finding.text.contains(part))
         };
-        assert_eq!(is_said(Head::Supported, "fast serves 1.10 "), told.is_none(), "{said:#?}");
+        assert_eq!(is_said(Head::Verdict, "It serves 1.10 "), told.is_none(), "{said:#?}");
         assert_eq!(is_said(Head::NotSupported, "rest on fewer than"), told.is_some(), "{said:#?}");
         assert!(told.is_none_or(|told| is_said(Head::NotSupported, told)), "{said:#?}");
     }
@@ -146,7 +146,7 @@ fn points_and_highest_rates_that_rest_on_little_are_counted() {
 fn an_interval_that_holds_1_is_a_tie() {
     let one = runs("one", 200.0, &[100.0, 104.0, 98.0, 103.0, 99.0, 102.0]);
     let other = runs("other", 200.0, &[101.0, 99.0, 102.0, 98.0, 103.0, 100.0]);
-    check(&[one, other], Head::Supported, "Between one and other: a tie.");
+    check(&[one, other], Head::Verdict, "Between one and other: a tie.");
 }
 
 /// A request that timed out is no longer in a queue, and was not served.
@@ -310,16 +310,16 @@ fn single_searches_and_lower_bounds_prove_nothing() {
     let part = "but one search of each is too few";
     check(fast(), slow, Head::NotSupported, part);
     let bound = search("bound", 150.0, None);
-    check(fast(), bound, Head::Supported, "bound may serve more: what was seen is a lower bound");
+    check(fast(), bound, Head::Verdict, "bound may serve more: what was seen is a lower bound");
     let high = search("high", 300.0, None);
-    check(fast(), high, Head::NotSupported, "high seems to serve 1.");
+    check(fast(), high, Head::NotSupported, "high seems to serve more than fast at its peak");
 }
 
 #[test]
 fn servers_that_keep_up_are_not_ranked() {
     let one = runs("one", 100.0, &[100.0; 6]);
     let other = runs("other", 100.0, &[100.0; 6]);
-    check(&[one, other], Head::NotSupported, "no ranking by throughput");
+    check(&[one, other], Head::Verdict, "no ranking by throughput");
 }
 
 /// The best kept up with all that was offered; the other reached its peak.
@@ -365,7 +365,7 @@ fn closed_runs(server: &str, throughputs: &[f64], busy: f64) -> Vec<Run> {
 fn servers_whose_clients_wait_for_replies_are_ranked() {
     let fast = closed_runs("fast", &[110.0, 112.0, 111.0, 113.0, 110.0, 112.0], 0.5);
     let slow = closed_runs("slow", &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0], 0.5);
-    check(&[fast, slow], Head::Supported, "fast serves 1.11 [1.");
+    check(&[fast, slow], Head::Verdict, "It serves 1.11 [1.");
 }
 
 /// Of servers that were loaded together costs are compared, and no throughputs.
@@ -385,11 +385,14 @@ fn servers_that_were_loaded_together_are_compared_by_their_costs() {
     let all = [runs("dear", &times(1.5)), runs("least", &costs), runs("close", &close)];
     let said = all_findings(header.clone(), &all);
     has(&said, "least needs the least processor time, 10.5 [10.0, 12.6] us/request at 64 conn");
-    has(&said, "dear needs 1.50 times as much. Between least and close: a tie.");
+    has(&said, "Between least and close: a tie. The next, dear, needs 1.50 times as much.");
     has(&said, "say nothing of what a server can do by itself");
     assert!(!said.iter().any(|one| one.text.contains("highest throughput")), "{said:#?}");
     let few = [runs("dear", &[15.0, 16.0]), runs("least", &[10.0, 11.0])];
-    has(&all_findings(header, &few), "too few pairs to be sure, of least: dear (1.48 [1.45, 1.50]");
+    has(
+        &all_findings(header, &few),
+        "least seems to need less than dear, on too few pairs to be sure.",
+    );
 }
 
 #[test]
@@ -707,7 +710,7 @@ fn blocks_that_may_be_higher_decide_nothing() {
     // A server that is ahead regardless of the bounds is reported.
     let one = some(8, (1000.0, Some(1040.0), "p99"), (2000.0, None, ""));
     let (_, said) = searched(&[("one", one), ("other", [(2200.0, Some(2288.0), "p99"); 10])]);
-    has(&said, "other serves 2.2");
+    has(&said, "It serves 2.2");
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! What the source of an experiment found, in a form that a report can judge.
+
+use serde::{Deserialize, Serialize};
+
+/// A finding of the source: some servers have so many times what others have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Claim {
+    /// The finding in words.
+    pub text: String,
+    /// The servers of which it is; it holds if it holds for all of them.
+    pub servers: Vec<ClaimSide>,
+    /// The servers with which each of them is compared; none: with itself, in `than_testbed`.
+    pub than: Vec<ClaimSide>,
+    /// The names of the workloads for which it is; none: all.
+    pub workloads: Vec<String>,
+    /// The names of the testbeds for which it is; none: all, but `than_testbed`.
+    pub testbeds: Vec<String>,
+    /// The testbed with which these are compared; empty: servers are compared in the same.
+    pub than_testbed: String,
+    /// What is compared.
+    pub measure: ClaimMeasure,
+    /// The least ratio that is claimed.
+    pub at_least: Option<f64>,
+    /// The largest ratio that is claimed.
+    pub at_most: Option<f64>,
+}
+
+impl Claim {
+    /// Enters which servers it means now, beside those that it meant before.
+    pub(super) fn learn(&mut self, now: Self) {
+        let sides = self.servers.iter_mut().chain(&mut self.than);
+        for (known, now) in sides.zip(now.servers.into_iter().chain(now.than)) {
+            let new = now.settings.into_iter().filter(|one| !known.settings.contains(one));
+            let new: Vec<_> = new.collect();
+            known.settings.extend(new);
+            known.absent = now.absent;
+        }
+    }
+}
+
+/// What a claim compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaimMeasure {
+    /// Good replies a second at the highest throughput.
+    #[default]
+    #[serde(rename = "throughput")]
+    Throughput,
+    /// The server's processor time per request, at the highest load that both have.
+    #[serde(rename = "cpu per request")]
+    CpuPerRequest,
+}
+
+/// One or several servers under one name; of several the best counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimSide {
+    /// The name, as it was typed.
+    pub name: String,
+    /// The servers by the names of their records, each with its setting.
+    pub settings: Vec<(String, String)>,
+    /// Why some take no part; empty if all do.
+    pub absent: String,
+}

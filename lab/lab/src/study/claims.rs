@@ -1,0 +1,408 @@
+//! What the source of an experiment found, as data: servers, with which others they are compared,
+//! and how many times as much they serve or need. Which servers are meant is found here. What was
+//! measured judges it in the report.
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+
+use super::definition::Definition;
+use crate::record::{self, ClaimMeasure, ClaimSide};
+use crate::server_spec::ServerSpec;
+use crate::toml_error::{self, did_you_mean};
+
+/// A finding of the source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The finding in words.
+    pub text: String,
+    /// The servers of which it is.
+    pub servers: Vec<Side>,
+    /// The servers with which each of them is compared; none if it is with itself in another
+    /// testbed.
+    pub than: Vec<Side>,
+    /// The workloads for which it is.
+    pub workloads: Vec<String>,
+    /// The testbeds for which it is.
+    pub testbeds: Vec<String>,
+    /// The testbed with which these are compared.
+    pub than_testbed: Option<String>,
+    /// What is compared.
+    pub measure: ClaimMeasure,
+    /// The least ratio.
+    pub at_least: Option<f64>,
+    /// The largest ratio.
+    pub at_most: Option<f64>,
+}
+
+/// One or several of the servers of an experiment under one name; of several the best counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    /// The name, as it was typed.
+    pub name: String,
+    /// The servers that it means.
+    pub servers: Vec<ServerSpec>,
+}
+
+/// A claim as it is typed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    text: String,
+    #[serde(default)]
+    servers: Vec<String>,
+    #[serde(default)]
+    than: Vec<String>,
+    #[serde(default)]
+    workloads: Vec<String>,
+    #[serde(default)]
+    testbeds: Vec<String>,
+    than_testbed: Option<String>,
+    #[serde(default)]
+    measure: String,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+/// Reads the claims of an experiment.
+///
+/// # Errors
+/// What is wrong, and with which of them, in a line.
+pub(super) fn read(values: Vec<toml::Value>, of: &Definition) -> Result<Vec<Claim>, String> {
+    let claims = values.into_iter().zip(1..).map(|(value, number): (_, usize)| {
+        let written = value.try_into().map_err(|why| toml_error::message(&why));
+        let claim = written.and_then(|written| claim(written, of));
+        claim.map_err(|why| format!("claim number {number}: {why}"))
+    });
+    claims.collect()
+}
+
+fn claim(written: Written, of: &Definition) -> Result<Claim, String> {
+    if written.text.trim().is_empty() {
+        return Err("text: say what was found".into());
+    }
+    let measure = measure(&written.measure, of)?;
+    let workloads: Vec<&str> = of.workloads.iter().map(|one| one.name.as_str()).collect();
+    let testbeds: Vec<&str> = of.testbeds.iter().map(|one| one.name.as_str()).collect();
+    known("workloads", &written.workloads, &workloads)?;
+    known("testbeds", &written.testbeds, &testbeds)?;
+    known("than_testbed", written.than_testbed.as_slice(), &testbeds)?;
+    let (servers, than) = sides(&written, of)?;
+    let (at_least, at_most) = bounds(&written, measure)?;
+    Ok(Claim {
+        text: written.text,
+        servers,
+        than,
+        workloads: written.workloads,
+        testbeds: written.testbeds,
+        than_testbed: written.than_testbed,
+        measure,
+        at_least,
+        at_most,
+    })
+}
+
+fn measure(typed: &str, of: &Definition) -> Result<ClaimMeasure, String> {
+    let measure = match typed {
+        "" => ClaimMeasure::default(),
+        typed => {
+            let typed: serde::de::value::StrDeserializer<'_, toml::de::Error> =
+                typed.into_deserializer();
+            ClaimMeasure::deserialize(typed)
+                .map_err(|why| format!("measure: {}", toml_error::message(&why)))?
+        }
+    };
+    match of.together && measure == ClaimMeasure::Throughput {
+        true => Err("measure: servers that are loaded together are compared by their costs: say \
+                     \"cpu per request\""
+            .into()),
+        false => Ok(measure),
+    }
+}
+
+/// The servers of a claim, and those with which they are compared.
+fn sides(written: &Written, of: &Definition) -> Result<(Vec<Side>, Vec<Side>), String> {
+    let named = |key: &str, names: &[String]| -> Result<Vec<Side>, String> {
+        names.iter().map(|name| side(name, of).map_err(|why| format!("{key}: {why}"))).collect()
+    };
+    let (servers, than) = (named("servers", &written.servers)?, named("than", &written.than)?);
+    let is_floor = |spec: &ServerSpec| of.floor.is_some() && spec.name() == of.floor.as_deref();
+    let all = || of.servers.iter().filter(|spec| !is_floor(spec));
+    let alone = |spec: &ServerSpec| Side { name: spec.to_string(), servers: vec![spec.clone()] };
+    match (&written.than_testbed, servers.is_empty(), than.is_empty()) {
+        (Some(_), _, false) => {
+            Err("than: with `than_testbed` each server is compared with itself: leave one of them \
+                 out"
+            .into())
+        }
+        (Some(_), true, true) => Ok((all().map(alone).collect(), than)),
+        (Some(_), false, true) | (None, false, false) => Ok((servers, than)),
+        (None, true, _) => Err("servers: name the servers of which it is".into()),
+        (None, false, true) => {
+            let is_named =
+                |spec: &&ServerSpec| servers.iter().any(|one| one.servers.contains(spec));
+            let others = all().filter(|spec| !is_named(spec)).map(alone).collect();
+            Ok((servers, others))
+        }
+    }
+}
+
+/// The servers that a name means: the one that is typed exactly so, or else all that are set as it
+/// says and may be set otherwise, too.
+fn side(name: &str, of: &Definition) -> Result<Side, String> {
+    let spec: ServerSpec = name.parse()?;
+    let exact = of.servers.iter().find(|one| **one == spec);
+    let servers: Vec<ServerSpec> = match exact {
+        Some(one) => vec![one.clone()],
+        None => of.servers.iter().filter(|one| spec.covers(one)).cloned().collect(),
+    };
+    if servers.is_empty() {
+        let known: Vec<String> = of.servers.iter().map(ToString::to_string).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        return Err(unknown(name, "servers", &known));
+    }
+    Ok(Side { name: name.to_owned(), servers })
+}
+
+fn known(key: &str, names: &[String], all: &[&str]) -> Result<(), String> {
+    let what = if key == "workloads" { "workloads" } else { "testbeds" };
+    match names.iter().find(|name| !all.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(format!("{key}: {}", unknown(name, what, all))),
+    }
+}
+
+fn unknown(name: &str, what: &str, all: &[&str]) -> String {
+    let near = did_you_mean(name, all);
+    format!("{name:?} is none of the {what}{near}: name one of {}", all.join(", "))
+}
+
+/// The bounds of the ratio. Without any, to be better is claimed.
+fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Option<f64>), String> {
+    let (least, most) = (written.at_least, written.at_most);
+    for (key, bound) in [("at_least", least), ("at_most", most)] {
+        if let Some(bound) = bound.filter(|bound| !(*bound > 0.0 && bound.is_finite())) {
+            return Err(format!("{key}: {bound} is no ratio: give a number above 0"));
+        }
+    }
+    match (least, most) {
+        (Some(least), Some(most)) if least >= most => {
+            Err(format!("at_least: {least} is not below at_most, {most}"))
+        }
+        (None, None) if measure == ClaimMeasure::CpuPerRequest => Ok((None, Some(1.0))),
+        (None, None) => Ok((Some(1.0), None)),
+        bounds => Ok(bounds),
+    }
+}
+
+/// Fits the claims of an experiment to a size that replaced what they name: a name that has gone
+/// is left out, and a claim that has nothing left to compare. A name that was never there is a
+/// mistake, and stays, to be reported as one.
+pub(super) fn fit(table: &mut toml::Table, before: &toml::Table) {
+    let Some(toml::Value::Array(claims)) = table.remove("claims") else { return };
+    let fitted = claims.into_iter().filter_map(|claim| {
+        let toml::Value::Table(mut claim) = claim else { return Some(claim) };
+        for (key, of) in NAMES {
+            let has_gone = |name: &toml::Value| {
+                name.as_str().is_some_and(|n| is_there(before, of, n) && !is_there(table, of, n))
+            };
+            match claim.get_mut(key) {
+                Some(toml::Value::Array(names)) if !names.is_empty() => {
+                    names.retain(|name| !has_gone(name));
+                    if names.is_empty() {
+                        return None;
+                    }
+                }
+                Some(name) if has_gone(name) => return None,
+                _ => (),
+            }
+        }
+        Some(toml::Value::Table(claim))
+    });
+    let fitted: Vec<toml::Value> = fitted.collect();
+    table.insert("claims".into(), fitted.into());
+}
+
+/// The keys of a claim that hold names, and the keys of the experiment that say what there is.
+const NAMES: [(&str, &str); 5] = [
+    ("servers", "servers"),
+    ("than", "servers"),
+    ("workloads", "workloads"),
+    ("testbeds", "testbeds"),
+    ("than_testbed", "testbeds"),
+];
+
+/// Whether an experiment has a server, a workload or a testbed of this name.
+fn is_there(table: &toml::Table, key: &str, name: &str) -> bool {
+    let all = table.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+    let spec: Option<ServerSpec> = if key == "servers" { name.parse().ok() } else { None };
+    let is_it = |one: &toml::Value| match (one.as_str(), &spec) {
+        (Some(text), Some(spec)) => text.parse().is_ok_and(|one: ServerSpec| spec.covers(&one)),
+        (Some(text), None) => text == name,
+        (None, _) => one.get("name").and_then(toml::Value::as_str) == Some(name),
+    };
+    all.into_iter().any(is_it)
+}
+
+impl Claim {
+    /// The claim for the records. `find` has the name and the setting by which a server is
+    /// recorded, or the reason why it takes no part.
+    pub(super) fn record(
+        &self,
+        find: &impl Fn(&ServerSpec) -> Result<(String, String), String>,
+    ) -> record::Claim {
+        let side = |side: &Side| {
+            let (mut settings, mut absent) = (Vec::new(), Vec::new());
+            for spec in &side.servers {
+                match find(spec) {
+                    Ok(setting) => settings.push(setting),
+                    Err(why) => absent.push(why),
+                }
+            }
+            absent.dedup();
+            ClaimSide { name: side.name.clone(), settings, absent: absent.join("; ") }
+        };
+        record::Claim {
+            text: self.text.clone(),
+            servers: self.servers.iter().map(side).collect(),
+            than: self.than.iter().map(side).collect(),
+            workloads: self.workloads.clone(),
+            testbeds: self.testbeds.clone(),
+            than_testbed: self.than_testbed.clone().unwrap_or_default(),
+            measure: self.measure,
+            at_least: self.at_least,
+            at_most: self.at_most,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+title = "t"
+servers = ["floor", "nginx", "nginx/buffers", "ropewalk:staged,engine.knobs.write_threads=16", "h2o"]
+floor = "floor"
+repetitions = 3
+window = "500ms"
+offered = { mat = true }
+workloads = ["zipf"]
+testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
+"#;
+
+    fn parse(claim: &str) -> Result<Claim, String> {
+        let definition = Definition::parse("x", &format!("{TEXT}\n[[claims]]\n{claim}"), None)?;
+        Ok(definition.claims[0].clone())
+    }
+
+    fn names(sides: &[Side]) -> Vec<String> {
+        let of =
+            |side: &Side| -> Vec<String> { side.servers.iter().map(ToString::to_string).collect() };
+        sides.iter().map(|side| of(side).join(" or ")).collect()
+    }
+
+    #[test]
+    fn a_claim_names_servers_by_what_it_says_of_them() {
+        let check = |claim: &str, servers: &[&str], than: &[&str]| {
+            let found = parse(&format!("text = 't'\n{claim}")).expect(claim);
+            assert_eq!((names(&found.servers), names(&found.than)).0, servers, "{claim}");
+            assert_eq!(names(&found.than), than, "{claim}");
+        };
+        let staged = "ropewalk:staged,engine.knobs.write_threads=16";
+        let of_staged = "servers = ['ropewalk:staged']";
+        check(&format!("{of_staged}\nthan = ['h2o']"), &[staged], &["h2o"]);
+        check(of_staged, &[staged], &["nginx", "nginx/buffers", "h2o"]);
+        check("servers = ['nginx']\nthan = ['h2o']", &["nginx"], &["h2o"]);
+        check("servers = ['nginx/buffers']", &["nginx/buffers"], &["nginx", staged, "h2o"]);
+        let all = ["nginx", "nginx/buffers", staged, "h2o"];
+        check("testbeds = ['two']\nthan_testbed = 'one'", &all, &[]);
+        // Of the settings of a server that is not typed without any, the best counts.
+        let text = TEXT.replace("\"nginx\", ", "\"nginx/threads\", ");
+        let text = format!("{text}\n[[claims]]\ntext = 't'\nservers = ['nginx']\nthan = ['h2o']");
+        let found = Definition::parse("x", &text, None).expect("it is right").claims.remove(0);
+        assert_eq!(names(&found.servers), ["nginx/threads or nginx/buffers"]);
+    }
+
+    #[test]
+    fn to_be_better_is_claimed_where_no_ratio_is() {
+        let bounds = |more: &str| {
+            let found = parse(&format!("text = 't'\nservers = ['h2o']\n{more}")).expect(more);
+            (found.at_least, found.at_most)
+        };
+        assert_eq!(bounds(""), (Some(1.0), None));
+        assert_eq!(bounds("measure = 'cpu per request'"), (None, Some(1.0)));
+        assert_eq!(bounds("at_most = 1.02\nat_least = 0.98"), (Some(0.98), Some(1.02)));
+    }
+
+    #[test]
+    fn mistakes_are_told_in_a_line() {
+        let h2o = "text = 't'\nservers = ['h2o']";
+        for (claim, expected) in [
+            ("servers = ['h2o']", "claim number 1: missing field `text`"),
+            ("text = ' '\nservers = ['h2o']", "claim number 1: text: say what was found"),
+            ("text = 't'", "claim number 1: servers: name the servers"),
+            (&format!("{h2o}\nratio = 2"), "claim number 1: unknown field `ratio`"),
+            (
+                "text = 't'\nservers = ['ngnix']",
+                "claim number 1: servers: \"ngnix\" is none of the servers (did you mean \
+                 \"nginx\"?): name one of floor, nginx, nginx/buffers, ",
+            ),
+            (
+                &format!("{h2o}\nthan = ['nginx/fast']"),
+                "claim number 1: than: \"nginx/fast\" is none of the servers",
+            ),
+            (
+                &format!("{h2o}\nworkloads = ['zpif']"),
+                "workloads: \"zpif\" is none of the workloads (did you mean \"zipf\"?): name one \
+                 of zipf",
+            ),
+            (
+                &format!("{h2o}\ntestbeds = ['three']"),
+                "testbeds: \"three\" is none of the testbeds",
+            ),
+            (&format!("{h2o}\nthan_testbed = 'x'"), "than_testbed: \"x\" is none of the testbeds"),
+            (
+                &format!("{h2o}\nthan = ['nginx']\nthan_testbed = 'one'"),
+                "than: with `than_testbed` each server is compared with itself",
+            ),
+            (&format!("{h2o}\nat_least = 0"), "at_least: 0 is no ratio"),
+            (&format!("{h2o}\nat_least = 2\nat_most = 1"), "at_least: 2 is not below at_most, 1"),
+            (
+                &format!("{h2o}\nmeasure = 'speed'"),
+                "measure: unknown variant `speed`, expected `throughput` or `cpu per request`",
+            ),
+        ] {
+            let why = parse(claim).expect_err(claim);
+            assert!(why.contains(expected) && !why.contains('\n'), "{claim}: {why}");
+        }
+        let together = TEXT
+            .replace("mat = true", "connections = [8]")
+            .replace("repetitions = 3", "repetitions = 3\ntogether = true");
+        let why = Definition::parse("x", &format!("{together}\n[[claims]]\n{h2o}"), None);
+        let why = why.expect_err("they share a CPU");
+        assert!(why.contains("measure: servers that are loaded together"), "{why}");
+    }
+
+    /// A size that replaces the servers may leave less of a claim, or nothing.
+    #[test]
+    fn a_size_has_the_claims_that_are_left_or_its_own() {
+        let text = format!(
+            "{TEXT}\n[[claims]]\ntext = 't'\nservers = ['h2o']\nthan = ['nginx', 'ropewalk:staged']\n\
+             [[claims]]\ntext = 'u'\nservers = ['h2o']\ntestbeds = ['two']\nthan_testbed = 'one'\n\
+             [sizes.small]\nservers = ['h2o', 'nginx']\n\
+             [sizes.alone]\nservers = ['h2o']\ntestbeds = [{{ name = 'two' }}]\n\
+             [sizes.none]\nservers = ['caddy']\nclaims = []\n\
+             [sizes.wrong]\nclaims = [{{ text = 'v', servers = ['caddy'] }}]\n"
+        );
+        let of = |size| Definition::parse("x", &text, Some(size));
+        let small = of("small").expect("what is left").claims;
+        assert_eq!((small.len(), names(&small[0].than)), (2, vec!["nginx".to_owned()]));
+        assert!(of("alone").expect("nothing is left").claims.is_empty());
+        assert!(of("none").expect("it has none").claims.is_empty());
+        let why = of("wrong").expect_err("no caddy");
+        assert!(why.contains("\"caddy\" is none of the servers"), "{why}");
+        let whole = Definition::parse("x", &text, None).expect("it is right");
+        let again = Definition::parse("x", &whole.text, None).expect("its own text");
+        assert_eq!(again.claims, whole.claims);
+    }
+}
