@@ -229,7 +229,7 @@ impl<'c> Frame<'c> {
         if curve.form.has_markers() {
             for dot in dots {
                 let (x, y) = self.position(dot.x, dot.y);
-                marker(text, curve.style, x, y);
+                marker(text, curve, x, y);
             }
         }
         text.push_str("</g>");
@@ -290,9 +290,10 @@ impl Ink {
     }
 }
 
-/// One of seven markers about a point.
-fn marker(text: &mut String, style: usize, x: f64, y: f64) {
-    let index = style % COLOURS.len();
+/// One of seven markers about a point: hollow where others have stated it, so that it is not taken
+/// for one that was measured.
+fn marker(text: &mut String, curve: &Curve, x: f64, y: f64) {
+    let (style, index) = (curve.style, curve.style % COLOURS.len());
     let (class, colour) = (format!("s{index}"), COLOURS[index]);
     let d = match style % MARKERS {
         0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
@@ -303,8 +304,14 @@ fn marker(text: &mut String, style: usize, x: f64, y: f64) {
         5 => "m-4-1.5h2.5v-2.5h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5z",
         _ => "m-5-2.5h10v5h-10z",
     };
-    let _ =
-        write!(text, "<path class=\"marker {class}\" fill=\"{colour}\" d=\"M{x:.1} {y:.1}{d}\"/>");
+    let look = match curve.form {
+        Form::Stated => format!(
+            "class=\"marker hollow {class}\" fill=\"#ffffff\" stroke=\"{colour}\" \
+             stroke-width=\"1.5\""
+        ),
+        _ => format!("class=\"marker {class}\" fill=\"{colour}\""),
+    };
+    let _ = write!(text, "<path {look} d=\"M{x:.1} {y:.1}{d}\"/>");
 }
 
 /// The right end of the label beside the vertical axis.
@@ -388,7 +395,7 @@ fn legend(text: &mut String, curves: &[Curve]) {
                 escape(&cut(&curve.label, LABEL_WIDTH_MAX))
             );
             if curve.form.has_markers() {
-                marker(text, curve.style, x + 14.0, y);
+                marker(text, curve, x + 14.0, y);
             }
             text.push_str("</g>");
         }

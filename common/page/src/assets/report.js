@@ -27,6 +27,14 @@
     (p, x, y, r) => { p.rect(x - r, y - r * 0.4, r * 2, r * 0.8); p.rect(x - r * 0.4, y - r, r * 0.8, r * 2); },
     (p, x, y, r) => p.rect(x - r * 1.2, y - r * 0.6, r * 2.4, r * 1.2),
   ];
+  // Points that others have stated are hollow, so that they are not taken for measured ones.
+  function fillMarkers(ctx, curve, scale) {
+    if (curve.form !== "stated") return ctx.fill();
+    ctx.fillStyle = colour("--paper");
+    ctx.lineWidth = 1.5 * scale;
+    ctx.fill();
+    ctx.stroke();
+  }
   function polygon(path, points) {
     points.forEach(([x, y], index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
     path.closePath();
@@ -68,7 +76,7 @@
       ctx.stroke();
       ctx.beginPath();
       points.forEach((p) => MARKERS[curve.style % looks.markers](ctx, p.x, p.y, 4 * devicePixelRatio));
-      ctx.fill();
+      fillMarkers(ctx, curve, devicePixelRatio);
       ctx.restore();
     };
   }
@@ -200,7 +208,7 @@
       if (curve.low) {
         ctx.beginPath();
         MARKERS[curve.style % looks.markers](ctx, width / 2, high / 2, 4);
-        ctx.fill();
+        fillMarkers(ctx, curve, 1);
       }
       row.querySelector(".u-marker").replaceWith(drawn);
     });

@@ -25,7 +25,10 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
         let mut times = distributions::time_figures(folder, panel, index, &styles, damage);
         let others = surfaces.iter_mut().chain(&mut times);
         others.for_each(|figure| figures::append_limit(panel, figure));
-        // The figures that the kind of study is made for come first.
+        // The figures that the kind of study is made for come first, that with the star before all.
+        if let Some(at) = surfaces.iter().position(surfaces::has_star) {
+            surfaces[..=at].rotate_right(1);
+        }
         match tuning {
             true => figures.extend(surfaces.into_iter().chain(curves)),
             false => figures.extend(curves.into_iter().chain(surfaces)),

@@ -98,6 +98,12 @@ fn highest(drawn: Vec<(String, Drawing)>) -> (Vec<(String, Drawing)>, String) {
     (ranked.into_iter().map(|(_, one)| one).collect(), more)
 }
 
+/// Whether the best setting is in a figure.
+pub(crate) fn has_star(figure: &Figure) -> bool {
+    let Drawing::Heat(heat) = &figure.drawing else { return false };
+    heat.cells.iter().flatten().flatten().any(|cell| cell.best)
+}
+
 /// The text below a surface. A curve has no place for the sign of lower bounds that cells have, so
 /// the text names these settings.
 fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {

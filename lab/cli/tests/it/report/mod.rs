@@ -116,7 +116,10 @@ fn a_tuning_names_its_best_setting() {
     let text = report(scratch.path(), "markdown");
     has(&text, &["the best of 24 settings is nginx w", "sendfile = on, workers = ", "## Verdict"]);
     let drawing = report(scratch.path(), "svg");
-    has(&drawing, &["Tuning of nginx: zipf, 1 CPU, sendfile = on", "★"]);
+    let place = |facet: &str| {
+        drawing.find(&format!("Tuning of nginx: zipf, 1 CPU, sendfile = {facet}")).unwrap()
+    };
+    assert!(place("on") < drawing.find('★').unwrap() && place("on") < place("off"), "{drawing}");
 }
 
 #[test]

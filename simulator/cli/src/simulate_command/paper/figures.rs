@@ -12,9 +12,6 @@ use super::tables::deviation;
 use crate::simulate_command::measured::{Runs, Value};
 use crate::simulate_command::spec::Spec;
 
-/// The style of the paper's own points, which no simulated series has.
-const PAPER_STYLE: usize = 6;
-
 /// A curve: its machines, each with its position.
 struct Series {
     label: String,
@@ -93,7 +90,7 @@ fn scalability(
         chart.curves.extend(own.map(|((cpus, gsp), number)| Curve {
             label: format!("paper, row {number} of {}", table.title),
             form: Form::Stated,
-            style: PAPER_STYLE,
+            style: number - 1,
             dots: vec![Dot::exact(*cpus, *gsp)],
         }));
     }
@@ -125,11 +122,9 @@ fn lines(
                 known.map_or_else(String::new, |known| deviation(Some(value), known)),
             ]);
         }
-        // Simulated series never have the style of the paper's points.
-        let style = if style < PAPER_STYLE { style } else { style + 1 };
         curves.push(Curve { label: one.label.clone(), form: Form::Measured, style, dots });
         let label = format!("paper, {}", one.label);
-        paper.push(Curve { label, form: Form::Stated, style: PAPER_STYLE, dots: told });
+        paper.push(Curve { label, form: Form::Stated, style, dots: told });
     }
     curves.retain(|curve| !curve.dots.is_empty());
     if curves.is_empty() {
