@@ -10,7 +10,7 @@ use super::figures::cell;
 use super::findings::{COMPARED, common, common_load};
 use super::measure::Measure;
 use super::number;
-use super::summary::{Panel, Series, Summary};
+use super::summary::{Panel, Peak, Series, Summary};
 use super::tables::cpu_by_floor;
 use crate::compare::{RatioVerdict, judge_ratio};
 use crate::record::{Header, Kind, Opened};
@@ -74,12 +74,17 @@ fn studied(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
     let first = ranked_all().find(|(_, ranked)| ranked.first().is_some_and(|(_, p)| p.per_s > 0.0));
     let Some((panel, ranked)) = first else { return facts };
     let (best, peak) = &ranked[0];
+    if ranked.len() > 1 && ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
+        facts.push(Fact::new("Highest throughput", "not seen", "all may serve more"));
+        let cost = |one: &Series| one.at_peak()?.median(Measure::CpuPerRequest);
+        let costs = ranked.iter().filter_map(|(one, _)| Some((cost(one)?, *one)));
+        let least = costs.min_by(|(a, _), (b, _)| a.total_cmp(b));
+        facts.extend(least.and_then(|(_, series)| cost_of(series)));
+        facts.extend(least.and_then(|(_, series)| distance(panel, series, confidence)));
+        return facts;
+    }
     facts.push(Fact::new("Most requests", best.name.clone(), panel.title()));
-    facts.push(Fact::new(
-        "Highest throughput",
-        format!("{}{} /s", peak.found.sign(), number::figure(peak.per_s)),
-        format!("{} [{}, {}]", best.name, number::figure(peak.low), number::figure(peak.high)),
-    ));
+    facts.push(highest(peak, &best.name));
     if let Some((next, _)) = ranked.get(1)
         && let Some(pair) = Comparison::compare_peaks(best, next, confidence)
     {
@@ -87,15 +92,26 @@ fn studied(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
         let note = format!("{interval} of {}: {}", next.name, decided(pair.verdict));
         facts.push(Fact::new("Against the next", times(pair.ratio.median), note));
     }
-    let Some(point) = best.at_peak() else { return facts };
-    if let Some(us) = point.median(Measure::CpuPerRequest) {
-        let shown = cell(point, Measure::CpuPerRequest);
-        let interval = shown.split_once(' ').map_or("", |(_, interval)| interval);
-        let note = format!("{} {interval}", best.name);
-        facts.push(Fact::new("CPU per request", format!("{} us", number::figure(us)), note));
-    }
+    facts.extend(cost_of(best));
     facts.extend(distance(panel, best, confidence));
     facts
+}
+
+/// A peak, with its interval if it has one.
+fn highest(peak: &Peak, whose: &str) -> Fact {
+    let shown = number::interval(peak.per_s, peak.low, peak.high, number::figure);
+    let (value, interval) = shown.split_once(' ').unwrap_or((&shown, ""));
+    let value = format!("{}{value} /s", peak.found.sign());
+    Fact::new("Highest throughput", value, format!("{whose} {interval}").trim_end())
+}
+
+/// The processor time of a request at the peak of a series.
+fn cost_of(series: &Series) -> Option<Fact> {
+    let shown = cell(series.at_peak()?, Measure::CpuPerRequest);
+    let (value, interval) = shown.split_once(' ').unwrap_or((&shown, ""));
+    let note = format!("{} {interval}", series.name);
+    (!value.is_empty())
+        .then(|| Fact::new("CPU per request", format!("{value} us"), note.trim_end()))
 }
 
 fn decided(verdict: Verdict) -> &'static str {
@@ -227,16 +243,7 @@ fn tuned(panels: &[&Panel]) -> Vec<Fact> {
     let knobs: Vec<String> = knobs.map(|(knob, value)| format!("{knob} = {value}")).collect();
     let mut facts = vec![
         Fact::new("Best setting", best.name.clone(), knobs.join(", ")),
-        Fact::new(
-            "Highest throughput",
-            format!("{}{} /s", peak.found.sign(), number::figure(peak.per_s)),
-            format!(
-                "[{}, {}], {}",
-                number::figure(peak.low),
-                number::figure(peak.high),
-                panel.title()
-            ),
-        ),
+        highest(peak, &panel.title()),
     ];
     if let Some((worst, low)) = ranked.last().filter(|(_, low)| ranked.len() > 1 && low.per_s > 0.0)
     {
@@ -294,6 +301,22 @@ mod tests {
         runs.push(run("one", "x", 100.0, 10.0));
         let several = told(header(), runs);
         assert_eq!(several[0], "Ahead of all others: none", "one pair proves nothing");
+    }
+
+    /// Where all kept up, the verdict ranks none by throughput, and neither do the figures.
+    #[test]
+    fn a_peak_that_was_not_seen_is_no_figure() {
+        let keeping_up = |server: &str, cost_us: f64| {
+            let mut run = run(server, "w", 100.0, cost_us);
+            run.point.offered = Offered::RequestsPerS(100.0);
+            let figures = run.figures.as_mut().expect("it has some");
+            (figures.kept_up_share, figures.served_share) = (1.0, 1.0);
+            run
+        };
+        let told = told(Header::default(), vec![keeping_up("one", 12.0), keeping_up("two", 10.0)]);
+        let expected =
+            ["Highest throughput: not seen", "CPU per request: 10.0 us", "Void runs: 0 of 2"];
+        assert_eq!(told, expected);
     }
 
     #[test]

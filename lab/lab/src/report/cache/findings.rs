@@ -70,10 +70,10 @@ fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -
     Some(Finding::with_subject(part.title(), head, &text))
 }
 
-/// Names the store of a part whose requests take the least processor time in most cells.
+/// Names the store of a part with the lowest median of processor time in most cells.
 fn cheapest(summary: &Summary, part: Part) -> Option<Finding> {
     let (store, won, all) = most_often_cheapest(summary, part)?;
-    let text = format!(": {store} takes the least CPU time in {won} of {all} conditions.");
+    let text = format!(": {store} has the lowest median CPU time in {won} of {all} conditions.");
     Some(Finding::with_subject(part.title(), Head::Verdict, &text))
 }
 
