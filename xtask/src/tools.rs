@@ -95,15 +95,39 @@ mod tests {
     /// Tools that are declared to be provided in CI are installed there.
     #[test]
     fn the_script_of_ci_installs_what_the_checks_need() {
-        let script = workspace_root().join(".ci/run");
-        let script = std::fs::read_to_string(script).expect("it is part of the project");
-        let list = script.split_once("packages=(").and_then(|(_, rest)| rest.split_once(')'));
-        let (list, _) = list.expect("it has a list of packages");
-        let listed: Vec<&str> = list.split_whitespace().collect();
+        let script = read(".ci/run");
+        let listed = installed_in_ci(&script);
         for tool in TOOLS.iter().filter(|tool| tool.provided_in_ci) {
             for package in tool.packages() {
                 assert!(listed.contains(&package), "{package}: for {}", tool.name);
             }
         }
+    }
+
+    /// Its table has the reason of each, and the command below the table installs them.
+    #[test]
+    fn contributing_names_the_packages_of_a_full_test_run() {
+        let (script, page) = (read(".ci/run"), read("CONTRIBUTING.md"));
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+        let explained: Vec<&str> = rows.flat_map(|(names, _)| names.split(['`', ' '])).collect();
+        let command = page.split_once("apt-get install --no-install-recommends ");
+        let command = command.and_then(|(_, rest)| rest.split_once("```")).expect("it has one").0;
+        let installed: Vec<&str> = command.split_whitespace().collect();
+        let check = |package: &str| {
+            assert!(explained.contains(&package), "{package}: its row is missing");
+            assert!(installed.contains(&package), "{package}: it is not in the command");
+        };
+        TOOLS.iter().flat_map(Tool::packages).for_each(check);
+        installed_in_ci(&script).into_iter().for_each(check);
+    }
+
+    fn read(path: &str) -> String {
+        std::fs::read_to_string(workspace_root().join(path)).expect("it is part of the project")
+    }
+
+    /// The packages that `.ci/run` always installs.
+    fn installed_in_ci(script: &str) -> Vec<&str> {
+        let list = script.split_once("packages=(").and_then(|(_, rest)| rest.split_once(')'));
+        list.expect("it has a list of packages").0.split_whitespace().collect()
     }
 }
