@@ -45,6 +45,7 @@ pub mod template;
 mod temporary;
 mod terminal;
 pub mod tools;
+pub mod tutorial;
 mod victim;
 pub mod virtual_server;
 

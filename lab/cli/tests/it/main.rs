@@ -19,6 +19,7 @@ mod servers;
 mod study;
 mod terminal;
 mod tune;
+mod tutorials;
 
 use std::process::Command;
 

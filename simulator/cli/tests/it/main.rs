@@ -3,6 +3,7 @@
 mod simulate;
 mod trace;
 mod trace_record;
+mod tutorial;
 
 use std::process::Command;
 
