@@ -16,6 +16,7 @@ mod server_process;
 mod serving;
 mod shared_cpus;
 mod terminal;
+mod tutorial;
 mod where_it_runs;
 
 use std::process::Command;
