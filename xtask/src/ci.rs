@@ -4,45 +4,22 @@
 //! step whose tools are missing is skipped, counted, and named at the end with the command that
 //! would install them; tools that `.ci/run` installs must be there when `CI=true`.
 
-use std::process::Stdio;
-
-use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, VALGRIND, WRK};
+use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, UNSHARE, VALGRIND, WRK};
 
 use crate::Failure;
+use crate::steps::{Step, When, report, run_until_failure, step};
 use crate::tools::{
-    self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, ROOT,
-    SHARED_MEMORY, Tool,
+    ADVISORY_DATABASE, BUILDAH, CARGO_DEB, CARGO_DENY, CARGO_FUZZ, LINTIAN, MIRI, MUSL_TARGET,
+    NIGHTLY, PODMAN, ROOT, SHARED_MEMORY,
 };
 
 const HELP: &str = "\
 cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
-           engines, all benchmarks, a server that takes minutes to build (it is installed), and
-           the README's commands on a machine that has nothing else
+           engines, all benchmarks, a server that takes minutes to build (it is installed), the
+           packages, and the README's commands on a machine that has nothing else
 ";
-
-/// When a step runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    Always,
-    /// With `--long`, instead of the step's short form.
-    Long,
-    /// Without `--long` only.
-    Short,
-}
-
-/// One check.
-#[derive(Debug)]
-struct Step {
-    name: &'static str,
-    when: When,
-    /// The words of a command, separated by single spaces.
-    command: &'static str,
-    /// Variables set for the command.
-    environment: &'static [(&'static str, &'static str)],
-    needs: &'static [Tool],
-}
 
 /// Engines in which threads share data.
 const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,threads,\
@@ -107,15 +84,25 @@ const STEPS: &[Step] = &[
         &[],
     ),
     step("size", When::Always, "cargo xtask size", &[]),
-    linked_statically(
-        When::Short,
-        "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk",
-    ),
-    linked_statically(
+    cheaply(step(
+        "static",
+        When::Always,
+        "cargo build --profile dist --target x86_64-unknown-linux-musl --package ropewalk",
+        &[MUSL_TARGET],
+    )),
+    cheaply(step("package-static", When::Long, "cargo xtask package static", &[UNSHARE, IPROUTE2])),
+    cheaply(step(
+        "package-deb",
         When::Long,
-        "cargo build --release --target x86_64-unknown-linux-musl --package ropewalk \
-         --package ropewalk-lab --package ropewalk-sim",
-    ),
+        "cargo xtask package deb",
+        &[CARGO_DEB, LINTIAN, ROOT, DEBOOTSTRAP, IPROUTE2],
+    )),
+    cheaply(step(
+        "package-container",
+        When::Long,
+        "cargo xtask package container",
+        &[BUILDAH, PODMAN],
+    )),
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),
     Step {
@@ -185,33 +172,17 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Builds programs with musl. Whether they can be linked so does not depend on optimisation.
-const fn linked_statically(when: When, command: &'static str) -> Step {
+/// The step with programs that are built in a fraction of the time: whether they can be linked and
+/// packed does not depend on optimisation.
+const fn cheaply(step: Step) -> Step {
     Step {
         environment: &[
-            ("CARGO_PROFILE_RELEASE_LTO", "off"),
-            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_DIST_LTO", "off"),
+            ("CARGO_PROFILE_DIST_CODEGEN_UNITS", "16"),
+            ("CARGO_PROFILE_DIST_OPT_LEVEL", "1"),
         ],
-        ..step("static", when, command, &[MUSL_TARGET])
+        ..step
     }
-}
-
-const fn step(
-    name: &'static str,
-    when: When,
-    command: &'static str,
-    needs: &'static [Tool],
-) -> Step {
-    Step { name, when, command, environment: &[], needs }
-}
-
-/// The outcome of a step.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    Passed,
-    Skipped(Tool),
-    Failed(String),
 }
 
 /// Runs the steps; the error is the line that reports the outcome.
@@ -227,136 +198,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     let strict = std::env::var("CI").is_ok_and(|value| value == "true");
     let steps = STEPS.iter().filter(|step| step.is_due(long));
-    report(&run_until_failure(steps, |step| step.run(strict)))
-}
-
-/// The outcomes up to the first failure.
-fn run_until_failure<'s>(
-    steps: impl Iterator<Item = &'s Step>,
-    run: impl Fn(&Step) -> Outcome,
-) -> Vec<(&'s Step, Outcome)> {
-    let mut outcomes = Vec::new();
-    for step in steps {
-        println!("\nci: {}: {}", step.name, step.command_line());
-        let start_us = os::clock::now();
-        let outcome = run(step);
-        println!("ci: {}", outcome.line(step, os::clock::now() - start_us));
-        let failed = matches!(outcome, Outcome::Failed(_));
-        outcomes.push((step, outcome));
-        if failed {
-            break;
-        }
-    }
-    outcomes
-}
-
-/// Prints what was skipped and the counts, which are the last line of a run that passed.
-fn report(outcomes: &[(&Step, Outcome)]) -> Result<(), Failure> {
-    println!();
-    for (step, outcome) in outcomes {
-        if let Outcome::Skipped(tool) = outcome {
-            println!("skipped {}: {}", step.name, tool.is_missing());
-        }
-    }
-    let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, o)| wanted(o)).count();
-    let passed = count(|outcome| matches!(outcome, Outcome::Passed));
-    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
-    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
-    if let Some((step, Outcome::Failed(why))) = outcomes.last() {
-        println!("FAILED at {}: {why}", step.name);
-    }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 { Ok(()) } else { Err(Failure::Printed) }
-}
-
-impl Step {
-    fn is_due(&self, long: bool) -> bool {
-        match self.when {
-            When::Always => true,
-            When::Long => long,
-            When::Short => !long,
-        }
-    }
-
-    /// The command as a person would type it.
-    fn command_line(&self) -> String {
-        let variables = self.environment.iter().map(|(name, value)| format!("{name}=\"{value}\" "));
-        variables.chain([self.command.to_owned()]).collect()
-    }
-
-    /// Runs the command with no input; `strict` forbids skipping for lack of what CI provides.
-    fn run(&self, strict: bool) -> Outcome {
-        if let Some(tool) = self.needs.iter().find(|tool| !tool.is_there()) {
-            return missing(*tool, strict);
-        }
-        let mut command = tools::command(self.command);
-        command.stdin(Stdio::null()).envs(self.environment.iter().copied());
-        match command.status() {
-            Ok(status) if status.success() => Outcome::Passed,
-            Ok(status) => Outcome::Failed(format!("{status}: {}", self.command_line())),
-            Err(why) => Outcome::Failed(format!("{why}: {}", self.command_line())),
-        }
-    }
-}
-
-fn missing(tool: Tool, strict: bool) -> Outcome {
-    if strict && tool.provided_in_ci {
-        return Outcome::Failed(tool.is_missing());
-    }
-    Outcome::Skipped(tool)
-}
-
-impl Outcome {
-    fn line(&self, step: &Step, elapsed_us: u64) -> String {
-        let seconds = elapsed_us as f64 / 1e6;
-        match self {
-            Self::Passed => format!("{} passed in {seconds:.1} s", step.name),
-            Self::Skipped(tool) => format!("{} skipped: {} is missing", step.name, tool.name),
-            Self::Failed(_) => format!("{} FAILED after {seconds:.1} s", step.name),
-        }
-    }
+    report(&run_until_failure("ci", steps, |step| step.run(strict)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Probe;
-
-    fn named(name: &'static str) -> Step {
-        step(name, When::Always, "cargo --version", &[])
-    }
-
-    #[test]
-    fn the_first_failure_ends_the_run() {
-        let steps = [named("a"), named("b"), named("c")];
-        let run = |step: &Step| match step.name {
-            "b" => Outcome::Failed("broken".into()),
-            _ => Outcome::Passed,
-        };
-        let outcomes = run_until_failure(steps.iter(), run);
-        let names: Vec<_> = outcomes.iter().map(|(step, _)| step.name).collect();
-        assert_eq!(names, ["a", "b"]);
-        assert!(report(&outcomes).is_err());
-        assert!(report(&outcomes[..1]).is_ok());
-    }
-
-    #[test]
-    fn a_missing_tool_is_a_failure_only_where_ci_provides_it() {
-        let probe = Probe::Program("no-such-program-anywhere");
-        let fuzz = Tool { probe, ..CARGO_FUZZ };
-        let miri = Tool { probe, ..MIRI };
-        assert_eq!(missing(fuzz, false), Outcome::Skipped(fuzz));
-        assert!(matches!(missing(fuzz, true), Outcome::Failed(_)));
-        assert_eq!(missing(miri, true), Outcome::Skipped(miri));
-    }
-
-    #[test]
-    fn steps_pass_and_fail_with_their_command() {
-        assert_eq!(named("good").run(true), Outcome::Passed);
-        let bad = step("bad", When::Always, "cargo no-such-subcommand", &[]);
-        let Outcome::Failed(why) = bad.run(true) else { panic!("it cannot pass") };
-        assert!(why.ends_with("cargo no-such-subcommand"), "{why}");
-    }
 
     #[test]
     fn every_step_is_due_once_in_each_length() {
@@ -371,6 +218,7 @@ mod tests {
             assert_eq!(names.contains(&"miri"), long);
             assert_eq!(names.contains(&"tsan"), long);
             assert_eq!(names.contains(&"fresh"), long);
+            assert_eq!(names.contains(&"package-deb"), long);
             assert_eq!(names.contains(&"static-web-server"), long);
         }
     }

@@ -6,8 +6,10 @@ mod bench;
 mod ci;
 mod flaky;
 mod fuzz;
+mod package;
 mod programs;
 mod size;
+mod steps;
 mod test;
 mod tidy;
 mod tools;
@@ -20,6 +22,7 @@ cargo xtask COMMAND
   ci      run every check of the project: the one command before a push
   test    run all tests; list at the end what this machine lacks for some
   fresh   run the README's commands on a bare machine (a root made by debootstrap)
+  package build the packages, and try them: static programs, .deb, a container image
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
@@ -70,6 +73,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "ci" => ci::run(rest),
         "test" => test::run(rest),
         "fresh" => fresh(rest),
+        "package" => package::run(rest),
         "tidy" => Ok(tidy::run()?),
         "fuzz" => Ok(fuzz::run(rest)?),
         "flaky" => Ok(flaky::run(rest)?),

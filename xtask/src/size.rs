@@ -18,8 +18,7 @@ pub(crate) fn run() -> Result<(), String> {
     let tree = "cargo tree --package ropewalk --edges normal,build --prefix none --format {p}";
     let listed = printed(tree)?;
     let foreign = foreign_crates(&listed);
-    let target = lab::Surroundings::find(false).target_dir;
-    let target = target.ok_or("cargo's target directory is not known")?;
+    let target = tools::target_dir()?;
     let (program, stripped) =
         (target.join("release/ropewalk"), target.join("release/ropewalk.stripped"));
     let strip = format!("strip -o {} {}", stripped.display(), program.display());

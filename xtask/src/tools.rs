@@ -52,7 +52,27 @@ pub(crate) const MUSL_TARGET: Tool = Tool {
     provided_in_ci: false,
 };
 
-/// Root's rights, which `fresh` needs for mounting.
+/// Makes Debian packages of programs.
+pub(crate) const CARGO_DEB: Tool = Tool {
+    name: "cargo-deb",
+    probe: Probe::Succeeds("cargo deb --version"),
+    install: "cargo install --locked cargo-deb",
+    provided_in_ci: false,
+};
+
+/// A program of a Debian package that `.ci/run` does not install.
+const fn packaged(name: &'static str, install: &'static str) -> Tool {
+    Tool { name, probe: Probe::Program(name), install, provided_in_ci: false }
+}
+
+/// Judges Debian packages.
+pub(crate) const LINTIAN: Tool = packaged("lintian", "apt-get install lintian");
+/// Makes container images.
+pub(crate) const BUILDAH: Tool = packaged("buildah", "apt-get install buildah");
+/// Runs containers.
+pub(crate) const PODMAN: Tool = packaged("podman", "apt-get install podman");
+
+/// Root's rights, which `fresh` and `package` need for mounting.
 pub(crate) const ROOT: Tool = Tool {
     name: "the right to mount",
     probe: Probe::Succeeds("test -O /"),
@@ -74,6 +94,15 @@ pub(crate) fn command(words: &str) -> Command {
     let mut command = Command::new(words.next().expect("split yields at least one word"));
     command.args(words).current_dir(workspace_root());
     command
+}
+
+/// Cargo's target directory.
+///
+/// # Errors
+/// The program is not in one.
+pub(crate) fn target_dir() -> Result<PathBuf, String> {
+    let found = lab::Surroundings::find(false).target_dir;
+    found.ok_or_else(|| "cargo's target directory is not known".to_owned())
 }
 
 /// The folder of the workspace's manifest: the parent of this package's own.

@@ -1,0 +1,204 @@
+//! `cargo xtask package`: what is installed without a compiler. Static programs, Debian packages
+//! and a container image are built into `target/package`, and each is tried.
+//!
+//! Here is only the table. The scripts in `packaging/` build and try; the metadata of the Debian
+//! packages is in the programs' `Cargo.toml`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use testkit::tools::{DEBOOTSTRAP, IPROUTE2, UNSHARE};
+
+use crate::Failure;
+use crate::steps::{Outcome, Step, When, conclude, run_until_failure, step};
+use crate::tools::{self, BUILDAH, CARGO_DEB, LINTIAN, MUSL_TARGET, PODMAN, ROOT, Tool};
+
+const HELP: &str = "\
+cargo xtask package [static] [deb] [container]
+
+  static      the three programs without shared libraries: with glibc, and with musl where its
+              target is installed. Tried in a root that holds nothing else
+  deb         a Debian package for each program. Judged by lintian; installed, used, upgraded and
+              removed in a bare Debian
+  container   an image with nothing but the static server. Run by podman
+
+All by default. They are put in target/package. The last lines say of each file how large it is and
+what was tried, or which tool is missing and the command that installs it.
+";
+
+/// Files that are made together, and the steps that make and try them: none without the one before.
+struct Package {
+    /// The word that selects it.
+    kind: &'static str,
+    /// How the names of its files end.
+    suffix: &'static str,
+    steps: &'static [Step],
+}
+
+const PACKAGES: &[Package] = &[
+    Package {
+        kind: "static",
+        suffix: "-glibc.tar.gz",
+        steps: &[
+            always("linked with glibc", "packaging/static build glibc", &[]),
+            always(IN_AN_EMPTY_ROOT, "packaging/static try glibc", &[UNSHARE, IPROUTE2]),
+        ],
+    },
+    Package {
+        kind: "static",
+        suffix: "-musl.tar.gz",
+        steps: &[
+            always("linked with musl", "packaging/static build musl", &[MUSL_TARGET]),
+            always(
+                IN_AN_EMPTY_ROOT,
+                "packaging/static try musl",
+                &[MUSL_TARGET, UNSHARE, IPROUTE2],
+            ),
+        ],
+    },
+    Package {
+        kind: "deb",
+        suffix: ".deb",
+        steps: &[
+            always("packed", "packaging/deb build", &[CARGO_DEB]),
+            always("no error found by lintian", "packaging/deb lint", &[CARGO_DEB, LINTIAN]),
+            always(
+                "installed, served, log rotated, upgraded, removed and purged in a bare Debian",
+                "packaging/deb try",
+                &[CARGO_DEB, ROOT, DEBOOTSTRAP, IPROUTE2],
+            ),
+        ],
+    },
+    Package {
+        kind: "container",
+        suffix: "-container.tar",
+        steps: &[
+            always("linked with glibc", "packaging/static build glibc", &[]),
+            always("packed", "packaging/container build", &[BUILDAH]),
+            always(
+                "served and stopped by podman",
+                "packaging/container try",
+                &[BUILDAH, PODMAN, ROOT, IPROUTE2],
+            ),
+        ],
+    },
+];
+
+const IN_AN_EMPTY_ROOT: &str = "served, loaded by name and simulated in an empty root";
+
+const fn always(name: &'static str, command: &'static str, needs: &'static [Tool]) -> Step {
+    step(name, When::Always, command, needs)
+}
+
+/// Builds and tries the packages that are named, or all.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    if arguments == ["--help"] {
+        print!("{HELP}");
+        return Ok(());
+    }
+    let packages = selected(arguments)?;
+    let strict = std::env::var("CI").is_ok_and(|value| value == "true");
+    let run = |package: &&'static Package| {
+        run_until_failure(package.kind, package.steps.iter(), |step| step.run(strict))
+    };
+    let outcomes: Vec<_> = packages.iter().map(run).collect();
+    let folder = tools::target_dir()?.join("package");
+    for (package, outcomes) in packages.iter().zip(&outcomes) {
+        print!("{}", table(package, &files(&folder, package.suffix), outcomes));
+    }
+    println!();
+    conclude(&outcomes.into_iter().flatten().collect::<Vec<_>>())
+}
+
+/// The packages of the kinds that are named, all if none is.
+fn selected(kinds: &[String]) -> Result<Vec<&'static Package>, String> {
+    let is_known = |kind: &&String| PACKAGES.iter().any(|package| package.kind == **kind);
+    if let Some(other) = kinds.iter().find(|kind| !is_known(kind)) {
+        return Err(format!("no kind of package is called {other:?}\n\n{HELP}"));
+    }
+    let is_named = |package: &&Package| kinds.iter().any(|kind| kind == package.kind);
+    Ok(PACKAGES.iter().filter(|package| kinds.is_empty() || is_named(package)).collect())
+}
+
+/// Names and bytes of the files in `folder` whose names end in `suffix`, by name.
+fn files(folder: &Path, suffix: &str) -> Vec<(String, u64)> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let bytes = entry.metadata().ok()?.len();
+        name.ends_with(suffix).then_some((name, bytes))
+    });
+    let mut files: Vec<_> = named.collect();
+    files.sort();
+    files
+}
+
+/// The files with their sizes, then what was tried with them.
+fn table(package: &Package, files: &[(String, u64)], outcomes: &[(&Step, Outcome)]) -> String {
+    let mut lines = format!("\n{}\n", package.kind);
+    let is_made = matches!(outcomes.first(), Some((_, Outcome::Passed)));
+    for (name, bytes) in files.iter().filter(|_| is_made) {
+        let _ = writeln!(lines, "  {bytes:>10} bytes  {name}");
+    }
+    for (step, outcome) in outcomes {
+        let _ = match outcome {
+            Outcome::Passed => writeln!(lines, "  {}", step.name),
+            Outcome::Skipped(tool) => {
+                writeln!(lines, "  skipped: {}: {}", step.name, tool.is_missing())
+            }
+            Outcome::Failed(_) => writeln!(lines, "  FAILED: {}", step.name),
+        };
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_selected_by_their_names() {
+        let check = |words: &[&str], expected: Option<usize>| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(selected(&words).ok().map(|found| found.len()), expected, "{words:?}");
+        };
+        check(&[], Some(4));
+        check(&["static"], Some(2));
+        check(&["deb", "container"], Some(2));
+        check(&["deb", "rpm"], None);
+    }
+
+    #[test]
+    fn a_file_is_listed_with_what_was_tried() {
+        let deb = PACKAGES.iter().find(|package| package.kind == "deb").expect("there is one");
+        let files = [("a.deb".to_owned(), 1234)];
+        let outcomes = [Outcome::Passed, Outcome::Skipped(LINTIAN), Outcome::Failed("why".into())];
+        let outcomes: Vec<_> = deb.steps.iter().zip(outcomes).collect();
+        let expected = "\ndeb\n        1234 bytes  a.deb\n  packed\n  \
+            skipped: no error found by lintian: lintian is not there: apt-get install lintian\n  \
+            FAILED: installed, served, log rotated, upgraded, removed and purged in a bare Debian\n";
+        assert_eq!(table(deb, &files, &outcomes), expected);
+        let unmade = table(deb, &files, &[(&deb.steps[0], Outcome::Skipped(CARGO_DEB))]);
+        assert!(!unmade.contains("a.deb"), "{unmade}");
+    }
+
+    #[test]
+    fn files_are_found_by_their_suffix() {
+        let folder = testkit::Temporary::new();
+        for name in ["b.deb", "a.deb", "a-musl.tar.gz"] {
+            std::fs::write(folder.path().join(name), name).expect("it is writable");
+        }
+        let found = files(folder.path(), ".deb");
+        assert_eq!(found, [("a.deb".to_owned(), 5), ("b.deb".to_owned(), 5)]);
+        assert!(files(Path::new("no such folder"), ".deb").is_empty());
+    }
+
+    /// dpkg compares the version of the changelog with nothing, but readers do.
+    #[test]
+    fn the_changelog_of_the_packages_begins_with_this_version() {
+        let path = tools::workspace_root().join("packaging/changelog");
+        let text = std::fs::read_to_string(path).expect("it is part of the project");
+        let expected = concat!("ropewalk (", env!("CARGO_PKG_VERSION"), "-1) ");
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
