@@ -36,6 +36,8 @@ impl Terminal {
         script.env("SHELL", "/bin/sh").env("TERM", "xterm").env_remove("NO_COLOR");
         script.envs(environment.iter().copied());
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        // Tests may run in the background of a shell, where interrupts are ignored.
+        os::signals::restore_in_child(&mut script);
         let mut script = script.spawn().unwrap();
         let (input, output) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
         Self { script, input, output, written: Vec::new(), columns }
