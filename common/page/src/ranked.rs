@@ -15,6 +15,8 @@ const BAR: f64 = 14.0;
 const LINE: f64 = 17.0;
 /// The distance between a bar and the next name or bar.
 const GAP: f64 = 8.0;
+/// The distance between a group's name and its first bar.
+const BELOW_HEAD: f64 = 2.0;
 /// The room below the bars: the labels of the axis, and the label of the values.
 const FOOT: f64 = 44.0;
 /// The distance between a bar's end and the figures beside it.
@@ -76,7 +78,7 @@ impl Layout {
 
     /// The height of a group's name.
     fn height_of_head(&self, name: &str) -> f64 {
-        wrapped(name, self.width - 2.0 * MARGIN).len() as f64 * LINE + 2.0
+        wrapped(name, self.width - 2.0 * MARGIN).len() as f64 * LINE + BELOW_HEAD
     }
 }
 
@@ -105,7 +107,7 @@ pub(crate) fn draw(ranked: &Ranked, width: f64) -> String {
                 escape(&line)
             );
         }
-        y += layout.height_of_head(name) - wrapped(name, width - 2.0 * MARGIN).len() as f64 * LINE;
+        y += BELOW_HEAD;
         for bar in bars {
             row(&mut text, &layout, bar, y);
             y += layout.height_of(bar);
