@@ -20,6 +20,9 @@ mod queues;
 mod rule;
 mod threads;
 
+use std::fs;
+use std::path::Path;
+
 use command::Failure;
 
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
@@ -52,6 +55,19 @@ pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
         0 => Ok(()),
         _ => Err(Failure::Reported(1)),
     }
+}
+
+/// Checks that the directory that would be served is one.
+///
+/// # Errors
+/// [`Failure::Usage`]: it does not exist, or is something else.
+pub fn check_directory(directory: &Path) -> Result<(), Failure> {
+    let why = match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "it is not a directory".into(),
+        Err(why) => why.to_string(),
+    };
+    Err(Failure::Usage(format!("DIR: {directory:?}: {why}: name the directory to serve")))
 }
 
 /// What the checks say of a machine that has been read.

@@ -20,10 +20,11 @@ pub(crate) fn table(text: &str) -> Result<toml::Table, String> {
 
 /// ` (did you mean "zipf"?)`, or nothing where no name is near the one that was typed.
 pub(crate) fn did_you_mean(typed: &str, names: &[&str]) -> String {
-    // More than a third of a word in error is another word.
-    let most = typed.chars().count().div_ceil(3);
     let distance = |name: &&&str| strsim::damerau_levenshtein(typed, name);
-    let nearest = names.iter().filter(|name| distance(name) <= most).min_by_key(distance);
+    // With more than a third of its letters wrong it is another word.
+    let letters = |name: &str| name.chars().count().max(typed.chars().count());
+    let near = names.iter().filter(|name| distance(name) * 3 <= letters(name));
+    let nearest = near.min_by_key(distance);
     nearest.map_or_else(String::new, |name| format!(" (did you mean {name:?}?)"))
 }
 

@@ -8,6 +8,7 @@ use doctor::Machine;
 
 /// Prints the checks. The exit status is 1 if any finding is wrong.
 pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
+    doctor::check_directory(directory)?;
     let checks = doctor::serving();
     let mut findings = doctor::examine(&checks, &Machine::read(directory, &checks));
     findings.extend(server::doctor::examine(directory));

@@ -38,6 +38,8 @@ load = "--connection keep"
 
 /// With this option no run is void because other processes use the CPUs.
 pub(crate) const LIFTED: &str = "--interference-bound=100%";
+/// A window in which a server that gets hardly any CPU beside other tests gives a few answers.
+pub(crate) const WINDOW: &str = "--window=400ms";
 
 /// A folder for all files of a command, and the means to run commands in it.
 pub(crate) struct Lab(Temporary);
@@ -112,7 +114,7 @@ pub(crate) fn text(path: &Path) -> &str {
 fn two_engines_are_compared() {
     let lab = Lab::new();
     let servers = ["compare", "ropewalk:event-loop", "ropewalk:threads", "--workload", "1KB"];
-    let short = ["--pairs", "2", "--window", "100ms", "--lag-bound", "60s", LIFTED];
+    let short = ["--pairs", "2", WINDOW, "--lag-bound", "60s", LIFTED];
     let (status, out, err) = lab.run(&[&servers[..], &short].concat());
     assert_eq!(status, 3, "{out}{err}");
     assert!(out.contains("CPU us/request"), "{out}");
@@ -134,7 +136,7 @@ fn a_server_is_compared_with_itself() {
     let scratch = lab.path("scratch");
     fs::create_dir_all(scratch.join("compare-1")).unwrap();
     let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop/default"];
-    let short = ["--workload=1KB", "--pairs=6", "--window=50ms", "--lag-bound=60s", LIFTED];
+    let short = ["--workload=1KB", "--pairs=6", "--window=100ms", "--lag-bound=60s", LIFTED];
     let places = ["--scratch", text(&scratch)];
     let (status, out, err) = run(&[&servers[..], &short, &places].concat());
     let expected = if out.contains("\nVerdict: cannot tell") { 3 } else { 0 };
@@ -173,8 +175,7 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     let url = format!("http://{}", server.address());
     let servers = ["compare", &url, "ropewalk:event-loop"];
     let what = ["--log", text(&log), "--root", text(&site), "--pairs", "1"];
-    // The window is long enough for a few answers from a server that gets hardly any CPU.
-    let short = ["--window", "400ms", "--lag-bound", "60s", LIFTED];
+    let short = [WINDOW, "--lag-bound", "60s", LIFTED];
     let (status, out, err) = lab.run(&[&servers[..], &what, &short].concat());
     assert_eq!(status, 3, "{out}{err}");
     assert!(out.contains("20 requests for 1 files"), "{out}");
@@ -196,7 +197,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     let servers = [served(&site, &[]), served(&site, &[])];
     let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
     let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs", "1"];
-    let short = ["--window=100ms", "--lag-bound=60s", LIFTED];
+    let short = [WINDOW, "--lag-bound=60s", LIFTED];
     let (status, out, err) = lab.run(&[&what[..], &short].concat());
     assert_eq!(status, 3, "{out}{err}");
     assert!(out.contains("20 requests for 1 files"), "{out}");

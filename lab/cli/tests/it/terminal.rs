@@ -3,7 +3,7 @@
 use testkit::tools::SCRIPT;
 use testkit::{Temporary, Terminal, Written, has};
 
-use crate::lab::{LIFTED, Lab, text};
+use crate::lab::{LIFTED, Lab, WINDOW, text};
 use crate::server_process::{ROPEWALK_LAB, ropewalk_server, served};
 
 /// Runs the command on a terminal, to its end.
@@ -92,7 +92,7 @@ fn the_verdict_is_last_and_emphasised() {
     let lab = Lab::new();
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
     let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop", "--pairs=1"];
-    let short = ["--workload=1KB", "--window=50ms", "--lag-bound=60s", LIFTED];
+    let short = ["--workload=1KB", WINDOW, "--lag-bound=60s", LIFTED];
     let places = ["--scratch", text(&scratch), "-o", text(&records)];
     let compare = [&servers[..], &short, &places].concat();
     let shown = on_terminal(&compare, 200, &[]);

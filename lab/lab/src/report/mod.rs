@@ -14,6 +14,8 @@ mod facts;
 mod figures;
 mod findings;
 mod html;
+#[cfg(test)]
+mod made_runs;
 mod markdown;
 mod measure;
 mod pairs;

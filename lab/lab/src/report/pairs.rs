@@ -146,22 +146,11 @@ fn cell((first, second): (&str, &str), ratio: &Estimate, outcome: Outcome) -> Ce
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Figures, Offered, Opened, Point, Run};
+    use crate::record::{Opened, Run};
+    use crate::report::made_runs::runs_on;
 
     fn runs(server: &str, throughputs: &[f64], cost_us: f64) -> Vec<Run> {
-        let run = |(block, throughput_per_s): (u32, &f64)| Run {
-            point: Point {
-                server: server.into(),
-                workload: "w".into(),
-                offered: Offered::Connections(64),
-                ..Point::default()
-            },
-            block,
-            observed: [("cpu_us_per_request".to_owned(), cost_us)].into(),
-            figures: Some(Figures { throughput_per_s: *throughput_per_s, ..Figures::default() }),
-            ..Run::default()
-        };
-        (0..).zip(throughputs).map(run).collect()
+        runs_on("", server, throughputs, cost_us)
     }
 
     fn matrix(header: &Header, runs: &[Vec<Run>]) -> Matrix {

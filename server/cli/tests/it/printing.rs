@@ -71,6 +71,14 @@ const MISTAKES: &[(&[&str], &str)] = &[
         "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
     ),
     (
+        &["doctor", "/no/such"],
+        "DIR: \"/no/such\": No such file or directory (os error 2): name the directory to serve",
+    ),
+    (
+        &["doctor", "Cargo.toml"],
+        "DIR: \"Cargo.toml\": it is not a directory: name the directory to serve",
+    ),
+    (
         &["check", "--config", "packaging/ropwalk.toml"],
         "packaging/ropwalk.toml: there is no such file (did you mean \"packaging/ropewalk.toml\"?): \
          name the configuration",

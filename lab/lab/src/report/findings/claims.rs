@@ -242,25 +242,8 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Absent, Figures, Offered, Point, Run, Skipped};
-
-    fn runs(server: &str, testbed: &str, throughputs: &[f64], cost_us: f64) -> Vec<Run> {
-        let run = |(block, throughput_per_s): (u32, &f64)| Run {
-            point: Point {
-                server: server.into(),
-                setting: "default".into(),
-                workload: "w".into(),
-                testbed: testbed.into(),
-                offered: Offered::Connections(64),
-                ..Point::default()
-            },
-            block,
-            observed: [("cpu_us_per_request".to_owned(), cost_us)].into(),
-            figures: Some(Figures { throughput_per_s: *throughput_per_s, ..Figures::default() }),
-            ..Run::default()
-        };
-        (0..).zip(throughputs).map(run).collect()
-    }
+    use crate::record::{Absent, Run, Skipped};
+    use crate::report::made_runs::runs_on;
 
     fn side(name: &str) -> ClaimSide {
         ClaimSide {
@@ -289,11 +272,11 @@ mod tests {
     }
 
     fn fast() -> Vec<Run> {
-        runs("one", "d", &[130.0, 131.0, 129.0, 130.0, 132.0, 130.0], 10.0)
+        runs_on("d", "one", &[130.0, 131.0, 129.0, 130.0, 132.0, 130.0], 10.0)
     }
 
     fn slow() -> Vec<Run> {
-        runs("two", "d", &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0], 20.0)
+        runs_on("d", "two", &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0], 20.0)
     }
 
     #[test]
@@ -322,7 +305,7 @@ mod tests {
 
     #[test]
     fn too_few_pairs_decide_nothing() {
-        let few = [runs("one", "d", &[130.0; 3], 1.0), runs("two", "d", &[100.0; 3], 1.0)];
+        let few = [runs_on("d", "one", &[130.0; 3], 1.0), runs_on("d", "two", &[100.0; 3], 1.0)];
         let told = told(claim(&["two"], Some(1.0), None), Vec::new(), &few);
         assert!(told.contains("not decided. ") && told.contains("(only 3 pairs)"), "{told}");
     }
@@ -337,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_server_is_compared_with_itself_in_another_testbed() {
-        let elsewhere = runs("one", "e", &[260.0, 262.0, 258.0, 260.0, 264.0, 260.0], 10.0);
+        let elsewhere = runs_on("e", "one", &[260.0, 262.0, 258.0, 260.0, 264.0, 260.0], 10.0);
         let mut claim = claim(&[], Some(1.8), None);
         (claim.testbeds, claim.than_testbed) = (vec!["e".into()], "d".into());
         let told_of = |runs: &[Vec<Run>], skipped| told(claim.clone(), skipped, runs);
