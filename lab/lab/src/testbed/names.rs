@@ -29,10 +29,10 @@ fn namespace() -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// Makes a name whose owner has ended.
+/// Makes a name whose owner has ended, and that tests of another process do not make.
 #[cfg(test)]
 pub(crate) fn without_owner() -> String {
-    format!("{PREFIX}-4194305-1-{}-0", namespace())
+    format!("{PREFIX}-4194305-1-{}-{}", namespace(), std::process::id())
 }
 
 /// Makes a unique name, as [`unique`] does, for the control group of a server. Its guard removes
