@@ -7,9 +7,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 use std::{io, thread};
 
-use crate::request;
 use crate::response::{self, Response};
 use crate::template::{EtagQuery, Prepared};
+use crate::{request, silence};
 
 /// How the bytes of a request are handed to the network.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +89,10 @@ impl Client {
             }
             conversation.read_to_end();
         });
+        if conversation.end == Some(End::TimedOut) {
+            // Printed at once: later nobody could find out what kept the server.
+            eprintln!("{}", silence::describe(&conversation.stream));
+        }
         Ok(conversation.into_transcript())
     }
 

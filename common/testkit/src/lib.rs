@@ -38,6 +38,7 @@ pub mod runner;
 pub mod scripted;
 pub mod server_process;
 mod side_by_side;
+mod silence;
 mod skip;
 pub mod sockets;
 pub mod stalled_disk;
