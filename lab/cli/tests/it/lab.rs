@@ -14,7 +14,7 @@ use std::time::Duration;
 use lab::Void;
 use lab::record::{Absent, Folder, Opened, Run};
 use load::void::Void as LoadVoid;
-use testkit::{Temporary, comes_true, thread_folders};
+use testkit::{Temporary, thread_folders};
 
 use crate::machine::networks_can_be_made;
 use crate::server_process::{ropewalk_server, served};
@@ -549,10 +549,10 @@ fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
             let pid = entry.file_name().to_string_lossy().parse().ok();
             let words = [text(scratch), "\x001500000us\x00", "\x00--request-rate\x00"];
             let is_it = words.iter().all(|word| line.contains(word));
-            if let Some(pid) = pid.filter(|_| is_it).filter(|&pid| Some(pid) != but) {
-                // The generator handles signals before it starts the threads that send requests,
-                // which it does when it knows the beginning of the window, a moment ahead.
-                assert!(comes_true(|| has_thread(pid, "load-")), "process {pid} does not begin");
+            // The generator handles signals before it starts the threads that send requests, which
+            // it does when it knows the beginning of the window, a moment ahead.
+            let begins = |&pid: &u32| Some(pid) != but && has_thread(pid, "load-");
+            if let Some(pid) = pid.filter(|_| is_it).filter(begins) {
                 thread::sleep(Duration::from_millis(300));
                 return pid;
             }

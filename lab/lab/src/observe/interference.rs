@@ -34,12 +34,20 @@ pub enum Disturbed {
     Server,
     /// Other processes ran while the load generator was ready to run.
     Generator,
+    /// Other processes ran while the lab was to look at the window; the share is of the window.
+    Lab,
 }
 
 impl Disturbed {
     /// All parts, in the order in which they are reported.
-    pub const ALL: [Self; 5] =
-        [Self::ServerCpus, Self::ClientCpus, Self::SharedCpus, Self::Server, Self::Generator];
+    pub const ALL: [Self; 6] = [
+        Self::ServerCpus,
+        Self::ClientCpus,
+        Self::SharedCpus,
+        Self::Server,
+        Self::Generator,
+        Self::Lab,
+    ];
 
     /// The name of its share among the observations of a run.
     pub fn name(self) -> &'static str {
@@ -49,6 +57,7 @@ impl Disturbed {
             Self::SharedCpus => "foreign_cpus_share",
             Self::Server => "server_delayed_share",
             Self::Generator => "generator_delayed_share",
+            Self::Lab => "lab_delayed_share",
         }
     }
 
@@ -65,6 +74,7 @@ impl Disturbed {
             Self::SharedCpus => used("the CPUs"),
             Self::Server => held_up("the server"),
             Self::Generator => held_up("the load generator"),
+            Self::Lab => format!("the lab was late and has missed {percent} of the window"),
         }
     }
 }

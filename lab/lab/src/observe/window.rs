@@ -26,6 +26,8 @@ pub(crate) struct WindowUse {
 #[derive(Debug)]
 struct Moment {
     at_us: u64,
+    /// How much later than planned it was.
+    late_us: u64,
     cpus: Vec<Cpu>,
     /// Processor time of the servers.
     cpu_ns: u64,
@@ -70,6 +72,13 @@ impl WindowUse {
         self.last.at_us - self.first.at_us
     }
 
+    /// By how much the watching thread was late, as a part of the window, at most 1: that much of
+    /// what it saw is of another time.
+    pub(crate) fn late_share(&self) -> f64 {
+        let late_us = self.first.late_us + self.last.late_us;
+        (late_us as f64 / self.to_us.saturating_sub(self.from_us).max(1) as f64).min(1.0)
+    }
+
     /// Processor time of the servers in the window.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.last.cpu_ns.saturating_sub(self.first.cpu_ns) / 1000
@@ -90,9 +99,10 @@ fn totals_at(unix_us: u64, servers: &[&Group], running: &Receiver<Infallible>) -
     }
     let cpus = cpu::read();
     let at_us = os::clock::now();
+    let late_us = crate::unix_us().saturating_sub(unix_us);
     let lab = os::clock::cpu_time_thread();
     let cpu_ns = servers.iter().map(|group| group.cpu_ns()).sum();
-    Some(Moment { at_us, cpus, cpu_ns, lab })
+    Some(Moment { at_us, late_us, cpus, cpu_ns, lab })
 }
 
 #[cfg(test)]
@@ -117,6 +127,24 @@ mod tests {
         ending.join().expect("nothing failed in it");
         let (begun, seen) = WindowUse::watch((crate::unix_us(), u64::MAX), &[], &ended, || ());
         assert!(begun.is_none() && seen.is_none(), "the generator has ended");
+    }
+
+    /// A thread that gets no CPU in the window has seen nothing of it.
+    #[test]
+    fn a_window_that_is_watched_late_is_known_to_be() {
+        let (_running, ended) = channel();
+        let late_share = |late_us: u64| {
+            let from_us = crate::unix_us() - late_us;
+            let window = (from_us, from_us + 200_000);
+            let (_, seen) = WindowUse::watch(window, &[], &ended, || ());
+            seen.expect("it takes place").late_share()
+        };
+        assert!(late_share(150_000) > 0.7);
+        assert_eq!(late_share(10_000_000), 1.0);
+        testkit::undisturbed(|| match late_share(0) {
+            share if share < 0.05 => Ok(()),
+            share => Err(format!("{share} of the window")),
+        });
     }
 
     /// Watches a window of 200 ms; the error says that this thread was late for its beginning.

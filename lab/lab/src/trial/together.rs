@@ -175,7 +175,10 @@ pub(super) fn disturbances(parts: &[Part<'_>]) -> Option<BTreeMap<Disturbed, f64
         waited_us: waited(first.load.waited_us),
         wake_ups: parts.iter().map(|part| part.load.wake_ups).sum(),
     };
-    Some(interference(&machine, servers, generators))
+    let mut shares = interference(&machine, servers, generators);
+    let late_share = parts.iter().map(|part| part.in_window.late_share()).reduce(f64::max);
+    shares.extend(late_share.map(|share| (Disturbed::Lab, share)));
+    Some(shares)
 }
 
 fn sorted(mut cpus: Vec<usize>) -> Vec<usize> {

@@ -115,11 +115,17 @@ fn a_process_beyond_its_mark_leaves_new_connections_to_the_other() {
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
         each
     };
-    let (gated, open) = (accepted(EIGHTHS), accepted(8));
-    println!("accepted with a gate {gated:?}, without one {open:?}");
-    assert_eq!(gated.iter().sum::<u64>(), CLIENTS, "{gated:?}");
     let mark = EACH_MAX * EIGHTHS / 8;
-    assert!(gated.iter().filter(|accepted| **accepted >= mark).count() == 2, "{gated:?}");
+    // A process that gets no CPU while the other rests accepts nothing.
+    testkit::undisturbed(|| {
+        let (gated, open) = (accepted(EIGHTHS), accepted(8));
+        println!("accepted with a gate {gated:?}, without one {open:?}");
+        assert_eq!(gated.iter().sum::<u64>(), CLIENTS, "{gated:?}");
+        match gated.iter().all(|accepted| *accepted >= mark) {
+            true => Ok(()),
+            false => Err(format!("{gated:?}")),
+        }
+    });
 }
 
 /// Each process of a pool has a cache: together they may take as much memory as one cache.
