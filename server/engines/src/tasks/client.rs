@@ -54,13 +54,15 @@ enum Woken {
 struct Alarm<'s> {
     sleep: Pin<&'s mut Sleep>,
     set_for: Tick,
+    /// Whether the timer was polled since it was set: it wakes the task only then.
+    is_polled: bool,
 }
 
 /// Serves one connection.
 pub(super) async fn serve(mut client: Client) {
     client.enter().await;
     let sleep = pin!(sleep(Duration::MAX));
-    let mut alarm = Alarm { sleep, set_for: Tick(u64::MAX) };
+    let mut alarm = Alarm { sleep, set_for: Tick(u64::MAX), is_polled: true };
     let mut is_fetched = false;
     loop {
         let (pause, work) = client.turn(std::mem::take(&mut is_fetched));
@@ -167,7 +169,7 @@ impl Client {
 
     /// Waits for the socket, the deadline, or an order.
     async fn wait(&mut self, alarm: &mut Alarm<'_>) -> io::Result<Woken> {
-        let mut is_set = alarm.set(self.connection.deadline());
+        alarm.set(self.connection.deadline());
         let is_writing = self.connection.phase() == Phase::Writing;
         let socket = watch(&mut self.socket)?;
         let (control, ready) = (&*self.control, &mut self.ready);
@@ -178,12 +180,7 @@ impl Client {
             if poll_ready(socket, is_writing, ready, context)?.is_ready() {
                 return Poll::Ready(Ok(Woken::Ready));
             }
-            // A timer that was set anew is polled once, so that it wakes the task.
-            let is_over = match std::mem::take(&mut is_set) {
-                true => alarm.sleep.as_mut().poll(context).is_ready(),
-                false => alarm.sleep.is_elapsed(),
-            };
-            if is_over { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
+            if alarm.is_over(context) { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
         })
         .await
     }
@@ -287,18 +284,23 @@ fn poll_ready(
 }
 
 impl Alarm<'_> {
-    /// Makes sure that the alarm comes no later than the deadline. Returns whether it was set anew.
-    fn set(&mut self, deadline: Option<Tick>) -> bool {
+    /// Makes sure that the alarm comes no later than the deadline.
+    fn set(&mut self, deadline: Option<Tick>) {
         if self.sleep.is_elapsed() {
             self.set_for = Tick(u64::MAX);
         }
-        let Some(deadline) = deadline.filter(|deadline| *deadline < self.set_for) else {
-            return false;
-        };
-        let left = Duration::from_micros(deadline.since(Tick(os::clock::now())));
-        self.sleep.set(sleep(left));
-        self.set_for = deadline;
-        true
+        if let Some(deadline) = deadline.filter(|deadline| *deadline < self.set_for) {
+            let left = Duration::from_micros(deadline.since(Tick(os::clock::now())));
+            self.sleep.set(sleep(left));
+            (self.set_for, self.is_polled) = (deadline, false);
+        }
+    }
+
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        match std::mem::replace(&mut self.is_polled, true) {
+            true => self.sleep.is_elapsed(),
+            false => self.sleep.as_mut().poll(context).is_ready(),
+        }
     }
 }
 

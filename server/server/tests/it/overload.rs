@@ -259,6 +259,8 @@ const SHORT_WRITES: &str = "timeouts.write_ms=500";
 /// Checks a server with [`SHORT_WRITES`].
 fn stalled_reader(server: &Server) {
     let mut stalled = connect(server);
+    // Not the first request of its connection, so that the server has waited for this one.
+    assert!(is_answered(&mut stalled));
     stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     stalled.read_exact(&mut [0; 16]).unwrap();
     let is_cut_off = || {
