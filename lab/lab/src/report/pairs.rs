@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use page::matrix::{Cell, Matrix, Outcome};
-use statistics::{Estimate, Interval};
-
 use super::comparison::{Comparison, Verdict, ranked};
 use super::findings::common_load;
 use super::measure::Measure;
 use super::number;
 use super::summary::{Panel, Series, Summary};
 use crate::record::{Header, Kind};
+use page::matrix::{Cell, Matrix, Outcome};
 
 /// The most rows of a matrix: settings of a tuning are many, and those after the best matter less.
 const ROWS_MAX: usize = 20;
@@ -64,14 +62,12 @@ fn of_panel(
     for (row, first) in series.iter().enumerate() {
         for (column, second) in series.iter().enumerate().skip(row + 1) {
             // To a server that served nothing there is no ratio, but from it.
-            let back = || Some(reversed(compare(second, first)?));
+            let back = || Some(compare(second, first)?.reversed());
             let Some(found) = compare(first, second).or_else(back) else { continue };
             pairs.insert(found.pairs);
             let outcome = outcome(&found, measure);
-            let names = (&*first.name, &*second.name);
-            cells[row][column] = Some(cell(names, &found.ratio, outcome));
-            let back = cell((names.1, names.0), &inverse(&found.ratio), outcome.reversed());
-            cells[column][row] = Some(back);
+            cells[row][column] = Some(cell(&found, outcome));
+            cells[column][row] = Some(cell(&found.reversed(), outcome.reversed()));
         }
     }
     let more = match left_out {
@@ -123,16 +119,8 @@ fn outcome(found: &Comparison, measure: Measure) -> Outcome {
     }
 }
 
-fn reversed(found: Comparison) -> Comparison {
-    Comparison { ratio: inverse(&found.ratio), ..found }
-}
-
-fn inverse(ratio: &Estimate) -> Estimate {
-    let Interval { low, high } = ratio.interval;
-    Estimate { median: 1.0 / ratio.median, interval: Interval { low: 1.0 / high, high: 1.0 / low } }
-}
-
-fn cell((first, second): (&str, &str), ratio: &Estimate, outcome: Outcome) -> Cell {
+fn cell(found: &Comparison, outcome: Outcome) -> Cell {
+    let Comparison { first, second, ratio, .. } = found;
     let shown = |value: f64| if value.is_finite() { number::ratio(value) } else { "-".into() };
     let [value, low, high] = [ratio.median, ratio.interval.low, ratio.interval.high].map(shown);
     let interval = match low == value && high == value {
