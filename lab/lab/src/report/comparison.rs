@@ -101,6 +101,18 @@ impl Comparison {
         })
     }
 
+    /// Compares the processor time of a request at the load that all of the panel have in common.
+    pub(crate) fn compare_costs(
+        panel: &Panel,
+        (first, second): (&Series, &Series),
+        confidence: f64,
+    ) -> Option<Self> {
+        let load = common_load(panel)?;
+        let own = (&*first.name, first.point_at(load)?);
+        let others = (&*second.name, second.point_at(load)?);
+        Self::compare_points(own, others, Measure::CpuPerRequest, confidence)
+    }
+
     /// Compares the limits that searches found in the same blocks; none if fewer than two blocks
     /// are in common.
     fn compare_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
@@ -175,6 +187,46 @@ pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
         others.filter_map(|series| Some((series, series.peak()?))).collect();
     ranked.sort_by(|(_, a), (_, b)| b.per_s.total_cmp(&a.per_s));
     ranked
+}
+
+/// Whether there are several, and each may serve more than was seen: none is known to serve most.
+pub(crate) fn no_peak_was_seen(ranked: &[(&Series, Peak)]) -> bool {
+    ranked.len() > 1 && ranked.iter().all(|(_, peak)| peak.found.is_lower_bound())
+}
+
+/// Series with their peaks.
+type Peaks<'p> = Vec<(&'p Series, Peak)>;
+
+/// The settings of a tuning, the best first, and those that neglect kinds of file, which are none
+/// of its candidates.
+pub(crate) fn candidates(panel: &Panel) -> (Peaks<'_>, Peaks<'_>) {
+    let is_candidate =
+        |(series, _): &(&Series, Peak)| !is_unfair(series) || is_winner(series, panel);
+    let (mut fair, unfair): (Vec<_>, Vec<_>) = ranked(panel).into_iter().partition(is_candidate);
+    fair.sort_by_key(|(series, _)| place(series, panel));
+    (fair, unfair)
+}
+
+/// The highest load at which all servers were measured that were measured at all.
+pub(crate) fn common_load(panel: &Panel) -> Option<f64> {
+    let measured: Vec<&Series> =
+        panel.series.iter().filter(|series| !series.points.is_empty()).collect();
+    let loads = measured.first()?.points.iter().rev().map(|point| point.offered);
+    let is_common = |load: &f64| measured.iter().all(|series| series.point_at(*load).is_some());
+    loads.into_iter().find(is_common)
+}
+
+/// The series by the processor time of a request at the load that all have in common, the cheapest
+/// first, without the floor.
+pub(crate) fn by_cost(panel: &Panel) -> Vec<(&Series, Estimate)> {
+    let Some(load) = common_load(panel) else { return Vec::new() };
+    let cost =
+        |series: &Series| series.point_at(load)?.estimates.get(&Measure::CpuPerRequest).copied();
+    let others = panel.series.iter().filter(|series| Some(&series.name) != panel.floor.as_ref());
+    let costs = others.filter_map(|series| Some((series, cost(series)?)));
+    let mut costs: Vec<(&Series, Estimate)> = costs.collect();
+    costs.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+    costs
 }
 
 /// The largest difference in timeouts between kinds of file, in percentage points, that is still

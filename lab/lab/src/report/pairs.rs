@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::comparison::{Comparison, Verdict, ranked};
-use super::findings::common_load;
+use super::comparison::{Comparison, Verdict, by_cost, ranked};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Panel, Series, Summary};
@@ -21,23 +20,15 @@ pub(crate) fn matrices(header: &Header, summary: &Summary) -> Vec<Matrix> {
     }
     let panels = summary.panels.iter().enumerate();
     let made = panels.filter_map(|(index, panel)| {
-        let (series, measure) = match header.together {
-            true => (by_cost(panel)?, Measure::CpuPerRequest),
+        let (series, measure): (Vec<&Series>, _) = match header.together {
+            true => {
+                (by_cost(panel).into_iter().map(|(one, _)| one).collect(), Measure::CpuPerRequest)
+            }
             false => (ranked(panel).into_iter().map(|(one, _)| one).collect(), Measure::Throughput),
         };
         of_panel(panel, index, &series, (measure, summary.confidence))
     });
     made.collect()
-}
-
-/// The series that were measured at the load that all have in common, the cheapest first.
-fn by_cost(panel: &Panel) -> Option<Vec<&Series>> {
-    let load = common_load(panel)?;
-    let cost = |series: &Series| series.point_at(load)?.median(Measure::CpuPerRequest);
-    let costs = panel.series.iter().filter_map(|series| Some((cost(series)?, series)));
-    let mut costs: Vec<(f64, &Series)> = costs.collect();
-    costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    Some(costs.into_iter().map(|(_, series)| series).collect())
 }
 
 fn of_panel(
@@ -50,12 +41,7 @@ fn of_panel(
     let series = &series[..series.len() - left_out];
     let compare = |first: &Series, second: &Series| match measure {
         Measure::Throughput => Comparison::compare_peaks(first, second, confidence),
-        _ => {
-            let load = common_load(panel)?;
-            let (own, others) = (first.point_at(load)?, second.point_at(load)?);
-            let points = ((&*first.name, own), (&*second.name, others));
-            Comparison::compare_points(points.0, points.1, measure, confidence)
-        }
+        _ => Comparison::compare_costs(panel, (first, second), confidence),
     };
     let mut cells = vec![vec![None; series.len()]; series.len()];
     let mut pairs = BTreeSet::new();
@@ -194,5 +180,15 @@ mod tests {
             found.cells.iter().flatten().flatten().map(|cell| &*cell.value).collect();
         assert_eq!(shown, ["-", "0"]);
         assert_eq!(signs(&found), ["·▲", "▼·"]);
+    }
+
+    #[test]
+    fn the_floor_is_no_competitor() {
+        let all = || ["floor", "one", "two"].map(|name| runs(name, &[100.0; 6], 1.0));
+        let floor = "floor".to_owned();
+        for together in [false, true] {
+            let header = Header { floor: floor.clone(), together, ..Header::default() };
+            assert_eq!(matrix(&header, &all()).names, ["one", "two"], "{together}");
+        }
     }
 }
