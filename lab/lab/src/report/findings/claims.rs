@@ -108,8 +108,8 @@ fn judged(claim: &Claim, header: &Header, summary: &Summary) -> (Judged, String)
     }
     let left_out = claim.left_out.iter();
     told.extend(left_out.map(|name| Told::open(format!("{name} has no part in this size"))));
-    // What contradicts a claim, or leaves it open, is told first.
-    told.sort_by_key(|told| Reverse(told.judged));
+    // What contradicts a claim is told first, then what leaves it open, reasons before ratios.
+    told.sort_by_key(|told| (Reverse(told.judged), told.sides.is_some()));
     let (judged, note) = overall(claim, &told, summary.confidence);
     let mut figures: Vec<String> = Vec::new();
     for Told { text, .. } in told {
@@ -266,7 +266,7 @@ fn of_sides<'p>(
     let (first, second, place) = (&own[0].name, &others[0].name, panel.title());
     let Some(pair) = ratio(claim, own[0], others[0], confidence) else {
         return Told::open(format!(
-            "{first} and {second} have no run of the same block in {place}"
+            "{first} and {second} have no block in common in {place} in which they served anything"
         ));
     };
     let elsewhere = match &*claim.than_testbed {
@@ -610,6 +610,16 @@ mod tests {
         let mut smaller = claim(&["two"], Some(1.0), None);
         smaller.left_out = vec!["h2o".into()];
         let found = told(smaller, Vec::new(), &[fast(), slow()]);
+        assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
+
+        // It is told, however many ratios there are.
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut many = claim(&names, Some(1.0), None);
+        many.left_out = vec!["h2o".into()];
+        let mut runs: Vec<Vec<Run>> =
+            names.iter().map(|name| runs_on("d", name, &[130.0; 6], 10.0)).collect();
+        runs.push(fast());
+        let found = told(many, Vec::new(), &runs);
         assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
     }
 
