@@ -259,7 +259,7 @@ fn figure(figure: &Figure) -> String {
         Drawing::Lines(_) => format!("<div class=\"live\" data-figure=\"{id}\"></div>"),
         Drawing::Heat(_) => pointed("Point at a cell to see its setting."),
         Drawing::Bars(_) => pointed("Point at a part to see its size."),
-        Drawing::Ranked(_) => String::new(),
+        Drawing::Ranked(_) => pointed("Point at a bar to see its figures."),
     };
     let narrow = svg::draw_narrow(figure);
     let class = if narrow.is_some() { "still two" } else { "still" };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::chart::{Axis, Ranked, RankedBar};
 use crate::document::escape;
-use crate::svg::{COLOURS, TOP, tick_labels, width};
+use crate::svg::{COLOURS, LETTER, TOP, cut, tick_labels, width};
 
 /// The width of a drawing for narrow windows, in its own units.
 pub(crate) const NARROW: f64 = 360.0;
@@ -60,7 +60,8 @@ impl Layout {
     fn lines(&self, bar: &RankedBar) -> (Vec<String>, bool) {
         let lines = wrapped(&bar.name, self.right - self.left);
         let last = lines.last().map_or(0.0, |line| width(line));
-        let fits = last + 2.0 * BESIDE + width(&bar.text) <= self.right - self.left;
+        let fits =
+            !lines.is_empty() && last + 2.0 * BESIDE + width(&bar.text) <= self.right - self.left;
         (lines, fits)
     }
 
@@ -136,7 +137,7 @@ fn axis(text: &mut String, ranked: &Ranked, layout: &Layout, bottom: f64) {
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
         layout.width / 2.0,
         bottom + 36.0,
-        escape(&ranked.label)
+        escape(&cut(&ranked.label, layout.width - 2.0 * MARGIN))
     );
 }
 
@@ -204,17 +205,22 @@ fn row(text: &mut String, layout: &Layout, bar: &RankedBar, mut y: f64) {
 
 /// A name in lines that are no wider than `room`, broken at commas and spaces where there are any.
 pub(crate) fn wrapped(name: &str, room: f64) -> Vec<String> {
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let letters_max = ((room / LETTER) as usize).max(1);
     let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
+    let (mut line, mut letters) = (String::new(), 0);
     for part in name.split_inclusive([',', ' ']) {
-        if !line.is_empty() && width(&line) + width(part.trim_end()) > room {
+        if letters > 0 && letters + part.trim_end().chars().count() > letters_max {
             lines.push(std::mem::take(&mut line).trim_end().to_owned());
+            letters = 0;
         }
         for c in part.chars() {
-            if !line.is_empty() && width(&line) + width("m") > room && c != ' ' {
+            if letters >= letters_max && c != ' ' {
                 lines.push(std::mem::take(&mut line));
+                letters = 0;
             }
             line.push(c);
+            letters += 1;
         }
     }
     lines.extend(Some(line.trim_end().to_owned()).filter(|line| !line.is_empty()));
@@ -276,5 +282,31 @@ mod tests {
         assert!((layout.x(layout.top) - layout.right).abs() < 1e-9);
         let nothing = Ranked::default();
         assert!(!draw(&nothing, WIDTH).contains("NaN") && height(&nothing, WIDTH) > 0.0);
+    }
+
+    /// Figures stand beside a name, or in a line of their own, and never over what is above.
+    #[test]
+    fn figures_without_a_name_have_a_line() {
+        let drawn = draw(&ranked(&["", &"m".repeat(60)]), NARROW);
+        let first = drawn.split("class=\"value\"").nth(1).expect("it has figures");
+        let y = first.split("y=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let y: f64 = y.expect("a place").parse().expect("a number");
+        assert!(y >= TOP + LINE + BELOW_HEAD + 12.0, "{y}");
+    }
+
+    #[test]
+    fn a_label_is_no_wider_than_the_drawing() {
+        let all = Ranked { label: "@".repeat(200), ..ranked(&["a"]) };
+        for width in [WIDTH, NARROW] {
+            let longest = draw(&all, width).matches('@').count();
+            assert!(longest as f64 * LETTER <= width, "{longest}");
+        }
+    }
+
+    /// White space is no name: a record may have any amount of it.
+    #[test]
+    fn white_space_is_one_space() {
+        assert_eq!(wrapped(" a \n\t b ", width("mmmm")), ["a b"]);
+        assert!(wrapped(&" ".repeat(100_000), NARROW).is_empty());
     }
 }

@@ -273,7 +273,16 @@
     cell.addEventListener("focus", tell);
   });
 
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  // All that is folded is printed, and folded again afterwards.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...unfolded, ...document.querySelectorAll("details:not([open])")];
+    unfolded.forEach((details) => { details.open = true; });
+  });
+  addEventListener("afterprint", () => {
+    unfolded.forEach((details) => { details.open = false; });
+    unfolded = [];
+  });
   // Tests read the charts through this.
   window.ropewalkReport = { built };
 })();

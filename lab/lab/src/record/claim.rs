@@ -24,6 +24,9 @@ pub struct Claim {
     pub at_least: Option<f64>,
     /// The largest ratio that is claimed.
     pub at_most: Option<f64>,
+    /// The servers, workloads and testbeds of the claim that have no part in the size of the study.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 impl Claim {
@@ -31,10 +34,13 @@ impl Claim {
     pub(super) fn learn(&mut self, now: Self) {
         let sides = self.servers.iter_mut().chain(&mut self.than);
         for (known, now) in sides.zip(now.servers.into_iter().chain(now.than)) {
+            // Where none takes part any more, what did before was measured, and counts.
+            if !now.settings.is_empty() || known.settings.is_empty() {
+                known.absent = now.absent;
+            }
             let new = now.settings.into_iter().filter(|one| !known.settings.contains(one));
             let new: Vec<_> = new.collect();
             known.settings.extend(new);
-            known.absent = now.absent;
         }
     }
 }
@@ -61,4 +67,29 @@ pub struct ClaimSide {
     pub settings: Vec<(String, String)>,
     /// Why some take no part; empty if all do.
     pub absent: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_part_before_is_not_absent() {
+        let check = |before: (&[&str], &str), now: (&[&str], &str), expected: (&[&str], &str)| {
+            let side = |(names, absent): (&[&str], &str)| ClaimSide {
+                settings: names.iter().map(|name| ((*name).into(), String::new())).collect(),
+                absent: absent.into(),
+                ..ClaimSide::default()
+            };
+            let of = |names| Claim { servers: vec![side(names)], ..Claim::default() };
+            let mut claim = of(before);
+            claim.learn(of(now));
+            assert_eq!(claim, of(expected));
+        };
+        check((&["a"], ""), (&["a"], ""), (&["a"], ""));
+        check((&[], "no a"), (&["a"], ""), (&["a"], ""));
+        check((&["a"], ""), (&[], "no a"), (&["a"], ""));
+        check((&["a"], ""), (&["a"], "no b"), (&["a"], "no b"));
+        check((&[], "no a"), (&[], "a broke"), (&[], "a broke"));
+    }
 }

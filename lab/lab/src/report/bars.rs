@@ -4,9 +4,9 @@
 use page::chart::{Drawing, Figure, Ranked, RankedBar, Table};
 use statistics::Estimate;
 
-use super::comparison::Comparison;
+use super::comparison::{common_load, no_peak_was_seen, ranked};
 use super::figures::{Styles, append_limit, cell};
-use super::findings::{COMPARED, common, common_load};
+use super::findings::{by_measure, common};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Panel, Series, Summary};
@@ -17,6 +17,9 @@ const BARS_MAX: usize = 40;
 
 /// The most bars of a panel; more are in the table only.
 const DRAWN_MAX: usize = 32;
+
+/// The most letters of a name in the label below bars; the title has longer ones.
+const LABEL_LETTERS_MAX: usize = 30;
 
 /// A bar and its row of the table.
 type Row = (RankedBar, Vec<String>);
@@ -70,7 +73,11 @@ fn fits() -> impl FnMut(&Group<'_>, &Group<'_>) -> bool {
     }
 }
 
-fn peak(series: &Series, _: &Panel) -> Option<(Estimate, String)> {
+fn peak(series: &Series, panel: &Panel) -> Option<(Estimate, String)> {
+    // Where all kept up, what they served is what was offered, and the peak of none.
+    if no_peak_was_seen(&ranked(panel)) {
+        return None;
+    }
     let peak = series.peak()?;
     let interval = statistics::Interval { low: peak.low, high: peak.high };
     Some((Estimate { median: peak.per_s, interval }, peak.shown()))
@@ -163,7 +170,8 @@ fn texts(measure: Measure, together: bool) -> [&'static str; 4] {
             "peaks",
             "Highest throughput",
             "good replies/s",
-            "The highest throughput of each server, or the bracket of its one search.",
+            "The highest throughput of each server, or the bracket of its one search; ≥ marks \
+             a peak that was not seen and may be higher.",
         ],
         _ => [
             "costs",
@@ -172,11 +180,11 @@ fn texts(measure: Measure, together: bool) -> [&'static str; 4] {
             match together {
                 true => {
                     "Processor time for each request served, under the same load. Lower is \
-                         better."
+                     better."
                 }
                 false => {
-                    "Processor time for each request served at the highest throughput. Lower \
-                          is better."
+                    "Processor time for each request served at the highest throughput that was \
+                     seen. Lower is better."
                 }
             },
         ],
@@ -193,19 +201,20 @@ fn ratios(summary: &Summary) -> Option<Figure> {
         let [first, second, ..] = others.collect::<Vec<_>>()[..] else { continue };
         let Some((own, others)) = common(first, second) else { continue };
         let mut bars = Vec::new();
-        for (style, (measure, name)) in COMPARED.into_iter().enumerate() {
-            let points = ((&*first.name, own), (&*second.name, others));
-            let pair = Comparison::compare_points(points.0, points.1, measure, summary.confidence);
-            let Some(pair) = pair else { continue };
-            table.rows.push(vec![panel.title(), name.to_owned(), pair.shown()]);
+        for compared in by_measure(panel, (first, own), (second, others), summary.confidence) {
+            let (name, pair) = (compared.name.to_owned(), compared.pair);
+            table.rows.push(vec![panel.title(), name.clone(), pair.shown()]);
             bars.push(RankedBar {
-                name: name.to_owned(),
-                style,
+                name,
+                style: compared.index,
                 value: pair.ratio.median,
                 low: pair.ratio.interval.low,
                 high: pair.ratio.interval.high,
                 text: pair.shown(),
             });
+        }
+        if bars.is_empty() {
+            continue;
         }
         names = names.or_else(|| Some((first.name.clone(), second.name.clone())));
         groups.push((panel.title(), bars));
@@ -224,7 +233,10 @@ fn ratios(summary: &Summary) -> Option<Figure> {
             number::percent(summary.confidence)
         ),
         drawing: Drawing::Ranked(Ranked {
-            label: format!("times {second}'s"),
+            label: match second.chars().count() {
+                ..=LABEL_LETTERS_MAX => format!("times {second}'s"),
+                _ => "times the second's".into(),
+            },
             mark: Some((1.0, "equal".into())),
             groups,
         }),
@@ -308,5 +320,43 @@ mod tests {
         assert_eq!(bars(figure), ["throughput", "CPU time per request"]);
         let Drawing::Ranked(ranked) = &figure.drawing else { panic!("bars") };
         assert_eq!(ranked.mark.as_ref().map(|(value, _)| *value), Some(1.0));
+    }
+
+    #[test]
+    fn a_rate_that_all_keep_up_with_is_no_highest_throughput() {
+        let rate = [Offered::RequestsPerS(100.0)];
+        let mut opened = opened(Header::default(), &["one", "two"], &["w", "x"], &rate);
+        for figures in opened.runs.iter_mut().filter_map(|run| run.figures.as_mut()) {
+            (figures.kept_up_share, figures.served_share) = (1.0, 1.0);
+        }
+        let ids = |opened: &Opened| -> Vec<String> {
+            made(opened).into_iter().map(|figure| figure.id).collect()
+        };
+        assert_eq!(ids(&opened), ["costs-0"]);
+        opened.header.kind = Kind::Compare;
+        assert_eq!(bars(&made(&opened)[0]), ["CPU time per request"; 2]);
+    }
+
+    #[test]
+    fn a_comparison_without_a_block_in_common_has_no_bars() {
+        let header = Header { kind: Kind::Compare, ..Header::default() };
+        let closed = [Offered::Connections(64)];
+        let mut opened = opened(header, &["one", "two"], &["w"], &closed);
+        opened.runs[1].block = 1;
+        assert!(made(&opened).is_empty());
+    }
+
+    /// The label is one line below the bars, and names of settings are long.
+    #[test]
+    fn the_label_of_a_comparison_is_short() {
+        let label = |second: &str| {
+            let header = Header { kind: Kind::Compare, ..Header::default() };
+            let closed = [Offered::Connections(64)];
+            let figures = made(&opened(header, &["one", second], &["w"], &closed));
+            let Drawing::Ranked(ranked) = &figures[0].drawing else { panic!("bars") };
+            ranked.label.clone()
+        };
+        assert_eq!(label("two"), "times two's");
+        assert_eq!(label(&"m".repeat(80)), "times the second's");
     }
 }

@@ -1,7 +1,7 @@
 //! Comparison of two series: how much more one serves, and whether the data support that. All
 //! functions are pure.
 
-use statistics::{Estimate, median_estimate, values_min};
+use statistics::{Estimate, Interval, median_estimate, values_min};
 
 use super::measure::Measure;
 use super::number;
@@ -14,6 +14,9 @@ pub(crate) struct Comparison {
     pub(crate) second: String,
     /// The figure of the first series divided by that of the second.
     pub(crate) ratio: Estimate,
+    /// Where the ratio is known to lie: in its interval, and also beyond it where a peak may be
+    /// higher than was seen.
+    pub(crate) known: Interval,
     /// The number of blocks in which both were measured; none if brackets of single searches were
     /// compared.
     pub(crate) pairs: Option<usize>,
@@ -49,27 +52,35 @@ impl Comparison {
             return Some(comparison);
         }
         let (own, others) = (first.peak()?, second.peak()?);
-        let mut comparison = match (own.found, others.found) {
+        let comparison = match (own.found, others.found) {
             (Found::Swept | Found::NotReached, Found::Swept | Found::NotReached) => {
                 let (own, others) = (first.best()?, second.best()?);
                 Self::compare_points((&first.name, own), (&second.name, others), MOST, confidence)?
             }
             _ => Self::compare_brackets((first, &own), (second, &others))?,
         };
-        if comparison.rests_on_a_bound(own.found, others.found) {
-            comparison.verdict = Verdict::NotReached;
-        }
-        Some(comparison)
+        let Interval { low, high } = comparison.ratio.interval;
+        Some(comparison.known_within(Interval {
+            low: if others.found.is_lower_bound() { 0.0 } else { low },
+            high: if own.found.is_lower_bound() { f64::INFINITY } else { high },
+        }))
     }
 
-    /// Whether the verdict depends on a peak that may be higher: the lesser series may then be the
-    /// greater. A lower bound of the greater one's peak is enough to call it greater.
-    fn rests_on_a_bound(&self, own: Found, others: Found) -> bool {
-        match (own.is_lower_bound(), others.is_lower_bound()) {
-            (true, false) => self.ratio.interval.low <= 1.0,
-            (false, true) => self.ratio.interval.high >= 1.0,
-            (both, _) => both,
+    /// Enters where the ratio is known to lie. If that leaves open which is greater, the verdict
+    /// depends on a peak that may be higher. A lower bound of the greater one's peak is enough to
+    /// call it greater.
+    fn known_within(mut self, known: Interval) -> Self {
+        if known != self.ratio.interval && known.contains(1.0) {
+            self.verdict = Verdict::NotReached;
         }
+        Self { known, ..self }
+    }
+
+    /// The comparison of the second to the first.
+    pub(crate) fn reversed(self) -> Self {
+        let ratio =
+            Estimate { median: 1.0 / self.ratio.median, interval: inverse(self.ratio.interval) };
+        Self { first: self.second, second: self.first, ratio, known: inverse(self.known), ..self }
     }
 
     /// Compares two points, block by block.
@@ -84,9 +95,22 @@ impl Comparison {
             first: first.to_owned(),
             second: second.to_owned(),
             ratio,
+            known: ratio.interval,
             pairs: Some(pairs),
             verdict: Verdict::judge(&ratio, pairs, confidence),
         })
+    }
+
+    /// Compares the processor time of a request at the load that all of the panel have in common.
+    pub(crate) fn compare_costs(
+        panel: &Panel,
+        (first, second): (&Series, &Series),
+        confidence: f64,
+    ) -> Option<Self> {
+        let load = common_load(panel)?;
+        let own = (&*first.name, first.point_at(load)?);
+        let others = (&*second.name, second.point_at(load)?);
+        Self::compare_points(own, others, Measure::CpuPerRequest, confidence)
     }
 
     /// Compares the limits that searches found in the same blocks; none if fewer than two blocks
@@ -103,19 +127,16 @@ impl Comparison {
         }
         let of = |ratios: &[f64]| median_estimate(ratios, confidence).filter(|_| ratios.len() > 1);
         let ratio = of(&seen)?;
-        let is_above = of(&least)?.interval.low > 1.0;
-        let is_below = of(&most)?.interval.high < 1.0;
-        let is_known = is_above || is_below || (least == seen && most == seen);
-        Some(Self {
+        let known = Interval { low: of(&least)?.interval.low, high: of(&most)?.interval.high };
+        let comparison = Self {
             first: first.name.clone(),
             second: second.name.clone(),
             ratio,
+            known: ratio.interval,
             pairs: Some(seen.len()),
-            verdict: match is_known {
-                true => Verdict::judge(&ratio, seen.len(), confidence),
-                false => Verdict::NotReached,
-            },
-        })
+            verdict: Verdict::judge(&ratio, seen.len(), confidence),
+        };
+        Some(comparison.known_within(known))
     }
 
     fn compare_brackets(
@@ -128,6 +149,7 @@ impl Comparison {
             first: first.name.clone(),
             second: second.name.clone(),
             ratio,
+            known: ratio.interval,
             pairs: None,
             // There is one search for each.
             verdict: if tie { Verdict::Tie } else { Verdict::Indicated },
@@ -138,6 +160,10 @@ impl Comparison {
     pub(crate) fn shown(&self) -> String {
         number::estimate(&self.ratio, number::ratio)
     }
+}
+
+fn inverse(Interval { low, high }: Interval) -> Interval {
+    Interval { low: 1.0 / high, high: 1.0 / low }
 }
 
 const MOST: Measure = Measure::Throughput;
@@ -161,6 +187,46 @@ pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
         others.filter_map(|series| Some((series, series.peak()?))).collect();
     ranked.sort_by(|(_, a), (_, b)| b.per_s.total_cmp(&a.per_s));
     ranked
+}
+
+/// Whether there are several, and each may serve more than was seen: none is known to serve most.
+pub(crate) fn no_peak_was_seen(ranked: &[(&Series, Peak)]) -> bool {
+    ranked.len() > 1 && ranked.iter().all(|(_, peak)| peak.found.is_lower_bound())
+}
+
+/// Series with their peaks.
+type Peaks<'p> = Vec<(&'p Series, Peak)>;
+
+/// The settings of a tuning, the best first, and those that neglect kinds of file, which are none
+/// of its candidates.
+pub(crate) fn candidates(panel: &Panel) -> (Peaks<'_>, Peaks<'_>) {
+    let is_candidate =
+        |(series, _): &(&Series, Peak)| !is_unfair(series) || is_winner(series, panel);
+    let (mut fair, unfair): (Vec<_>, Vec<_>) = ranked(panel).into_iter().partition(is_candidate);
+    fair.sort_by_key(|(series, _)| place(series, panel));
+    (fair, unfair)
+}
+
+/// The highest load at which all servers were measured that were measured at all.
+pub(crate) fn common_load(panel: &Panel) -> Option<f64> {
+    let measured: Vec<&Series> =
+        panel.series.iter().filter(|series| !series.points.is_empty()).collect();
+    let loads = measured.first()?.points.iter().rev().map(|point| point.offered);
+    let is_common = |load: &f64| measured.iter().all(|series| series.point_at(*load).is_some());
+    loads.into_iter().find(is_common)
+}
+
+/// The series by the processor time of a request at the load that all have in common, the cheapest
+/// first, without the floor.
+pub(crate) fn by_cost(panel: &Panel) -> Vec<(&Series, Estimate)> {
+    let Some(load) = common_load(panel) else { return Vec::new() };
+    let cost =
+        |series: &Series| series.point_at(load)?.estimates.get(&Measure::CpuPerRequest).copied();
+    let others = panel.series.iter().filter(|series| Some(&series.name) != panel.floor.as_ref());
+    let costs = others.filter_map(|series| Some((series, cost(series)?)));
+    let mut costs: Vec<(&Series, Estimate)> = costs.collect();
+    costs.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+    costs
 }
 
 /// The largest difference in timeouts between kinds of file, in percentage points, that is still
@@ -213,6 +279,6 @@ fn bracket_ratio(own: &Peak, others: &Peak) -> Option<Estimate> {
     if own.per_s <= 0.0 || others.per_s <= 0.0 {
         return None;
     }
-    let interval = statistics::Interval { low: own.low / others.high, high: own.high / others.low };
+    let interval = Interval { low: own.low / others.high, high: own.high / others.low };
     Some(Estimate { median: own.per_s / others.per_s, interval })
 }

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use page::document::Fact;
+use statistics::Estimate;
 
-use super::comparison::{Comparison, Verdict, ranked};
+use super::comparison::{Comparison, Verdict, by_cost, candidates, no_peak_was_seen, ranked};
 use super::figures::cell;
-use super::findings::{COMPARED, common, common_load};
+use super::findings::{by_measure, common, keep_up};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
@@ -21,7 +22,7 @@ pub(crate) fn facts(opened: &Opened, summary: &Summary) -> Vec<Fact> {
     let panels: Vec<&Panel> = summary.panels.iter().filter(|panel| !panel.is_empty()).collect();
     let mut facts = match header.kind {
         Kind::Compare => compared(header, &panels, summary.confidence),
-        Kind::Tune => tuned(&panels),
+        Kind::Tune => tuned(&panels, summary.confidence),
         Kind::Study | Kind::Cache if header.together => together(&panels, summary.confidence),
         Kind::Study | Kind::Cache => studied(&panels, summary.confidence),
     };
@@ -62,19 +63,22 @@ fn is_ahead(pair: Option<Comparison>, more_is_better: bool) -> bool {
 /// The figures of the best server of the first panel.
 fn studied(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
     let ranked_all = || panels.iter().map(|panel| (panel, ranked(panel)));
-    let ahead = |panel: &&Panel| {
-        let ranked = ranked(panel);
+    let ahead = |(_, ranked): (_, Vec<(&Series, Peak)>)| {
         let ((best, _), others) = ranked.split_first()?;
-        let compare = |other| Comparison::compare_peaks(best, other, confidence);
-        let is_ahead = others.iter().all(|(other, _)| is_ahead(compare(other), true));
-        (is_ahead && !others.is_empty()).then(|| best.name.clone())
+        let is_behind = |other| match Comparison::compare_peaks(best, other, confidence) {
+            // To a server that served nothing there is no ratio, but from it.
+            None => is_ahead(Comparison::compare_peaks(other, best, confidence), false),
+            pair => is_ahead(pair, true),
+        };
+        others.iter().all(|(other, _)| is_behind(other)).then(|| best.name.clone())
     };
-    let mut facts: Vec<Fact> =
-        most_often_ahead(&panels.iter().map(ahead).collect::<Vec<_>>()).into_iter().collect();
+    let contested = ranked_all().filter(|(_, ranked)| ranked.len() > 1);
+    let best: Vec<Option<String>> = contested.map(ahead).collect();
+    let mut facts: Vec<Fact> = most_often_ahead(&best).into_iter().collect();
     let first = ranked_all().find(|(_, ranked)| ranked.first().is_some_and(|(_, p)| p.per_s > 0.0));
     let Some((panel, ranked)) = first else { return facts };
     let (best, peak) = &ranked[0];
-    if ranked.len() > 1 && ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
+    if no_peak_was_seen(&ranked) {
         facts.push(Fact::new("Highest throughput", "not seen", "all may serve more"));
         let cost = |one: &Series| one.at_peak()?.median(Measure::CpuPerRequest);
         let costs = ranked.iter().filter_map(|(one, _)| Some((cost(one)?, *one)));
@@ -83,13 +87,14 @@ fn studied(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
         facts.extend(least.and_then(|(_, series)| distance(panel, series, confidence)));
         return facts;
     }
-    facts.push(Fact::new("Most requests", best.name.clone(), panel.title()));
+    if ranked.len() > 1 {
+        facts.push(Fact::new("Most requests", best.name.clone(), panel.title()));
+    }
     facts.push(highest(peak, &best.name));
     if let Some((next, _)) = ranked.get(1)
         && let Some(pair) = Comparison::compare_peaks(best, next, confidence)
     {
-        let interval = number::estimate(&pair.ratio, number::ratio);
-        let note = format!("{interval} of {}: {}", next.name, decided(pair.verdict));
+        let note = format!("{} of {}: {}", pair.shown(), next.name, decided(pair.verdict));
         facts.push(Fact::new("Against the next", times(pair.ratio.median), note));
     }
     facts.extend(cost_of(best));
@@ -138,119 +143,105 @@ fn distance(panel: &Panel, series: &Series, confidence: f64) -> Option<Fact> {
 
 /// The figures of servers that were loaded together: costs.
 fn together(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
-    let by_cost = |panel: &&Panel| -> Vec<(f64, String)> {
-        let Some(load) = common_load(panel) else { return Vec::new() };
-        let others = panel.series.iter().filter(|one| Some(&one.name) != panel.floor.as_ref());
-        let costs = others.filter_map(|series| {
-            let cost = series.point_at(load)?.median(Measure::CpuPerRequest)?;
-            Some((cost, series.name.clone()))
-        });
-        let mut costs: Vec<(f64, String)> = costs.collect();
-        costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        costs
-    };
-    let all: Vec<(&&Panel, Vec<(f64, String)>)> =
-        panels.iter().map(|panel| (panel, by_cost(panel))).collect();
-    let mut facts: Vec<Fact> = most_often_ahead(
-        &all.iter().map(|(panel, costs)| cheapest(panel, costs, confidence)).collect::<Vec<_>>(),
-    )
-    .into_iter()
-    .collect();
+    let all: Vec<(&Panel, Vec<(&Series, Estimate)>)> =
+        panels.iter().map(|panel| (*panel, by_cost(panel))).collect();
+    let contested = all.iter().filter(|(_, costs)| costs.len() > 1);
+    let best = contested.map(|(panel, costs)| cheapest(panel, costs, confidence));
+    let best: Vec<Option<String>> = best.collect();
+    let mut facts: Vec<Fact> = most_often_ahead(&best).into_iter().collect();
     let Some((panel, costs)) = all.iter().find(|(_, costs)| !costs.is_empty()) else {
         return facts;
     };
-    let (least, name) = &costs[0];
-    let place = panel.title();
+    let (best, least) = &costs[0];
     facts.push(Fact::new(
         "Least CPU per request",
-        format!("{} us", number::figure(*least)),
-        format!("{name}, {place}"),
+        format!("{} us", number::figure(least.median)),
+        format!("{}, {}", best.name, panel.title()),
     ));
-    if let Some((_, next)) = costs.get(1)
-        && let Some(pair) = compare_costs(panel, (next, name), confidence)
+    if let Some((next, _)) = costs.get(1)
+        && let Some(pair) = Comparison::compare_costs(panel, (next, best), confidence)
     {
-        let interval = number::estimate(&pair.ratio, number::ratio);
-        let note = format!("{interval} in {next}: {}", decided(pair.verdict));
+        let note = format!("{} in {}: {}", pair.shown(), next.name, decided(pair.verdict));
         facts.push(Fact::new("The next needs", times(pair.ratio.median), note));
     }
-    let series = panel.series.iter().find(|series| series.name == *name);
-    facts.extend(series.and_then(|series| distance(panel, series, confidence)));
+    facts.extend(distance(panel, best, confidence));
     facts
 }
 
 /// The first of the series, ordered by cost, if it certainly needs less than all others.
-fn cheapest(panel: &Panel, costs: &[(f64, String)], confidence: f64) -> Option<String> {
-    let ((_, best), others) = costs.split_first()?;
-    let is_less = |(_, other): &(f64, String)| {
-        is_ahead(compare_costs(panel, (best, other), confidence), false)
+fn cheapest(panel: &Panel, costs: &[(&Series, Estimate)], confidence: f64) -> Option<String> {
+    let ((best, _), others) = costs.split_first()?;
+    let is_less = |(other, _): &(&Series, Estimate)| {
+        is_ahead(Comparison::compare_costs(panel, (best, other), confidence), false)
     };
-    (!others.is_empty() && others.iter().all(is_less)).then(|| best.clone())
+    others.iter().all(is_less).then(|| best.name.clone())
 }
 
-/// Compares the processor time of two series at the load that all have in common.
-fn compare_costs(
-    panel: &Panel,
-    (first, second): (&str, &str),
-    confidence: f64,
-) -> Option<Comparison> {
-    let load = common_load(panel)?;
-    let at_load =
-        |name: &str| panel.series.iter().find(|series| series.name == name)?.point_at(load);
-    let points = ((first, at_load(first)?), (second, at_load(second)?));
-    Comparison::compare_points(points.0, points.1, Measure::CpuPerRequest, confidence)
-}
-
-/// The figures of a comparison: the ratios of the first panel.
+/// The figures of a comparison: the ratios of the first panel, and of others by what says nothing
+/// there.
 fn compared(header: &Header, panels: &[&Panel], confidence: f64) -> Vec<Fact> {
-    let mut facts = Vec::new();
+    let mut facts: Vec<Fact> = Vec::new();
     for panel in panels {
         let others = panel.series.iter().filter(|one| one.server != header.floor);
         let [first, second, ..] = others.collect::<Vec<_>>()[..] else { continue };
         let Some((own, others)) = common(first, second) else { continue };
-        let load = format!("{} {}", number::plain(own.offered), panel.unit());
-        facts.push(Fact::new("The same load of both", load, panel.title()));
-        for (measure, name) in COMPARED {
-            let points = ((&*first.name, own), (&*second.name, others));
-            let pair = Comparison::compare_points(points.0, points.1, measure, confidence);
-            let Some(pair) = pair else { continue };
-            let (interval, pairs) = (pair.ratio.interval, pair.pairs.unwrap_or(0));
-            let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
-            let better = if first_is_better { &first.name } else { &second.name };
-            let outcome = match judge_ratio(interval, header.margin, pairs, confidence) {
-                RatioVerdict::Higher | RatioVerdict::Lower => format!("{better} is better"),
-                RatioVerdict::Tie => "a tie".into(),
-                RatioVerdict::Open | RatioVerdict::TooFew => "not decided".into(),
-            };
-            let mut name = name.to_owned();
-            name[..1].make_ascii_uppercase();
-            let interval = number::estimate(&pair.ratio, number::ratio);
-            let note = format!("{interval}, {} to {}: {outcome}", first.name, second.name);
-            facts.push(Fact::new(&name, times(pair.ratio.median), note));
+        let mut place = String::new();
+        if facts.is_empty() {
+            let load = format!("{} {}", number::plain(own.offered), panel.unit());
+            let both = if keep_up(panel, [own, others]) { ": both keep up" } else { "" };
+            facts.push(Fact::new("The same load of both", load, panel.title() + both));
+        } else {
+            place = format!("; {}", panel.title());
         }
-        return facts;
+        for compared in by_measure(panel, (first, own), (second, others), confidence) {
+            let mut name = compared.name.to_owned();
+            name[..1].make_ascii_uppercase();
+            if facts.iter().all(|fact| fact.name != name) {
+                let better = if compared.first_is_better { first } else { second };
+                let outcome = outcome(&compared.pair, &better.name, header.margin, confidence);
+                let shown = compared.pair.shown();
+                let note = format!("{shown}, {} to {}: {outcome}{place}", first.name, second.name);
+                facts.push(Fact::new(&name, times(compared.pair.ratio.median), note));
+            }
+        }
     }
     facts
 }
 
+/// What a ratio of a comparison says; `better` is the one that is ahead by it.
+fn outcome(pair: &Comparison, better: &str, margin: f64, confidence: f64) -> String {
+    match judge_ratio(pair.ratio.interval, margin, pair.pairs.unwrap_or(0), confidence) {
+        RatioVerdict::Higher | RatioVerdict::Lower => format!("{better} is better"),
+        RatioVerdict::Tie => "a tie".into(),
+        RatioVerdict::Open | RatioVerdict::TooFew => "not decided".into(),
+    }
+}
+
 /// The figures of a tuning: the setting that it names, or the best so far.
-fn tuned(panels: &[&Panel]) -> Vec<Fact> {
+fn tuned(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
     let Some(panel) = panels.first() else { return Vec::new() };
-    let ranked = ranked(panel);
-    let named = |setting: &str| ranked.iter().find(|(series, _)| series.setting == setting);
-    let winner = panel.tuning.as_ref().and_then(|tuning| named(&tuning.winner));
-    let Some((best, peak)) = winner.or(ranked.first()) else { return Vec::new() };
+    let tried = Fact::new("Settings tried", panel.series.len().to_string(), "");
+    let (fair, _) = candidates(panel);
+    let Some(((best, peak), others)) = fair.split_first() else { return vec![tried] };
     let knobs = best.knobs.iter().filter(|(_, value)| !value.is_empty());
     let knobs: Vec<String> = knobs.map(|(knob, value)| format!("{knob} = {value}")).collect();
-    let mut facts = vec![
-        Fact::new("Best setting", best.name.clone(), knobs.join(", ")),
-        highest(peak, &panel.title()),
-    ];
-    if let Some((worst, low)) = ranked.last().filter(|(_, low)| ranked.len() > 1 && low.per_s > 0.0)
+    let is_open = panel.tuning.as_ref().is_some_and(|tuning| !tuning.is_decided());
+    let name = if is_open { "Ahead, but not decided" } else { "Best setting" };
+    let mut facts =
+        vec![Fact::new(name, best.name.clone(), knobs.join(", ")), highest(peak, &panel.title())];
+    let lowest = others.iter().min_by(|(_, a), (_, b)| a.per_s.total_cmp(&b.per_s));
+    if let Some((lowest, _)) = lowest
+        && let Some(pair) = Comparison::compare_peaks(best, lowest, confidence)
     {
-        let note = format!("the throughput of {}, the lowest", worst.name);
-        facts.push(Fact::new("What tuning gains", times(peak.per_s / low.per_s), note));
+        let note = format!(
+            "{} of {}, the lowest tried: {}",
+            pair.shown(),
+            lowest.name,
+            decided(pair.verdict)
+        );
+        facts.push(Fact::new("Best against lowest", times(pair.ratio.median), note));
     }
-    facts.push(Fact::new("Settings tried", panel.series.len().to_string(), ""));
+    facts.push(tried);
     facts
 }
 
@@ -298,7 +289,7 @@ mod tests {
             "Void runs: 1 of 4",
         ];
         assert_eq!(told(header(), runs.clone()), expected);
-        runs.push(run("one", "x", 100.0, 10.0));
+        runs.extend([run("one", "x", 100.0, 10.0), run("two", "x", 80.0, 12.0)]);
         let several = told(header(), runs);
         assert_eq!(several[0], "Ahead of all others: none", "one pair proves nothing");
     }
@@ -339,5 +330,81 @@ mod tests {
             "Void runs: 0 of 2",
         ];
         assert_eq!(told, expected);
+    }
+
+    /// Runs of six blocks.
+    fn blocks(server: &str, workload: &str, throughput_per_s: f64, cost_us: f64) -> Vec<Run> {
+        let of_block = |block| Run { block, ..run(server, workload, throughput_per_s, cost_us) };
+        (0..6).map(of_block).collect()
+    }
+
+    #[test]
+    fn a_server_that_served_nothing_is_behind_in_all_places() {
+        let runs = ["w", "x"].map(|workload| {
+            [blocks("one", workload, 100.0, 1.0), blocks("none", workload, 0.0, 1.0)].concat()
+        });
+        let told = told(Header::default(), runs.concat());
+        assert_eq!(told[0], "Ahead of all others: one");
+    }
+
+    #[test]
+    fn a_single_server_is_ahead_of_nobody() {
+        let runs = ["w", "x"].map(|workload| blocks("one", workload, 100.0, 1.0)).concat();
+        let expected =
+            ["Highest throughput: 100 /s", "CPU per request: 1 us", "Void runs: 0 of 12"];
+        assert_eq!(told(Header::default(), runs.clone()), expected);
+        let together = Header { together: true, ..Header::default() };
+        assert_eq!(told(together, runs)[0], "Least CPU per request: 1 us");
+    }
+
+    /// At a rate that both keep up with each serves what is offered.
+    #[test]
+    fn a_comparison_has_the_throughput_of_servers_that_did_not_keep_up() {
+        let keeping_up = |server: &str| {
+            let mut runs = blocks(server, "w", 100.0, 10.0);
+            for run in &mut runs {
+                run.point.offered = Offered::RequestsPerS(100.0);
+                let figures = run.figures.as_mut().expect("it has some");
+                (figures.kept_up_share, figures.served_share) = (1.0, 1.0);
+            }
+            runs
+        };
+        let header = || Header { kind: Kind::Compare, ..Header::default() };
+        let rate = [keeping_up("one"), keeping_up("two")].concat();
+        let mut expected = vec![
+            "The same load of both: 100 requests/s",
+            "CPU time per request: 1.00 times",
+            "Void runs: 0 of 12",
+        ];
+        assert_eq!(told(header(), rate.clone()), expected);
+        let closed = [blocks("one", "w", 300.0, 10.0), blocks("two", "w", 200.0, 10.0)].concat();
+        expected.insert(2, "Throughput: 1.50 times");
+        expected[3] = "Void runs: 0 of 24";
+        assert_eq!(told(header(), [rate, closed].concat()), expected);
+    }
+
+    /// As in the verdict, a setting that neglects kinds of file is not the best.
+    #[test]
+    fn a_tuning_has_the_setting_that_its_verdict_has() {
+        let setting = |setting: &str, throughput_per_s: f64, spread: f64| {
+            let mut runs = blocks("s", "w", throughput_per_s, 10.0);
+            for run in &mut runs {
+                run.point.setting = setting.into();
+                run.figures.as_mut().expect("it has some").spread_points = Some(spread);
+            }
+            runs
+        };
+        let header = || Header { kind: Kind::Tune, ..Header::default() };
+        let (greedy, fair) = (setting("greedy", 200.0, 30.0), setting("fair", 100.0, 0.0));
+        let slow = setting("slow", 80.0, 0.0);
+        let expected = [
+            "Best setting: s fair",
+            "Highest throughput: 100 /s",
+            "Best against lowest: 1.25 times",
+            "Settings tried: 3",
+            "Void runs: 0 of 18",
+        ];
+        assert_eq!(told(header(), [greedy.clone(), fair, slow].concat()), expected);
+        assert_eq!(told(header(), greedy), ["Settings tried: 1", "Void runs: 0 of 6"]);
     }
 }

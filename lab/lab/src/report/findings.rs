@@ -64,6 +64,9 @@ impl Head {
     }
 }
 
+/// The most names that [`did_better`] lists.
+const BETTER_MAX: usize = 8;
+
 /// Collects findings.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
@@ -79,8 +82,7 @@ impl Findings {
 }
 
 pub(crate) use claims::unjudged;
-pub(crate) use compared::{COMPARED, common};
-pub(crate) use costs::common_load;
+pub(crate) use compared::{by_measure, common, keep_up};
 
 /// Makes all findings, in the order of the report.
 pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
@@ -114,6 +116,18 @@ pub(crate) fn machine_findings(opened: &Opened) -> Vec<Finding> {
     let mut findings = Findings::default();
     records::machines(&mut findings, opened);
     findings.0
+}
+
+/// The sentence on those that were ahead of the best where both were measured: the best has the
+/// best median of all its blocks, but the others may not have been measured in each of them.
+fn did_better(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => {
+            let names = listed_at_most(names, BETTER_MAX);
+            format!(" Where both were measured, {names} did better: it is not decided.")
+        }
+    }
 }
 
 /// Joins names: `a`, `a and b`, `a, b and c`.

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use page::matrix::{Cell, Matrix, Outcome};
-use statistics::{Estimate, Interval};
-
-use super::comparison::{Comparison, Verdict, ranked};
-use super::findings::common_load;
+use super::comparison::{Comparison, Verdict, by_cost, ranked};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Panel, Series, Summary};
 use crate::record::{Header, Kind};
+use page::matrix::{Cell, Matrix, Outcome};
 
 /// The most rows of a matrix: settings of a tuning are many, and those after the best matter less.
 const ROWS_MAX: usize = 20;
@@ -23,23 +20,15 @@ pub(crate) fn matrices(header: &Header, summary: &Summary) -> Vec<Matrix> {
     }
     let panels = summary.panels.iter().enumerate();
     let made = panels.filter_map(|(index, panel)| {
-        let (series, measure) = match header.together {
-            true => (by_cost(panel)?, Measure::CpuPerRequest),
+        let (series, measure): (Vec<&Series>, _) = match header.together {
+            true => {
+                (by_cost(panel).into_iter().map(|(one, _)| one).collect(), Measure::CpuPerRequest)
+            }
             false => (ranked(panel).into_iter().map(|(one, _)| one).collect(), Measure::Throughput),
         };
         of_panel(panel, index, &series, (measure, summary.confidence))
     });
     made.collect()
-}
-
-/// The series that were measured at the load that all have in common, the cheapest first.
-fn by_cost(panel: &Panel) -> Option<Vec<&Series>> {
-    let load = common_load(panel)?;
-    let cost = |series: &Series| series.point_at(load)?.median(Measure::CpuPerRequest);
-    let costs = panel.series.iter().filter_map(|series| Some((cost(series)?, series)));
-    let mut costs: Vec<(f64, &Series)> = costs.collect();
-    costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    Some(costs.into_iter().map(|(_, series)| series).collect())
 }
 
 fn of_panel(
@@ -52,26 +41,19 @@ fn of_panel(
     let series = &series[..series.len() - left_out];
     let compare = |first: &Series, second: &Series| match measure {
         Measure::Throughput => Comparison::compare_peaks(first, second, confidence),
-        _ => {
-            let load = common_load(panel)?;
-            let (own, others) = (first.point_at(load)?, second.point_at(load)?);
-            let points = ((&*first.name, own), (&*second.name, others));
-            Comparison::compare_points(points.0, points.1, measure, confidence)
-        }
+        _ => Comparison::compare_costs(panel, (first, second), confidence),
     };
     let mut cells = vec![vec![None; series.len()]; series.len()];
     let mut pairs = BTreeSet::new();
     for (row, first) in series.iter().enumerate() {
         for (column, second) in series.iter().enumerate().skip(row + 1) {
             // To a server that served nothing there is no ratio, but from it.
-            let back = || Some(reversed(compare(second, first)?));
+            let back = || Some(compare(second, first)?.reversed());
             let Some(found) = compare(first, second).or_else(back) else { continue };
             pairs.insert(found.pairs);
             let outcome = outcome(&found, measure);
-            let names = (&*first.name, &*second.name);
-            cells[row][column] = Some(cell(names, &found.ratio, outcome));
-            let back = cell((names.1, names.0), &inverse(&found.ratio), outcome.reversed());
-            cells[column][row] = Some(back);
+            cells[row][column] = Some(cell(&found, outcome));
+            cells[column][row] = Some(cell(&found.reversed(), outcome.reversed()));
         }
     }
     let more = match left_out {
@@ -123,16 +105,8 @@ fn outcome(found: &Comparison, measure: Measure) -> Outcome {
     }
 }
 
-fn reversed(found: Comparison) -> Comparison {
-    Comparison { ratio: inverse(&found.ratio), ..found }
-}
-
-fn inverse(ratio: &Estimate) -> Estimate {
-    let Interval { low, high } = ratio.interval;
-    Estimate { median: 1.0 / ratio.median, interval: Interval { low: 1.0 / high, high: 1.0 / low } }
-}
-
-fn cell((first, second): (&str, &str), ratio: &Estimate, outcome: Outcome) -> Cell {
+fn cell(found: &Comparison, outcome: Outcome) -> Cell {
+    let Comparison { first, second, ratio, .. } = found;
     let shown = |value: f64| if value.is_finite() { number::ratio(value) } else { "-".into() };
     let [value, low, high] = [ratio.median, ratio.interval.low, ratio.interval.high].map(shown);
     let interval = match low == value && high == value {
@@ -206,5 +180,15 @@ mod tests {
             found.cells.iter().flatten().flatten().map(|cell| &*cell.value).collect();
         assert_eq!(shown, ["-", "0"]);
         assert_eq!(signs(&found), ["·▲", "▼·"]);
+    }
+
+    #[test]
+    fn the_floor_is_no_competitor() {
+        let all = || ["floor", "one", "two"].map(|name| runs(name, &[100.0; 6], 1.0));
+        let floor = "floor".to_owned();
+        for together in [false, true] {
+            let header = Header { floor: floor.clone(), together, ..Header::default() };
+            assert_eq!(matrix(&header, &all()).names, ["one", "two"], "{together}");
+        }
     }
 }

@@ -50,7 +50,7 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     // The knobs with the most levels become the axes.
     knobs.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.len()));
     let table = table(&cells, &knobs);
-    let about = about(&cells, &knobs);
+    let about = about(&cells, &knobs, share);
     let title = format!("{}: {}", series[0].server, panel.title());
     let drawn = match &knobs[..] {
         [knob] => vec![(String::new(), over_one_knob(&cells, knob, share))],
@@ -106,7 +106,7 @@ pub(crate) fn has_star(figure: &Figure) -> bool {
 
 /// The text below a surface. A curve has no place for the sign of lower bounds that cells have, so
 /// the text names these settings.
-fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
+fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)], share: f64) -> String {
     let bounds: Vec<&Cell<'_>> =
         cells.iter().filter(|cell| cell.peak.found.is_lower_bound()).collect();
     if let [(knob, values)] = knobs {
@@ -115,7 +115,14 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
         let named = values.iter().filter(is_bound);
         let named = named.map(|value| format!("{knob} = {}", shown(value)));
         let more = may_be_higher(&named.collect::<Vec<_>>());
-        return format!("The highest throughput of each setting.{more}");
+        let drawn = match values.iter().all(|value| value.parse::<f64>().is_ok()) {
+            true => String::new(),
+            false => format!(
+                " The best has a star. Lines are {} intervals, or the bracket of one search.",
+                number::percent(share)
+            ),
+        };
+        return format!("The highest throughput of each setting.{drawn}{more}");
     }
     let sign = match bounds[..] {
         [] => "",
@@ -567,13 +574,16 @@ mod tests {
     /// A line would suggest values between its points, so words have bars.
     #[test]
     fn values_that_are_words_have_bars_under_their_names() {
-        let drawn = |values: [&str; 2]| {
-            let setting = |value: &str| {
-                let knobs = [("events".to_owned(), value.to_owned())].into();
-                Series { knobs, ..searched("s", value, 100.0, Some(100.0), 1) }
-            };
+        let setting = |value: &str| {
+            let knobs = [("events".to_owned(), value.to_owned())].into();
+            Series { knobs, ..searched("s", value, 100.0, Some(100.0), 1) }
+        };
+        let figures = |values: [&str; 2]| {
             let series = values.map(setting).into();
-            let mut figures = tuning_figures(&Panel { series, ..Panel::default() }, 0, 0.95);
+            tuning_figures(&Panel { series, ..Panel::default() }, 0, 0.95)
+        };
+        let drawn = |values: [&str; 2]| {
+            let mut figures = figures(values);
             match figures.remove(0).drawing {
                 Drawing::Lines(chart) => {
                     let places = chart.curves[0].dots.iter().map(|dot| dot.x.to_string());
@@ -590,6 +600,9 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
+        let about = "The highest throughput of each setting. The best has a star. Lines are 95 % \
+                     intervals, or the bracket of one search.";
+        assert_eq!(figures(["a", "b"])[0].about, about);
         assert_eq!(drawn(["poll", ""]), "events = (empty); events = poll; ");
         assert_eq!(drawn(["16", "4"]), "curve over events: 4 16");
     }

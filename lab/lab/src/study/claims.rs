@@ -32,6 +32,8 @@ pub struct Claim {
     pub at_least: Option<f64>,
     /// The largest ratio.
     pub at_most: Option<f64>,
+    /// What it names that has no part in this size.
+    pub left_out: Vec<String>,
 }
 
 /// One or several of the servers of an experiment under one name; of several the best counts.
@@ -61,13 +63,20 @@ struct Written {
     measure: String,
     at_least: Option<f64>,
     at_most: Option<f64>,
+    #[serde(default)]
+    left_out: Vec<String>,
 }
 
 /// Reads the claims of an experiment.
 ///
 /// # Errors
 /// What is wrong, and with which of them, in a line.
-pub(super) fn read(values: Vec<toml::Value>, of: &Definition) -> Result<Vec<Claim>, String> {
+pub(super) fn read(written: Option<toml::Value>, of: &Definition) -> Result<Vec<Claim>, String> {
+    let values = match written {
+        None => Vec::new(),
+        Some(toml::Value::Array(values)) => values,
+        Some(_) => return Err("claims: is no list: begin each claim with [[claims]]".into()),
+    };
     let claims = values.into_iter().zip(1..).map(|(value, number): (_, usize)| {
         let written = value.try_into().map_err(|why| toml_error::message(&why));
         let claim = written.and_then(|written| claim(written, of));
@@ -86,6 +95,7 @@ fn claim(written: Written, of: &Definition) -> Result<Claim, String> {
     known("workloads", &written.workloads, &workloads)?;
     known("testbeds", &written.testbeds, &testbeds)?;
     known("than_testbed", written.than_testbed.as_slice(), &testbeds)?;
+    is_elsewhere(&written, &testbeds)?;
     let (servers, than) = sides(&written, of)?;
     let (at_least, at_most) = bounds(&written, measure)?;
     Ok(Claim {
@@ -98,7 +108,22 @@ fn claim(written: Written, of: &Definition) -> Result<Claim, String> {
         measure,
         at_least,
         at_most,
+        left_out: written.left_out,
     })
+}
+
+/// Checks that what is compared with `than_testbed` is in other testbeds.
+fn is_elsewhere(written: &Written, testbeds: &[&str]) -> Result<(), String> {
+    let Some(than) = &written.than_testbed else { return Ok(()) };
+    if written.testbeds.contains(than) {
+        return Err(format!(
+            "testbeds: {than:?} is what `than_testbed` compares with: leave it out"
+        ));
+    }
+    match testbeds.iter().any(|testbed| testbed != than) {
+        true => Ok(()),
+        false => Err("than_testbed: there is no other testbed to compare with it".into()),
+    }
 }
 
 fn measure(typed: &str, of: &Definition) -> Result<ClaimMeasure, String> {
@@ -135,14 +160,30 @@ fn sides(written: &Written, of: &Definition) -> Result<(Vec<Side>, Vec<Side>), S
             .into())
         }
         (Some(_), true, true) => Ok((all().map(alone).collect(), than)),
-        (Some(_), false, true) | (None, false, false) => Ok((servers, than)),
+        (Some(_), false, true) => Ok((servers, than)),
         (None, true, _) => Err("servers: name the servers of which it is".into()),
+        (None, false, false) => differ(servers, than),
         (None, false, true) => {
             let is_named =
                 |spec: &&ServerSpec| servers.iter().any(|one| one.servers.contains(spec));
-            let others = all().filter(|spec| !is_named(spec)).map(alone).collect();
-            Ok((servers, others))
+            let others: Vec<Side> = all().filter(|spec| !is_named(spec)).map(alone).collect();
+            match others.is_empty() {
+                true => Err("than: there is no other server: name one".into()),
+                false => Ok((servers, others)),
+            }
         }
+    }
+}
+
+/// The sides, if no server is on both, where it would be compared with itself.
+fn differ(servers: Vec<Side>, than: Vec<Side>) -> Result<(Vec<Side>, Vec<Side>), String> {
+    let specs = |sides: &[Side]| -> Vec<ServerSpec> {
+        sides.iter().flat_map(|side| side.servers.clone()).collect()
+    };
+    let own = specs(&servers);
+    match specs(&than).into_iter().find(|spec| own.contains(spec)) {
+        Some(spec) => Err(format!("than: {spec} would be compared with itself: leave it out")),
+        None => Ok((servers, than)),
     }
 }
 
@@ -195,31 +236,68 @@ fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Opti
 }
 
 /// Fits the claims of an experiment to a size that replaced what they name: a name that has gone
-/// is left out, and a claim that has nothing left to compare. A name that was never there is a
-/// mistake, and stays, to be reported as one.
+/// is left out, which leaves the claim open, and a claim that has nothing left to compare goes. A
+/// name that was never there is a mistake, and stays, to be reported as one.
 pub(super) fn fit(table: &mut toml::Table, before: &toml::Table) {
-    let Some(toml::Value::Array(claims)) = table.remove("claims") else { return };
-    let fitted = claims.into_iter().filter_map(|claim| {
-        let toml::Value::Table(mut claim) = claim else { return Some(claim) };
-        for (key, of) in NAMES {
-            let has_gone = |name: &toml::Value| {
-                name.as_str().is_some_and(|n| is_there(before, of, n) && !is_there(table, of, n))
-            };
-            match claim.get_mut(key) {
-                Some(toml::Value::Array(names)) if !names.is_empty() => {
-                    names.retain(|name| !has_gone(name));
-                    if names.is_empty() {
-                        return None;
-                    }
-                }
-                Some(name) if has_gone(name) => return None,
-                _ => (),
-            }
-        }
-        Some(toml::Value::Table(claim))
+    let Some(toml::Value::Array(claims)) = table.get("claims") else { return };
+    let fitted = claims.iter().filter_map(|claim| match claim {
+        toml::Value::Table(claim) => fitted(claim.clone(), table, before).map(toml::Value::Table),
+        mistake => Some(mistake.clone()),
     });
     let fitted: Vec<toml::Value> = fitted.collect();
     table.insert("claims".into(), fitted.into());
+}
+
+/// The claim as far as there is in `table` what it names, if there is anything left to compare.
+fn fitted(
+    mut claim: toml::Table,
+    table: &toml::Table,
+    before: &toml::Table,
+) -> Option<toml::Table> {
+    let mut left_out: Vec<toml::Value> = Vec::new();
+    for (key, of) in NAMES {
+        let has_gone = |name: &toml::Value| {
+            name.as_str().is_some_and(|n| is_there(before, of, n) && !is_there(table, of, n))
+        };
+        match claim.get_mut(key) {
+            Some(toml::Value::Array(names)) if !names.is_empty() => {
+                left_out.extend(names.extract_if(.., |name| has_gone(name)));
+                if names.is_empty() {
+                    return None;
+                }
+            }
+            Some(name) if has_gone(name) => return None,
+            _ => (),
+        }
+    }
+    if !left_out.is_empty() {
+        claim.insert("left_out".into(), left_out.into());
+    }
+    let is_alone = has_others(&claim, before) && !has_others(&claim, table);
+    (!is_alone).then_some(claim)
+}
+
+/// Whether there is something with which a claim that does not name it is compared: other servers,
+/// or other testbeds.
+fn has_others(claim: &toml::Table, table: &toml::Table) -> bool {
+    let named = |key: &str| -> Vec<&str> {
+        let names = claim.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+        names.filter_map(toml::Value::as_str).collect()
+    };
+    let all = |key: &str| table.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+    if let Some(than) = claim.get("than_testbed") {
+        return all("testbeds").any(|testbed| testbed.get("name") != Some(than));
+    }
+    let own: Vec<ServerSpec> =
+        named("servers").into_iter().filter_map(|name| name.parse().ok()).collect();
+    let floor = table.get("floor").and_then(toml::Value::as_str);
+    let is_other = |server: &toml::Value| {
+        let spec = server.as_str().and_then(|text| text.parse::<ServerSpec>().ok());
+        spec.is_some_and(|spec| {
+            (floor.is_none() || spec.name() != floor) && !own.iter().any(|one| one.covers(&spec))
+        })
+    };
+    !named("than").is_empty() || all("servers").any(is_other)
 }
 
 /// The keys of a claim that hold names, and the keys of the experiment that say what there is.
@@ -271,6 +349,7 @@ impl Claim {
             measure: self.measure,
             at_least: self.at_least,
             at_most: self.at_most,
+            left_out: self.left_out.clone(),
         }
     }
 }
@@ -362,6 +441,20 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
             ),
             (&format!("{h2o}\nthan_testbed = 'x'"), "than_testbed: \"x\" is none of the testbeds"),
             (
+                &format!("{h2o}\ntestbeds = ['one']\nthan_testbed = 'one'"),
+                "testbeds: \"one\" is what `than_testbed` compares with: leave it out",
+            ),
+            (&format!("{h2o}\nthan = ['nginx', 'h2o']"), "than: h2o would be compared with itself"),
+            (
+                "text = 't'\nservers = ['ropewalk:staged']\n\
+                 than = ['ropewalk:staged,engine.knobs.write_threads=16']",
+                "than: ropewalk:staged,engine.knobs.write_threads=16 would be compared with itself",
+            ),
+            (
+                "text = 't'\nservers = ['nginx', 'nginx/buffers', 'ropewalk:staged', 'h2o']",
+                "than: there is no other server: name one",
+            ),
+            (
                 &format!("{h2o}\nthan = ['nginx']\nthan_testbed = 'one'"),
                 "than: with `than_testbed` each server is compared with itself",
             ),
@@ -397,12 +490,39 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
         let of = |size| Definition::parse("x", &text, Some(size));
         let small = of("small").expect("what is left").claims;
         assert_eq!((small.len(), names(&small[0].than)), (2, vec!["nginx".to_owned()]));
+        assert_eq!(small[0].left_out, ["ropewalk:staged"]);
+        assert!(small[1].left_out.is_empty());
         assert!(of("alone").expect("nothing is left").claims.is_empty());
         assert!(of("none").expect("it has none").claims.is_empty());
         let why = of("wrong").expect_err("no caddy");
         assert!(why.contains("\"caddy\" is none of the servers"), "{why}");
         let whole = Definition::parse("x", &text, None).expect("it is right");
-        let again = Definition::parse("x", &whole.text, None).expect("its own text");
-        assert_eq!(again.claims, whole.claims);
+        for known in [whole, of("small").expect("what is left")] {
+            let again = Definition::parse("x", &known.text, None).expect("its own text");
+            assert_eq!(again.claims, known.claims);
+        }
+    }
+
+    #[test]
+    fn a_claim_without_others_goes_with_them() {
+        let small = |claim: &str| {
+            let of_size =
+                "[sizes.small]\nservers = ['h2o', 'floor']\ntestbeds = [{ name = 'one' }]";
+            let text = format!("{TEXT}\n[[claims]]\ntext = 't'\n{claim}\n{of_size}");
+            Definition::parse("x", &text, Some("small")).map(|definition| definition.claims.len())
+        };
+        assert_eq!(small("servers = ['h2o']"), Ok(0));
+        assert_eq!(small("than_testbed = 'one'"), Ok(0));
+        assert_eq!(small("servers = ['h2o']\nthan = ['floor']"), Ok(1));
+    }
+
+    /// What is no list of claims is told in a size, too.
+    #[test]
+    fn claims_that_are_no_list_are_a_mistake_in_every_size() {
+        let text = format!("{TEXT}\n[claims]\ntext = 't'\n[sizes.small]\nrepetitions = 2");
+        for size in [None, Some("small")] {
+            let why = Definition::parse("x", &text, size).expect_err("one bracket");
+            assert!(why.contains("claims: is no list") && !why.contains('\n'), "{why}");
+        }
     }
 }

@@ -111,8 +111,7 @@ struct Written {
     question: String,
     #[serde(default)]
     expected: String,
-    #[serde(default)]
-    claims: Vec<toml::Value>,
+    claims: Option<toml::Value>,
     servers: Vec<String>,
     floor: Option<String>,
     workloads: Vec<toml::Value>,

@@ -303,10 +303,21 @@ fn labels_have_room_and_legends_are_like_their_curves() {
             layout::check(&mut browser, width);
         }
         browser.shape(1200, 900, "light");
+        check_pointing(&mut browser);
         layout::check_printed(&mut browser);
         accessibility::check(&mut browser);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
     }
+}
+
+/// Checks that each part that can be pointed at is told, in its figure.
+fn check_pointing(browser: &mut Browser) {
+    let untold = "[...document.querySelectorAll('figure .cell')].filter((cell) => {
+        cell.dispatchEvent(new Event('pointerenter'));
+        const told = cell.closest('figure').querySelector('.pointed');
+        return told?.textContent !== cell.dataset.about;
+    }).length";
+    assert_eq!(browser.evaluate(untold), json!(0));
 }
 
 /// In a narrow window the names of a matrix stay in sight while the rest is scrolled.
@@ -363,6 +374,16 @@ fn check_printing(browser: &mut Browser) {
     assert_eq!(browser.evaluate(&shown(".still")), json!("block"));
     let folded = "document.querySelector('figure details table').getBoundingClientRect().height";
     assert!(browser.evaluate(folded).as_f64().unwrap() > 20.0);
+    // What was folded is unfolded for the printer, and only for it.
+    let unfolded = "document.querySelectorAll('details[open]').length";
+    let before = browser.evaluate(unfolded);
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))");
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('details:not([open])').length"),
+        json!(0)
+    );
+    browser.evaluate("dispatchEvent(new Event('afterprint'))");
+    assert_eq!(browser.evaluate(unfolded), before);
 }
 
 #[test]

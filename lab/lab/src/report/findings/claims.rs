@@ -1,13 +1,16 @@
 //! What the source of an experiment found, beside what was measured: each claim is confirmed,
 //! contradicted or not decided, by the same ratios and intervals as all other findings.
 
-use super::super::comparison::Comparison;
+use std::cmp::Reverse;
+use std::slice::from_ref;
+
+use super::super::comparison::{Comparison, is_unfair};
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Panel, Series, Summary};
 use super::{Finding, Findings, Head, common};
-use crate::record::{Claim, ClaimMeasure, ClaimSide, Header, Opened};
-use statistics::values_min;
+use crate::record::{Absent, Claim, ClaimMeasure, ClaimSide, Header, Opened, Skipped};
+use statistics::{Interval, values_min};
 
 /// The most figures that are given for a claim.
 const LISTED_MAX: usize = 6;
@@ -76,30 +79,81 @@ fn bounds(claim: &Claim) -> String {
     }
 }
 
+/// What is told of a claim in one place.
+struct Told<'p> {
+    judged: Judged,
+    text: String,
+    /// The servers that were compared, if any were.
+    sides: Option<Sides<'p>>,
+}
+
+impl Told<'_> {
+    /// What leaves a claim open.
+    fn open(why: String) -> Self {
+        Self { judged: Judged::Undecided, text: why, sides: None }
+    }
+}
+
+/// The servers of both sides of a ratio, each the best first.
+struct Sides<'p> {
+    own: Vec<&'p Series>,
+    others: Vec<&'p Series>,
+}
+
 /// What the figures of all workloads and testbeds say, and the figures.
 fn judged(claim: &Claim, header: &Header, summary: &Summary) -> (Judged, String) {
-    let is_named =
-        |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-    let panels = summary.panels.iter().filter(|panel| {
-        is_named(&claim.workloads, &panel.workload)
-            && is_named(&claim.testbeds, &panel.testbed)
-            && panel.testbed != claim.than_testbed
-    });
-    let mut told: Vec<(Judged, String)> = Vec::new();
-    for panel in panels {
-        for side in &claim.servers {
-            told.extend(of_panel(claim, side, panel, summary));
+    let mut told: Vec<Told<'_>> = Vec::new();
+    for (workload, testbed) in places(claim, header, summary) {
+        told.extend(of_place(claim, (workload, testbed), header, summary));
+    }
+    let left_out = claim.left_out.iter();
+    told.extend(left_out.map(|name| Told::open(format!("{name} has no part in this size"))));
+    // What contradicts a claim is told first, then what leaves it open, reasons before ratios.
+    told.sort_by_key(|told| (Reverse(told.judged), told.sides.is_some()));
+    let (judged, note) = overall(claim, &told, summary.confidence);
+    let mut figures: Vec<String> = Vec::new();
+    for Told { text, .. } in told {
+        if !figures.contains(&text) {
+            figures.push(text);
         }
     }
-    told.extend(without_testbed(claim, header, summary));
-    // What contradicts a claim, or leaves it open, is told first.
-    told.sort_by_key(|(judged, _)| std::cmp::Reverse(*judged));
-    let judged = told.first().map_or(Judged::Undecided, |(judged, _)| *judged);
-    let figures: Vec<String> = told.into_iter().map(|(_, figures)| figures).collect();
     match figures.is_empty() {
         true => (judged, "Nothing that it compares was measured".into()),
-        false => (judged, capital(&joined(&figures))),
+        false => (judged, capital(&joined(&figures)) + &note),
     }
+}
+
+/// The judgement of all that is told, and what keeps ratios beyond the bounds from deciding it.
+fn overall(claim: &Claim, told: &[Told<'_>], confidence: f64) -> (Judged, String) {
+    let beyond = told.iter().filter(|told| told.judged == Judged::Contradicted).count();
+    let ratios: Vec<&Sides<'_>> = told.iter().filter_map(|told| told.sides.as_ref()).collect();
+    let none = String::new();
+    match () {
+        () if beyond > 0 && are_beyond(claim, &ratios, confidence) => (Judged::Contradicted, none),
+        () if beyond > 0 => {
+            let all = number::counted(ratios.len(), "ratio");
+            (Judged::Undecided, format!(" (of {all} {beyond} beyond the bounds may be chance)"))
+        }
+        () if !told.is_empty() && told.iter().all(|told| told.judged == Judged::Confirmed) => {
+            (Judged::Confirmed, none)
+        }
+        () => (Judged::Undecided, none),
+    }
+}
+
+/// Whether ratios lie beyond the bounds of a claim, and not by chance. Of many intervals some miss
+/// the truth: one of them decides at a confidence raised for their number (Bonferroni), two thirds
+/// of them do at a lower one (Rüger 1978). Either rule calls a true claim false with half of the
+/// chance, at most, that the confidence leaves.
+fn are_beyond(claim: &Claim, ratios: &[&Sides<'_>], confidence: f64) -> bool {
+    let all = ratios.len();
+    [1, (2 * all).div_ceil(3)].into_iter().any(|count| {
+        let confidence = 1.0 - (1.0 - confidence) * count as f64 / all as f64;
+        let is_beyond = |sides: &&&Sides<'_>| {
+            of_interval(claim, known(claim, sides, confidence)) == Judged::Contradicted
+        };
+        ratios.iter().filter(is_beyond).count() >= count
+    })
 }
 
 /// Joins figures, of which each has commas of its own.
@@ -111,123 +165,230 @@ fn joined(figures: &[String]) -> String {
     }
 }
 
-/// A testbed of a claim in which nothing was measured.
-fn without_testbed(claim: &Claim, header: &Header, summary: &Summary) -> Option<(Judged, String)> {
-    let mut named = claim.testbeds.iter().chain(Some(&claim.than_testbed));
-    let is_absent = |testbed: &&String| {
-        !testbed.is_empty() && summary.panels.iter().all(|panel| panel.testbed != **testbed)
-    };
-    let absent = named.find(is_absent)?;
-    let skipped =
-        header.skipped.iter().find(|one| one.what.to_string() == format!("testbed {absent}"));
-    let why = match skipped {
-        Some(skipped) => format!("testbed {absent}: {}", skipped.reason.trim_end_matches('.')),
-        None => format!("nothing was measured in testbed {absent}"),
-    };
-    Some((Judged::Undecided, why))
+/// The workloads and testbeds for which a claim is: those that it names, or all that were to be
+/// measured.
+fn places<'a>(
+    claim: &'a Claim,
+    header: &'a Header,
+    summary: &'a Summary,
+) -> Vec<(&'a str, &'a str)> {
+    let skipped = header.skipped.iter().filter_map(|one| testbed_of(&one.what));
+    let testbeds = header.testbeds.iter().map(|one| &*one.name).chain(skipped);
+    let testbeds = testbeds.chain(summary.panels.iter().map(|panel| &*panel.testbed));
+    let workloads = header.workloads.iter().map(|one| &*one.name);
+    let workloads = workloads.chain(summary.panels.iter().map(|panel| &*panel.workload));
+    let mut testbeds = named_or(&claim.testbeds, testbeds);
+    testbeds.retain(|testbed| testbed.is_empty() || *testbed != claim.than_testbed);
+    let of_workload = |workload| testbeds.iter().map(move |testbed| (workload, *testbed));
+    named_or(&claim.workloads, workloads).into_iter().flat_map(of_workload).collect()
 }
 
-/// One side of a claim in a panel, against each other side, or against itself in another testbed.
-fn of_panel(
+/// The names, or without any all that there are, each once.
+fn named_or<'a>(names: &'a [String], all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut chosen: Vec<&str> = names.iter().map(String::as_str).collect();
+    for name in all.filter(|_| names.is_empty()) {
+        if !chosen.contains(&name) {
+            chosen.push(name);
+        }
+    }
+    chosen
+}
+
+fn testbed_of(absent: &Absent) -> Option<&str> {
+    match absent {
+        Absent::Testbed { testbed } => Some(testbed),
+        _ => None,
+    }
+}
+
+/// What is told of a claim for a workload in a testbed.
+fn of_place<'s>(
     claim: &Claim,
-    side: &ClaimSide,
-    panel: &Panel,
-    summary: &Summary,
-) -> Vec<(Judged, String)> {
-    let own = match best(claim, side, panel) {
-        Ok(own) => own,
-        Err(why) => return vec![(Judged::Undecided, why)],
-    };
-    let place = panel.title();
-    if !claim.than_testbed.is_empty() {
-        let other = summary.panels.iter().find(|other| {
-            other.testbed == claim.than_testbed
-                && (&other.workload, other.closed) == (&panel.workload, panel.closed)
-        });
-        let Some(other) = other else { return Vec::new() };
-        return match best(claim, side, other) {
-            Err(why) => vec![(Judged::Undecided, why)],
-            Ok(others) => {
-                let than = format!("{} in {}", others.name, claim.than_testbed);
-                vec![compared(claim, (own, others), &than, (&place, summary.confidence))]
+    (workload, testbed): (&str, &str),
+    header: &Header,
+    summary: &'s Summary,
+) -> Vec<Told<'s>> {
+    let panels = panels_of(summary, (workload, testbed));
+    if panels.is_empty() {
+        return vec![Told::open(unmeasured((workload, testbed), header, summary))];
+    }
+    let mut told = Vec::new();
+    for panel in panels {
+        let beside = match &*claim.than_testbed {
+            "" => Some(panel),
+            than => {
+                let panels = panels_of(summary, (workload, than));
+                panels.into_iter().find(|one| one.closed == panel.closed)
             }
         };
+        let Some(beside) = beside else {
+            let place = (workload, &*claim.than_testbed);
+            told.push(Told::open(unmeasured(place, header, summary)));
+            continue;
+        };
+        for side in &claim.servers {
+            let than = if claim.than_testbed.is_empty() { &claim.than[..] } else { from_ref(side) };
+            let of = |than| of_sides(claim, (side, panel), (than, beside), summary.confidence);
+            told.extend(than.iter().map(of));
+        }
     }
-    let against = claim.than.iter().map(|than| match best(claim, than, panel) {
-        Err(why) => (Judged::Undecided, why),
-        Ok(others) => compared(claim, (own, others), &others.name, (&place, summary.confidence)),
-    });
-    against.collect()
+    told
 }
 
-/// The best of the servers that a side names, or why there is none.
-fn best<'p>(claim: &Claim, side: &ClaimSide, panel: &'p Panel) -> Result<&'p Series, String> {
-    let is_of = |series: &&Series| {
-        side.settings
-            .iter()
-            .any(|(server, setting)| (server, setting) == (&series.server, &series.setting))
+fn panels_of<'s>(summary: &'s Summary, place: (&str, &str)) -> Vec<&'s Panel> {
+    let is_it = |panel: &&Panel| (&*panel.workload, &*panel.testbed) == place;
+    summary.panels.iter().filter(is_it).collect()
+}
+
+/// Why nothing is known of a workload in a testbed.
+fn unmeasured((workload, testbed): (&str, &str), header: &Header, summary: &Summary) -> String {
+    let is_it = |one: &&Skipped| testbed_of(&one.what) == Some(testbed);
+    if let Some(skipped) = header.skipped.iter().find(is_it) {
+        return format!("testbed {testbed}: {}", skipped.reason.trim_end_matches('.'));
+    }
+    match summary.panels.iter().any(|panel| panel.testbed == testbed) {
+        true => format!("nothing was measured in {workload}, {testbed}"),
+        false => format!("nothing was measured in testbed {testbed}"),
+    }
+}
+
+/// What is told of one side of a claim against another, or against itself in another testbed.
+fn of_sides<'p>(
+    claim: &Claim,
+    (side, panel): (&ClaimSide, &'p Panel),
+    (than, other): (&ClaimSide, &'p Panel),
+    confidence: f64,
+) -> Told<'p> {
+    let (own, others) = match (measured(claim, side, panel), measured(claim, than, other)) {
+        (Ok(own), Ok(others)) => (own, others),
+        (Err(why), _) | (_, Err(why)) => return Told::open(why),
     };
-    let value = |series: &&Series| match claim.measure {
+    let (first, second, place) = (&own[0].name, &others[0].name, panel.title());
+    let Some(pair) = ratio(claim, own[0], others[0], confidence) else {
+        return Told::open(format!(
+            "{first} and {second} have no block in common in {place} in which they served anything"
+        ));
+    };
+    let elsewhere = match &*claim.than_testbed {
+        "" => String::new(),
+        testbed => format!(" in {testbed}"),
+    };
+    let text = match pair.ratio.median.is_finite() {
+        true => format!("{first} {} times {second}{elsewhere} in {place}", pair.shown()),
+        false => format!("{second} served nothing{elsewhere} in {place}"),
+    };
+    let sides = Sides { own, others };
+    let judged = of_interval(claim, known(claim, &sides, confidence));
+    let why = if judged == Judged::Undecided { doubt(claim, &pair, confidence) } else { None };
+    let text = text + &why.map(|why| format!(" ({why})")).unwrap_or_default();
+    Told { judged, text, sides: Some(sides) }
+}
+
+/// The servers of a side that were measured in a panel, the best first, or why not all of them
+/// were: of several each may be the best.
+fn measured<'p>(
+    claim: &Claim,
+    side: &ClaimSide,
+    panel: &'p Panel,
+) -> Result<Vec<&'p Series>, String> {
+    if !side.absent.is_empty() {
+        return Err(side.absent.clone());
+    }
+    let value = |series: &Series| match claim.measure {
         ClaimMeasure::Throughput => series.peak().map(|peak| peak.per_s),
         ClaimMeasure::CpuPerRequest => {
             series.at_peak()?.median(Measure::CpuPerRequest).map(|cost| -cost)
         }
     };
-    let measured = panel.series.iter().filter(is_of).filter_map(|one| Some((value(&one)?, one)));
-    let best = measured.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, series)| series);
-    best.ok_or_else(|| match &*side.absent {
-        "" => format!("{} was not measured in {}", side.name, panel.title()),
-        why => why.to_owned(),
-    })
-}
-
-/// The judgement of a pair, with its figures.
-fn compared(
-    claim: &Claim,
-    (own, others): (&Series, &Series),
-    than: &str,
-    (place, confidence): (&str, f64),
-) -> (Judged, String) {
-    let pair = match claim.measure {
-        ClaimMeasure::Throughput => Comparison::compare_peaks(own, others, confidence),
-        ClaimMeasure::CpuPerRequest => {
-            let points = common(own, others).or_else(|| own.at_peak().zip(others.at_peak()));
-            points.and_then(|(one, other)| {
-                let (one, other) = ((&*own.name, one), (&*others.name, other));
-                Comparison::compare_points(one, other, Measure::CpuPerRequest, confidence)
-            })
+    let mut found = Vec::new();
+    for (server, setting) in &side.settings {
+        let is_it = |one: &&Series| (&one.server, &one.setting) == (server, setting);
+        let series = panel.series.iter().find(is_it);
+        let Some((series, value)) = series.and_then(|one| Some((one, value(one)?))) else {
+            let setting = if side.settings.len() > 1 { &**setting } else { "" };
+            let name = format!("{} {setting}", side.name);
+            return Err(format!("{} was not measured in {}", name.trim_end(), panel.title()));
+        };
+        if claim.measure == ClaimMeasure::Throughput && is_unfair(series) {
+            let place = panel.title();
+            return Err(format!(
+                "{} did not serve all kinds of file alike in {place}",
+                series.name
+            ));
         }
-    };
-    let Some(pair) = pair else {
-        let why = format!("{} and {than} have no run of the same block in {place}", own.name);
-        return (Judged::Undecided, why);
-    };
-    let (judged, why) = of_ratio(claim, &pair, confidence);
-    (judged, format!("{} {} times {than} in {place}{why}", own.name, pair.shown()))
-}
-
-/// The judgement of a ratio, and what keeps it from being one.
-fn of_ratio(claim: &Claim, pair: &Comparison, confidence: f64) -> (Judged, String) {
-    use super::super::comparison::Verdict;
-    let (low, high) = (pair.ratio.interval.low, pair.ratio.interval.high);
-    match pair.pairs {
-        _ if pair.verdict == Verdict::NotReached => {
-            return (Judged::Undecided, " (a peak was not reached)".into());
-        }
-        None => return (Judged::Undecided, " (one search of each)".into()),
-        Some(pairs) if pairs < values_min(confidence) => {
-            let pairs = number::counted(pairs, "pair");
-            return (Judged::Undecided, format!(" (only {pairs})"));
-        }
-        Some(_) => (),
+        found.push((value, series));
     }
-    let (least, most) = (claim.at_least.unwrap_or(0.0), claim.at_most.unwrap_or(f64::INFINITY));
-    let judged = match () {
-        () if low > most || high < least => Judged::Contradicted,
-        () if low > least && high < most => Judged::Confirmed,
-        () => Judged::Undecided,
+    if found.is_empty() {
+        return Err(format!("{} was not measured in {}", side.name, panel.title()));
+    }
+    found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    Ok(found.into_iter().map(|(_, series)| series).collect())
+}
+
+/// The ratio that a claim is of.
+fn ratio(claim: &Claim, own: &Series, others: &Series, confidence: f64) -> Option<Comparison> {
+    let compare = |one: &Series, other: &Series| match claim.measure {
+        ClaimMeasure::Throughput => Comparison::compare_peaks(one, other, confidence),
+        ClaimMeasure::CpuPerRequest => {
+            let points = common(one, other).or_else(|| one.at_peak().zip(other.at_peak()))?;
+            let points = ((&*one.name, points.0), (&*other.name, points.1));
+            Comparison::compare_points(points.0, points.1, Measure::CpuPerRequest, confidence)
+        }
     };
-    (judged, String::new())
+    // To a server that served nothing there is no ratio, but from it.
+    compare(own, others).or_else(|| Some(compare(others, own)?.reversed()))
+}
+
+/// Where the ratio of the best of one side to the best of the other is known to lie. Which of them
+/// is the best is not known for sure: all count, each as far as it is known.
+fn known(claim: &Claim, sides: &Sides<'_>, confidence: f64) -> Interval {
+    let of_pair = |own: &Series, others: &Series| {
+        let pair = ratio(claim, own, others, confidence);
+        let is_enough = |pair: &Comparison| pair.pairs >= Some(values_min(confidence));
+        let nothing = Interval { low: 0.0, high: f64::INFINITY };
+        pair.filter(is_enough).map_or(nothing, |pair| pair.known)
+    };
+    // The best serves most, or costs least.
+    let [best, least]: [fn(f64, f64) -> f64; 2] = match claim.measure {
+        ClaimMeasure::Throughput => [f64::max, f64::min],
+        ClaimMeasure::CpuPerRequest => [f64::min, f64::max],
+    };
+    let both = |of: fn(f64, f64) -> f64| {
+        move |a: Interval, b: Interval| Interval { low: of(a.low, b.low), high: of(a.high, b.high) }
+    };
+    let against_all =
+        |own: &&Series| sides.others.iter().map(|others| of_pair(own, others)).reduce(both(least));
+    let best = sides.own.iter().filter_map(against_all).reduce(both(best));
+    best.expect("each side has a server that was measured")
+}
+
+/// The judgement of a ratio that lies in this interval.
+fn of_interval(claim: &Claim, Interval { low, high }: Interval) -> Judged {
+    let (least, most) = (claim.at_least, claim.at_most);
+    match () {
+        () if least.is_some_and(|least| high < least) || most.is_some_and(|most| low > most) => {
+            Judged::Contradicted
+        }
+        () if least.is_none_or(|least| low > least) && most.is_none_or(|most| high < most) => {
+            Judged::Confirmed
+        }
+        () => Judged::Undecided,
+    }
+}
+
+/// What keeps the figures of the best of both sides from deciding.
+fn doubt(claim: &Claim, pair: &Comparison, confidence: f64) -> Option<String> {
+    match pair.pairs {
+        None => Some("one search of each".into()),
+        Some(pairs) if pairs < values_min(confidence) => {
+            Some(format!("only {}", number::counted(pairs, "pair")))
+        }
+        Some(_) if pair.known != pair.ratio.interval => Some("a peak was not reached".into()),
+        Some(_) if of_interval(claim, pair.known) != Judged::Undecided => {
+            Some("another of its settings may be the best".into())
+        }
+        Some(_) => None,
+    }
 }
 
 /// The text with its first letter as a capital, if it is no name.
@@ -242,7 +403,7 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Absent, Run, Skipped};
+    use crate::record::{Described, Offered, Run};
     use crate::report::made_runs::runs_on;
 
     fn side(name: &str) -> ClaimSide {
@@ -331,6 +492,178 @@ mod tests {
             Skipped { what, reason: "8 CPUs are too many".into(), command: String::new() };
         let found = told_of(&[fast()], vec![skipped]);
         assert!(found.contains("not decided. Testbed e: 8 CPUs are too many."), "{found}");
+    }
+
+    /// A server that kept up with all that it was offered may serve more.
+    #[test]
+    fn a_peak_that_was_not_seen_bounds_the_ratio_on_one_side() {
+        let offered_130 = |mut runs: Vec<Run>, share: f64| {
+            for run in &mut runs {
+                run.point.offered = Offered::RequestsPerS(130.0);
+                let figures = run.figures.as_mut().expect("it has some");
+                (figures.kept_up_share, figures.served_share) = (share, share);
+            }
+            runs
+        };
+        let runs = [offered_130(fast(), 1.0), offered_130(slow(), 0.77)];
+        let check = |at_least, at_most, expected: &str| {
+            let told = told(claim(&["two"], at_least, at_most), Vec::new(), &runs);
+            assert!(told.contains(expected), "{told}");
+        };
+        check(
+            Some(1.5),
+            None,
+            ": not decided. one 1.30 times two in w, d (a peak was not reached)",
+        );
+        check(Some(1.2), Some(1.4), ": not decided. one 1.30");
+        check(Some(1.2), None, ": confirmed. ");
+        check(None, Some(1.1), ": contradicted. ");
+    }
+
+    /// The side `name`, which means the servers `names`.
+    fn one_of(name: &str, names: &[&str]) -> ClaimSide {
+        let settings = names.iter().map(|name| ((*name).to_owned(), "default".into())).collect();
+        ClaimSide { settings, ..side(name) }
+    }
+
+    #[test]
+    fn of_several_each_may_be_the_best() {
+        let widely = [70.0, 90.0, 99.0, 99.0, 140.0, 150.0];
+        let level = |name, per_s| runs_on("d", name, &[per_s; 6], 10.0);
+        let mut more = claim(&["two"], Some(1.3), None);
+        more.servers = vec![one_of("A", &["one", "uno"])];
+        let runs = [level("one", 100.0), runs_on("d", "uno", &widely, 10.0), level("two", 100.0)];
+        let found = told(more, Vec::new(), &runs);
+        let expected = ": not decided. one 1.00 times two in w, d, closed (another of its settings";
+        assert!(found.contains(expected), "{found}");
+
+        let mut than = claim(&[], Some(1.0), None);
+        than.than = vec![one_of("B", &["two", "due"])];
+        let runs = [level("one", 110.0), level("two", 100.0), runs_on("d", "due", &widely, 10.0)];
+        let found = told(than.clone(), Vec::new(), &runs);
+        assert!(found.contains(": not decided. one 1.10 times two"), "{found}");
+        let runs = [level("one", 110.0), level("two", 100.0), level("due", 90.0)];
+        let found = told(than.clone(), Vec::new(), &runs);
+        assert!(found.contains(": confirmed. one 1.10 times two"), "{found}");
+        than.measure = ClaimMeasure::CpuPerRequest;
+        let runs =
+            [runs[0].clone(), runs[1].clone(), runs_on("d", "due", &[100.0; 6], 5.0)].to_vec();
+        let found = told(than, Vec::new(), &runs);
+        assert!(found.contains(": confirmed. one 2.00 times due"), "{found}");
+    }
+
+    #[test]
+    fn all_of_several_must_have_been_measured() {
+        let mut absent = claim(&["two"], Some(1.0), None);
+        absent.servers[0].absent = "uno: not installed".into();
+        let found = told(absent, Vec::new(), &[fast(), slow()]);
+        assert!(found.contains(": not decided. uno: not installed."), "{found}");
+        let mut unmeasured = claim(&["two"], Some(1.0), None);
+        unmeasured.servers = vec![one_of("A", &["one", "uno"])];
+        let found = told(unmeasured, Vec::new(), &[fast(), slow()]);
+        assert!(found.contains(": not decided. A default was not measured in w, d"), "{found}");
+    }
+
+    /// Where a claim is for a workload or a testbed of which nothing is known, it is open.
+    #[test]
+    fn places_without_a_measurement_leave_it_open() {
+        let elsewhere = || runs_on("e", "one", &[260.0; 6], 10.0);
+        let of_workload = |mut runs: Vec<Run>, workload: &str| {
+            runs.iter_mut().for_each(|run| run.point.workload = workload.into());
+            runs
+        };
+        let mut named = claim(&["two"], Some(1.0), None);
+        named.workloads = vec!["w".into(), "x".into()];
+        let found = told(named, Vec::new(), &[fast(), slow()]);
+        let expected = ": not decided. Nothing was measured in testbed d";
+        assert!(!found.contains(expected) && found.contains("measured in x, d; one"), "{found}");
+        assert!(found.contains(": not decided. Nothing"), "{found}");
+
+        let what = Absent::Testbed { testbed: "e".into() };
+        let skipped = Skipped { what, reason: "too small".into(), command: String::new() };
+        let found = told(claim(&["two"], Some(1.0), None), vec![skipped], &[fast(), slow()]);
+        assert!(found.contains(": not decided. Testbed e: too small; one 1.30"), "{found}");
+
+        let mut itself = claim(&[], Some(1.8), None);
+        (itself.testbeds, itself.than_testbed) = (vec!["e".into()], "d".into());
+        let runs = [fast(), elsewhere(), of_workload(elsewhere(), "x")];
+        let found = told(itself, Vec::new(), &runs);
+        assert!(found.contains(": not decided. Nothing was measured in x, d; one 2.00"), "{found}");
+
+        let planned = Header {
+            claims: vec![claim(&["two"], Some(1.0), None)],
+            testbeds: ["d", "e"]
+                .map(|name| Described { name: name.into(), ..Described::default() })
+                .to_vec(),
+            ..Header::default()
+        };
+        let opened =
+            Opened { header: planned, runs: [fast(), slow()].concat(), ..Opened::default() };
+        let (judged, text) =
+            judged(&opened.header.claims[0], &opened.header, &Summary::new(&opened));
+        assert_eq!(judged, Judged::Undecided, "{text}");
+        assert!(text.starts_with("Nothing was measured in testbed e; one 1.30"), "{text}");
+    }
+
+    #[test]
+    fn what_has_no_part_in_a_size_leaves_it_open() {
+        let mut smaller = claim(&["two"], Some(1.0), None);
+        smaller.left_out = vec!["h2o".into()];
+        let found = told(smaller, Vec::new(), &[fast(), slow()]);
+        assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
+
+        // It is told, however many ratios there are.
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut many = claim(&names, Some(1.0), None);
+        many.left_out = vec!["h2o".into()];
+        let mut runs: Vec<Vec<Run>> =
+            names.iter().map(|name| runs_on("d", name, &[130.0; 6], 10.0)).collect();
+        runs.push(fast());
+        let found = told(many, Vec::new(), &runs);
+        assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
+    }
+
+    #[test]
+    fn a_server_that_served_nothing_is_behind() {
+        let nothing = || runs_on("d", "two", &[0.0; 6], 10.0);
+        let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[fast(), nothing()]);
+        assert!(found.contains(": confirmed. two served nothing in w, d, closed."), "{found}");
+        let found = told(claim(&["two"], None, Some(2.0)), Vec::new(), &[fast(), nothing()]);
+        assert!(found.contains(": contradicted. two served nothing"), "{found}");
+    }
+
+    #[test]
+    fn a_throughput_that_was_bought_by_neglect_decides_nothing() {
+        let mut unfair = fast();
+        for figures in unfair.iter_mut().filter_map(|run| run.figures.as_mut()) {
+            figures.spread_points = Some(30.0);
+        }
+        let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[unfair, slow()]);
+        let expected = ": not decided. one did not serve all kinds of file alike in w, d, closed.";
+        assert!(found.contains(expected), "{found}");
+    }
+
+    /// Of many ratios some lie beyond a bound by chance.
+    #[test]
+    fn one_of_many_ratios_contradicts_only_beyond_doubt() {
+        let names: Vec<String> = (0..18).map(|n| format!("other {n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let check = |slower: usize, blocks: usize, expected: &str| {
+            let runs = names.iter().enumerate().map(|(n, name)| {
+                let per_s = if n < slower { 140.0 } else { 100.0 };
+                runs_on("d", name, &vec![per_s; blocks], 10.0)
+            });
+            let mut runs: Vec<Vec<Run>> = runs.collect();
+            runs.push(runs_on("d", "one", &vec![130.0; blocks], 10.0));
+            let found = told(claim(&names, Some(1.0), None), Vec::new(), &runs);
+            assert!(found.contains(expected), "{slower} of {blocks}: {found}");
+        };
+        check(1, 6, ": not decided. one 0.93 times other 0 ");
+        check(1, 6, "and 12 more (of 18 ratios 1 beyond the bounds may be chance).");
+        check(1, 10, ": contradicted. ");
+        check(11, 6, ": not decided. ");
+        check(12, 6, ": contradicted. ");
+        check(0, 6, ": confirmed. ");
     }
 
     #[test]

@@ -9,12 +9,45 @@ use crate::compare::{RatioVerdict, judge_ratio};
 use crate::record::Opened;
 
 /// The measures that are compared, and their names. Less is better for all but the first.
-pub(crate) const COMPARED: [(Measure, &str); 4] = [
+const COMPARED: [(Measure, &str); 4] = [
     (Measure::Throughput, "throughput"),
     (Measure::CpuPerRequest, "CPU time per request"),
     (Measure::P50, "median response time"),
     (Measure::P99, "99th percentile of response times"),
 ];
+
+/// Two servers compared by one of the measures.
+pub(crate) struct ByMeasure {
+    /// The place of the measure among all.
+    pub(crate) index: usize,
+    pub(crate) name: &'static str,
+    pub(crate) pair: Comparison,
+    pub(crate) first_is_better: bool,
+}
+
+/// Compares two servers at a load that both had, by each measure that says something of them there:
+/// the throughput of servers that keep up is the offered load.
+pub(crate) fn by_measure(
+    panel: &Panel,
+    (first, own): (&Series, &Measured),
+    (second, others): (&Series, &Measured),
+    confidence: f64,
+) -> Vec<ByMeasure> {
+    let has_part = |measure| measure != Measure::Throughput || !keep_up(panel, [own, others]);
+    let compared = COMPARED.into_iter().enumerate().filter(|(_, (measure, _))| has_part(*measure));
+    let compared = compared.filter_map(|(index, (measure, name))| {
+        let points = ((&*first.name, own), (&*second.name, others));
+        let pair = Comparison::compare_points(points.0, points.1, measure, confidence)?;
+        let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
+        Some(ByMeasure { index, name, pair, first_is_better })
+    });
+    compared.collect()
+}
+
+/// Whether both keep up with the requests that are sent.
+pub(crate) fn keep_up(panel: &Panel, points: [&Measured; 2]) -> bool {
+    !panel.closed && points.into_iter().all(Measured::kept_up)
+}
 
 pub(super) fn verdicts(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     for panel in &summary.panels {
@@ -41,18 +74,11 @@ fn verdict(
         return;
     };
     let at = format!("{} {}", number::plain(own.offered), panel.unit());
-    let served_all = !panel.closed && [own, others].into_iter().all(Measured::kept_up);
+    let served_all = keep_up(panel, [own, others]);
     let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     let (mut ties, mut weak, mut open) = (Vec::new(), Vec::new(), Vec::new());
-    for (measure, name) in COMPARED {
-        // The throughput of servers that keep up is the offered load: to compare it is pointless.
-        if measure == Measure::Throughput && served_all {
-            continue;
-        }
-        let points = ((&*first.name, own), (&*second.name, others));
-        let pair = Comparison::compare_points(points.0, points.1, measure, confidence);
-        let Some(pair) = pair else { continue };
-        let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
+    for compared in by_measure(panel, (first, own), (second, others), confidence) {
+        let ByMeasure { name, pair, first_is_better, .. } = compared;
         let text = format!("{name} ({} times)", pair.shown());
         let interval = pair.ratio.interval;
         match judge_ratio(interval, margin, pair.pairs.unwrap_or(0), confidence) {

@@ -1,11 +1,10 @@
 //! Findings on servers that were loaded together: how much processor time a request takes in each.
 //! Their throughputs are shares of the same CPUs.
 
-use super::super::comparison::{Comparison, Verdict};
-use super::super::measure::Measure;
+use super::super::comparison::{Comparison, Verdict, by_cost, common_load};
 use super::super::number;
-use super::super::summary::{Measured, Panel, Series};
-use super::{Findings, Head, listed_at_most};
+use super::super::summary::Panel;
+use super::{Findings, Head, did_better, listed_at_most};
 
 /// The most servers that a sentence names; the matrix has all.
 const LISTED_MAX: usize = 4;
@@ -19,12 +18,8 @@ pub(super) const SHARED: &str = "The servers were loaded together and waited for
 /// the highest load that all have.
 pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     let Some(offered) = common_load(panel) else { return };
-    let of = |series| Some((series, Series::point_at(series, offered)?));
-    let mut measured: Vec<(&Series, &Measured)> = panel.series.iter().filter_map(of).collect();
-    let cost = |point: &Measured| point.median(Measure::CpuPerRequest).unwrap_or(f64::INFINITY);
-    measured.sort_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)));
-    let Some(((best, least), others)) = measured.split_first() else { return };
-    let Some(estimate) = least.estimates.get(&Measure::CpuPerRequest) else { return };
+    let measured = by_cost(panel);
+    let Some(((best, estimate), others)) = measured.split_first() else { return };
     let shown = number::interval(
         estimate.median,
         estimate.interval.low,
@@ -37,26 +32,32 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         number::plain(offered),
         panel.unit()
     );
-    let (mut ties, mut indicated, mut next) = (Vec::new(), Vec::new(), None);
-    for (series, point) in others {
-        let (one, other) = ((&*series.name, *point), (&*best.name, *least));
-        let pair = Comparison::compare_points(one, other, Measure::CpuPerRequest, confidence);
-        match pair.as_ref().map(|pair| (pair.verdict, pair.shown())) {
+    let (mut ties, mut indicated, mut better, mut next) =
+        (Vec::new(), Vec::new(), Vec::new(), None);
+    for (series, _) in others {
+        let Some(pair) = Comparison::compare_costs(panel, (series, best), confidence) else {
+            continue;
+        };
+        let name = || series.name.clone();
+        match (pair.verdict, pair.ratio.median > 1.0) {
+            (Verdict::Differ | Verdict::Indicated, false) => better.push(name()),
             // Of the others the matrix has the numbers.
-            Some((Verdict::Differ, shown)) => {
-                let told = || format!(" The next, {}, needs {shown} times as much.", series.name);
-                next = next.or_else(|| Some(told()));
-            }
-            Some((Verdict::Indicated, _)) => indicated.push(series.name.clone()),
-            Some(_) => ties.push(series.name.clone()),
-            None => {}
+            (Verdict::Differ, true) => next = next.or(Some((series, pair))),
+            (Verdict::Indicated, true) => indicated.push(name()),
+            _ => ties.push(name()),
         }
     }
     if !ties.is_empty() {
         let ties = listed_at_most(&ties, LISTED_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
     }
-    text.push_str(&next.unwrap_or_default());
+    if let Some((series, pair)) = next {
+        let is_next = others.first().is_some_and(|(first, _)| first.name == series.name);
+        let name =
+            if is_next { format!("The next, {},", series.name) } else { series.name.clone() };
+        text.push_str(&format!(" {name} needs {} times as much.", pair.shown()));
+    }
+    text.push_str(&did_better(&better));
     findings.add_for_panel(panel, Head::Verdict, &text);
     if !indicated.is_empty() {
         let all = listed_at_most(&indicated, LISTED_MAX);
@@ -64,13 +65,4 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             format!(": {} seems to need less than {all}, on too few pairs to be sure.", best.name);
         findings.add_for_panel(panel, Head::NotSupported, &text);
     }
-}
-
-/// The highest load at which all servers were measured that were measured at all.
-pub(crate) fn common_load(panel: &Panel) -> Option<f64> {
-    let measured: Vec<&Series> =
-        panel.series.iter().filter(|series| !series.points.is_empty()).collect();
-    let loads = measured.first()?.points.iter().rev().map(|point| point.offered);
-    let is_common = |load: &f64| measured.iter().all(|series| series.point_at(*load).is_some());
-    loads.into_iter().find(is_common)
 }

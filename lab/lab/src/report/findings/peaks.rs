@@ -1,11 +1,13 @@
 //! Findings on the highest throughputs: which servers serve more and which tie, their throughput
 //! beyond the peak, and reasons to doubt a peak.
 
-use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked};
+use super::super::comparison::{
+    Comparison, SPREAD_POINTS, Verdict, no_peak_was_seen, pairs, ranked,
+};
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series};
-use super::{Findings, Head, listed_at_most};
+use super::{Findings, Head, did_better, listed_at_most};
 use crate::record::{Kind, Search};
 
 /// A server whose throughput falls below this part of its peak is reported to have collapsed.
@@ -32,7 +34,7 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         return;
     }
     let pairs = pairs(panel, confidence);
-    if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
+    if no_peak_was_seen(&ranked) {
         findings.add_for_panel(panel, Head::Verdict, &no_ranking(panel, &ranked));
         return;
     }
@@ -42,7 +44,8 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         |pair: &&&Comparison| pair.verdict == Verdict::Differ && pair.ratio.interval.low > 1.0;
     // The others are in the matrix.
     if let Some(next) = against.iter().find(is_ahead) {
-        let which = if against.len() > 1 { ", the next" } else { "" };
+        let is_next = against.len() > 1 && ranked[1].0.name == next.second;
+        let which = if is_next { ", the next" } else { "" };
         text.push_str(&format!(
             " It serves {} times the requests of {}{which}.",
             next.shown(),
@@ -76,6 +79,12 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             ),
         });
     }
+    let is_behind = |pair: &&&Comparison| {
+        matches!(pair.verdict, Verdict::Differ | Verdict::Indicated) && pair.ratio.median < 1.0
+    };
+    let better: Vec<String> =
+        against.iter().filter(is_behind).map(|pair| pair.second.clone()).collect();
+    text.push_str(&did_better(&better));
     findings.add_for_panel(panel, Head::Verdict, &text);
     indicated(findings, panel, &against);
     tally(findings, panel, &pairs, confidence);
@@ -140,8 +149,9 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
 }
 
 fn indicated(findings: &mut Findings, panel: &Panel, against: &[&Comparison]) {
-    let weak: Vec<&&Comparison> =
-        against.iter().filter(|pair| pair.verdict == Verdict::Indicated).collect();
+    let is_weak =
+        |pair: &&&Comparison| pair.verdict == Verdict::Indicated && pair.ratio.median > 1.0;
+    let weak: Vec<&&Comparison> = against.iter().filter(is_weak).collect();
     let Some(first) = weak.first() else { return };
     let names: Vec<String> = weak.iter().map(|pair| pair.second.clone()).collect();
     let names = listed_at_most(&names, TIES_MAX);

@@ -385,14 +385,54 @@ fn servers_that_were_loaded_together_are_compared_by_their_costs() {
     let all = [runs("dear", &times(1.5)), runs("least", &costs), runs("close", &close)];
     let said = all_findings(header.clone(), &all);
     has(&said, "least needs the least processor time, 10.5 [10.0, 12.6] us/request at 64 conn");
-    has(&said, "Between least and close: a tie. The next, dear, needs 1.50 times as much.");
+    has(&said, "Between least and close: a tie. dear needs 1.50 times as much.");
     has(&said, "say nothing of what a server can do by itself");
     assert!(!said.iter().any(|one| one.text.contains("highest throughput")), "{said:#?}");
     let few = [runs("dear", &[15.0, 16.0]), runs("least", &[10.0, 11.0])];
     has(
-        &all_findings(header, &few),
+        &all_findings(header.clone(), &few),
         "least seems to need less than dear, on too few pairs to be sure.",
     );
+    // The floor is no competitor.
+    let header = Header { floor: "least".into(), ..header };
+    let said = all_findings(header, &all);
+    has(&said, "close needs the least processor time");
+    has(&said, "The next, dear, needs 1.47 [1.47, 1.52] times as much.");
+}
+
+/// The best has the best median of all its blocks, and may be behind in those that both have.
+#[test]
+fn a_server_that_was_behind_in_pairs_does_not_seem_to_be_better() {
+    let behind = [90.0, 91.0, 200.0, 201.0, 202.0];
+    let said = all_findings(
+        Header::default(),
+        &[runs("one", 300.0, &behind), runs("two", 300.0, &[100.0, 101.0])],
+    );
+    assert!(!said.iter().any(|one| one.text.contains("seems to serve more")), "{said:#?}");
+    has(&said, "Where both were measured, two did better: it is not decided.");
+
+    let with_costs = |server: &str, costs: &[f64]| {
+        let mut runs = closed_runs(server, &vec![100.0; costs.len()], 0.5);
+        for (run, cost) in runs.iter_mut().zip(costs) {
+            run.observed = [("cpu_us_per_request".to_owned(), *cost)].into();
+        }
+        runs
+    };
+    let all = [with_costs("one", &[20.0, 20.0, 9.0, 9.0, 9.0]), with_costs("two", &[18.0, 18.0])];
+    let said = all_findings(Header { together: true, ..Header::default() }, &all);
+    assert!(!said.iter().any(|one| one.text.contains("seems to need less")), "{said:#?}");
+    has(&said, "Where both were measured, two did better: it is not decided.");
+}
+
+#[test]
+fn the_next_is_the_one_with_the_next_highest_peak() {
+    let first = runs("a", 200.0, &[111.0; 6]);
+    let second = runs("b", 200.0, &[110.0, 112.0, 109.0, 113.0, 110.0, 112.0]);
+    let third = runs("c", 200.0, &[100.0; 6]);
+    let said = all_findings(Header::default(), &[first.clone(), second, third.clone()]);
+    has(&said, "It serves 1.11 times the requests of c. Between a and b: a tie.");
+    let said = all_findings(Header::default(), &[first, third, runs("d", 200.0, &[90.0; 6])]);
+    has(&said, "It serves 1.11 times the requests of c, the next.");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! recorded its races and their results; for records without these they are guessed from the
 //! searches of each setting.
 
-use super::super::comparison::{Comparison, Verdict, is_unfair, is_winner, place, ranked};
+use super::super::comparison::{Comparison, Verdict, candidates};
 use super::super::number;
 use super::super::summary::{Panel, Peak, Series, Summary};
-use super::{Findings, Head, listed_at_most};
+use super::{Findings, Head, did_better, listed_at_most};
 use crate::record::{RaceOutcome, Tuning};
 
 /// The most items of a list in a sentence.
@@ -14,10 +14,7 @@ const LISTED_MAX: usize = 8;
 /// Reports the best setting of each panel.
 pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
     for panel in &summary.panels {
-        let (unfair, mut fair): (Vec<_>, Vec<_>) = ranked(panel)
-            .into_iter()
-            .partition(|(series, _)| is_unfair(series) && !is_winner(series, panel));
-        fair.sort_by_key(|(series, _)| place(series, panel));
+        let (fair, unfair) = candidates(panel);
         let served = fair.first().map_or(0.0, |(_, peak)| peak.per_s);
         let refused = unfair.iter().filter(|(_, peak)| peak.per_s >= served);
         let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
@@ -126,18 +123,11 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
         ));
     }
     let differ = compared.iter().filter(|pair| pair.verdict == Verdict::Differ);
-    // The best has the highest median, but in the blocks that both have another may be ahead.
     let (better, worse): (Vec<&Comparison>, Vec<&Comparison>) =
         differ.partition(|pair| pair.ratio.interval.low > 1.0);
     if !better.is_empty() {
         text.push_str(&format!(" It is better than {}.", number::counted(better.len(), "other")));
     }
-    if !worse.is_empty() {
-        let worse: Vec<String> = worse.iter().map(|pair| pair.second.clone()).collect();
-        let worse = listed_at_most(&worse, LISTED_MAX);
-        text.push_str(&format!(
-            " Where both were measured, {worse} did better: it is not decided."
-        ));
-    }
-    text
+    let worse: Vec<String> = worse.iter().map(|pair| pair.second.clone()).collect();
+    text + &did_better(&worse)
 }
