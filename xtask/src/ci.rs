@@ -18,14 +18,14 @@ cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
            engines, all benchmarks, a server that takes minutes to build (it is installed), the
-           packages, and the README's commands on a machine that has nothing else
+           packages, and the README's command and the tests on a machine that has nothing else
 ";
 
 /// Engines in which threads share data.
 const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,threads,\
                                 threads-direct,thread-pool,tasks,rings";
 
-const STEPS: &[Step] = &[
+pub(crate) const STEPS: &[Step] = &[
     step("fmt", When::Always, "cargo fmt --all --check", &[]),
     step("lock", When::Always, "cargo update --workspace --locked", &[]),
     step(
@@ -91,6 +91,13 @@ const STEPS: &[Step] = &[
         &[MUSL_TARGET],
     )),
     cheaply(step("package-static", When::Long, "cargo xtask package static", &[UNSHARE, IPROUTE2])),
+    // Made by the step before, which does not say that it leaves them out for want of the target.
+    cheaply(step(
+        "package-musl",
+        When::Long,
+        "packaging/static try musl",
+        &[MUSL_TARGET, UNSHARE, IPROUTE2],
+    )),
     cheaply(step(
         "package-deb",
         When::Long,
@@ -101,7 +108,7 @@ const STEPS: &[Step] = &[
         "package-container",
         When::Long,
         "cargo xtask package container",
-        &[BUILDAH, PODMAN],
+        &[BUILDAH, PODMAN, ROOT, IPROUTE2],
     )),
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),

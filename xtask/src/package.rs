@@ -32,6 +32,8 @@ struct Package {
     kind: &'static str,
     /// How the names of its files end.
     suffix: &'static str,
+    /// How many of the steps make them; the others try them.
+    making: usize,
     steps: &'static [Step],
 }
 
@@ -39,6 +41,7 @@ const PACKAGES: &[Package] = &[
     Package {
         kind: "static",
         suffix: "-glibc.tar.gz",
+        making: 1,
         steps: &[
             always("linked with glibc", "packaging/static build glibc", &[]),
             always(IN_AN_EMPTY_ROOT, "packaging/static try glibc", &[UNSHARE, IPROUTE2]),
@@ -47,6 +50,7 @@ const PACKAGES: &[Package] = &[
     Package {
         kind: "static",
         suffix: "-musl.tar.gz",
+        making: 1,
         steps: &[
             always("linked with musl", "packaging/static build musl", &[MUSL_TARGET]),
             always(
@@ -59,6 +63,7 @@ const PACKAGES: &[Package] = &[
     Package {
         kind: "deb",
         suffix: ".deb",
+        making: 1,
         steps: &[
             always("packed", "packaging/deb build", &[CARGO_DEB]),
             always("no error found by lintian", "packaging/deb lint", &[CARGO_DEB, LINTIAN]),
@@ -72,6 +77,7 @@ const PACKAGES: &[Package] = &[
     Package {
         kind: "container",
         suffix: "-container.tar",
+        making: 2,
         steps: &[
             always("linked with glibc", "packaging/static build glibc", &[]),
             always("packed", "packaging/container build", &[BUILDAH]),
@@ -136,7 +142,7 @@ fn files(folder: &Path, suffix: &str) -> Vec<(String, u64)> {
 /// The files with their sizes, then what was tried with them.
 fn table(package: &Package, files: &[(String, u64)], outcomes: &[(&Step, Outcome)]) -> String {
     let mut lines = format!("\n{}\n", package.kind);
-    let is_made = matches!(outcomes.first(), Some((_, Outcome::Passed)));
+    let is_made = matches!(outcomes.get(package.making - 1), Some((_, Outcome::Passed)));
     for (name, bytes) in files.iter().filter(|_| is_made) {
         let _ = writeln!(lines, "  {bytes:>10} bytes  {name}");
     }
@@ -182,6 +188,32 @@ mod tests {
         assert!(!unmade.contains("a.deb"), "{unmade}");
     }
 
+    /// A file of an earlier run is not listed as if this one had made it.
+    #[test]
+    fn a_file_is_listed_only_if_the_last_step_that_makes_it_has_passed() {
+        let container = PACKAGES.iter().find(|package| package.kind == "container");
+        let container = container.expect("there is one");
+        let outcomes = [Outcome::Passed, Outcome::Skipped(BUILDAH), Outcome::Skipped(BUILDAH)];
+        let outcomes: Vec<_> = container.steps.iter().zip(outcomes).collect();
+        let table = table(container, &[("old-container.tar".to_owned(), 1)], &outcomes);
+        assert!(!table.contains("old-container.tar"), "{table}");
+    }
+
+    /// What a step of CI would skip inside, CI itself must skip and count.
+    #[test]
+    fn the_steps_of_ci_need_what_the_packages_need() {
+        for Package { kind, steps, .. } in PACKAGES {
+            let (whole, part) =
+                (format!("cargo xtask package {kind}"), format!("packaging/{kind} "));
+            let is_of_kind = |s: &&Step| s.command == whole || s.command.starts_with(&part);
+            let in_ci = crate::ci::STEPS.iter().filter(is_of_kind).flat_map(|step| step.needs);
+            let in_ci: Vec<_> = in_ci.map(|tool| tool.name).collect();
+            for tool in steps.iter().flat_map(|step| step.needs) {
+                assert!(in_ci.contains(&tool.name), "{kind}: {}", tool.name);
+            }
+        }
+    }
+
     #[test]
     fn files_are_found_by_their_suffix() {
         let folder = testkit::Temporary::new();
@@ -193,11 +225,36 @@ mod tests {
         assert!(files(Path::new("no such folder"), ".deb").is_empty());
     }
 
+    /// A program passes commands on to those of its own version only.
+    #[test]
+    fn packages_recommend_the_server_of_their_own_version() {
+        for program in ["lab", "simulator"] {
+            let manifest = read(&format!("{program}/cli/Cargo.toml"));
+            let expected =
+                concat!("\nrecommends = \"ropewalk (= ", env!("CARGO_PKG_VERSION"), "-1)\"\n");
+            assert!(manifest.contains(expected), "{program}: {expected}");
+        }
+    }
+
+    /// Files under another licence that are compiled into a program are named where it is packed.
+    #[test]
+    fn the_copyright_of_the_packages_names_every_licence_in_the_programs() {
+        let text = read("packaging/copyright");
+        for folder in ["recorders/*", "common/page/src/assets/uPlot*"] {
+            assert!(text.contains(&format!("\nFiles: {folder}\n")), "{folder}");
+        }
+        assert!(text.contains("\nLicense: GPL-2.0-or-later\n "));
+    }
+
+    fn read(path: &str) -> String {
+        let path = tools::workspace_root().join(path);
+        std::fs::read_to_string(path).expect("it is part of the project")
+    }
+
     /// dpkg compares the version of the changelog with nothing, but readers do.
     #[test]
     fn the_changelog_of_the_packages_begins_with_this_version() {
-        let path = tools::workspace_root().join("packaging/changelog");
-        let text = std::fs::read_to_string(path).expect("it is part of the project");
+        let text = read("packaging/changelog");
         let expected = concat!("ropewalk (", env!("CARGO_PKG_VERSION"), "-1) ");
         assert!(text.starts_with(expected), "{text}");
     }

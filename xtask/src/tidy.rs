@@ -13,6 +13,7 @@ mod foreign_crates;
 mod knobs;
 mod leftovers;
 mod line_layout;
+mod links;
 mod module_docs;
 mod private_paths;
 mod prose;
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
     ("knobs", knobs::check),
     ("leftovers", leftovers::check),
     ("line-layout", line_layout::check),
+    ("links", links::check),
     ("module-docs", module_docs::check),
     ("private-paths", private_paths::check),
     ("prose", prose::check),

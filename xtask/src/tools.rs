@@ -47,7 +47,7 @@ pub(crate) const MIRI: Tool = Tool {
 
 pub(crate) const MUSL_TARGET: Tool = Tool {
     name: "the musl target",
-    probe: Probe::Prints("rustup target list --installed", "-musl"),
+    probe: Probe::Prints("rustup target list --installed", "x86_64-unknown-linux-musl"),
     install: "rustup target add x86_64-unknown-linux-musl",
     provided_in_ci: false,
 };
@@ -148,6 +148,14 @@ mod tests {
         };
         TOOLS.iter().flat_map(Tool::packages).for_each(check);
         installed_in_ci(&script).into_iter().for_each(check);
+    }
+
+    /// In `a && b` the failure of `a` does not end a script under `set -e`.
+    #[test]
+    fn a_failed_installation_ends_the_script_of_ci() {
+        let script = read(".ci/run");
+        let steps = script.lines().filter(|line| line.contains("&& seconds"));
+        assert_eq!(steps.collect::<Vec<_>>(), [""; 0]);
     }
 
     fn read(path: &str) -> String {

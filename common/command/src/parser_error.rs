@@ -10,30 +10,28 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::Emphasis;
-use crate::outcome::notify;
+use crate::outcome::{exit_code, notify, print};
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
-/// ask for help or the version, after that has been printed.
+/// ask for help or the version, after that has been printed, with headings emphasised on a
+/// terminal.
 pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsString]) -> ExitCode {
-    let is_printed = || print_text(error).is_ok();
+    let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if is_printed() => ExitCode::SUCCESS,
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if is_printed() => ExitCode::from(2),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            exit_code(print(&Emphasis::of_stream(&io::stdout()).help(&text)), notify)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let text = Emphasis::of_stream(&io::stderr()).help(&text);
+            // It is not a failure that standard error is closed.
+            let _ = io::stderr().write_all(text.as_bytes());
+            ExitCode::from(2)
+        }
         _ => {
             let command = command_in(program, arguments).join(" ");
             notify(&format!("{}: see `{command} --help`", Told(error).mistake()));
             ExitCode::from(2)
         }
-    }
-}
-
-/// Prints help or the version where the parser would, with headings emphasised on a terminal.
-fn print_text(error: &Error) -> io::Result<()> {
-    let text = error.render().to_string();
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    match error.use_stderr() {
-        true => err.write_all(Emphasis::of_stream(&err).help(&text).as_bytes()),
-        false => out.write_all(Emphasis::of_stream(&out).help(&text).as_bytes()),
     }
 }
 

@@ -107,13 +107,11 @@ impl Program {
             .into_iter()
             .chain(folders)
             .map(|folder| folder.join(self.name));
-        let install =
-            || format!("install it: cargo install --path {} in Ropewalk's sources", self.folder);
         let Some(file) = files.find(|file| file.is_file()) else {
             let name = self.name;
             return Err(format!(
                 "{name} is neither beside this program nor in PATH: {}",
-                install()
+                self.how_to_install()
             ));
         };
         match version_of(&file) {
@@ -121,9 +119,23 @@ impl Program {
             Some(other) => Err(format!(
                 "{} is {other}, and this is version {VERSION}: {}",
                 file.display(),
-                install()
+                self.how_to_install()
             )),
-            None => Err(format!("{} does not print its version: {}", file.display(), install())),
+            None => Err(format!(
+                "{} does not print its version: {}",
+                file.display(),
+                self.how_to_install()
+            )),
+        }
+    }
+
+    /// The end of a message. Programs that belong to no product have no package.
+    fn how_to_install(&self) -> String {
+        let has_package = [&SERVER, &LAB, &SIMULATOR].iter().any(|it| it.name == self.name);
+        let source = format!("cargo install --path {} in Ropewalk's sources", self.folder);
+        match has_package {
+            true => format!("install version {VERSION} of it: its package, or {source}"),
+            false => format!("install it: {source}"),
         }
     }
 }
@@ -172,7 +184,9 @@ mod tests {
         let path = env::join_paths(["/nonexistent".as_ref(), in_path.path()]).unwrap();
         let find = || SIMULATOR.find_in(Some(beside.path()), Some(&path));
         let why = find().unwrap_err();
-        let install = "install it: cargo install --path simulator/cli";
+        let install = &format!(
+            "install version {VERSION} of it: its package, or cargo install --path simulator/cli"
+        );
         assert!(
             why.starts_with("ropewalk-sim is neither beside ") && why.contains(install),
             "{why}"

@@ -20,7 +20,7 @@ use crate::errors::Cause;
 use rustix::io::retry_on_intr;
 use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -99,6 +99,16 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 /// The address the socket is bound to.
 pub fn local_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(net::getsockname(socket)?.try_into()?)
+}
+
+/// The addresses at which a listener can be reached: two if it is for all addresses of both
+/// families.
+pub fn listening_addresses(listener: BorrowedFd<'_>) -> io::Result<Vec<SocketAddr>> {
+    let own = local_addr(listener)?;
+    let is_for_both =
+        own.is_ipv6() && own.ip().is_unspecified() && !sockopt::ipv6_v6only(listener)?;
+    let v4 = is_for_both.then(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), own.port()));
+    Ok(v4.into_iter().chain([own]).collect())
 }
 
 /// The address of the other end of a connection. `NotConnected`: it has gone already.

@@ -16,7 +16,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// The first command that fails ends a tutorial. What it has started ends with it.
 const BEGIN: &str = "set -euo pipefail; trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
 
-/// A reader starts a server, and then needs a moment for the next command.
+/// The second for which pages wait is enough for a reader, not on a machine with other work.
 const CURL_WAITS: &str = "retry-connrefused\nretry = 100\nretry-delay = 1\n";
 
 /// Runs the commands of a page; returns what they printed. `ropewalk` is the program of that name;
@@ -76,6 +76,23 @@ fn free_port() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever pastes a block has no moment between its lines.
+    #[test]
+    fn pages_wait_for_the_servers_that_they_start() {
+        for page in ["docs/serve/README.md", "docs/load/README.md"] {
+            let text = std::fs::read_to_string(Path::new(REPOSITORY).join(page)).unwrap();
+            let commands = commands(&text);
+            let after: Vec<_> = commands.split("\nropewalk serve ").skip(1).collect();
+            assert!(!after.is_empty(), "{page}");
+            for rest in after {
+                assert!(
+                    rest.split_once('\n').unwrap().1.starts_with("sleep 1\n"),
+                    "{page}: {rest}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn the_commands_are_those_of_shell_blocks() {

@@ -147,8 +147,8 @@ impl Listeners {
 /// multiplied.
 fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> {
     let failed = StartError::Inherited;
-    let addresses = inherited.iter().map(|listener| socket::local_addr(listener.as_fd()));
-    let addresses = addresses.collect::<io::Result<_>>().map_err(failed)?;
+    let addresses = inherited.iter().map(|listener| socket::listening_addresses(listener.as_fd()));
+    let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(failed)?.concat();
     let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
     let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     sets.push(inherited);

@@ -12,7 +12,7 @@ use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
-use crate::config::{Config, ListenerMode, Settings};
+use crate::config::{Config, ListenerMode, Settings, one_line};
 use crate::error_log::Budget;
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
@@ -353,7 +353,7 @@ fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> 
 /// workers …)`.
 fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> String {
     let what = match settings.hosts.as_slice() {
-        [host] => host.root.display().to_string(),
+        [host] => one_line(&host.root.to_string_lossy()).into_owned(),
         hosts => format!("{} hosts", hosts.len()),
     };
     let places = reach::places(addresses, os::interfaces::outward_address);

@@ -2,7 +2,7 @@
 
 use site::host::Host;
 
-use crate::config::has_file;
+use crate::config::{has_file, one_line};
 
 /// A line for each host that answers 404 to a browser that asks for `/`, with what to do.
 pub(crate) fn missing<'h>(hosts: impl IntoIterator<Item = &'h Host>) -> Vec<String> {
@@ -23,7 +23,8 @@ fn is_without(host: &Host) -> bool {
 
 fn line(host: &Host) -> String {
     let settings = host.settings();
-    let (root, index) = (settings.root.display(), settings.index.join(" or "));
+    let (path, index) = (settings.root.to_string_lossy(), settings.index.join(" or "));
+    let root = one_line(&path);
     let is_empty =
         std::fs::read_dir(&settings.root).is_ok_and(|mut entries| entries.next().is_none());
     match is_empty {
@@ -69,6 +70,17 @@ mod tests {
         assert_eq!(lines(&["a.txt"], two), [neither]);
         let never = |host: &mut HostSettings| host.symlinks = Symlinks::Never;
         assert_eq!(lines(&["a.txt"], never), none);
+    }
+
+    #[test]
+    fn the_name_of_a_root_adds_no_line() {
+        let directory = Temporary::new();
+        directory.file("two\nlines/a.txt", "");
+        let root = directory.path().join("two\nlines");
+        let site = Site::new(vec![HostSettings::new(root.clone())]).unwrap();
+        let expected =
+            format!("nothing at /: {root:?} has no index.html: put one there, or use --listing");
+        assert_eq!(missing(site.hosts()), [expected]);
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Response<'_> {
         if variant.coding != negotiate::Coding::Identity {
             fields.add("Content-Encoding", variant.coding.token().as_bytes());
         }
-        if file.varies() && fields.value("Vary").is_none() {
+        if file.varies() && failure.status != 406 {
             fields.add("Vary", &b"Accept-Encoding"[..]);
         }
         fields.add("X-Content-Type-Options", &b"nosniff"[..]);
@@ -156,6 +156,7 @@ impl Response<'_> {
         );
         let mut fields = failure.fields();
         fields.add("Content-Type", &b"text/html; charset=utf-8"[..]);
+        fields.add("X-Content-Type-Options", &b"nosniff"[..]);
         self.put_head(w, failed, status, fields, Framing::Length(body.len() as u64));
         let exchange = &mut *self.exchange;
         if !exchange.draft.is_head {

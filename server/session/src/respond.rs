@@ -17,7 +17,7 @@ use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::after::After;
 use crate::exchange::{Draft, Listing, Purpose, Then};
-use crate::failure::{ALLOW, Failure};
+use crate::failure::{ALLOW, BY_NAVIGATION, Failure};
 use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
 use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
@@ -165,7 +165,7 @@ impl Response<'_> {
         hit: &Hit<Entry>,
     ) -> Prepared {
         match (&hit.value().resource, purpose) {
-            (Resource::File(file), _) => self.file(w, request, hit, file),
+            (Resource::File(file), _) => self.file(w, request, purpose, hit, file),
             (_, Purpose::Fallback) => self.error(w, request, 404),
             (Resource::Redirect(redirect), _) => self.redirect(w, request, redirect),
             (Resource::Directory, _) => self.list(w, request, hit),
@@ -179,10 +179,19 @@ impl Response<'_> {
         &mut self,
         w: &mut Worker,
         request: Request<'_>,
+        purpose: Purpose,
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
-        let connection = self.connection_line();
+        let connection: &[u8] = self.connection_line();
+        let varying;
+        let connection = match purpose {
+            Purpose::Fallback => {
+                varying = [b"Vary: ", BY_NAVIGATION, b"\r\n", connection].concat();
+                &varying
+            }
+            _ => connection,
+        };
         let exchange = &mut *self.exchange;
         match answer(request.head, file, w.unix_seconds(), w.limits.ranges_max) {
             Answer::Whole(index) => {
@@ -236,7 +245,9 @@ impl Response<'_> {
             }
             _ => {
                 let reason = if is_missing_start_page(host, hit) { NO_START_PAGE } else { "" };
-                self.fail(w, request.into(), Failure { reason, ..Failure::from_status(404) })
+                let varies = host.spa_fallback().is_some();
+                let failure = Failure { reason, varies, ..Failure::from_status(404) };
+                self.fail(w, request.into(), failure)
             }
         }
     }

@@ -98,6 +98,11 @@ fn ipv6_sockets_serve_ipv4_clients_unless_told_otherwise() {
     for ipv6_only in [false, true] {
         let options = ListenOptions { ipv6_only, ..ListenOptions::default() };
         let (listener, address) = listen_on("[::]:0", &options);
+        let mut addresses = vec![address];
+        if !ipv6_only {
+            addresses.insert(0, SocketAddr::new("0.0.0.0".parse().unwrap(), address.port()));
+        }
+        assert_eq!(listening_addresses(listener.as_fd()).unwrap(), addresses);
 
         let _v6 =
             connect_blocking(SocketAddr::new("::1".parse().unwrap(), address.port())).unwrap();

@@ -50,7 +50,7 @@ fn without_the_other_program_a_line_says_what_to_install() {
     {
         let (status, out, error) = finished(Command::new(&copy).arg(command).env("PATH", ""));
         let expected = format!(
-            "ropewalk: ropewalk-{program} is neither beside this program nor in PATH: install it"
+            "ropewalk: ropewalk-{program} is neither beside this program nor in PATH: install "
         );
         assert!(error.starts_with(&expected) && error.lines().count() == 1, "{error}");
         assert_eq!((status, out.as_str()), (1, ""));

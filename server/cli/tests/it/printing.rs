@@ -1,6 +1,9 @@
 //! Commands that print and end.
 
-use crate::run;
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::{ropewalk, run};
 
 /// Every mistake is one line: the place, what is wrong, and what to do, with the nearest right
 /// word.
@@ -117,6 +120,20 @@ fn without_a_command_the_help_is_printed() {
     let (status, out, error) = run(&[]);
     assert_eq!((status, out.as_str()), (2, ""));
     assert!(error.contains("Usage: "), "{error}");
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_no_mistake_of_the_user() {
+    let output = |out: Stdio| ropewalk(&["--help"]).stdout(out).output().unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let without_room = output(full.into());
+    let error = String::from_utf8(without_room.stderr).unwrap();
+    assert_eq!(error, "ropewalk: cannot print: No space left on device (os error 28)\n");
+    assert_eq!(without_room.status.code(), Some(1));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let without_reader = output(writer.into());
+    assert_eq!((without_reader.status.code(), without_reader.stderr), (Some(0), vec![]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! ASCII: an escape sequence in a request must not reach a terminal, nor a quote end its field.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 
 use http1::{DateTime, MONTHS};
 use session::Record;
@@ -11,7 +12,7 @@ use session::Record;
 pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>) {
     let DateTime { year, month, day, hour, minute, second } = date_time(record);
     let month = MONTHS[month as usize - 1];
-    print(line, format_args!("{} - - [{day:02}/{month}/{year}", record.peer.ip()));
+    print(line, format_args!("{} - - [{day:02}/{month}/{year}", peer(record).ip()));
     print(line, format_args!(":{hour:02}:{minute:02}:{second:02} +0000] \""));
     if record.method.is_empty() {
         line.push(b'-');
@@ -33,7 +34,7 @@ pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
     let DateTime { year, month, day, hour, minute, second } = date_time(record);
     let microsecond = record.unix_us % 1_000_000;
     print(line, format_args!("{{\"time\":\"{year}-{month:02}-{day:02}T{hour:02}:{minute:02}"));
-    print(line, format_args!(":{second:02}.{microsecond:06}Z\",\"peer\":\"{}\"", record.peer));
+    print(line, format_args!(":{second:02}.{microsecond:06}Z\",\"peer\":\"{}\"", peer(record)));
     json_text(line, "method", Some(record.method));
     json_text(line, "target", Some(record.target));
     json_text(line, "version", Some(record.version.as_bytes()));
@@ -42,6 +43,16 @@ pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
     json_text(line, "referer", record.referer);
     json_text(line, "user_agent", record.user_agent);
     print(line, format_args!(",\"duration_us\":{}}}\n", record.duration_us));
+}
+
+/// The client's address. A client of IPv4 has its own at a socket for both families, too, as
+/// service managers open them; the kernel shows it there as `::ffff:192.0.2.1` (RFC 4291
+/// §2.5.5.2).
+fn peer(record: &Record<'_>) -> SocketAddr {
+    match record.peer.ip().to_canonical() {
+        v4 @ IpAddr::V4(_) => SocketAddr::new(v4, record.peer.port()),
+        IpAddr::V6(_) => record.peer,
+    }
 }
 
 fn date_time(record: &Record<'_>) -> DateTime {

@@ -59,6 +59,21 @@ fn json_line() {
     assert_eq!(written(AccessForm::Json, &[record()]), format!("{expected}\n"));
 }
 
+/// Service managers open one socket for both families (RFC 4291 §2.5.5.2).
+#[test]
+fn a_client_of_ipv4_has_one_name_at_every_socket() {
+    let check = |peer: &str, combined: &str, json: &str| {
+        let record = [Record { peer: peer.parse().unwrap(), ..record() }];
+        let line = written(AccessForm::Combined, &record);
+        assert!(line.starts_with(&format!("{combined} - - [")), "{line}");
+        let line = written(AccessForm::Json, &record);
+        assert!(line.contains(&format!("\"peer\":\"{json}\",")), "{line}");
+    };
+    check("[::ffff:192.0.2.7]:40000", "192.0.2.7", "192.0.2.7:40000");
+    check("[2001:db8::7]:40000", "2001:db8::7", "[2001:db8::7]:40000");
+    check("[::1]:40000", "::1", "[::1]:40000");
+}
+
 #[test]
 fn a_request_that_could_not_be_read_has_a_dash() {
     let malformed = Record { method: b"", target: b"", status: 400, ..record() };

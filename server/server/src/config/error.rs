@@ -1,5 +1,6 @@
 //! Why a configuration is refused, and the place of the fault.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -119,6 +120,11 @@ pub enum ConfigFault {
         /// The root.
         root: PathBuf,
     },
+    /// A page that a redirect of the same host hides.
+    #[error(
+        "{0:?} is redirected by a rule of this host, and so never sent: leave it out, or the rule"
+    )]
+    RedirectedPage(String),
     /// A log whose directory is no directory.
     #[error("{0:?} is not a directory: make it, or name another for the log")]
     NoLogDirectory(PathBuf),
@@ -173,9 +179,18 @@ impl From<ConfigError> for String {
     }
 }
 
+/// A text, in quotes and escaped if it has control characters. Flags and the names of files may
+/// contain anything; an error is one line, and a comment of the configuration must not end early.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    match text.chars().any(char::is_control) {
+        true => format!("{text:?}").into(),
+        false => text.into(),
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source)?;
+        f.write_str(&one_line(&self.source))?;
         match self.position {
             Some((line, column)) => write!(f, ":{line}:{column}"),
             None => Ok(()),

@@ -23,6 +23,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 pub use address::ListenAddress;
+pub(crate) use error::one_line;
 pub use error::{ConfigError, ConfigFault, Place};
 pub(crate) use near::did_you_mean;
 pub use settings::{

@@ -5,7 +5,7 @@
 
 use site::host::HostSettings;
 
-use super::field::{Key, quote};
+use super::field::Key;
 use super::host_key;
 use super::schema::{CACHE_CONTROL_KEYS, HEADER_KEYS, HOST_KEYS, KEYS, REDIRECT_KEYS};
 use super::settings::Settings;
@@ -58,13 +58,7 @@ pub(super) fn show(settings: &Settings, origins: &Origins) -> String {
 
 fn line<T: Clone>(key: &Key<T>, target: &T, origins: &Origins, full_name: &str) -> String {
     let origin = origins.get(full_name).map_or_else(|| "default".into(), ToString::to_string);
-    format!("{} = {} # {}\n", key.last_name(), key.show(target), one_line(&origin))
-}
-
-/// Escapes line ends. A flag may contain anything; a comment must not end early (TOML 1.0,
-/// "Comment").
-fn one_line(text: &str) -> String {
-    if text.chars().any(char::is_control) { quote(text) } else { text.into() }
+    format!("{} = {} # {origin}\n", key.last_name(), key.show(target))
 }
 
 fn documented<T: Clone>(keys: &[Key<T>], section: &str, target: &T) -> Vec<DocumentedKey> {

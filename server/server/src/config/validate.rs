@@ -10,6 +10,7 @@ use os::files::{FileKind, Root};
 use site::HostSettings;
 use site::check::{self, SettingError};
 use site::host::Dotfiles;
+use site::rules::PathGlobs;
 
 use super::error::{ConfigError, ConfigFault};
 use super::field::join;
@@ -87,10 +88,15 @@ fn pages(host: &HostSettings) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// Checks that a page is a file or has a precompressed one beside it. It must neither be hidden nor
-/// behind a link that is not followed.
+/// redirected, nor behind a link that is not followed.
 fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
     if host.dotfiles == Dotfiles::Deny {
         check::visible_page(page).map_err(ConfigFault::Setting)?;
+    }
+    let redirects = PathGlobs::new(host.redirects.iter().map(|rule| (&rule.from, ())));
+    let redirects = redirects.map_err(|why| ConfigFault::Setting(SettingError::Glob(why)))?;
+    if redirects.matches(page.as_bytes()).next().is_some() {
+        return Err(ConfigFault::RedirectedPage(page.into()));
     }
     let name = page.trim_start_matches('/');
     match has_file(host, name).map_err(|why| ConfigFault::Root(host.root.clone(), why))? {

@@ -180,6 +180,18 @@ fn values_that_no_host_can_have() {
     check("spa_fallback = \"/no.html\"", "3:16: there is no page \"/no.html\"");
     check("spa_fallback = \"/.env\"", "3:16: \"/.env\" is hidden");
     check("error_pages = { 404 = \"/no.html\" }", "3:23: there is no page \"/no.html\"");
+    let redirect = |from: &str, page: &str| {
+        let rule = format!("[[host.redirect]]\nfrom = \"{from}\"\nto = \"/\"\nstatus = 301");
+        format!("{page}\n{rule}")
+    };
+    check(
+        &redirect("/page.html", "spa_fallback = \"/page.html\""),
+        "3:16: \"/page.html\" is redirected by a rule of this host, and so never sent",
+    );
+    check(
+        &redirect("*.html", "error_pages = { 404 = \"/page.html\" }"),
+        "3:23: \"/page.html\" is redirected by a rule of this host, and so never sent",
+    );
     check("error_pages = { 421 = \"/page.html\" }", "3:23: 421 is the answer where no host");
     check("error_pages = { 500 = \"/page.html\" }", "3:23: 500 is never sent");
     check("mime_types = { x = \"y\" }", "3:20: \"y\" is not a media type");
@@ -430,6 +442,17 @@ fn the_nearest_file_is_named() {
          mean \"/start.html\"?), or only by a link that `symlinks` does not follow: name one that \
          exists, or put it there",
     );
+}
+
+/// Flags and the names of files may contain anything.
+#[test]
+fn a_mistake_is_one_line_wherever_it_is() {
+    let set = Arguments { set: vec!["a\nb".into()], ..Arguments::default() };
+    let error = Config::load(&set).unwrap_err().to_string();
+    assert_eq!(error, r#""--set a\nb": write SECTION.KEY=VALUE"#);
+    let file = Arguments { config: Some("no\u{1b}[2J\nfile".into()), ..Arguments::default() };
+    let error = Config::load(&file).unwrap_err().to_string();
+    assert_eq!(error, r#""no\u{1b}[2J\nfile": there is no such file: name the configuration"#);
 }
 
 /// The flags for keys are as the keys: their values are checked alike, and `ropewalk check` says
