@@ -17,7 +17,7 @@ use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::after::After;
 use crate::exchange::{Draft, Listing, Purpose, Then};
-use crate::failure::{ALLOW, BY_NAVIGATION, Failure};
+use crate::failure::{ALLOW, Failure};
 use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
 use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
@@ -183,14 +183,9 @@ impl Response<'_> {
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
-        let connection: &[u8] = self.connection_line();
-        let varying;
         let connection = match purpose {
-            Purpose::Fallback => {
-                varying = [b"Vary: ", BY_NAVIGATION, b"\r\n", connection].concat();
-                &varying
-            }
-            _ => connection,
+            Purpose::Fallback => self.varying_connection_lines(),
+            _ => self.connection_line(),
         };
         let exchange = &mut *self.exchange;
         match answer(request.head, file, w.unix_seconds(), w.limits.ranges_max) {

@@ -2,8 +2,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use session::{Connection, Limits};
+use site::Site;
+use site::host::HostSettings;
 
 use crate::memory::{MemoryFiles, Pair};
 
@@ -32,13 +35,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// A site with an application's page.
 fn pair() -> Pair {
     let files = MemoryFiles::new(&[
         ("index.html", b"<p>hello"),
         ("index.html.br", b"compressed"),
         ("a b.txt", b"0123456789"),
     ]);
-    let mut pair = Pair::new(files, Limits::default());
+    let mut settings = HostSettings::new("/".into());
+    settings.spa_fallback = Some("/index.html".into());
+    let site = Arc::new(Site::new(vec![settings]).unwrap());
+    let mut pair = Pair::on_site(site, files, Limits::default());
     pair.received.reserve(1 << 20);
     pair
 }
@@ -68,6 +75,7 @@ fn a_request_that_hits_the_cache_allocates_nothing() {
         ("GET /x/../a%20b.txt?query HTTP/1.1\r\nHost: h\r\n\r\n", 200),
         ("GET / HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\n\r\n", 304),
         ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200),
+        ("GET /some/view HTTP/1.1\r\nHost: h\r\nAccept: text/html\r\n\r\n", 200),
     ] {
         assert_eq!(allocations(request.as_bytes(), status), 0, "{request}");
     }
