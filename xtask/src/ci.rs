@@ -18,7 +18,7 @@ cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
            engines, all benchmarks, a server that takes minutes to build (it is installed), the
-           packages, and the README's command and the tests on a machine that has nothing else
+           packages, and the README's commands on a machine that has nothing else
 ";
 
 /// Engines in which threads share data.

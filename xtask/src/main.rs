@@ -21,7 +21,7 @@ cargo xtask COMMAND
 
   ci      run every check of the project: the one command before a push
   test    run all tests; list at the end what this machine lacks for some
-  fresh   run the README's command and the tests on a bare machine (a root made by debootstrap)
+  fresh   run the README's commands on a bare machine (a root made by debootstrap)
   package build the packages, and try them: static programs, .deb, a container image
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
