@@ -80,7 +80,7 @@ mod tests {
     /// Whoever pastes a block has no moment between its lines.
     #[test]
     fn pages_wait_for_the_servers_that_they_start() {
-        for page in ["docs/serve/README.md", "docs/load/README.md"] {
+        for page in ["docs/serve/README.md", "docs/load/README.md", "docs/lab/README.md"] {
             let text = std::fs::read_to_string(Path::new(REPOSITORY).join(page)).unwrap();
             let commands = commands(&text);
             let after: Vec<_> = commands.split("\nropewalk serve ").skip(1).collect();
