@@ -26,8 +26,19 @@ pub struct TcpSocket {
 /// # Panics
 /// When they cannot be listed.
 pub fn tcp_sockets() -> Vec<TcpSocket> {
-    let table = fs::read_to_string("/proc/self/net/tcp").expect("the sockets are listed");
-    table.lines().skip(1).map(|line| parse(line).expect("a socket in a line")).collect()
+    table().lines().skip(1).map(|line| parse(line).expect("a socket in a line")).collect()
+}
+
+/// All that the kernel lists of the sockets at either end of which there is this port, a line each.
+pub(crate) fn lines_with(port: u16) -> Vec<String> {
+    let has_port = |line: &&str| {
+        parse(line).is_some_and(|socket| [socket.local_port, socket.remote_port].contains(&port))
+    };
+    table().lines().skip(1).filter(has_port).map(|line| line.trim().to_owned()).collect()
+}
+
+fn table() -> String {
+    fs::read_to_string("/proc/self/net/tcp").expect("the sockets are listed")
 }
 
 /// The number of the line, the two addresses, the state, and more.
