@@ -18,9 +18,9 @@ const HELP: &str = "\
 cargo xtask flaky [ROUNDS]
 
 Builds the test programs and runs each of them ROUNDS times (20), two at a time as the test command
-does, beside busy loops on all CPUs. Each run is a line in target/flaky.txt: when the programs were
-built (nanoseconds since 1970), program, seconds, and how it ended. Runs of the same build count, so
-that a repeated command continues where it was interrupted.
+does, beside busy loops on all CPUs. Each run is a line in target/flaky.txt: a hash of all programs,
+program, seconds, and how it ended. Runs of the same build count, so that a repeated command
+continues where it was interrupted.
 ";
 
 const ROUNDS_DEFAULT: usize = 20;
@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let built = programs::build()?;
     let path = tools::workspace_root().join("target/flaky.txt");
     let explain = |why| format!("{}: {why}", path.display());
-    let tally = Tally::open(path.clone(), built.at_ns).map_err(explain)?;
+    let hash = built.hash().map_err(|why| format!("a built program: {why}"))?;
+    let tally = Tally::open(path.clone(), hash).map_err(explain)?;
     make_rounds(rounds, &built, &tally).map_err(explain)?;
     let (mut counted, mut failed) = (String::new(), 0);
     for program in &built.programs {
@@ -69,23 +70,23 @@ fn make_rounds(rounds: usize, built: &Built, tally: &Tally) -> io::Result<()> {
 /// All runs so far: a file with a line each.
 struct Tally {
     path: PathBuf,
-    built_ns: u64,
+    build: u64,
     /// The file's content.
     lines: Mutex<String>,
 }
 
 impl Tally {
-    fn open(path: PathBuf, built_ns: u64) -> io::Result<Self> {
+    fn open(path: PathBuf, build: u64) -> io::Result<Self> {
         let lines = match fs::read_to_string(&path) {
             Err(why) if why.kind() == ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        Ok(Self { path, built_ns, lines: Mutex::new(lines) })
+        Ok(Self { path, build, lines: Mutex::new(lines) })
     }
 
     /// How often this build of a program has run, and how often it has failed.
     fn count(&self, program: &Program) -> (usize, usize) {
-        let prefix = format!("{} {} ", self.built_ns, program.name);
+        let prefix = format!("{:016x} {} ", self.build, program.name);
         let lines = locked(&self.lines);
         let runs = lines.lines().filter(|line| line.starts_with(&prefix));
         let failed = runs.clone().filter(|line| !line.ends_with(PASSED)).count();
@@ -99,7 +100,7 @@ impl Tally {
         let (status, printed) = run_program(program, &output, Path::new("/dev/null"))?;
         let end = if status.success() { PASSED.to_owned() } else { status.to_string() };
         let seconds = (os::clock::now() - begun_us) as f64 / 1e6;
-        let line = format!("{} {} {seconds:.1} {end}\n", self.built_ns, program.name);
+        let line = format!("{:016x} {} {seconds:.1} {end}\n", self.build, program.name);
         print!("{line}");
         if !status.success() {
             print!("{}", String::from_utf8_lossy(&printed));
@@ -125,7 +126,7 @@ mod tests {
     fn runs_of_the_same_build_are_counted() {
         let folder = std::env::temp_dir().join(format!("ropewalk-flaky-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
-        let made = |built_ns| Tally::open(folder.join("tally"), built_ns).expect("it is readable");
+        let made = |build| Tally::open(folder.join("tally"), build).expect("it is readable");
         let program = |name: &str, path: &str| Program {
             name: name.to_owned(),
             path: path.into(),

@@ -4,7 +4,9 @@ use serde_json::Value;
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::UNIX_EPOCH;
+use std::{fs, io};
+
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::tools;
 
@@ -24,9 +26,8 @@ pub(crate) struct Program {
 pub(crate) struct Built {
     /// The test programs, the longest-running first: by and large the larger ones take longer.
     pub(crate) programs: Vec<Program>,
-    /// When the newest of them was built, or of the programs that they start: nanoseconds since
-    /// 1970.
-    pub(crate) at_ns: u64,
+    /// Their executables, and those of the programs that they start.
+    pub(crate) executables: Vec<PathBuf>,
 }
 
 impl Program {
@@ -58,15 +59,21 @@ pub(crate) fn build() -> Result<Built, String> {
     let (mut programs, executables) = listed(&String::from_utf8_lossy(&output.stdout));
     let bytes = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(bytes(program)));
-    let at_ns = executables.iter().map(|path| built_ns(path)).max().unwrap_or_default();
-    Ok(Built { programs, at_ns })
+    Ok(Built { programs, executables })
 }
 
-/// When a file was last written, in nanoseconds since 1970; zero if it does not exist.
-fn built_ns(path: &Path) -> u64 {
-    let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default()
+impl Built {
+    /// A hash of the executables, which tells one build from another: the same sources give the
+    /// same programs on any machine, in a folder of the same path.
+    pub(crate) fn hash(&self) -> io::Result<u64> {
+        let mut paths: Vec<&PathBuf> = self.executables.iter().collect();
+        paths.sort();
+        let mut hash = Xxh3::new();
+        for path in paths {
+            hash.update(&fs::read(path)?);
+        }
+        Ok(hash.digest())
+    }
 }
 
 /// The test programs and all executables that Cargo reports as built, a JSON object a line.

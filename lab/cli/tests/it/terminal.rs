@@ -23,13 +23,14 @@ fn progress_is_one_line_that_fits_and_is_gone_in_the_end() {
     directory.file("index.html", "hello");
     let server = served(directory.path(), &[]);
     let url = format!("http://{}/", server.address());
-    let load = ["load", &url, "-c", "1", "-d", "400ms", "--interval", "100ms"];
+    let load = ["load", &url, "-c", "1", "-d", "1s", "--interval", "50ms"];
     // On a busy machine the run shall not be void for that.
     let load = [&load[..], &["--lag-bound", "10s", "--run-delay-bound", "100%"]].concat();
     for columns in [40, 200] {
         let Written { status, all, screen } = on_terminal(&load, columns, &[]);
         assert_eq!(status, 0, "{all}");
         let lines: Vec<&str> = all.split(CLEAR).filter(|text| text.contains(" s  sent ")).collect();
+        // Of twenty: the generator may have to wait for a CPU.
         assert!(lines.len() >= 3, "{all}");
         assert!(lines.iter().all(|line| line.chars().count() < columns), "{lines:?}");
         assert!(!screen.iter().any(|line| line.contains("in flight")), "{screen:?}");

@@ -35,7 +35,8 @@ pub fn program(surroundings: &Surroundings) -> Result<PathBuf, String> {
     // As this program is built itself.
     let (profile, folder) =
         if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
-    let arguments = ["build", "--profile", profile, "--package", PROGRAM.name];
+    // By its package alone it would be built with other features of what it uses, all anew.
+    let arguments = ["build", "--profile", profile, "--workspace", "--bin", PROGRAM.name];
     let command = format!("cargo {}", arguments.join(" "));
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).arg("--target-dir").arg(target_dir);
