@@ -445,7 +445,7 @@ static void find_stack(const Mapping* mapping, void* data)
 static __attribute__((noinline)) void first_access(uint64_t address)
 {
    pthread_mutex_lock(&lock);
-   stack_end = address; /* in case of doubt there is none, and nobody looks again */
+   stack_end = address; /* in case of doubt there is none, and it is not looked for again */
    each_mapping(find_stack, &address);
    if (stack_end > address) say_named(stack_start, stack_end, "[stack]");
    pthread_mutex_unlock(&lock);
@@ -506,7 +506,7 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 /* The child has its parent's chunks mapped, which it must not write to; those of other threads
-   stay mapped and nobody's. */
+   stay mapped and belong to none. */
 static void after_fork_in_child(void)
 {
    char parent[64];
@@ -583,7 +583,7 @@ static const char* obstacle(const char* program, char* head, size_t bytes, bool*
       return "it is no program for x86-64";
    bool other_user = (is.st_mode & S_ISUID) && is.st_uid != geteuid();
    bool other_group = (is.st_mode & S_ISGID) && is.st_gid != getegid();
-   return other_user || other_group ? "it runs as somebody else" : NULL;
+   return other_user || other_group ? "it runs as another user" : NULL;
 }
 
 /* The interpreter in a script's first line, and its argument, empty if there is none. */
@@ -626,7 +626,7 @@ static const char* start(const char* program, char** all, size_t room, size_t co
 }
 
 /* QEMU starts what is executed without QEMU. Here it is started with it, if that is possible: this
-   does not return then. What nobody can execute is left to QEMU, which knows the error. */
+   does not return then. What cannot be executed is left to QEMU, which knows the error. */
 static void execute(uint64_t path, uint64_t arguments, uint64_t environment)
 {
    enum { ROOM = 16 };

@@ -184,8 +184,8 @@ mod tests {
             skipped: no error found by lintian: lintian is not there: apt-get install lintian\n  \
             FAILED: installed, served, log rotated, upgraded, removed and purged in a bare Debian\n";
         assert_eq!(table(deb, &files, &outcomes), expected);
-        let unmade = table(deb, &files, &[(&deb.steps[0], Outcome::Skipped(CARGO_DEB))]);
-        assert!(!unmade.contains("a.deb"), "{unmade}");
+        let without_deb = table(deb, &files, &[(&deb.steps[0], Outcome::Skipped(CARGO_DEB))]);
+        assert!(!without_deb.contains("a.deb"), "{without_deb}");
     }
 
     /// A file of an earlier run is not listed as if this one had made it.

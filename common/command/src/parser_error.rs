@@ -29,7 +29,7 @@ pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsStri
         }
         _ => {
             let command = command_in(program, arguments).join(" ");
-            notify(&format!("{}: see `{command} --help`", Told(error).mistake()));
+            notify(&format!("{}: see `{command} --help`", ErrorInContext(error).mistake()));
             ExitCode::from(2)
         }
     }
@@ -48,9 +48,9 @@ fn command_in<'p>(program: &'p Command, arguments: &[OsString]) -> Vec<&'p str> 
 }
 
 /// An error with its context.
-struct Told<'e>(&'e Error);
+struct ErrorInContext<'e>(&'e Error);
 
-impl Told<'_> {
+impl ErrorInContext<'_> {
     /// What is wrong, and which word was meant if one is near.
     fn mistake(&self) -> String {
         let [argument, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue]
@@ -159,7 +159,11 @@ mod tests {
     fn line(arguments: &[&str]) -> String {
         let error = program().try_get_matches_from([&["program"], arguments].concat()).unwrap_err();
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        format!("{} ({})", Told(&error).mistake(), command_in(&program(), &arguments).join(" "))
+        format!(
+            "{} ({})",
+            ErrorInContext(&error).mistake(),
+            command_in(&program(), &arguments).join(" ")
+        )
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::rule::{Check, Reading, Rule};
 const OWN: &str = "/proc/self/cgroup";
 const MEMORY: &str = "/proc/meminfo";
 
-/// So many threads must the groups' `pids.max` allow: as many as the other limits on threads.
+/// The number of threads that the groups' `pids.max` must allow: that of the other limits on threads.
 const THREADS_ENOUGH: u64 = 65_536;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;

@@ -146,7 +146,7 @@ fn cpus_of_mask(mask: &str) -> Vec<usize> {
     digits.enumerate().flat_map(bits).collect()
 }
 
-/// One of the table `/proc/interrupts`. The kernel picks one CPU of those allowed and keeps to it:
+/// An interrupt in the table `/proc/interrupts`. The kernel picks one CPU of those allowed and keeps to it:
 /// where it says which, that counts.
 fn interrupt(proc: &Path, table: &str, number: u32) -> Option<Interrupt> {
     let cpus = ["effective_affinity_list", "smp_affinity_list"].into_iter().find_map(|file| {

@@ -8,7 +8,7 @@ use crate::document::{escape, letters};
 
 /// Above this number of columns their heads are numbers, which the names of the rows begin with.
 const NAMED_MAX: usize = 6;
-/// And above this number of letters of the longest name.
+/// The number of letters of the longest name above which the heads are numbers, too.
 const LETTERS_MAX: usize = 16;
 
 /// A matrix.
@@ -118,7 +118,7 @@ impl Matrix {
         format!("Of the row against the column: {}.", told.collect::<Vec<_>>().join(", "))
     }
 
-    /// The same as a table of texts.
+    /// The matrix as a table of texts.
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[""]);
         table.heads.extend(self.heads());

@@ -37,7 +37,7 @@ pub fn draw(figure: &Figure) -> String {
     document(figure, "drawn", (WIDTH, height(figure)), &body(&figure.drawing))
 }
 
-/// The same for narrow windows, of figures that can be drawn so.
+/// The drawing of a figure for narrow windows, if it can be drawn so.
 pub(crate) fn draw_narrow(figure: &Figure) -> Option<String> {
     let Drawing::Ranked(ranked) = &figure.drawing else { return None };
     let size = (ranked::NARROW, ranked::height(ranked, ranked::NARROW));

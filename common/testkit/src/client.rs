@@ -90,7 +90,7 @@ impl Client {
             conversation.read_to_end();
         });
         if conversation.end == Some(End::TimedOut) {
-            // Printed at once: later nobody could find out what kept the server.
+            // Printed at once: later it cannot be found out what kept the server.
             eprintln!("{}", silence::describe(&conversation.stream));
         }
         Ok(conversation.into_transcript())

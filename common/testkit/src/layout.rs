@@ -15,7 +15,7 @@ pub fn check(browser: &mut Browser, width: u32) {
     assert_eq!(browser.evaluate(LIVE_LEGENDS), json!([]), "legends at {width}");
 }
 
-/// Asserts the same of the drawings, which are on paper in place of charts.
+/// Asserts that no labels overlap on paper, where drawings are in place of charts.
 #[track_caller]
 pub fn check_printed(browser: &mut Browser) {
     browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));

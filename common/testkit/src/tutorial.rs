@@ -77,7 +77,7 @@ fn free_port() -> u16 {
 mod tests {
     use super::*;
 
-    /// Whoever pastes a block has no moment between its lines.
+    /// Between the lines of a block that is pasted there is no moment.
     #[test]
     fn pages_wait_for_the_servers_that_they_start() {
         for page in ["docs/serve/README.md", "docs/load/README.md", "docs/lab/README.md"] {

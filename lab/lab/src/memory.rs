@@ -18,7 +18,7 @@ pub struct Memory {
 }
 
 /// The memory of `processes` together. A process that has ended counts as 0.
-pub fn of_processes(processes: &[u32]) -> Memory {
+pub fn used_by(processes: &[u32]) -> Memory {
     let texts = processes
         .iter()
         .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn we_ourselves_have_some() {
-        let memory = of_processes(&[std::process::id()]);
+        let memory = used_by(&[std::process::id()]);
         assert!(memory.proportional_bytes > 100 * 1024, "{memory:?}");
         assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
     }

@@ -180,7 +180,7 @@ impl RunningServer {
 
     /// The memory of its processes together.
     pub fn memory(&self) -> Memory {
-        memory::of_processes(&self.group.processes())
+        memory::used_by(&self.group.processes())
     }
 
     /// Binds each of its workers to a CPU of its own, in turn if it has more workers than CPUs.

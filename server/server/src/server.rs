@@ -362,7 +362,7 @@ fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> Str
 }
 
 fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
-    // Whoever passes sockets on decides where they listen.
+    // The program that passes sockets on decides where they listen.
     let reach = match listeners.are_inherited {
         true => None,
         false => reach::hint(&listeners.addresses),

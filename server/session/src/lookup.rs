@@ -21,8 +21,8 @@ const ENCODED_BYTES_KEPT: usize = 64 * 1024;
 pub(crate) struct EntryCache {
     pub(crate) first: FirstLevel<Entry>,
     pub(crate) second: Arc<Cache<Entry>>,
-    /// The level beyond the process, looked up when the second level has no entry, or no fresh one.
-    pub(crate) beyond: Option<Box<dyn SharedLevel>>,
+    /// The level that processes share, looked up when the second level has no entry, or no fresh one.
+    pub(crate) shared: Option<Box<dyn SharedLevel>>,
     /// A buffer for entries that are read from that level or written to it.
     encoded: Vec<u8>,
     /// The key of the current lookup: host index, then canonical path.
@@ -56,7 +56,7 @@ impl Lookup {
 }
 
 impl EntryCache {
-    /// Creates the levels of a worker, without a level beyond its process.
+    /// Creates the levels of a worker, without one that processes share.
     pub(crate) fn new(
         first_slots_max: usize,
         second: Arc<Cache<Entry>>,
@@ -65,7 +65,7 @@ impl EntryCache {
         Self {
             first: FirstLevel::new(first_slots_max),
             second,
-            beyond: None,
+            shared: None,
             encoded: Vec::new(),
             key: Vec::with_capacity(256),
             revalidate_us,
@@ -85,8 +85,8 @@ impl EntryCache {
             },
         };
         match found {
-            Lookup::Due(slot) if self.beyond.is_some() => self.renew(slot, now),
-            Lookup::Absent if self.beyond.is_some() => self.fetch(hash, now),
+            Lookup::Due(slot) if self.shared.is_some() => self.renew(slot, now),
+            Lookup::Absent if self.shared.is_some() => self.fetch(hash, now),
             found => found,
         }
     }
@@ -102,15 +102,15 @@ impl EntryCache {
     ) -> Hit<Entry> {
         self.set_key(host, path);
         let hash = self.second.hash(&self.key);
-        if let Some(beyond) = &mut self.beyond {
+        if let Some(shared) = &mut self.shared {
             let stamp = Stamp::new(&entry, now.0);
-            let is_known = beyond.stamp(hash).is_some_and(|known| known.version == stamp.version);
+            let is_known = shared.stamp(hash).is_some_and(|known| known.version == stamp.version);
             if is_known {
-                beyond.validate(hash, stamp); // its files are open here now
+                shared.validate(hash, stamp); // its files are open here now
             } else {
                 self.encoded.clear();
                 entry.encode(&mut self.encoded);
-                beyond.insert(hash, &self.key, &self.encoded, stamp);
+                shared.insert(hash, &self.key, &self.encoded, stamp);
                 self.encoded.shrink_to(ENCODED_BYTES_KEPT);
             }
         }
@@ -120,8 +120,8 @@ impl EntryCache {
     /// Notes that an entry was found to be current, for all users of its levels.
     pub(crate) fn validate(&mut self, slot: &Slot<Entry>, now: Tick) {
         slot.set_validated(now.0);
-        if let Some(beyond) = &mut self.beyond {
-            beyond.validate(slot.hash(), Stamp::new(slot.value(), now.0));
+        if let Some(shared) = &mut self.shared {
+            shared.validate(slot.hash(), Stamp::new(slot.value(), now.0));
         }
     }
 
@@ -140,8 +140,8 @@ impl EntryCache {
     /// a newer entry.
     #[cold]
     fn renew(&mut self, slot: Arc<Slot<Entry>>, now: Tick) -> Lookup {
-        let Some(beyond) = &mut self.beyond else { return Lookup::Due(slot) };
-        let Some(stamp) = beyond.stamp(slot.hash()) else { return Lookup::Due(slot) };
+        let Some(shared) = &mut self.shared else { return Lookup::Due(slot) };
+        let Some(stamp) = shared.stamp(slot.hash()) else { return Lookup::Due(slot) };
         if stamp != Stamp::new(slot.value(), stamp.validated) {
             return self.fetch(slot.hash(), now);
         }
@@ -154,9 +154,9 @@ impl EntryCache {
     /// Reads the entry that another process has put into the shared level, under the current key.
     #[cold]
     fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
-        let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
+        let Some(shared) = &mut self.shared else { return Lookup::Absent };
         self.encoded.clear();
-        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded) else {
+        let Some(stamp) = shared.find(hash, &self.key, &mut self.encoded) else {
             return Lookup::Absent;
         };
         let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {

@@ -1,4 +1,4 @@
-//! A level of the cache beyond this process: an entry that one worker process has made is available
+//! A level of the cache that processes share: an entry that one worker process has made is available
 //! to all.
 //!
 //! Entries are stored there as bytes (`Entry::encode`), and each process decodes the entries it

@@ -130,10 +130,10 @@ impl Worker {
         self.cache.second = second;
     }
 
-    /// Gives the worker a level beyond its process. All workers that share it must hash alike
+    /// Gives the worker a level that processes share. All workers that share it must hash alike
     /// ([`Cache::emptied`]). Only before its first connection.
-    pub fn set_shared_level(&mut self, beyond: Box<dyn SharedLevel>) {
-        self.cache.beyond = Some(beyond);
+    pub fn set_shared_level(&mut self, shared: Box<dyn SharedLevel>) {
+        self.cache.shared = Some(shared);
     }
 
     /// Sets the worker's time: once per turn of an event loop, once per operation of a blocking

@@ -270,7 +270,7 @@ pub struct Kernel {
     pub code_skew: f64,
     /// How much more popular the popular structures of all processes are (Zipf's exponent).
     pub structure_skew: f64,
-    /// Bytes of a structure. Those that lie in one block share it falsely.
+    /// Bytes of a structure. Structures in one block share it falsely.
     pub structure_bytes: u32,
     /// The percentage of references to structures that go to the process's own, which no other
     /// process touches.

@@ -119,7 +119,7 @@ fn matched(source: &Source) -> impl Iterator<Item = usize> + Clone {
     of_texts.map(|arms| code[..arms.start].trim_end().len())
 }
 
-/// The same of `a` in `matches!(a, "b")`.
+/// Where the `a` of each `matches!(a, "b")` begins.
 fn matched_by_macro(code: &str) -> impl Iterator<Item = usize> + Clone {
     const MACRO: &str = "matches!(";
     code.match_indices(MACRO).filter_map(|(start, _)| {

@@ -125,7 +125,7 @@ fn what_was_failed_is_said() {
     );
     let text = conclude(&compared(&phase), &sides()).to_string();
     assert!(text.contains("Mind: a/usual failed 6000 of 20000 requests (30.00 %)"), "{text}");
-    assert!(text.ends_with("But mind what is said above.\n"), "{text}");
+    assert!(text.ends_with("But see the caveats.\n"), "{text}");
 }
 
 /// Requests that queue are served in bulk, which costs less than the same work done in time.

@@ -103,6 +103,6 @@ fn verdict(comparison: &Comparison, sides: &[Side; 2]) -> String {
             );
         }
     };
-    let failed = if comparison.caveats.is_empty() { "" } else { " But mind what is said above." };
+    let failed = if comparison.caveats.is_empty() { "" } else { " But see the caveats." };
     format!("Verdict: {}. {judged}.{failed}", winner.label())
 }

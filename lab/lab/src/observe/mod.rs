@@ -143,7 +143,7 @@ pub struct Observed {
 }
 
 impl<'a> Observer<'a> {
-    /// Opens the counters. Those that cannot be opened are reported as not available.
+    /// Opens the counters. Counters that cannot be opened are reported as not available.
     pub fn new(watched: Watched<'a>) -> Self {
         let unified = watched.enclosure.and_then(Enclosure::unified);
         let mut not_available = Vec::new();
@@ -186,7 +186,7 @@ impl<'a> Observer<'a> {
     pub fn since(&self, first: &Snapshot) -> Observed {
         let last = self.snapshot();
         let mut observed = between(first, &last, &self.watched);
-        let used = memory::of_processes(&self.processes());
+        let used = memory::used_by(&self.processes());
         observed.resident_bytes = used.proportional_bytes;
         observed.own_bytes = used.own_bytes;
         let counted = self.watched.enclosure.and_then(Enclosure::memory);

@@ -26,12 +26,12 @@ pub(crate) fn matrices(header: &Header, summary: &Summary) -> Vec<Matrix> {
             }
             false => (ranked(panel).into_iter().map(|(one, _)| one).collect(), Measure::Throughput),
         };
-        of_panel(panel, index, &series, (measure, summary.confidence))
+        matrix_of(panel, index, &series, (measure, summary.confidence))
     });
     made.collect()
 }
 
-fn of_panel(
+fn matrix_of(
     panel: &Panel,
     index: usize,
     series: &[&Series],

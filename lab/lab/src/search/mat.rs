@@ -455,7 +455,7 @@ mod tests {
     /// An unfair server gets twice as many replies out by leaving one in five large files
     /// unanswered.
     #[test]
-    fn an_unfair_server_bears_nothing() {
+    fn an_unfair_server_sustains_nothing() {
         let world = World { unfair: vec![0], window_s: 60.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
         // Below this rate a kind of file is requested too rarely to be judged in one run.

@@ -344,7 +344,7 @@ Best: buffers=1 1m
 
     /// Two runs of the last look held more than twice what the blocks before had shown.
     #[test]
-    fn what_is_said_to_be_borne_agrees_with_the_last_runs() {
+    fn the_sustained_rate_agrees_with_the_last_runs() {
         let (held_per_s, throughputs_per_s) = (Some(35_107.0), vec![35_100.0, 35_090.0]);
         let last_look = Found { held_per_s, throughputs_per_s, ..Found::default() };
         let told = sustains(&Tuned { last_look, is_confirmed: false, ..tuned() });
@@ -383,7 +383,7 @@ Best: buffers=1 1m
     }
 
     #[test]
-    fn a_winner_that_held_nothing_at_last_bears_no_zero() {
+    fn a_winner_that_held_nothing_at_last_does_not_sustain_0() {
         let broken = vec!["errors=0.1%: 3%".into()];
         let conditions = "errors=0.1%".to_owned();
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };

@@ -118,7 +118,7 @@ fn fault(text: &str) -> String {
     }
 }
 
-/// The same place with a port, if the text is a place without one.
+/// A place without a port, with one.
 fn with_port(place: &str) -> Option<String> {
     let v6 = place.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_place = match v6 {

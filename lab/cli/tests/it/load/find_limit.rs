@@ -58,7 +58,7 @@ fn the_limit_is_the_capacity() {
 
 /// No rate is low enough for a server that never answers in time.
 #[test]
-fn a_server_that_bears_nothing() {
+fn a_server_that_sustains_nothing() {
     let directory = Temporary::new();
     let reply = Reply::ok(b"rope").bytes();
     let script = move |_: &ReceivedRequest| {

@@ -79,15 +79,15 @@ fn bounds(claim: &Claim) -> String {
     }
 }
 
-/// What is told of a claim in one place.
-struct Told<'p> {
+/// How a claim is judged by what was measured in one place.
+struct LocalVerdict<'p> {
     judged: Judged,
     text: String,
     /// The servers that were compared, if any were.
     sides: Option<Sides<'p>>,
 }
 
-impl Told<'_> {
+impl LocalVerdict<'_> {
     /// What leaves a claim open.
     fn open(why: String) -> Self {
         Self { judged: Judged::Undecided, text: why, sides: None }
@@ -102,17 +102,19 @@ struct Sides<'p> {
 
 /// What the figures of all workloads and testbeds say, and the figures.
 fn judged(claim: &Claim, header: &Header, summary: &Summary) -> (Judged, String) {
-    let mut told: Vec<Told<'_>> = Vec::new();
+    let mut told: Vec<LocalVerdict<'_>> = Vec::new();
     for (workload, testbed) in places(claim, header, summary) {
-        told.extend(of_place(claim, (workload, testbed), header, summary));
+        told.extend(verdicts_in(claim, (workload, testbed), header, summary));
     }
     let left_out = claim.left_out.iter();
-    told.extend(left_out.map(|name| Told::open(format!("{name} has no part in this size"))));
+    told.extend(
+        left_out.map(|name| LocalVerdict::open(format!("{name} has no part in this size"))),
+    );
     // What contradicts a claim is told first, then what leaves it open, reasons before ratios.
     told.sort_by_key(|told| (Reverse(told.judged), told.sides.is_some()));
     let (judged, note) = overall(claim, &told, summary.confidence);
     let mut figures: Vec<String> = Vec::new();
-    for Told { text, .. } in told {
+    for LocalVerdict { text, .. } in told {
         if !figures.contains(&text) {
             figures.push(text);
         }
@@ -124,7 +126,7 @@ fn judged(claim: &Claim, header: &Header, summary: &Summary) -> (Judged, String)
 }
 
 /// The judgement of all that is told, and what keeps ratios beyond the bounds from deciding it.
-fn overall(claim: &Claim, told: &[Told<'_>], confidence: f64) -> (Judged, String) {
+fn overall(claim: &Claim, told: &[LocalVerdict<'_>], confidence: f64) -> (Judged, String) {
     let beyond = told.iter().filter(|told| told.judged == Judged::Contradicted).count();
     let ratios: Vec<&Sides<'_>> = told.iter().filter_map(|told| told.sides.as_ref()).collect();
     let none = String::new();
@@ -150,7 +152,7 @@ fn are_beyond(claim: &Claim, ratios: &[&Sides<'_>], confidence: f64) -> bool {
     [1, (2 * all).div_ceil(3)].into_iter().any(|count| {
         let confidence = 1.0 - (1.0 - confidence) * count as f64 / all as f64;
         let is_beyond = |sides: &&&Sides<'_>| {
-            of_interval(claim, known(claim, sides, confidence)) == Judged::Contradicted
+            judge_interval(claim, known(claim, sides, confidence)) == Judged::Contradicted
         };
         ratios.iter().filter(is_beyond).count() >= count
     })
@@ -201,16 +203,16 @@ fn testbed_of(absent: &Absent) -> Option<&str> {
     }
 }
 
-/// What is told of a claim for a workload in a testbed.
+/// How a claim is judged by a workload in a testbed.
 fn of_place<'s>(
     claim: &Claim,
     (workload, testbed): (&str, &str),
     header: &Header,
     summary: &'s Summary,
-) -> Vec<Told<'s>> {
+) -> Vec<LocalVerdict<'s>> {
     let panels = panels_of(summary, (workload, testbed));
     if panels.is_empty() {
-        return vec![Told::open(unmeasured((workload, testbed), header, summary))];
+        return vec![LocalVerdict::open(unmeasured((workload, testbed), header, summary))];
     }
     let mut told = Vec::new();
     for panel in panels {
@@ -223,12 +225,13 @@ fn of_place<'s>(
         };
         let Some(beside) = beside else {
             let place = (workload, &*claim.than_testbed);
-            told.push(Told::open(unmeasured(place, header, summary)));
+            told.push(LocalVerdict::open(unmeasured(place, header, summary)));
             continue;
         };
         for side in &claim.servers {
             let than = if claim.than_testbed.is_empty() { &claim.than[..] } else { from_ref(side) };
-            let of = |than| of_sides(claim, (side, panel), (than, beside), summary.confidence);
+            let of =
+                |than| verdict_between(claim, (side, panel), (than, beside), summary.confidence);
             told.extend(than.iter().map(of));
         }
     }
@@ -252,20 +255,20 @@ fn unmeasured((workload, testbed): (&str, &str), header: &Header, summary: &Summ
     }
 }
 
-/// What is told of one side of a claim against another, or against itself in another testbed.
+/// How a claim is judged by one of its sides against another, or against itself in another testbed.
 fn of_sides<'p>(
     claim: &Claim,
     (side, panel): (&ClaimSide, &'p Panel),
     (than, other): (&ClaimSide, &'p Panel),
     confidence: f64,
-) -> Told<'p> {
+) -> LocalVerdict<'p> {
     let (own, others) = match (measured(claim, side, panel), measured(claim, than, other)) {
         (Ok(own), Ok(others)) => (own, others),
-        (Err(why), _) | (_, Err(why)) => return Told::open(why),
+        (Err(why), _) | (_, Err(why)) => return LocalVerdict::open(why),
     };
     let (first, second, place) = (&own[0].name, &others[0].name, panel.title());
     let Some(pair) = ratio(claim, own[0], others[0], confidence) else {
-        return Told::open(format!(
+        return LocalVerdict::open(format!(
             "{first} and {second} have no block in common in {place} in which they served anything"
         ));
     };
@@ -278,10 +281,10 @@ fn of_sides<'p>(
         false => format!("{second} served nothing{elsewhere} in {place}"),
     };
     let sides = Sides { own, others };
-    let judged = of_interval(claim, known(claim, &sides, confidence));
+    let judged = judge_interval(claim, known(claim, &sides, confidence));
     let why = if judged == Judged::Undecided { doubt(claim, &pair, confidence) } else { None };
     let text = text + &why.map(|why| format!(" ({why})")).unwrap_or_default();
-    Told { judged, text, sides: Some(sides) }
+    LocalVerdict { judged, text, sides: Some(sides) }
 }
 
 /// The servers of a side that were measured in a panel, the best first, or why not all of them
@@ -363,7 +366,7 @@ fn known(claim: &Claim, sides: &Sides<'_>, confidence: f64) -> Interval {
 }
 
 /// The judgement of a ratio that lies in this interval.
-fn of_interval(claim: &Claim, Interval { low, high }: Interval) -> Judged {
+fn judge_interval(claim: &Claim, Interval { low, high }: Interval) -> Judged {
     let (least, most) = (claim.at_least, claim.at_most);
     match () {
         () if least.is_some_and(|least| high < least) || most.is_some_and(|most| low > most) => {
@@ -384,7 +387,7 @@ fn doubt(claim: &Claim, pair: &Comparison, confidence: f64) -> Option<String> {
             Some(format!("only {}", number::counted(pairs, "pair")))
         }
         Some(_) if pair.known != pair.ratio.interval => Some("a peak was not reached".into()),
-        Some(_) if of_interval(claim, pair.known) != Judged::Undecided => {
+        Some(_) if judge_interval(claim, pair.known) != Judged::Undecided => {
             Some("another of its settings may be the best".into())
         }
         Some(_) => None,

@@ -754,7 +754,7 @@ fn blocks_that_may_be_higher_decide_nothing() {
 }
 
 #[test]
-fn a_server_that_never_ran_bears_nothing_that_is_known() {
+fn of_a_server_that_never_ran_no_rate_is_known() {
     let dead = [(0.0, None, "it does not start:\nno such file"); 10];
     let bound = |rate| [(rate, None, ""); 10];
     let (summary, said) =

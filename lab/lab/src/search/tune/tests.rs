@@ -32,7 +32,7 @@ fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
 
 /// The winner sustains what is reported, however long sessions are.
 #[test]
-fn what_a_queue_is_said_to_bear_is_its_capacity() {
+fn the_sustained_rate_of_a_queue_is_its_capacity() {
     for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
         for seed in 0..4 {
             let plan = plan(Method::Grid, 2, seed);

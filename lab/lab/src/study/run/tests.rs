@@ -247,7 +247,7 @@ fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
 
 /// A server of which every rate breaks is known and measured; one whose runs were all void is not.
 #[test]
-fn servers_that_bear_nothing_are_measured() {
+fn servers_that_sustain_nothing_are_measured() {
     let tally_of = |is_void: bool| {
         let scratch = Scratch::new("nothing");
         let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
@@ -373,7 +373,7 @@ fn limits_are_searched_where_the_interval_is_widest() {
 }
 
 #[test]
-fn a_search_that_found_nothing_does_not_bear_0() {
+fn a_search_that_found_nothing_does_not_sustain_0() {
     let found = |held_per_s, why: Option<&str>| {
         let broken = why.map(str::to_owned).into_iter().collect();
         sustained(&Search { held_per_s, broken, ..Search::default() })
