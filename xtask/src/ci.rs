@@ -18,7 +18,8 @@ cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
            engines, all benchmarks, a server that takes minutes to build (it is installed), the
-           packages, and the README's commands on a machine that has nothing else
+           packages, the README's commands on a machine that has nothing else, and whether equal
+           servers are found equal beside a load that comes and goes
 ";
 
 /// Engines in which threads share data.
@@ -176,6 +177,13 @@ pub(crate) const STEPS: &[Step] = &[
         When::Long,
         ".ci/study experiments/ourselves-engines.toml --size once",
         &[],
+    ),
+    step(
+        "beside-others",
+        When::Long,
+        "cargo test --release --package ropewalk-lab --test it beside_others \
+         -- --ignored --nocapture --test-threads 1",
+        &[WRK],
     ),
 ];
 

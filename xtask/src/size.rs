@@ -13,7 +13,10 @@ const FOREIGN_CRATES_MAX: usize = 45;
 /// The most bytes of the program without symbols.
 const BYTES_MAX: u64 = 5_000_000;
 
-/// Counts the crates and measures the built program; the error says which bound is exceeded.
+/// The library that no start is to load: it takes 0.3 MiB.
+const MATHEMATICS: &[u8] = b"libm.so";
+
+/// Counts the crates and measures the built program; the error says which bound is exceeded, or what the program loads.
 pub(crate) fn run() -> Result<(), String> {
     let tree = "cargo tree --package ropewalk --edges normal,build --prefix none --format {p}";
     let listed = printed(tree)?;
@@ -31,6 +34,10 @@ pub(crate) fn run() -> Result<(), String> {
     }
     if bytes > BYTES_MAX {
         return Err(format!("more than {BYTES_MAX} bytes"));
+    }
+    let content = std::fs::read(&stripped).map_err(|why| why.to_string())?;
+    if content.windows(MATHEMATICS.len()).any(|bytes| bytes == MATHEMATICS) {
+        return Err("it loads the C library's mathematics: a function as in os/src/pow.rs".into());
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ pub mod memory;
 pub mod oom;
 pub mod passing;
 pub mod poll;
+mod pow;
 pub mod process;
 pub mod ring;
 pub mod robust_lock;
