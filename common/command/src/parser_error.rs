@@ -1,9 +1,11 @@
 //! What the parser of the command line says in place of a command: help, the version, or what is
 //! wrong, which is one line in the style of all other mistakes.
 
+use std::env;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -28,16 +30,24 @@ pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsStri
             ExitCode::from(2)
         }
         _ => {
-            let command = command_in(program, arguments).join(" ");
+            let command = command_in(&typed_name(program), program, arguments).join(" ");
             notify(&format!("{}: see `{command} --help`", ErrorInContext(error).mistake()));
             ExitCode::from(2)
         }
     }
 }
 
-/// The names of the program and of the command that the arguments begin with.
-fn command_in<'p>(program: &'p Command, arguments: &[OsString]) -> Vec<&'p str> {
-    let mut names = vec![program.get_name()];
+/// The name by which the program was started: that of the program that was typed, which may have
+/// passed its command on to this one.
+fn typed_name(program: &Command) -> String {
+    let typed = env::args_os().next().unwrap_or_default();
+    let name = Path::new(&typed).file_name();
+    name.map_or_else(|| program.get_name().into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The name of the program, and the names of the command that the arguments begin with.
+fn command_in<'p>(name: &'p str, program: &'p Command, arguments: &[OsString]) -> Vec<&'p str> {
+    let mut names = vec![name];
     let mut within = program;
     for argument in arguments {
         let Some(command) = within.find_subcommand(argument) else { break };
@@ -99,7 +109,10 @@ impl ErrorInContext<'_> {
 
     fn none_of(&self, option: &str, value: &str) -> String {
         let allowed = self.words(ContextKind::ValidValue).join(", ");
-        let hint = self.hint(ContextKind::SuggestedValue);
+        // The parser also suggests words that have little in common with a short value: `zsh` for
+        // `tcsh`.
+        let near = self.words(ContextKind::SuggestedValue).last();
+        let hint = hint(near.filter(|near| is_near(value, near)));
         format!("{option} {}: it must be one of {allowed}{hint}", plain(value))
     }
 
@@ -116,8 +129,7 @@ impl ErrorInContext<'_> {
 
     /// ` (did you mean "serve"?)`, or nothing. The parser lists the nearest word last.
     fn hint(&self, kind: ContextKind) -> String {
-        let near = self.words(kind).last();
-        near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+        hint(self.words(kind).last())
     }
 
     /// The words of this kind in the context.
@@ -128,6 +140,16 @@ impl ErrorInContext<'_> {
             _ => &[],
         }
     }
+}
+
+fn hint(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+}
+
+/// Whether at most a third of the letters are wrong.
+fn is_near(typed: &str, word: &str) -> bool {
+    let letters = typed.chars().count().max(word.chars().count());
+    strsim::damerau_levenshtein(typed, word) * 3 <= letters
 }
 
 /// A value as it was typed, in quotes if it is not a plain word.
@@ -162,7 +184,7 @@ mod tests {
         format!(
             "{} ({})",
             ErrorInContext(&error).mistake(),
-            command_in(&program(), &arguments).join(" ")
+            command_in("program", &program(), &arguments).join(" ")
         )
     }
 
@@ -183,9 +205,10 @@ mod tests {
         measure(&["a", "--kin", "b"], "unknown option \"--kin\" (did you mean \"--kind\"?)");
         measure(&["a", "--kind"], "--kind <X>: a value is missing");
         measure(
-            &["a", "--kind", "plane"],
-            "--kind plane: it must be one of plain, fancy (did you mean \"plain\"?)",
+            &["a", "--kind", "plan"],
+            "--kind plan: it must be one of plain, fancy (did you mean \"plain\"?)",
         );
+        measure(&["a", "--kind", "lain't"], "--kind lain't: it must be one of plain, fancy");
         measure(&["a", "--kind", ""], "--kind <X>: a value is missing");
         measure(&["a", "--count", "10"], "--count 10: 10 is not in 1..=9");
         measure(&["a", "--count", "a b"], "--count \"a b\": invalid digit found in string");

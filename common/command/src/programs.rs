@@ -81,13 +81,15 @@ impl Program {
     }
 
     /// Replaces this process by the program, with these arguments. It keeps the process number, so
-    /// that signals and the exit status are the program's. Returns only if that fails.
+    /// that signals and the exit status are the program's, and its name as it was typed, so that
+    /// messages can repeat that. Returns only if that fails.
     pub fn replace_this_process(&self, arguments: &[OsString]) -> Failure {
         let path = match self.find() {
             Ok(path) => path,
             Err(why) => return Failure::Operation(why),
         };
-        let why = Command::new(&path).args(arguments).exec();
+        let typed = env::args_os().next().unwrap_or_else(|| path.clone().into());
+        let why = Command::new(&path).arg0(typed).args(arguments).exec();
         Failure::Operation(format!("{}: {why}", path.display()))
     }
 

@@ -6,8 +6,10 @@ mod engines_table;
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use command::programs::{OTHERS, SERVER};
 use command::{Failure, exit_code, exit_code_of_parser, notify, print};
@@ -27,8 +29,19 @@ fn main() -> ExitCode {
             let notify = if command.is_server() { server::report } else { notify };
             exit_code(execute(command), notify)
         }
-        Err(error) => exit_code_of_parser(&error, &parser(), &arguments),
+        Err(error) => exit_code_of_parser(&for_directory(error), &parser(), &arguments),
     }
+}
+
+/// Suggests to serve a directory that was typed in place of a command.
+fn for_directory(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && Path::new(name).is_dir()
+    {
+        let meant = format!("ropewalk serve {name}");
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    }
+    error
 }
 
 /// The parser of the command line. It knows the commands of other programs only for the nearest to

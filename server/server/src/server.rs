@@ -367,7 +367,7 @@ fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
         true => None,
         false => reach::hint(&listeners.addresses),
     };
-    reach.into_iter().chain(start_pages::missing(ready.site.hosts())).collect()
+    reach.into_iter().chain(start_pages::missing(&ready.site)).collect()
 }
 
 fn describe_workers(ready: &Ready) -> String {

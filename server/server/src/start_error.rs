@@ -73,7 +73,7 @@ impl StartError {
 fn advice(address: SocketAddr, why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it or choose another --listen".into()
+            "another program listens there: stop it, or choose another --port or --listen".into()
         }
         io::ErrorKind::PermissionDenied if address.port() < 1024 => format!(
             "port {} needs a privilege: choose a port from 1024 on, or run \

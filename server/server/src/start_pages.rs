@@ -1,44 +1,85 @@
-//! Hosts whose root has nothing to show at `/`, which beginners take for a fault of the server.
+//! Hosts with nothing to show at `/`, which beginners take for a fault of the server.
 
-use site::host::Host;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 
-use crate::config::{has_file, one_line};
+use engines::jobs::{ReportTrouble, Runner, TroubleCause};
+use session::{Done, Job, Known};
+use site::Site;
+use site::host::{Host, HostSettings};
+use site::refusal::Refusal;
+use site::resource::Resource;
 
-/// A line for each host that answers 404 to a browser that asks for `/`, with what to do.
-pub(crate) fn missing<'h>(hosts: impl IntoIterator<Item = &'h Host>) -> Vec<String> {
-    hosts.into_iter().filter(|host| is_without(host)).map(line).collect()
+use crate::config::one_line;
+
+/// A line for each host that answers 404 or 403 to a browser that asks for `/`, with what to do.
+/// There are none if a root cannot be opened: that is a failure of the start, which is reported.
+pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
+    let Ok(runner) = Runner::new(Arc::clone(site), 0) else { return Vec::new() };
+    let (report, refusals) = reporter();
+    let runner = runner.with_trouble_report(Some(report));
+    let line = |(index, settings): (usize, &HostSettings)| {
+        let path = b"/".as_slice().into();
+        let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
+        let refusal = refusals.try_recv().ok();
+        // What is not resolved at once is a file that has to be hashed first.
+        let Done::Resolved(Ok((_, entry))) = done else { return None };
+        match (entry.resource, settings.spa_fallback.is_some()) {
+            (Resource::Forbidden, _) | (Resource::Missing, false) => {
+                refusal.map(|(path, why)| refused(&path, why)).or_else(|| absent(settings))
+            }
+            _ => None,
+        }
+    };
+    site.hosts().iter().map(Host::settings).enumerate().filter_map(line).collect()
 }
 
-/// Whether nothing answers for `/`: no index file, listing, redirect or page of an application. A
-/// host without names of index files is meant to have none.
-fn is_without(host: &Host) -> bool {
-    let settings = host.settings();
-    let answers = settings.listing
-        || settings.index.is_empty()
-        || settings.spa_fallback.is_some()
-        || host.redirect(b"/").is_some();
-    // A root that cannot be opened is a failure of the start, which is reported.
-    !answers && !settings.index.iter().any(|name| has_file(settings, name).unwrap_or(true))
+/// A function that takes reports of paths that are refused, and what it has taken.
+fn reporter() -> (ReportTrouble, mpsc::Receiver<(PathBuf, Refusal)>) {
+    let (sender, receiver) = mpsc::channel();
+    let report: ReportTrouble = Arc::new(move |trouble| {
+        if let TroubleCause::Refused(why) = trouble.cause {
+            let path = trouble.root.join(OsStr::from_bytes(trouble.path));
+            let _ = sender.send((path.components().collect(), why)); // the receiver is still there
+        }
+    });
+    (report, receiver)
 }
 
-fn line(host: &Host) -> String {
-    let settings = host.settings();
+/// The line for a root without an index file. A host without names of index files is meant to have
+/// none.
+fn absent(settings: &HostSettings) -> Option<String> {
+    if settings.index.is_empty() {
+        return None;
+    }
     let (path, index) = (settings.root.to_string_lossy(), settings.index.join(" or "));
     let root = one_line(&path);
     let is_empty =
         std::fs::read_dir(&settings.root).is_ok_and(|mut entries| entries.next().is_none());
-    match is_empty {
+    Some(match is_empty {
         true => format!("nothing at /: {root} is empty: put an {index} there"),
         false => {
             format!("nothing at /: {root} has no {index}: put one there, or use --listing")
         }
-    }
+    })
+}
+
+/// The line for a file or a directory that is there and is not sent.
+fn refused(path: &Path, why: Refusal) -> String {
+    let remedy = match why {
+        Refusal::Permission => "let this user read it (chmod a+r)",
+        Refusal::OutsideRoot | Refusal::SymbolicLink | Refusal::NotRegular => {
+            "put a regular file there"
+        }
+    };
+    format!("nothing at /: {path:?} is refused: {why}: {remedy}")
 }
 
 #[cfg(test)]
 mod tests {
-    use site::Site;
-    use site::host::{HostSettings, RedirectSettings, Symlinks};
+    use site::host::{RedirectSettings, Symlinks};
     use testkit::Temporary;
 
     use super::*;
@@ -53,9 +94,9 @@ mod tests {
         let root = directory.path().join("root");
         let mut settings = HostSettings::new(root.clone());
         change(&mut settings);
-        let site = Site::new(vec![settings]).unwrap();
+        let site = Arc::new(Site::new(vec![settings]).unwrap());
         let path = root.display().to_string();
-        missing(site.hosts()).iter().map(|line| line.replace(&path, "ROOT")).collect()
+        missing(&site).iter().map(|line| line.replace(&path, "ROOT")).collect()
     }
 
     #[test]
@@ -72,15 +113,28 @@ mod tests {
         assert_eq!(lines(&["a.txt"], never), none);
     }
 
+    /// That this user may not read a file is seen from outside, by the tests of the program.
+    #[test]
+    fn a_start_page_that_is_refused_is_named_with_the_reason() {
+        let directory = Temporary::new();
+        let start = directory.path().join("index.html");
+        std::os::unix::fs::symlink(directory.file("outside/a.html", ""), &start).unwrap();
+        let site = Site::new(vec![HostSettings::new(directory.path().into())]).unwrap();
+        let expected = format!(
+            "nothing at /: {start:?} is refused: it leads out of the root: put a regular file there"
+        );
+        assert_eq!(missing(&Arc::new(site)), [expected]);
+    }
+
     #[test]
     fn the_name_of_a_root_adds_no_line() {
         let directory = Temporary::new();
         directory.file("two\nlines/a.txt", "");
         let root = directory.path().join("two\nlines");
-        let site = Site::new(vec![HostSettings::new(root.clone())]).unwrap();
+        let site = Arc::new(Site::new(vec![HostSettings::new(root.clone())]).unwrap());
         let expected =
             format!("nothing at /: {root:?} has no index.html: put one there, or use --listing");
-        assert_eq!(missing(site.hosts()), [expected]);
+        assert_eq!(missing(&site), [expected]);
     }
 
     #[test]

@@ -150,9 +150,11 @@ impl Response<'_> {
     ) -> Prepared {
         let Failure { status, reason, .. } = failure;
         let phrase = http1::reason_phrase(status);
+        let paragraph =
+            if reason.is_empty() { String::new() } else { format!("<p>{reason}</p>\n") };
         let body = format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n<p>{reason}</p>\n"
+             <title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n{paragraph}"
         );
         let mut fields = failure.fields();
         fields.add("Content-Type", &b"text/html; charset=utf-8"[..]);

@@ -108,7 +108,7 @@ fn request_page(stream: &mut BufReader<TcpStream>, path: &str) -> String {
     stream.get_mut().write_all(request.as_bytes()).unwrap();
     let (mut head, mut line) = (String::new(), String::new());
     stream.read_line(&mut head).unwrap();
-    while !line.starts_with("<p>") {
+    while !line.starts_with("<h1>") {
         line.clear();
         assert!(stream.read_line(&mut line).unwrap() > 0, "{path}: {head}");
     }

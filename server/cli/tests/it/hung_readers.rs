@@ -95,6 +95,12 @@ impl Unread {
         assert_eq!(refused, ErrorKind::WouldBlock);
     }
 
+    /// Fills both outputs.
+    fn hang_both(&self, what: &str) {
+        self.answers(what);
+        self.fill_errors();
+    }
+
     /// Waits until the server has closed its connections, whose clients have gone.
     fn closes_all(&self, what: &str) {
         let is_open = |socket: &TcpSocket| {
@@ -109,9 +115,23 @@ impl Unread {
         os::signals::send(name, &[self.child.id()]);
     }
 
+    /// Sends the beginning of a request, for which a server that stops waits.
+    fn begin_request(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        stream
+    }
+
     fn ends(&mut self, what: &str) {
         let ended = comes_true(|| self.child.try_wait().unwrap().is_some());
         assert!(ended, "{what}: it does not end");
+    }
+
+    fn ends_within_ms(&mut self, bound_ms: u64, what: &str) {
+        let begin_us = os::clock::now();
+        self.ends(what);
+        let taken_ms = (os::clock::now() - begin_us) / 1000;
+        assert!(taken_ms < bound_ms, "{what}: it ended after {taken_ms} ms");
     }
 }
 
@@ -187,13 +207,38 @@ fn a_second_signal_waits_for_no_standard_error() {
     for_each_engine(|engine| {
         let mut server = Unread::start(engine, FOR_EVER);
         server.fill_errors();
-        // A request that is under way until the second signal.
-        let mut busy = TcpStream::connect(server.address).unwrap();
-        busy.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        let _busy = server.begin_request();
         server.signal("TERM");
         wait_until(|| TcpStream::connect(server.address).is_err());
         server.signal("TERM");
         server.ends(engine);
+    });
+}
+
+/// Each of the outputs has half a second beyond the time for connections. The bound is far above
+/// that, because the machine may be busy, and far below any wait for a reader.
+#[test]
+fn a_stop_ends_while_both_outputs_hang() {
+    const DRAIN_MS: u64 = 500;
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, &DRAIN_MS.to_string());
+        let _busy = server.begin_request();
+        server.hang_both(engine);
+        server.signal("TERM");
+        server.ends_within_ms(DRAIN_MS + 10_000, engine);
+    });
+}
+
+#[test]
+fn a_second_signal_ends_a_stop_while_both_outputs_hang() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, FOR_EVER);
+        let _busy = server.begin_request();
+        server.hang_both(engine);
+        server.signal("TERM");
+        wait_until(|| TcpStream::connect(server.address).is_err());
+        server.signal("TERM");
+        server.ends_within_ms(10_000, engine);
     });
 }
 

@@ -28,6 +28,24 @@ fn commands_of_other_programs_are_passed_on() {
     }
 }
 
+#[test]
+fn a_mistake_names_the_command_as_it_was_typed() {
+    let check = |program: &str, arguments: &[&str], command: &str| {
+        let program = built(program);
+        let hint = |of: &mut Command| {
+            let (status, _, error) = finished(of);
+            let (_, hint) = error.rsplit_once(": see ").unwrap_or_else(|| panic!("{error}"));
+            (status, hint.to_owned())
+        };
+        let expected = |name: &str| (2, format!("`{name} {command} --help`\n"));
+        let name = program.file_name().unwrap().to_str().unwrap();
+        assert_eq!(hint(Command::new(&program).args(arguments)), expected(name));
+        assert_eq!(hint(&mut ropewalk(arguments)), expected("ropewalk"));
+    };
+    check("ropewalk-lab", &["servers", "--jsn"], "servers");
+    check("ropewalk-sim", &["trace", "inof"], "trace");
+}
+
 /// The process becomes the other program, so that a signal reaches that.
 #[test]
 fn the_process_becomes_the_other_program() {

@@ -26,7 +26,16 @@ const MISTAKES: &[(&[&str], &str)] = &[
         &["simulat"],
         "unknown command \"simulat\" (did you mean \"simulate\"?): see `ropewalk --help`",
     ),
-    (&["examples/site"], "unknown command \"examples/site\": see `ropewalk --help`"),
+    (
+        &["examples/site"],
+        "unknown command \"examples/site\" (did you mean \"ropewalk serve examples/site\"?): see \
+         `ropewalk --help`",
+    ),
+    (&["Cargo.toml"], "unknown command \"Cargo.toml\": see `ropewalk --help`"),
+    (
+        &["completions", "tcsh"],
+        "<SHELL> tcsh: it must be one of bash, zsh, fish: see `ropewalk completions --help`",
+    ),
     (&["--prot", "80"], "unknown option \"--prot\": see `ropewalk --help`"),
     // Options.
     (

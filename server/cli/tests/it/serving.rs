@@ -164,12 +164,12 @@ const LARGE_REQUESTS: &str = "GET /downloads/strands.csv HTTP/1.1\r\nHost: h\r\n
 #[test]
 fn a_port_in_use_is_one_line_and_status_1() {
     let first = Serving::start(&[]);
-    let second = ropewalk(&["serve", "examples/site", "--listen", &first.address]);
-    let output = { second }.output().unwrap();
+    let (_, port) = first.address.rsplit_once(':').unwrap();
+    let output = ropewalk(&["serve", "examples/site", "--port", port]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(
-        "ropewalk: cannot listen on {}: another program listens there: stop it or choose another \
-         --listen\n",
+        "ropewalk: cannot listen on {}: another program listens there: stop it, or choose another \
+         --port or --listen\n",
         first.address
     );
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);

@@ -76,6 +76,55 @@ fn files_that_this_user_may_not_read_are_403_and_the_rest_is_served() {
     server.stop();
 }
 
+/// Makes files in `directory`, and gives each of these paths its mode.
+fn files_with_modes(directory: &Temporary, files: &[&str], modes: &[(&str, u32)]) {
+    for name in files {
+        directory.file(name, name);
+    }
+    for (name, mode) in modes {
+        let path = directory.path().join(name);
+        std::fs::set_permissions(path, PermissionsExt::from_mode(*mode)).unwrap();
+    }
+}
+
+#[test]
+fn a_root_that_this_user_may_not_enter_is_one_line() {
+    let directory = Temporary::new();
+    let files = ["closed/index.html", "way/site/index.html"];
+    files_with_modes(&directory, &files, &[("closed", 0), ("way", 0)]);
+    for (root, closed) in [("closed", "closed"), ("way/site", "way")] {
+        let Some(mut command) = as_ordinary_user(&directory) else { return };
+        let output = command.current_dir(directory.path()).args(["check", root]).output().unwrap();
+        let expected = format!(
+            "ropewalk: DIR: {root:?} cannot be served by this user (permission denied): run chmod \
+             a+rx {:?}, or name another directory\n",
+            directory.path().join(closed)
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+        assert_eq!(output.status.code(), Some(2), "{root}");
+    }
+}
+
+/// It is there, so the start must not say that it is absent.
+#[test]
+fn a_start_page_that_this_user_may_not_read_is_named_at_the_start() {
+    let directory = Temporary::new();
+    let modes = [("page/index.html", 0), ("list", 0o311)];
+    files_with_modes(&directory, &["page/index.html", "list/a.txt"], &modes);
+    for (root, refused) in [("page", "page/index.html"), ("list", "list")] {
+        let Some(mut command) = as_ordinary_user(&directory) else { return };
+        let [root, refused] = [root, refused].map(|name| directory.path().join(name));
+        let server = ServerProcess::start(serve(&mut command, &root).arg("--listing"));
+        assert_eq!(server.status("/"), 403, "{root:?}");
+        let expected = format!(
+            "ropewalk: nothing at /: {refused:?} is refused: permission denied: let this user read \
+             it (chmod a+r)"
+        );
+        let lines = server.stop();
+        assert!(lines.contains(&expected), "{lines:?}");
+    }
+}
+
 /// The refused system calls, with the error, and the items of `ropewalk doctor` that report it.
 const REFUSALS: [(&str, &str, &[&str]); 3] = [
     ("EPERM", "openat2", &["openat2"]),

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use file_cache::{Budget, Cache};
 use site::resource::Entry;
 
-use super::SHARED_PERCENT;
+use super::knobs::SHARED_PERCENT;
 use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};

@@ -20,6 +20,7 @@
 //! `process.rs` is the process itself, `shared_memory.rs` the memory that all share (the cache
 //! itself is `file_cache::shared`).
 
+mod knobs;
 mod manager;
 mod process;
 mod shared_memory;
@@ -28,12 +29,10 @@ mod worker_slot;
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
-use crate::knobs::{Knob, KnobValues};
-use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
-use crate::parts::accept::gate;
-use crate::parts::loops::reactor;
-use crate::parts::loops::watch::{self, EVENTS};
+use crate::knobs::KnobValues;
+use crate::parts::loops::watch;
 use crate::parts::process_count;
+use knobs::KNOBS;
 use manager::Manager;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -47,19 +46,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     plan,
     start,
 };
-
-const SHARED_PERCENT: Knob = Knob::number("shared_percent", 1..=99, 50)
-    .about("how much of the cache's memory the processes share; the rest is their own");
-
-const KNOBS: &[Knob] = &[
-    process_count::PROCESSES,
-    SHARED_PERCENT,
-    gate::ACCEPT_GATE_EIGHTHS,
-    gate::REQUEUE_EVERY,
-    EVENTS,
-    ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
 
 /// One process that the server starts, with one thread: it forks one copy of itself for each
 /// worker, and manages the copies.

@@ -26,6 +26,11 @@
 //! of a stage without the connections that other stages have, and three controllers, each with
 //! measures of its own.
 //!
+//! Its stages do not obey by the trait of the loops (`parts/loops/obey.rs`), because an order means
+//! something else to each: the accept stage closes listeners and has no connections to drain, the
+//! polling stages have no listeners, only read-poll drains, and write-poll aborts by handing its
+//! connections to read-poll. Each stage would have methods that do nothing.
+//!
 //! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
 //! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
 //! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and

@@ -204,7 +204,9 @@ impl Client {
         self.socket.as_ref().is_some_and(|socket| os::socket::has_input(socket.as_fd()))
     }
 
-    /// Carries out the task's orders. Returns whether the task is to end.
+    /// Carries out the task's orders. Returns whether the task is to end. This is not the trait of
+    /// the loops (`parts/loops/obey.rs`): a task has no listener to close, and an order of its own,
+    /// to leave if it rests.
     fn obey(&mut self) -> bool {
         if self.control.orders.load(Ordering::Relaxed) == 0 {
             return false;

@@ -104,6 +104,17 @@ pub enum ConfigFault {
         /// What may have been meant, in parentheses, or nothing.
         hint: String,
     },
+    /// A root whose files this user may not reach.
+    #[error(
+        "{root:?} cannot be served by this user (permission denied): run chmod a+rx {closed:?}, or \
+         name another directory"
+    )]
+    ClosedRoot {
+        /// The root.
+        root: PathBuf,
+        /// The first directory on the way that this user may not search; perhaps the root itself.
+        closed: PathBuf,
+    },
     /// A root that cannot be inspected.
     #[error("{0:?} cannot be served: {1}")]
     Root(PathBuf, io::Error),

@@ -32,7 +32,6 @@ pub use settings::{
     Settings, SocketSettings, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
-pub(crate) use validate::has_file;
 
 use field::{join, quote, read_table, show_list};
 use near::near_path;

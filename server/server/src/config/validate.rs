@@ -38,6 +38,7 @@ pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
 /// Checks that the files that hosts name below their roots exist, and that a log can be created.
 pub(super) fn check_files(settings: &Settings, origins: &Origins) -> Checked {
     for (index, host) in settings.hosts.iter().enumerate() {
+        check_open(&host.root).map_err(|why| origins.explain(&host_key(index, "root"), why))?;
         for (key, page) in pages(host) {
             check_page(host, page).map_err(|why| origins.explain(&host_key(index, &key), why))?;
         }
@@ -73,7 +74,24 @@ fn check_root(root: &Path) -> Result<(), ConfigFault> {
             let hint = near_path(root, Path::is_dir);
             Err(ConfigFault::NoRoot { root: root.into(), hint })
         }
-        Err(why) => Err(ConfigFault::Root(root.into(), why)),
+        Err(why) => {
+            check_open(root)?;
+            Err(ConfigFault::Root(root.into(), why))
+        }
+    }
+}
+
+/// Checks that this user may look up names in a root: that the root itself has been found does not
+/// show it.
+fn check_open(root: &Path) -> Result<(), ConfigFault> {
+    let is_closed = |directory: &&Path| {
+        let found = std::fs::metadata(directory.join("."));
+        found.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.into());
+    match absolute.ancestors().filter(is_closed).last() {
+        Some(closed) => Err(ConfigFault::ClosedRoot { root: root.into(), closed: closed.into() }),
+        None => Ok(()),
     }
 }
 
@@ -113,7 +131,7 @@ fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
 ///
 /// # Errors
 /// The root cannot be opened.
-pub(crate) fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
+fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
     let root = Root::new(&host.root)?;
     let is_there = |suffix: &str| {
         let path = format!("{name}{suffix}");

@@ -176,7 +176,7 @@ fn a_second_server_on_the_port_is_one_clear_line() {
         let address = first.addresses()[0];
         let second = config(&directory, &[&engine, &format!("listen=[\"{address}\"]")]);
         let error = Server::start(&second).err().unwrap();
-        let advice = "another program listens there: stop it or choose another --listen";
+        let advice = "another program listens there: stop it, or choose another --port or --listen";
         assert_eq!(error.to_string(), format!("cannot listen on {address}: {advice}"));
         let StartError::Listen { address: at, why } = error else { panic!("{error:?}") };
         assert_eq!((at, why.kind()), (address, io::ErrorKind::AddrInUse));
