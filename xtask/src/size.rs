@@ -16,7 +16,8 @@ const BYTES_MAX: u64 = 5_000_000;
 /// The library that no start is to load: it takes 0.3 MiB.
 const MATHEMATICS: &[u8] = b"libm.so";
 
-/// Counts the crates and measures the built program; the error says which bound is exceeded, or what the program loads.
+/// Counts the crates and measures the built program; the error says which bound is exceeded, or
+/// what the program loads.
 pub(crate) fn run() -> Result<(), String> {
     let tree = "cargo tree --package ropewalk --edges normal,build --prefix none --format {p}";
     let listed = printed(tree)?;

@@ -10,7 +10,7 @@ use super::rule::{Check, Reading, Rule};
 const OWN: &str = "/proc/self/cgroup";
 const MEMORY: &str = "/proc/meminfo";
 
-/// The number of threads that the groups' `pids.max` must allow: that of the other limits on threads.
+/// The threads that the groups' `pids.max` must allow: as many as other limits on threads must.
 const THREADS_ENOUGH: u64 = 65_536;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;

@@ -146,8 +146,8 @@ fn cpus_of_mask(mask: &str) -> Vec<usize> {
     digits.enumerate().flat_map(bits).collect()
 }
 
-/// An interrupt in the table `/proc/interrupts`. The kernel picks one CPU of those allowed and keeps to it:
-/// where it says which, that counts.
+/// An interrupt in the table `/proc/interrupts`. The kernel picks one CPU of those allowed and
+/// keeps to it: where it says which, that counts.
 fn interrupt(proc: &Path, table: &str, number: u32) -> Option<Interrupt> {
     let cpus = ["effective_affinity_list", "smp_affinity_list"].into_iter().find_map(|file| {
         let list = text(&proc.join(format!("irq/{number}/{file}")))?;

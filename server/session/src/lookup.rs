@@ -21,7 +21,7 @@ const ENCODED_BYTES_KEPT: usize = 64 * 1024;
 pub(crate) struct EntryCache {
     pub(crate) first: FirstLevel<Entry>,
     pub(crate) second: Arc<Cache<Entry>>,
-    /// The level that processes share, looked up when the second level has no entry, or no fresh one.
+    /// The level that processes share, looked up when the second has no entry, or no fresh one.
     pub(crate) shared: Option<Box<dyn SharedLevel>>,
     /// A buffer for entries that are read from that level or written to it.
     encoded: Vec<u8>,

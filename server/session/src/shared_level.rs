@@ -1,5 +1,5 @@
-//! A level of the cache that processes share: an entry that one worker process has made is available
-//! to all.
+//! A level of the cache that processes share: an entry that one worker process has made is there
+//! for all.
 //!
 //! Entries are stored there as bytes (`Entry::encode`), and each process decodes the entries it
 //! uses into levels of its own, so that a hit in those costs the same as without this level. Where

@@ -173,9 +173,10 @@ impl<S: Timed> Connections<S> {
         expired
     }
 
-    /// Takes the key of the connection that has been idle longest. Connections that have been
-    /// idle about as long stay, to be next. A connection whose client has sent a request is not idle, though
-    /// the loop has not received the request yet: one that has input (`has_input`) is passed over.
+    /// Takes the key of the connection that has been idle longest. Connections that have been idle
+    /// about as long stay, to be next. A connection whose client has sent a request is not idle,
+    /// though the loop has not received the request yet: one that has input (`has_input`) is passed
+    /// over.
     pub(crate) fn take_least_recent(
         &mut self,
         mut has_input: impl FnMut(&S) -> bool,
