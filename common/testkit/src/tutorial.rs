@@ -1,6 +1,6 @@
 //! Tutorials of the documentation as tests: the commands of a page, in their order, in an empty
-//! folder. Only blocks that begin with "```sh" are run; those that take long, or change the machine,
-//! are shown as sessions ("```console").
+//! folder. Only blocks that begin with "```sh" are run; those that take long, change the machine, or
+//! need what a test may not have are shown as sessions ("```console").
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -47,7 +47,7 @@ pub fn follow(page: &str, ropewalk: &Path) -> String {
 }
 
 /// A script in place of the program: it serves at `port`, measurements count whatever else the
-/// machine does, and recordings are short.
+/// machine does, and comparisons, which may not be able to tell, and recordings are short.
 fn stand_in(ropewalk: &Path, port: &str) -> String {
     let program = ropewalk.display();
     format!(
@@ -55,6 +55,8 @@ fn stand_in(ropewalk: &Path, port: &str) -> String {
          case \"$1 $2\" in\n\
          'serve '*) exec '{program}' \"$@\" --listen 127.0.0.1:{port} ;;\n\
          'load '*) '{program}' \"$@\" --run-delay-bound 100% || [ $? = 3 ] ;;\n\
+         'compare '*) '{program}' \"$@\" --pairs 2 --window 200ms --lag-bound 10s \
+         --interference-bound 100% || [ $? = 3 ] ;;\n\
          'study '*) exec '{program}' \"$@\" --interference-bound 100% --lag-bound 10s ;;\n\
          'trace record') exec '{program}' \"$@\" --references-max 3000000 ;;\n\
          *) exec '{program}' \"$@\" ;;\n\

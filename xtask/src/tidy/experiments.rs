@@ -1,5 +1,6 @@
 //! The index of the papers and the shipped experiments agree: `docs/lab/papers.md` names each of
-//! them and no other.
+//! them and no other. Each of its rows has a command that can be pasted, the time it takes, and
+//! what came of it; or the reason why there is nothing to run.
 //!
 //! Whether an experiment can be read, and its servers support its settings, is tested where it is
 //! read.
@@ -29,11 +30,58 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             }
             named.push(path);
         }
+        let lack = line.strip_prefix("| **").and_then(lack);
+        findings.extend(lack.map(|lack| Finding::in_line(index, number, lack)));
     }
     let unnamed = paths.iter().filter(|path| is_experiment(path) && !named.contains(path));
     let message = format!("{INDEX} does not name it: say which figure or question it answers");
     findings.extend(unnamed.map(|path| Finding::in_file(path, message.clone())));
     findings
+}
+
+/// What a row lacks: its cells are an item, how it is answered, and the result.
+fn lack(row: &str) -> Option<&'static str> {
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    let [_item, how, result, ""] = cells[..] else {
+        return Some("no row of three cells: an item, how, the result");
+    };
+    if let Some(reason) = how.strip_prefix("nothing to run: ") {
+        let is_bare = !reason.is_empty() && result.is_empty();
+        return (!is_bare).then_some("nothing to run: give the reason, and no result");
+    }
+    let command = how.strip_prefix('`').and_then(|how| how.split_once("`<br>"));
+    let (command, more) = command.unwrap_or_default();
+    match () {
+        () if !command.starts_with("ropewalk ") || has_placeholder(command) => {
+            Some("no whole command: begin with one that can be pasted, or with `nothing to run: `")
+        }
+        () if !is_time(more.split(';').next().unwrap_or_default()) => {
+            Some("no time: say after the command and <br> how long it takes, as in `2 min; `")
+        }
+        () if said(result).split_whitespace().count() < 2 => {
+            Some("no result: say in a few words what came of it, beside the link")
+        }
+        () => None,
+    }
+}
+
+/// Whether a command has a word in capitals, in whose place something else is to be typed.
+fn has_placeholder(command: &str) -> bool {
+    command.split_whitespace().any(|word| word.chars().all(|c| c.is_ascii_uppercase()))
+}
+
+fn is_time(text: &str) -> bool {
+    let units = ["s", "min", "h", "second", "seconds", "minute", "minutes", "hours", "once"];
+    text.split_whitespace().any(|word| units.contains(&word))
+}
+
+/// A text without the links in it, of which the words lead elsewhere.
+fn said(text: &str) -> String {
+    let mut parts = text.split('[');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let after = parts.map(|part| part.split_once(')').map_or(part, |(_, rest)| rest));
+    let text = first + &after.collect::<String>();
+    text.trim_start_matches([':', ' ']).to_owned()
 }
 
 fn is_experiment(path: &str) -> bool {
@@ -72,6 +120,29 @@ mod tests {
         assert_eq!(unnamed.len(), 1);
         assert!(unnamed[0].starts_with("experiments/c.toml: docs/lab/papers.md does not name it"));
         assert_eq!(found("", &["servers/nginx.toml"]), none);
+    }
+
+    #[test]
+    fn a_row_has_a_command_a_time_and_a_result() {
+        let check = |row: &str, lack: &str| {
+            let found = found(&format!("| **figure 1**: load | {row} |\n"), &[]);
+            match lack {
+                "" => assert!(found.is_empty(), "{row}: {found:?}"),
+                lack => assert!(found.len() == 1 && found[0].contains(lack), "{row}: {found:?}"),
+            }
+        };
+        check("`ropewalk membench`<br>half a minute; root | [a](b.md): agrees, it is so", "");
+        check("`ropewalk doctor`<br>at once | it names them", "");
+        check("nothing to run: a drawing | ", "");
+        check("nothing to run: a drawing | [a](b.md): agrees", "nothing to run");
+        check("nothing to run:  | ", "no whole command");
+        check("the same | [a](b.md): agrees, it is so", "no whole command");
+        check("`ropewalk tune SERVER`<br>2 min | not run on record", "no whole command");
+        check("`ropewalk membench` | agrees, it is so", "no whole command");
+        check("`ropewalk membench`<br>root | agrees, it is so", "no time");
+        check("`ropewalk membench`<br>2 min; root | [a](b.md)", "no result");
+        check("`ropewalk membench`<br>2 min; root | ", "no result");
+        check("`ropewalk membench`<br>2 min", "no row of three cells");
     }
 
     #[test]

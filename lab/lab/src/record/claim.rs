@@ -55,6 +55,12 @@ pub enum ClaimMeasure {
     /// The server's processor time per request, at the highest load that both have.
     #[serde(rename = "cpu per request")]
     CpuPerRequest,
+    /// The mean response time, at the same load or at the same utilisation.
+    #[serde(rename = "mean response time")]
+    MeanTime,
+    /// The 99th percentile of the response time, at the same load or at the same utilisation.
+    #[serde(rename = "p99 response time")]
+    P99,
 }
 
 /// One or several servers under one name; of several the best counts.

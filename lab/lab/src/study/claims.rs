@@ -138,7 +138,7 @@ fn measure(typed: &str, of: &Definition) -> Result<ClaimMeasure, String> {
                 .map_err(|why| format!("measure: {}", toml_error::message(&why)))?
         }
     };
-    match of.together && measure == ClaimMeasure::Throughput {
+    match of.together && measure != ClaimMeasure::CpuPerRequest {
         true => Err("measure: servers that are loaded together are compared by their costs: say \
                      \"cpu per request\""
             .into()),
@@ -244,8 +244,8 @@ fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Opti
         (Some(least), Some(most)) if least >= most => {
             Err(format!("at_least: {least} is not below at_most, {most}"))
         }
-        (None, None) if measure == ClaimMeasure::CpuPerRequest => Ok((None, Some(1.0))),
-        (None, None) => Ok((Some(1.0), None)),
+        (None, None) if measure == ClaimMeasure::Throughput => Ok((Some(1.0), None)),
+        (None, None) => Ok((None, Some(1.0))),
         bounds => Ok(bounds),
     }
 }
@@ -432,7 +432,9 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
             (found.at_least, found.at_most)
         };
         assert_eq!(bounds(""), (Some(1.0), None));
-        assert_eq!(bounds("measure = 'cpu per request'"), (None, Some(1.0)));
+        for less in ["cpu per request", "mean response time", "p99 response time"] {
+            assert_eq!(bounds(&format!("measure = '{less}'")), (None, Some(1.0)), "{less}");
+        }
         assert_eq!(bounds("at_most = 1.02\nat_least = 0.98"), (Some(0.98), Some(1.02)));
     }
 
@@ -485,7 +487,8 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
             (&format!("{h2o}\nat_least = 2\nat_most = 1"), "at_least: 2 is not below at_most, 1"),
             (
                 &format!("{h2o}\nmeasure = 'speed'"),
-                "measure: unknown variant `speed`, expected `throughput` or `cpu per request`",
+                "measure: unknown variant `speed`, expected one of `throughput`, `cpu per \
+                 request`, `mean response time`, `p99 response time`",
             ),
         ] {
             let why = parse(claim).expect_err(claim);
@@ -494,9 +497,12 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
         let together = TEXT
             .replace("mat = true", "connections = [8]")
             .replace("repetitions = 3", "repetitions = 3\ntogether = true");
-        let why = Definition::parse("x", &format!("{together}\n[[claims]]\n{h2o}"), None);
-        let why = why.expect_err("they share a CPU");
-        assert!(why.contains("measure: servers that are loaded together"), "{why}");
+        for measure in ["throughput", "p99 response time"] {
+            let claim = format!("[[claims]]\n{h2o}\nmeasure = '{measure}'");
+            let why = Definition::parse("x", &format!("{together}\n{claim}"), None);
+            let why = why.expect_err("they share a CPU");
+            assert!(why.contains("measure: servers that are loaded together"), "{why}");
+        }
     }
 
     /// A size that replaces the servers may leave less of a claim, or nothing.

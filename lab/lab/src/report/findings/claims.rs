@@ -7,7 +7,7 @@ use std::slice::from_ref;
 use super::super::comparison::{Comparison, is_unfair};
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{Panel, Series, Summary};
+use super::super::summary::{Measured, Panel, Series, Summary};
 use super::{Finding, Findings, Head, common};
 use crate::record::{Absent, Claim, ClaimMeasure, ClaimSide, Header, Opened, Skipped};
 use statistics::{Interval, values_min};
@@ -67,6 +67,8 @@ fn bounds(claim: &Claim) -> String {
     let what = match claim.measure {
         ClaimMeasure::Throughput => "throughput",
         ClaimMeasure::CpuPerRequest => "CPU time per request",
+        ClaimMeasure::MeanTime => "mean response time",
+        ClaimMeasure::P99 => "p99 response time",
     };
     let ratio = number::plain;
     match (claim.at_least, claim.at_most) {
@@ -76,6 +78,17 @@ fn bounds(claim: &Claim) -> String {
         (Some(least), None) => format!("{what} more than {} times", ratio(least)),
         (None, Some(most)) => format!("{what} less than {} times", ratio(most)),
         (None, None) => what.to_owned(),
+    }
+}
+
+/// What is measured at a point for a claim about a time; none for one about throughput, which is of
+/// peaks.
+fn time(claim: &Claim) -> Option<Measure> {
+    match claim.measure {
+        ClaimMeasure::Throughput => None,
+        ClaimMeasure::CpuPerRequest => Some(Measure::CpuPerRequest),
+        ClaimMeasure::MeanTime => Some(Measure::MeanTime),
+        ClaimMeasure::P99 => Some(Measure::P99),
     }
 }
 
@@ -297,11 +310,9 @@ fn measured<'p>(
     if !side.absent.is_empty() {
         return Err(side.absent.clone());
     }
-    let value = |series: &Series| match claim.measure {
-        ClaimMeasure::Throughput => series.peak().map(|peak| peak.per_s),
-        ClaimMeasure::CpuPerRequest => {
-            series.at_peak()?.median(Measure::CpuPerRequest).map(|cost| -cost)
-        }
+    let value = |series: &Series| match time(claim) {
+        None => series.peak().map(|peak| peak.per_s),
+        Some(measure) => series.at_peak()?.median(measure).map(|time| -time),
     };
     let mut found = Vec::new();
     for (server, setting) in &side.settings {
@@ -312,7 +323,7 @@ fn measured<'p>(
             let name = format!("{} {setting}", side.name);
             return Err(format!("{} was not measured in {}", name.trim_end(), panel.title()));
         };
-        if claim.measure == ClaimMeasure::Throughput && is_unfair(series) {
+        if claim.measure != ClaimMeasure::CpuPerRequest && is_unfair(series) {
             let place = panel.title();
             return Err(format!(
                 "{} did not serve all kinds of file alike in {place}",
@@ -330,16 +341,28 @@ fn measured<'p>(
 
 /// The ratio that a claim is of.
 fn ratio(claim: &Claim, own: &Series, others: &Series, confidence: f64) -> Option<Comparison> {
-    let compare = |one: &Series, other: &Series| match claim.measure {
-        ClaimMeasure::Throughput => Comparison::compare_peaks(one, other, confidence),
-        ClaimMeasure::CpuPerRequest => {
-            let points = common(one, other).or_else(|| one.at_peak().zip(other.at_peak()))?;
-            let points = ((&*one.name, points.0), (&*other.name, points.1));
-            Comparison::compare_points(points.0, points.1, Measure::CpuPerRequest, confidence)
+    let compare = |one: &Series, other: &Series| match time(claim) {
+        None => Comparison::compare_peaks(one, other, confidence),
+        Some(measure) => {
+            let (own, others) = points(one, other)?;
+            let points = ((&*one.name, own), (&*other.name, others));
+            Comparison::compare_points(points.0, points.1, measure, confidence)
         }
     };
     // To a server that served nothing there is no ratio, but from it.
     compare(own, others).or_else(|| Some(compare(others, own)?.reversed()))
+}
+
+/// The points at which times are compared: at the highest utilisation for which both have a rate of
+/// their own, else at the highest load that both have, else at their peaks.
+fn points<'s>(one: &'s Series, other: &'s Series) -> Option<(&'s Measured, &'s Measured)> {
+    let mut sought = one.points.iter().rev().filter(|point| point.sought.is_some());
+    let equally_busy = sought.find_map(|point| {
+        let is_as_busy = |beside: &&Measured| beside.sought == point.sought;
+        Some((point, other.points.iter().find(is_as_busy)?))
+    });
+    let at_peaks = || one.at_peak().zip(other.at_peak());
+    equally_busy.or_else(|| common(one, other)).or_else(at_peaks)
 }
 
 /// Where the ratio of the best of one side to the best of the other is known to lie. Which of them
@@ -351,10 +374,10 @@ fn known(claim: &Claim, sides: &Sides<'_>, confidence: f64) -> Interval {
         let nothing = Interval { low: 0.0, high: f64::INFINITY };
         pair.filter(is_enough).map_or(nothing, |pair| pair.known)
     };
-    // The best serves most, or costs least.
-    let [best, least]: [fn(f64, f64) -> f64; 2] = match claim.measure {
-        ClaimMeasure::Throughput => [f64::max, f64::min],
-        ClaimMeasure::CpuPerRequest => [f64::min, f64::max],
+    // The best serves most, or takes least time.
+    let [best, least]: [fn(f64, f64) -> f64; 2] = match time(claim) {
+        None => [f64::max, f64::min],
+        Some(_) => [f64::min, f64::max],
     };
     let both = |of: fn(f64, f64) -> f64| {
         move |a: Interval, b: Interval| Interval { low: of(a.low, b.low), high: of(a.high, b.high) }
@@ -406,7 +429,7 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Described, Offered, Run};
+    use crate::record::{Described, Offered, Purpose, Run};
     use crate::report::made_runs::runs_on;
 
     fn side(name: &str) -> ClaimSide {
@@ -465,6 +488,54 @@ mod tests {
         let told = told(claim, Vec::new(), &[fast(), slow()]);
         let expected = "(CPU time per request less than 0.6 times): confirmed. one 0.50 times two";
         assert!(told.contains(expected), "{told}");
+    }
+
+    /// Runs at this rate whose replies took so long, in the mean and at the 99th percentile.
+    fn timed(testbed: &str, name: &str, per_s: f64, [mean, p99]: [f64; 2]) -> Vec<Run> {
+        let mut runs = runs_on(testbed, name, &[per_s; 6], 10.0);
+        for run in &mut runs {
+            run.point.offered = Offered::RequestsPerS(per_s);
+            let figures = run.figures.as_mut().expect("it has some");
+            figures.times_us = [("mean".to_owned(), mean), ("p99".to_owned(), p99)].into();
+        }
+        runs
+    }
+
+    #[test]
+    fn response_times_are_better_if_they_are_less() {
+        let runs = [timed("d", "one", 100.0, [50.0, 900.0]), timed("d", "two", 100.0, [100.0; 2])];
+        let check = |measure, expected: &str| {
+            let claim = Claim { measure, ..claim(&["two"], None, Some(1.0)) };
+            let found = told(claim, Vec::new(), &runs);
+            assert!(found.contains(expected), "{found}");
+        };
+        let mean = "(mean response time less than 1 times): confirmed. one 0.50 times two";
+        check(ClaimMeasure::MeanTime, mean);
+        check(ClaimMeasure::P99, "(p99 response time less than 1 times): contradicted. one 9.0");
+        let none = [fast(), slow()];
+        let claim = Claim { measure: ClaimMeasure::P99, ..claim(&["two"], None, Some(1.0)) };
+        let found = told(claim, Vec::new(), &none);
+        assert!(found.contains(": not decided. one was not measured in w, d"), "{found}");
+    }
+
+    /// Rates that lead to the same utilisation may differ, and equal rates lead to others.
+    #[test]
+    fn times_are_compared_at_the_highest_utilisation_that_both_have() {
+        let at = |share: f64, runs: Vec<Run>| {
+            let search = Run { purpose: Purpose::Utilisation(share), ..runs[0].clone() };
+            [vec![search], runs].concat()
+        };
+        let runs = [
+            at(0.5, timed("d", "one", 100.0, [10.0; 2])),
+            at(0.8, timed("d", "one", 200.0, [20.0; 2])),
+            at(0.5, timed("e", "one", 200.0, [10.0; 2])),
+            at(0.8, timed("e", "one", 400.0, [60.0; 2])),
+        ];
+        let mut slower = claim(&[], Some(1.0), None);
+        (slower.testbeds, slower.than_testbed) = (vec!["e".into()], "d".into());
+        slower.measure = ClaimMeasure::MeanTime;
+        let found = told(slower, Vec::new(), &runs);
+        assert!(found.contains("confirmed. one 3.00 times one in d in w, e."), "{found}");
     }
 
     #[test]
