@@ -204,7 +204,7 @@ fn testbed_of(absent: &Absent) -> Option<&str> {
 }
 
 /// How a claim is judged by a workload in a testbed.
-fn of_place<'s>(
+fn verdicts_in<'s>(
     claim: &Claim,
     (workload, testbed): (&str, &str),
     header: &Header,
@@ -256,7 +256,7 @@ fn unmeasured((workload, testbed): (&str, &str), header: &Header, summary: &Summ
 }
 
 /// How a claim is judged by one of its sides against another, or against itself in another testbed.
-fn of_sides<'p>(
+fn verdict_between<'p>(
     claim: &Claim,
     (side, panel): (&ClaimSide, &'p Panel),
     (than, other): (&ClaimSide, &'p Panel),
