@@ -230,7 +230,8 @@ fn ratios(summary: &Summary) -> Option<Figure> {
         title: format!("{first} against {second}"),
         about: format!(
             "What {first} has divided by what {second} has, at the same load; the dashed line is \
-             1, where both are equal. More is better of throughput, less of all else. Lines are {}.",
+             1, where both are equal. More is better of throughput, less of all else. Lines are \
+             {}.",
             spreads(pairs.into_iter(), summary.confidence)
         ),
         drawing: Drawing::Ranked(Ranked {
