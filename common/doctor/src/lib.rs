@@ -20,10 +20,11 @@ mod queues;
 mod rule;
 mod threads;
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use command::Failure;
+use command::near::near_path;
 
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::{Machine, STATUS};
@@ -64,10 +65,13 @@ pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
 pub fn check_directory(directory: &Path) -> Result<(), Failure> {
     let why = match fs::metadata(directory) {
         Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "it is not a directory".into(),
-        Err(why) => why.to_string(),
+        Ok(_) => " is not a directory".into(),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            format!(" does not exist{}", near_path(directory, Path::is_dir))
+        }
+        Err(why) => format!(": {why}"),
     };
-    Err(Failure::Usage(format!("DIR: {directory:?}: {why}: name the directory to serve")))
+    Err(Failure::Usage(format!("DIR: {directory:?}{why}: name the directory to serve")))
 }
 
 /// What the checks say of a machine that has been read.

@@ -2,9 +2,11 @@
 //! which processors they get.
 
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::near::{did_you_mean, unreadable};
 use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
@@ -185,13 +187,17 @@ impl WorkloadOptions {
                      serve"
                 )));
             }
+            if let Err(why) = File::open(log) {
+                return Err(Failure::Usage(unreadable(log, &why, "a web server's log")));
+            }
             return Ok(WorkloadSpec::replay(self.root.clone(), log.clone()));
         }
         let name = self.workload.as_deref().unwrap_or(default);
         WorkloadSpec::preset(name).ok_or_else(|| {
             let names: Vec<&str> =
                 lab::workload::PRESETS.iter().map(|preset| preset.name).collect();
-            Failure::Usage(format!("--workload {name}: there are {}", names.join(", ")))
+            let near = did_you_mean(name, names.iter().copied());
+            Failure::Usage(format!("--workload {name}{near}: there are {}", names.join(", ")))
         })
     }
 }

@@ -24,7 +24,7 @@ use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
         output.check().map_err(Failure::Usage)?;
-        let outcome = load::merge::merge_files(&files).map_err(Failure::Operation)?;
+        let outcome = load::merge::merge_files(&files).map_err(Failure::Usage)?;
         return show(&outcome, &output);
     }
     let (options, conditions, output) = arguments.into_options();

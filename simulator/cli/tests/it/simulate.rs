@@ -329,18 +329,15 @@ fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
 
 #[test]
 fn mistakes_are_one_line() {
-    let (root, trace) = traced();
+    let (root, _) = traced();
     fs::write(root.path().join("m.toml"), "cups = 4\n").unwrap();
-    fs::write(root.path().join("foreign"), "not a trace").unwrap();
     let numa = "[numa]\nnodes = 2\nremote_extra_cycles = 9\n";
     fs::write(root.path().join("numa.toml"), numa).unwrap();
     let llc = "[cache]\nsize_kib = 128\n\
                [llc]\ncpus_per_group = 2\nsize_kib = 256\nways = 2\nhit_cycles = 9\n";
     fs::write(root.path().join("llc.toml"), llc).unwrap();
-    let whole = fs::read(&trace).unwrap();
-    fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
     let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
-    let cases: [(&[&str], i32, &str); 16] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (
             &["absent", "--html=-", "--csv=b.csv", "--json=-"],
             2,
@@ -372,7 +369,11 @@ fn mistakes_are_one_line() {
             "the lists make 22528 machines; at most 20000 are run",
         ),
         (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
-        (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),
+        (
+            &["a.trace", "--protocol", "amsd,mesy"],
+            2,
+            "--protocol mesy: it must be one of mesi, amsd, pscr, dragon (did you mean \"mesi\"?)",
+        ),
         (
             &["a.trace", "--cpus", "1..4", "--machine", "numa.toml"],
             2,
@@ -383,15 +384,47 @@ fn mistakes_are_one_line() {
             2,
             "llc.size_kib = 256: smaller than each processor's own cache",
         ),
-        (&["absent"], 1, "absent"),
-        (&["foreign"], 1, "foreign"),
+    ];
+    for (arguments, expected, message) in cases {
+        refused(root.path(), arguments, (expected, message));
+    }
+}
+
+/// Checks that the arguments are refused in one line.
+#[track_caller]
+fn refused(directory: &Path, arguments: &[&str], (expected, message): (i32, &str)) {
+    let (status, stdout, stderr) = simulate(directory, arguments);
+    assert_eq!((status, &*stdout), (expected, ""), "{stderr}");
+    assert!(stderr.contains(message), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_one_line() {
+    let (root, trace) = traced();
+    fs::write(root.path().join("m.toml"), "cpus = 4\n").unwrap();
+    fs::write(root.path().join("foreign"), "not a trace").unwrap();
+    let whole = fs::read(&trace).unwrap();
+    fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["absent"], 2, "absent: there is no such file: name a trace of `ropewalk trace`"),
+        (
+            &["a.trcae"],
+            2,
+            "a.trcae: there is no such file (did you mean \"a.trace\"?): name a trace",
+        ),
+        (&["."], 2, ".: is no file: a trace is read at several places at once, so it must be one"),
+        (
+            &["a.trace", "--machine", "n.toml"],
+            2,
+            "n.toml: there is no such file (did you mean \"m.t",
+        ),
+        (&["a.trace", "--paper=no"], 2, "no: there is no such file: name the file of a paper"),
+        (&["foreign"], 2, "foreign"),
         (&["cut"], 1, "cut"),
     ];
     for (arguments, expected, message) in cases {
-        let (status, stdout, stderr) = simulate(root.path(), arguments);
-        assert_eq!((status, &*stdout), (expected, ""), "{stderr}");
-        assert!(stderr.contains(message), "{stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        refused(root.path(), arguments, (expected, message));
     }
 }
 

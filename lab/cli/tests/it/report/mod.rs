@@ -215,7 +215,13 @@ fn what_is_wrong_is_reported_in_a_line() {
     let folder = scratch.path().to_str().unwrap();
     let (status, _, errors) = run(&["report", folder]);
     assert_eq!((status, errors.lines().count()), (2, 1), "{errors}");
-    has(&errors, &["study.json: No such file"]);
+    let wanted = "name the folder of a study, a tuning or a comparison";
+    assert_eq!(errors, format!("ropewalk: {folder}: there are no records in it: {wanted}\n"));
+    made::comparison(&scratch.path().join("nginx"), 1);
+    let (near, typed) = (scratch.path().join("nginx"), format!("{folder}/ngnix"));
+    let (status, _, errors) = run(&["report", &typed]);
+    let why = format!("there is no such folder (did you mean {near:?}?)");
+    assert_eq!((status, errors), (2, format!("ropewalk: {typed}: {why}: {wanted}\n")));
     let (status, _, errors) = run(&["report", folder, "--format", "png", "-o", "-"]);
     assert_eq!((status, &*errors), (2, "ropewalk: -o -: a PNG needs a file\n"));
 }
