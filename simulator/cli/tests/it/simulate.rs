@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use memory_trace::{Event, Header, Process, Synthetic, Writer};
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility, layout};
+use testkit::{Browser, Temporary, layout};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -502,7 +502,7 @@ fn the_papers_page_says_what_one_seed_and_our_bus_leave_open() {
 }
 
 #[test]
-fn the_papers_page_in_a_browser() {
+fn pages_in_a_browser() {
     let (root, page) = many();
     let told = succeeds(
         root.path(),
@@ -511,23 +511,15 @@ fn the_papers_page_in_a_browser() {
     let machines = fs::read_to_string(root.path().join("a.csv")).unwrap().lines().count() - 1;
     assert!(told.contains("2M/2, 128 bytes, affinity, pscr: scales"), "{told}");
     let Some(mut browser) = Browser::start() else { return };
-    for (width, scheme) in [(1400_u32, "light"), (390, "dark")] {
-        browser.shape(width, 900, scheme);
-        browser.open(&page);
-        assert_eq!(browser.evaluate("document.querySelectorAll('figure').length"), json!(15));
-        assert_eq!(
-            browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length"),
-            json!(11)
-        );
-        for number in 1..=11 {
-            let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
-            assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
-        }
-        layout::check(&mut browser, width);
-        assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
-        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
-        accessibility::check(&mut browser);
+    layout::check_page(&mut browser, &page);
+    assert_eq!(browser.evaluate("document.querySelectorAll('figure').length"), json!(15));
+    let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
+    assert_eq!(canvases, json!(11));
+    for number in 1..=11 {
+        let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
+        assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
     }
+    assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
     let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
     assert_eq!(browser.evaluate(&rows("#table-5")), json!(5));
     assert_eq!(browser.evaluate(&rows("#machines")), json!(machines));
@@ -537,7 +529,11 @@ fn the_papers_page_in_a_browser() {
     assert_eq!(said, json!(28));
     assert_eq!(browser.evaluate("document.querySelectorAll('main b').length"), json!(0));
     points_at_a_part(&mut browser);
-    layout::check_printed(&mut browser);
+    let sweep = ["many<b>.trace", "--cpus", "1,2,4", "--protocol", "mesi,pscr", "--seeds", "2"];
+    succeeds(root.path(), &[&sweep[..], &["--html", "sweep.html"]].concat());
+    layout::check_page(&mut browser, &root.path().join("sweep.html"));
+    let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
+    assert_eq!(canvases, json!(2));
 }
 
 /// Checks that pointing at a part of a column shows its name.
