@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use lab::record::{Offered, Purpose, Run};
+use lab::record::{Offered, Program, Purpose, Run};
 use testkit::tools::WRK;
 use testkit::{Busy, has};
 
@@ -73,6 +73,21 @@ fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
     child.wait().unwrap();
     await_no_server(&lab.path("scratch"));
     lab.records().runs
+}
+
+#[test]
+fn the_server_may_be_any_file_and_the_record_has_its_path_and_hash() {
+    let lab = Lab::new();
+    let program = lab.path("ours");
+    fs::copy(ropewalk_server(), &program).unwrap();
+    let (study, descriptions) = (experiment(&lab, "", ""), without_floor(&lab));
+    let servers = ["--servers", text(&descriptions), "--ropewalk", text(&program)];
+    let (status, out, err) = lab.run(&[&["study", text(&study)], &servers[..]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    let programs = lab.records().header.servers.into_iter().map(|server| server.program);
+    let used = Program::read(&program);
+    assert_eq!((&*used.path, used.xxh3.len()), (text(&program), 32));
+    assert_eq!(programs.collect::<Vec<_>>(), [used]);
 }
 
 /// What was measured is kept, and the rest can be measured once there is room.
