@@ -445,7 +445,7 @@ fn a_server_that_is_installed_later_takes_part() {
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("skipped own: "), "{out}");
     assert!(page(&lab).contains("own took no part: "));
-    let left_open = "It serves more (throughput more than 1 times): not decided. own: ";
+    let left_open = "It serves more (throughput more than 1 times): not decided: own: ";
     assert!(page(&lab).contains(left_open), "{}", page(&lab));
     symlink(ropewalk_server(), lab.path("program")).unwrap();
     let (status, out, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
