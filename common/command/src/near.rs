@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::Failure;
+
 /// ` (did you mean "listen"?)`, or nothing when no candidate is near.
 pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     hint(nearest(word, candidates).map(Path::new))
@@ -26,6 +28,22 @@ pub fn unreadable(path: &Path, why: &io::Error, wanted: &str) -> String {
         _ => why.to_string(),
     };
     format!("{}: {why}: name {wanted}", path.display())
+}
+
+/// Checks that what was typed for `option` is a directory; `wanted` is what to name in its place.
+///
+/// # Errors
+/// [`Failure::Usage`]: it does not exist, or is something else.
+pub fn check_directory(option: &str, directory: &Path, wanted: &str) -> Result<(), Failure> {
+    let why = match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => " is not a directory".into(),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            format!(" does not exist{}", near_path(directory, Path::is_dir))
+        }
+        Err(why) => format!(": {why}"),
+    };
+    Err(Failure::Usage(format!("{option}: {directory:?}{why}: name {wanted}")))
 }
 
 /// The name that is nearest to that of `path`, among those of the same directory that are right.

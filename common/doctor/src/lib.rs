@@ -21,10 +21,8 @@ mod rule;
 mod threads;
 
 use std::path::Path;
-use std::{fs, io};
 
-use command::Failure;
-use command::near::near_path;
+use command::{Failure, near};
 
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::{Machine, STATUS};
@@ -63,15 +61,7 @@ pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::Usage`]: it does not exist, or is something else.
 pub fn check_directory(directory: &Path) -> Result<(), Failure> {
-    let why = match fs::metadata(directory) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => " is not a directory".into(),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            format!(" does not exist{}", near_path(directory, Path::is_dir))
-        }
-        Err(why) => format!(": {why}"),
-    };
-    Err(Failure::Usage(format!("DIR: {directory:?}{why}: name the directory to serve")))
+    near::check_directory("DIR", directory, "the directory to serve")
 }
 
 /// What the checks say of a machine that has been read.

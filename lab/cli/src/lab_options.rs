@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use command::near::{did_you_mean, unreadable};
+use command::near::{check_directory, did_you_mean, unreadable};
 use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
@@ -74,6 +74,9 @@ pub(crate) struct KnownServers {
 impl KnownServers {
     /// The descriptions of all servers. Says which names in the user's own are others today.
     pub(crate) fn descriptions(&self) -> Result<Vec<ServerDescription>, Failure> {
+        if let Some(folder) = &self.servers {
+            check_directory("--servers", folder, "a folder of descriptions")?;
+        }
         let program = match &self.ropewalk {
             Some(file) => std::path::absolute(file).map_err(|why| why.to_string()),
             None => SERVER.find(),
@@ -189,6 +192,9 @@ impl WorkloadOptions {
             }
             if let Err(why) = File::open(log) {
                 return Err(Failure::Usage(unreadable(log, &why, "a web server's log")));
+            }
+            if let Some(root) = &self.root {
+                check_directory("--root", root, "the directory that was served")?;
             }
             return Ok(WorkloadSpec::replay(self.root.clone(), log.clone()));
         }

@@ -237,6 +237,21 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", running, running, "--log=/x", "--verify-bytes"], 2, "--verify-bytes: say"),
         (&["compare", "ropewalk", "ropewalk", "--workload=zipg"], 2, "(did you mean \"zipf\"?)"),
         (&["compare", running, running, "--log=/x"], 2, "/x: there is no such file: name a web s"),
+        (
+            &["compare", running, running, "--log", text(&log), "--root=sorce"],
+            2,
+            "--root: \"sorce\"",
+        ),
+        (
+            &["compare", "ropewalk", "ropewalk", "--servers=severs"],
+            2,
+            "(did you mean \"servers\"?)",
+        ),
+        (
+            &["tune", "ropewalk", "--knob=engin=x"],
+            2,
+            "no such knob (did you mean \"engine\"?); there",
+        ),
         (&["study", "/nonexistent.toml"], 2, "/nonexistent.toml: there is no such file: name the"),
         (
             &["study", "experiments/ourselves-serves.toml"],
