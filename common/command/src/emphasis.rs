@@ -10,8 +10,8 @@ const BOLD: &str = "\x1b[1m";
 const YELLOW: &str = "\x1b[33m";
 const END: &str = "\x1b[0m";
 
-/// Whether a stream shows emphasis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a stream shows emphasis; by default it shows none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emphasis {
     is_shown: bool,
 }

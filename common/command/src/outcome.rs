@@ -59,7 +59,20 @@ pub fn takes_stdout<'a>(
 /// Prints a line for people on standard error. It is not a failure that standard error is closed.
 pub fn notify(message: &str) {
     let program = Emphasis::of_stream(&io::stderr()).strong("ropewalk:").into_owned();
-    let _ = io::stderr().write_all(format!("{program} {message}\n").as_bytes());
+    let _ = io::stderr().write_all(format!("{program} {}\n", escaped(message)).as_bytes());
+}
+
+/// A message without control characters, with which a file's name could end the line or set the
+/// terminal.
+fn escaped(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for letter in message.chars() {
+        match letter.is_control() {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    line
 }
 
 /// The notice of a name in a user's file or command that is another since 0.1. The old one is read
@@ -80,4 +93,15 @@ pub fn exit_code(outcome: Result<(), Failure>, notify: fn(&str)) -> ExitCode {
     };
     notify(&message);
     ExitCode::from(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_neither_end_a_line_nor_set_the_terminal() {
+        let line = escaped("a\u{1b}[2J\nb\u{9b}: größer \"als\" 1\\2");
+        assert_eq!(line, "a\\u{1b}[2J\\nb\\u{9b}: größer \"als\" 1\\2");
+    }
 }

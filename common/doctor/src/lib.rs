@@ -20,10 +20,9 @@ mod queues;
 mod rule;
 mod threads;
 
-use std::fs;
 use std::path::Path;
 
-use command::Failure;
+use command::{Failure, near};
 
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::{Machine, STATUS};
@@ -62,12 +61,7 @@ pub fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::Usage`]: it does not exist, or is something else.
 pub fn check_directory(directory: &Path) -> Result<(), Failure> {
-    let why = match fs::metadata(directory) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "it is not a directory".into(),
-        Err(why) => why.to_string(),
-    };
-    Err(Failure::Usage(format!("DIR: {directory:?}: {why}: name the directory to serve")))
+    near::check_directory("DIR", directory, "the directory to serve")
 }
 
 /// What the checks say of a machine that has been read.

@@ -1,13 +1,34 @@
 //! The layout of a page of figures, as Chromium has it: no label lies over another, legends look
 //! like their curves, and the page need not be scrolled sideways.
 
-use serde_json::json;
+use std::path::Path;
 
-use crate::Browser;
+use serde_json::{Value, json};
+
+use crate::{Browser, accessibility};
+
+/// The windows in which every kind of page is looked at: wide and narrow, light and dark.
+pub const WINDOWS: [(u32, &str); 4] =
+    [(1200, "dark"), (390, "light"), (390, "dark"), (1200, "light")];
+
+/// Asserts that a page is laid out well and can be read in each of the windows, and on paper, and
+/// that no part of it is missing or fails. The last window is wide and light.
+#[track_caller]
+pub fn check_page(browser: &mut Browser, page: &Path) {
+    for (width, scheme) in WINDOWS {
+        println!("{} at {width}, {scheme}", page.display());
+        browser.shape(width, 900, scheme);
+        browser.open(page);
+        check(browser, width);
+        accessibility::check(browser);
+        assert_eq!(browser.complaints(), Vec::<&Value>::new());
+    }
+    check_printed(browser);
+}
 
 /// Asserts that the open page is laid out well, in a window of this width.
 #[track_caller]
-pub fn check(browser: &mut Browser, width: u32) {
+fn check(browser: &mut Browser, width: u32) {
     let wide = browser.evaluate("document.documentElement.scrollWidth");
     assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
     assert_eq!(browser.evaluate(OVERLAPS), json!([]), "labels at {width}");
@@ -17,7 +38,7 @@ pub fn check(browser: &mut Browser, width: u32) {
 
 /// Asserts that no labels overlap on paper, where drawings are in place of charts.
 #[track_caller]
-pub fn check_printed(browser: &mut Browser) {
+fn check_printed(browser: &mut Browser) {
     browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
     assert_eq!(browser.evaluate(OVERLAPS), json!([]), "labels on paper");
     assert_eq!(browser.evaluate(DRAWN_LEGENDS), json!([]), "legends on paper");
@@ -69,7 +90,8 @@ const LIVE_TICKS: &str = "[...window.ropewalkReport?.built ?? []].flatMap(([id, 
     return found;
 })";
 
-/// A script that returns curves of interactive charts whose sign in the legend has another colour.
+/// A script that returns curves of interactive charts whose sign in the legend has another colour,
+/// or is solid where the curve is dashed, or dashed where it is solid.
 const LIVE_LEGENDS: &str = "[...window.ropewalkReport?.built ?? []].flatMap(([id, plot]) => {
     const signs = [...plot.root.querySelectorAll('.u-legend .swatch')];
     const curves = plot.series.slice(1);
@@ -86,7 +108,13 @@ const LIVE_LEGENDS: &str = "[...window.ropewalkReport?.built ?? []].flatMap(([id
         for (let at = 0; at < data.length; at += 4)
             if (data[at + 3] >= 128) inked.push([...data.slice(at, at + 3)]);
         const is_like = (pixel) => pixel.every((part, k) => Math.abs(part - ink[k]) <= 3);
-        return inked.some(is_like) ? [] : [[id, curve.label, ink.join(), String(inked[0])]];
+        if (!inked.some(is_like)) return [[id, curve.label, ink.join(), String(inked[0])]];
+        // A line begins at the left edge. Dashes leave gaps, one of them beside the marker.
+        const row = Math.floor(height / 2) * width;
+        const middle = [...Array(width).keys()].map((x) => data[4 * (row + x) + 3] >= 64 ? 1 : 0);
+        const is_dashed = (curve.dash ?? []).length > 0;
+        return !middle[0] || middle.includes(0) === is_dashed
+            ? [] : [[id, curve.label, is_dashed ? 'dashed' : 'solid', middle.join('')]];
     });
 })";
 

@@ -2,9 +2,11 @@
 //! which processors they get.
 
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::near::{check_directory, did_you_mean, unreadable};
 use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
@@ -72,6 +74,9 @@ pub(crate) struct KnownServers {
 impl KnownServers {
     /// The descriptions of all servers. Says which names in the user's own are others today.
     pub(crate) fn descriptions(&self) -> Result<Vec<ServerDescription>, Failure> {
+        if let Some(folder) = &self.servers {
+            check_directory("--servers", folder, "a folder of descriptions")?;
+        }
         let program = match &self.ropewalk {
             Some(file) => std::path::absolute(file).map_err(|why| why.to_string()),
             None => SERVER.find(),
@@ -185,13 +190,20 @@ impl WorkloadOptions {
                      serve"
                 )));
             }
+            if let Err(why) = File::open(log) {
+                return Err(Failure::Usage(unreadable(log, &why, "a web server's log")));
+            }
+            if let Some(root) = &self.root {
+                check_directory("--root", root, "the directory that was served")?;
+            }
             return Ok(WorkloadSpec::replay(self.root.clone(), log.clone()));
         }
         let name = self.workload.as_deref().unwrap_or(default);
         WorkloadSpec::preset(name).ok_or_else(|| {
             let names: Vec<&str> =
                 lab::workload::PRESETS.iter().map(|preset| preset.name).collect();
-            Failure::Usage(format!("--workload {name}: there are {}", names.join(", ")))
+            let near = did_you_mean(name, names.iter().copied());
+            Failure::Usage(format!("--workload {name}{near}: there are {}", names.join(", ")))
         })
     }
 }

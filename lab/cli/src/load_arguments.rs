@@ -38,8 +38,8 @@ Examples:
 const MERGE_HELP: &str = "\
 Exit status:
   0  success
-  1  errors of the server, or the results do not belong together
-  2  wrong usage
+  1  errors of the server
+  2  wrong usage, or the results do not belong together
   3  a run is void: its generator could not keep up
 
 Examples:

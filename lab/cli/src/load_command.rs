@@ -24,7 +24,7 @@ use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
         output.check().map_err(Failure::Usage)?;
-        let outcome = load::merge::merge_files(&files).map_err(Failure::Operation)?;
+        let outcome = load::merge::merge_files(&files).map_err(Failure::Usage)?;
         return show(&outcome, &output);
     }
     let (options, conditions, output) = arguments.into_options();
@@ -83,22 +83,13 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
             true => Emphasis::of_stream(&io::stderr()),
             false => Emphasis::of_stream(&io::stdout()),
         };
-        show(&with_warnings(&report::summary::render(outcome), emphasis))?;
+        show(&report::summary::render(outcome, emphasis))?;
     }
     written?;
     match outcome.exit_code() {
         0 => Ok(()),
         status => Err(Failure::Reported(status)),
     }
-}
-
-/// A summary in which the lines of a void run are emphasised.
-fn with_warnings(summary: &str, emphasis: Emphasis) -> String {
-    let line = |line| match str::starts_with(line, report::summary::VOID) {
-        true => emphasis.warning(line),
-        false => line.into(),
-    };
-    summary.split_inclusive('\n').map(line).collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
+use command::near::{did_you_mean, unreadable};
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
 use workload::ParseError;
@@ -161,9 +162,11 @@ fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
         "common" => Ok(Some(Format::Common)),
         "combined" => Ok(Some(Format::Combined)),
         "json" => Ok(Some(Format::Json)),
-        _ => Err(Failure::Usage(format!(
-            "--format {typed}: unknown; there are auto, common, combined, json"
-        ))),
+        _ => {
+            let near = did_you_mean(typed, ["auto", "common", "combined", "json"]);
+            let there = "there are auto, common, combined, json";
+            Err(Failure::Usage(format!("--format {typed}{near}: {there}")))
+        }
     }
 }
 
@@ -245,7 +248,8 @@ fn model(arguments: &GenerateArguments) -> Result<Model, Failure> {
 fn preset(name: &str) -> Result<&'static ModelPreset, Failure> {
     ModelPreset::find(name).ok_or_else(|| {
         let names: Vec<&str> = MODEL_PRESETS.iter().map(|preset| preset.name).collect();
-        Failure::Usage(format!("--preset {name}: unknown; there are {}", names.join(", ")))
+        let near = did_you_mean(name, names.iter().copied());
+        Failure::Usage(format!("--preset {name}{near}: there are {}", names.join(", ")))
     })
 }
 
@@ -360,7 +364,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     };
     match read {
         Ok(()) => Ok(bytes),
-        Err(why) => Err(Failure::Usage(format!("FILE: cannot read {}: {why}", path.display()))),
+        Err(why) => Err(Failure::Usage(unreadable(path, &why, "a log"))),
     }
 }
 

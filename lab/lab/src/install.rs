@@ -5,6 +5,7 @@
 use crate::process;
 use crate::server_description::ServerDescription;
 use crate::template::{self, Values};
+use command::near::did_you_mean;
 use std::path::{Path, PathBuf};
 
 /// Where the repository and what is built from it lie.
@@ -129,9 +130,9 @@ fn choose<'p>(
             (Some(description), _) => Ok(Choice::Known(description)),
             (None, Some(program)) => Ok(Choice::EngineOf(name.clone(), program)),
             (None, None) => {
-                let known: Vec<&str> =
-                    descriptions.iter().map(|description| description.name.as_str()).collect();
-                Err(format!("there is no server {name:?}, but {}", known.join(", ")))
+                let known = descriptions.iter().map(|description| description.name.as_str());
+                let near = did_you_mean(name, known);
+                Err(format!("there is no server {name:?}{near}: see `ropewalk servers`"))
             }
         }
     };
@@ -250,15 +251,20 @@ mod tests {
 
     #[test]
     fn names_choose_and_must_be_known() {
-        let descriptions = ["a", "b", "c"].map(|name| description(name, "'echo', 'v1'"));
-        let names = ["c".to_owned(), "a".to_owned()];
+        let descriptions = ["a", "b", "c-three"].map(|name| description(name, "'echo', 'v1'"));
+        let names = ["c-three".to_owned(), "a".to_owned()];
         let found = Found::detect(&descriptions, &names, &NOWHERE).expect("both are known");
         let found: Vec<&str> =
             found.installed.iter().map(|i| i.description.name.as_str()).collect();
-        assert_eq!(found, ["c", "a"]);
-        let why =
-            Found::detect(&descriptions, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
-        assert_eq!(why, "there is no server \"d\", but a, b, c");
+        assert_eq!(found, ["c-three", "a"]);
+        let check = |name: &str, expected: &str| {
+            let names = [name.to_owned()];
+            let why = Found::detect(&descriptions, &names, &NOWHERE).expect_err("it is unknown");
+            assert_eq!(why, expected);
+        };
+        check("d", "there is no server \"d\": see `ropewalk servers`");
+        let near = "there is no server \"c-tree\" (did you mean \"c-three\"?)";
+        check("c-tree", &format!("{near}: see `ropewalk servers`"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::server_description::{ServerDescription, Setting};
 use crate::template::{Values, check_value};
+use command::near::did_you_mean;
 use load::target::Url;
 use std::fmt;
 use std::net::SocketAddr;
@@ -70,11 +71,9 @@ impl ServerSpec {
                 description.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
                     let names: Vec<&str> =
                         description.settings.iter().map(|one| one.name.as_str()).collect();
-                    format!(
-                        "{} has no setting {name}; it has {}",
-                        description.name,
-                        names.join(", ")
-                    )
+                    let near = did_you_mean(name, names.iter().copied());
+                    let names = names.join(", ");
+                    format!("{} has no setting {name}{near}; it has {names}", description.name)
                 })?
             }
         };
@@ -95,11 +94,9 @@ pub fn with_knobs(
     for (name, value) in knobs {
         let Some(knob) = description.knobs.get(name) else {
             let names: Vec<&str> = description.knobs.keys().map(String::as_str).collect();
-            return Err(format!(
-                "{} has no knob {name}; it has {}",
-                description.name,
-                names.join(", ")
-            ));
+            let near = did_you_mean(name, names.iter().copied());
+            let names = names.join(", ");
+            return Err(format!("{} has no knob {name}{near}; it has {names}", description.name));
         };
         check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", description.name))?;
         if !knob.allows(value) {

@@ -18,16 +18,6 @@ pub(crate) fn table(text: &str) -> Result<toml::Table, String> {
     text.parse().map_err(|why| one_line(text, &why))
 }
 
-/// ` (did you mean "zipf"?)`, or nothing where no name is near the one that was typed.
-pub(crate) fn did_you_mean(typed: &str, names: &[&str]) -> String {
-    let distance = |name: &&&str| strsim::damerau_levenshtein(typed, name);
-    // With more than a third of its letters wrong it is another word.
-    let letters = |name: &str| name.chars().count().max(typed.chars().count());
-    let near = names.iter().filter(|name| distance(name) * 3 <= letters(name));
-    let nearest = near.min_by_key(distance);
-    nearest.map_or_else(String::new, |name| format!(" (did you mean {name:?}?)"))
-}
-
 /// The message of the TOML parser, in one line and without a place: for a value that was a table
 /// already, and so has no text to point into.
 pub(crate) fn message(why: &toml::de::Error) -> String {

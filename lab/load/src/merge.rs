@@ -5,6 +5,7 @@ mod digest;
 
 use std::path::Path;
 
+use command::near::unreadable;
 use serde_json::Value;
 
 use crate::outcome::{Outcome, ServerCpu, Setting};
@@ -24,7 +25,8 @@ pub const WINDOW_TOLERANCE_US: u64 = 100_000;
 pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, String> {
     let read = |path: &P| {
         let name = path.as_ref().display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|why| format!("{name}: {why}"))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| unreadable(path.as_ref(), &why, "an outcome in JSON"))?;
         let outcome = json::parse(&text).map_err(|why| format!("{name}: {why}"))?;
         Ok(Labelled { name, outcome })
     };
@@ -338,6 +340,6 @@ mod tests {
         assert!(damaged.contains("b.json: not an outcome"), "{damaged}");
         std::fs::remove_dir_all(&folder).unwrap();
         let absent = merge_files(&paths).unwrap_err();
-        assert!(absent.contains("a.json: No such file"), "{absent}");
+        assert!(absent.contains("a.json: there is no such file"), "{absent}");
     }
 }

@@ -20,6 +20,7 @@ use crate::plan::{ConnectionUse, Model, Plan, Process, Start, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
 use crate::void::Bounds;
+use command::near::unreadable;
 use command::units::{parse_duration, parse_share};
 
 /// The default number of connections of a closed run: a usual choice of wrk's users.
@@ -256,7 +257,7 @@ impl Options {
             ));
         }
         let think_us = duration("--default-think", self.default_think.as_deref(), 0)?;
-        let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let bytes = fs::read(path).map_err(|why| unreadable(path, &why, "a log of sessions"))?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut log, notes) = wsesslog::read_with_notes(&bytes, think_us, threads)
             .map_err(|why| format!("{}: {why}", path.display()))?;

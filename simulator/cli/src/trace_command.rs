@@ -12,10 +12,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
+use command::near::{did_you_mean, unreadable};
 use command::{DASH, Failure, ProgressLine, notify, print, whole_file};
-use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
+use memory_trace::{FORMS, Fault, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
 use record::{RECORD_EXAMPLES, RECORD_HELP, RecordArguments};
+
+/// What to name in place of a file that cannot be read.
+const TRACE: &str = "a trace of `ropewalk trace`";
+const FOREIGN_TRACE: &str = "the trace of another program";
 
 #[derive(Subcommand)]
 pub(crate) enum TraceCommand {
@@ -43,7 +48,7 @@ their system calls. docs/simulator/trace.md describes it.
 Exit status:
   0  success
   1  it could not be done, or the trace is not whole
-  2  wrong usage
+  2  wrong usage, or a file that is no trace
 
 Examples:
   ropewalk trace record --out ls.trace -- ls -aR /usr/share
@@ -62,8 +67,8 @@ whole, what there is is described, and one line says where it ends and why.
 
 Exit status:
   0  success
-  1  the trace cannot be read, or is not whole
-  2  wrong usage
+  1  the trace is not whole
+  2  wrong usage, or a file that is no trace
 
 Examples:
   ropewalk trace info apache.trace
@@ -82,8 +87,8 @@ Formats:
 
 Exit status:
   0  success
-  1  the trace cannot be read or written
-  2  wrong usage, or the format is not recognised
+  1  the trace is not of its format, or cannot be written
+  2  wrong usage, no such file, or the format is not recognised
 
 Examples:
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls -aR /usr/share
@@ -140,12 +145,21 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
         let why = format!("--block {block}: must be a power of two from 4 to 4096");
         return Err(Failure::Usage(why));
     }
-    let reader = Reader::open(&arguments.file).map_err(|why| operation(&why))?;
+    let reader = open_trace(&arguments.file)?;
     let found = ProgressLine::during("reading the trace", || memory_trace::tables(&reader, block));
     let found = found.map_err(|why| operation(&why))?;
     let text = if arguments.json { tables::json } else { tables::show };
     print(&text(&reader, &found))?;
     reader.damage().map_or(Ok(()), |damage| Err(Failure::Operation(damage.to_string())))
+}
+
+/// Opens a trace that was typed.
+pub(crate) fn open_trace(path: &Path) -> Result<Reader, Failure> {
+    Reader::open(path).map_err(|why| match &why.fault {
+        Fault::Io(why) => Failure::Usage(unreadable(path, why, TRACE)),
+        Fault::Foreign => Failure::Usage(why.to_string()),
+        _ => operation(&why),
+    })
 }
 
 fn operation(why: &TraceError) -> Failure {
@@ -207,16 +221,17 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if path == Path::new(DASH) {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let fault = |why| Failure::Operation(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(fault)?;
+    let file =
+        File::open(path).map_err(|why| Failure::Usage(unreadable(path, &why, FOREIGN_TRACE)))?;
     Ok(Box::new(BufReader::with_capacity(1 << 18, file)))
 }
 
 fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form, Failure> {
     let path = arguments.file.display();
-    let start = from.fill_buf().map_err(|why| Failure::Operation(format!("{path}: {why}")))?;
+    let wrong = |why| Failure::Usage(unreadable(&arguments.file, &why, FOREIGN_TRACE));
+    let start = from.fill_buf().map_err(wrong)?;
     if let Some(program) = decompressor(start) {
-        return Err(Failure::Operation(format!(
+        return Err(Failure::Usage(format!(
             "{path}: compressed: {program} {path} | ropewalk trace import - ..."
         )));
     }
@@ -227,7 +242,8 @@ fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form
     let known = FORMS.iter().find(|(name, _)| *name == arguments.format);
     known.map(|(_, form)| *form).ok_or_else(|| {
         let format = &arguments.format;
-        Failure::Usage(format!("--format {format}: must be lackey, din, drmemtrace or auto"))
+        let near = did_you_mean(format, FORMS.iter().map(|(name, _)| *name));
+        Failure::Usage(format!("--format {format}{near}: must be lackey, din, drmemtrace or auto"))
     })
 }
 

@@ -38,7 +38,10 @@ const TABLE: &[Allowed] = &[
     // Its tests request files whose bytes are derived, in an order that can be repeated.
     Allowed {
         development: &["statistics", "workload"],
-        ..allowed("server", &["doctor", "engines", "file-cache", "http1", "os", "session", "site"])
+        ..allowed(
+            "server",
+            &["command", "doctor", "engines", "file-cache", "http1", "os", "session", "site"],
+        )
     },
     allowed("command", &["os"]),
     allowed("doctor", &["command", "os"]),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lab::record::Folder;
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility, comes_true, finished, layout, succeeded};
+use testkit::{Browser, Temporary, comes_true, finished, layout, succeeded};
 
 use crate::lab::FullDisk;
 use crate::server_process::ROPEWALK_LAB;
@@ -207,12 +207,7 @@ fn its_page_in_a_browser() {
     let page = scratch.folder.path().join("page.html");
     fs::write(&page, scratch.report("html")).unwrap();
     let Some(mut browser) = Browser::start() else { return };
-    browser.shape(390, 900, "light");
-    browser.open(&page);
+    layout::check_page(&mut browser, &page);
     let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
     assert_eq!(canvases, json!(12), "evictions with all keys cached are no curve");
-    layout::check(&mut browser, 390);
-    layout::check_printed(&mut browser);
-    accessibility::check(&mut browser);
-    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }

@@ -221,7 +221,9 @@ fn what_is_wrong_is_said_in_a_line() {
     fs::create_dir(&empty).unwrap();
     let empty = ["compare", "ropewalk", "ropewalk", "--log", text(&log), "--root", text(&empty)];
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["compare", "nothing", "ropewalk"], 2, "there is no server \"nothing\""),
+        (&["compare", "nothing", "ropewalk"], 2, "there is no server \"nothing\": see `ropewalk s"),
+        (&["compare", "ropewalk", "ropewlak"], 2, "\"ropewlak\" (did you mean \"ropewalk\"?): see"),
+        (&["tune", "ropewlak"], 2, "\"ropewlak\" (did you mean \"ropewalk\"?): see `ropewalk serv"),
         (&["compare", "ropewalk/fast", "ropewalk"], 2, "ropewalk has no setting fast"),
         (&["compare", "ropewalk,x=1", "ropewalk"], 2, "ropewalk has no knob x"),
         (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
@@ -233,7 +235,30 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", running, "ropewalk", "--log", "/x"], 2, started),
         (&["tune", "ropewalk", "--log", "/x"], 2, started),
         (&["compare", running, running, "--log=/x", "--verify-bytes"], 2, "--verify-bytes: say"),
-        (&["study", "/nonexistent.toml"], 2, "/nonexistent.toml: "),
+        (&["compare", "ropewalk", "ropewalk", "--workload=zipg"], 2, "(did you mean \"zipf\"?)"),
+        (&["compare", running, running, "--log=/x"], 2, "/x: there is no such file: name a web s"),
+        (
+            &["compare", running, running, "--log", text(&log), "--root=sorce"],
+            2,
+            "--root: \"sorce\"",
+        ),
+        (
+            &["compare", "ropewalk", "ropewalk", "--servers=severs"],
+            2,
+            "(did you mean \"servers\"?)",
+        ),
+        (
+            &["tune", "ropewalk", "--knob=engin=x"],
+            2,
+            "no such knob (did you mean \"engine\"?); there",
+        ),
+        (&["study", "/nonexistent.toml"], 2, "/nonexistent.toml: there is no such file: name the"),
+        (
+            &["study", "experiments/ourselves-serves.toml"],
+            2,
+            "(did you mean \"experiments/ourselves-s",
+        ),
+        (&["study", "a\u{1b}[2J\n"], 2, "a\\u{1b}[2J\\n: there is no such file"),
     ];
     for (arguments, expected_status, expected) in cases {
         let (status, out, err) = lab.run(arguments);

@@ -17,6 +17,7 @@
 
 use super::purpose::SearchLine;
 use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
+use command::near::near_path;
 use os::file_lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -121,7 +122,7 @@ impl Folder {
     /// it is damaged in the middle.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
         if !Self::has_records(path) {
-            return Err(format!("{}: no study in it", path.display()));
+            return Err(without_records(path));
         }
         let lock = lock(path)?;
         // Read first: this says what is not whole.
@@ -145,6 +146,9 @@ impl Folder {
     /// When the folder holds no study, or one of a later version, or a line in its middle is
     /// damaged.
     pub fn read(path: &Path) -> Result<Opened, String> {
+        if !Self::has_records(path) {
+            return Err(without_records(path));
+        }
         let mut damage = Vec::new();
         let mut header = read_header(&path.join(HEADER))?;
         let later: Vec<Participants> = read_lines(&path.join(PARTICIPANTS), &mut damage)?;
@@ -288,6 +292,15 @@ fn read_header(path: &Path) -> Result<Header, String> {
         )));
     }
     Ok(header)
+}
+
+/// The message on a folder that holds no records.
+fn without_records(path: &Path) -> String {
+    let why = match path.is_dir() {
+        true => "there are no records in it".into(),
+        false => format!("there is no such folder{}", near_path(path, Folder::has_records)),
+    };
+    format!("{}: {why}: name the folder of a study, a tuning or a comparison", path.display())
 }
 
 /// The lines of a file; none if the file does not exist. A last line that does not end is damage;
@@ -543,7 +556,7 @@ mod tests {
     fn what_is_no_study_is_said_to_be_none() {
         let scratch = Scratch::new("other");
         let why = Folder::read(&scratch.0).expect_err("nothing is there");
-        assert!(why.contains("study.json: "), "{why}");
+        assert!(why.contains(": there is no such folder"), "{why}");
         fs::create_dir_all(&scratch.0).expect("it can be made");
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");

@@ -8,8 +8,7 @@ use super::comparison::{common_load, no_peak_was_seen, ranked};
 use super::figures::{Styles, append_limit, cell};
 use super::findings::{by_measure, common};
 use super::measure::Measure;
-use super::number;
-use super::summary::{Panel, Series, Summary};
+use super::summary::{Panel, Series, Summary, spreads};
 use crate::record::{Header, Kind};
 
 /// The most bars of a figure, which are as many as a screen or two can show.
@@ -143,10 +142,12 @@ fn figure(
         [first, .., last] if number > 0 => format!(": {first} to {last}"),
         _ => String::new(),
     };
+    let series = groups.iter().flat_map(|(panel, _)| &panel.series);
+    let blocks = series.map(Series::blocks_of_peak);
     let mut figure = Figure {
         id: format!("{id}-{number}"),
         title: format!("{title}{of}"),
-        about: format!("{about} Lines are {} intervals.{more}", number::percent(share)),
+        about: format!("{about} Lines are {}.{more}", spreads(blocks, share)),
         drawing: Drawing::Ranked(Ranked {
             label: label.into(),
             mark: None,
@@ -195,7 +196,7 @@ fn texts(measure: Measure, together: bool) -> [&'static str; 4] {
 fn ratios(summary: &Summary) -> Option<Figure> {
     let mut groups = Vec::new();
     let mut table = Table::new(&["Where", "Measure", "Times"]);
-    let mut names = None;
+    let (mut names, mut pairs) = (None, Vec::new());
     for panel in &summary.panels {
         let others = panel.series.iter().filter(|one| Some(&one.name) != panel.floor.as_ref());
         let [first, second, ..] = others.collect::<Vec<_>>()[..] else { continue };
@@ -203,6 +204,7 @@ fn ratios(summary: &Summary) -> Option<Figure> {
         let mut bars = Vec::new();
         for compared in by_measure(panel, (first, own), (second, others), summary.confidence) {
             let (name, pair) = (compared.name.to_owned(), compared.pair);
+            pairs.extend(pair.pairs);
             table.rows.push(vec![panel.title(), name.clone(), pair.shown()]);
             bars.push(RankedBar {
                 name,
@@ -228,9 +230,9 @@ fn ratios(summary: &Summary) -> Option<Figure> {
         title: format!("{first} against {second}"),
         about: format!(
             "What {first} has divided by what {second} has, at the same load; the dashed line is \
-             1, where both are equal. More is better of throughput, less of all else. Lines are {} \
-             intervals.",
-            number::percent(summary.confidence)
+             1, where both are equal. More is better of throughput, less of all else. Lines are \
+             {}.",
+            spreads(pairs.into_iter(), summary.confidence)
         ),
         drawing: Drawing::Ranked(Ranked {
             label: match second.chars().count() {
@@ -287,6 +289,7 @@ mod tests {
         let ids: Vec<&str> = figures.iter().map(|figure| &*figure.id).collect();
         assert_eq!(ids, ["peaks-0", "costs-0"]);
         assert_eq!(bars(&figures[0]), ["two", "one"]);
+        assert!(figures[0].about.contains(" Lines are whole ranges."), "{}", figures[0].about);
         let rates = [100.0, 200.0].map(Offered::RequestsPerS);
         let swept = made(&opened(Header::default(), &["one", "two"], &["w"], &rates));
         assert!(swept.is_empty(), "one panel of curves needs no bars");

@@ -4,7 +4,7 @@
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::measure::Measure;
 use super::number;
-use super::summary::{Measured, Panel, Series, Summary};
+use super::summary::{Measured, Panel, Series, Summary, spreads};
 
 /// The most curves in a figure: more cannot be told apart; the others are in the table.
 pub(crate) const CURVES_MAX: usize = 16;
@@ -164,13 +164,14 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if matches!(kind.measure, Measure::DiskBytes | Measure::TimeoutShare) && is_nothing {
         return None;
     }
-    let share = number::percent(share);
+    let blocks = shown.iter().flat_map(|series| series.curve()).map(|point| point.blocks.len());
+    let bands = spreads(blocks, share);
     let points = match shown.iter().any(|series| series.is_searched()) {
         true => format!(
             "Points are the trials of the searches; where several blocks tried the same rate, \
-             their median with its {share} interval."
+             their median. Bands are {bands}."
         ),
-        false => format!("Points are medians over blocks, bands {share} intervals."),
+        false => format!("Points are medians over blocks, bands {bands}."),
     };
     let mut about = format!("{} {points}", kind.about);
     let mut y = if kind.log { Axis::log(kind.y) } else { Axis::linear(kind.y) };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::comparison::{Comparison, Verdict, by_cost, ranked};
 use super::measure::Measure;
 use super::number;
-use super::summary::{Panel, Series, Summary};
+use super::summary::{Panel, Series, Summary, spreads};
 use crate::record::{Header, Kind};
 use page::matrix::{Cell, Matrix, Outcome};
 
@@ -68,8 +68,8 @@ fn matrix_of(
         id: format!("pairs-{index}"),
         title: panel.title(),
         about: format!(
-            "{what}, the row's divided by the column's, with the {} interval; {}.{more}",
-            number::percent(confidence),
+            "{what}, the row's divided by the column's, with {}; {}.{more}",
+            spreads(pairs.iter().copied().flatten(), confidence),
             counted(&pairs)
         ),
         names: series.iter().map(|one| one.name.clone()).collect(),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(signs(&found), ["·▲▲", "▼·=", "▼=·"]);
         let cell = |row: usize, column: usize| found.cells[row][column].clone().expect("compared");
         assert_eq!((cell(0, 2).value, cell(2, 0).value), ("1.11".into(), "0.90".into()));
-        assert!(found.about.contains("6 pairs each"), "{}", found.about);
+        assert!(found.about.contains(" with 95 % intervals; 6 pairs each"), "{}", found.about);
 
         // Of servers that shared a CPU the cheaper one is better.
         let header = Header { together: true, ..Header::default() };
@@ -167,7 +167,7 @@ mod tests {
             &[runs("fast", &[110.0, 112.0, 111.0], 1.0), runs("slow", &[100.0; 3], 1.0)],
         );
         assert_eq!(signs(&found), ["·△", "▽·"]);
-        assert!(found.about.contains("; 3 pairs each."), "{}", found.about);
+        assert!(found.about.contains(" with whole ranges; 3 pairs each."), "{}", found.about);
     }
 
     #[test]

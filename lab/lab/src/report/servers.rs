@@ -5,7 +5,7 @@ use std::path::Path;
 use super::document::{self, Document};
 use super::summary::{Panel, Summary};
 use super::{bars, distributions, facts, figures, findings, number, pairs, surfaces, tables};
-use crate::record::{Header, Kind, Opened};
+use crate::record::{Header, Kind, Opened, Run};
 use page::chart::{Figure, Table};
 use page::document::Section;
 
@@ -71,21 +71,32 @@ fn preamble(opened: &Opened) -> Vec<String> {
         0 => String::new(),
         count => format!("; {count} asked for at each point"),
     };
-    // Runs whose server did not start have no figures.
-    let loaded = opened.runs.iter().filter(|run| run.figures.is_some());
-    let seconds: f64 = loaded.map(|run| run.warm_up_s + run.window_s).sum();
     let mut lines: Vec<String> = document::question_lines(header).collect();
     lines.push(format!(
         "A {kind}, begun {}; {runs} runs, {void} of them void{asked}. Under load for {}; estimated \
          {}.{}",
         number::moment(header.started_unix_us),
-        number::duration(seconds),
+        number::duration(seconds_under_load(opened)),
         number::duration(header.estimated_s),
         header.budget_s.map_or_else(String::new, |budget| {
             format!(" The budget was {}.", number::duration(budget))
         })
     ));
     lines
+}
+
+/// The time under load, in seconds. Servers that are loaded together warm up one after the other
+/// and share a window.
+fn seconds_under_load(opened: &Opened) -> f64 {
+    // Runs whose server did not start have no figures.
+    let loaded = opened.runs.iter().filter(|run| run.figures.is_some());
+    let loaded: Vec<&Run> = loaded.collect();
+    let windows = loaded.chunk_by(|one, next| {
+        opened.header.together && one.started_unix_us == next.started_unix_us
+    });
+    let seconds =
+        windows.map(|runs| runs[0].window_s + runs.iter().map(|run| run.warm_up_s).sum::<f64>());
+    seconds.sum()
 }
 
 /// Makes a summary of each panel.
@@ -171,7 +182,7 @@ fn texts(header: &Header) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Figures, Offered, Point, Run};
+    use crate::record::{Figures, Offered, Point};
 
     /// A comparison at a rate that both settings sustain has no highest throughput, and no surface
     /// of it.
@@ -228,5 +239,27 @@ mod tests {
         let told = preamble(&Opened { runs, ..Opened::default() });
         let expected = format!(" Under load for {};", number::duration(3.0));
         assert!(told[0].contains(&expected), "{told:?}");
+    }
+
+    #[test]
+    fn a_window_that_servers_share_counts_once() {
+        let run = |started_unix_us| Run {
+            figures: Some(Figures::default()),
+            started_unix_us,
+            warm_up_s: 1.0,
+            window_s: 20.0,
+            ..Run::default()
+        };
+        let told = |together| {
+            let runs = [1, 1, 2, 2].map(run).into();
+            let header = Header { together, ..Header::default() };
+            preamble(&Opened { header, runs, ..Opened::default() }).remove(0)
+        };
+        let check = |together, seconds| {
+            let expected = format!(" Under load for {};", number::duration(seconds));
+            assert!(told(together).contains(&expected), "{}", told(together));
+        };
+        check(true, 44.0);
+        check(false, 84.0);
     }
 }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use statistics::{Estimate, median, median_estimate, paired_ratio};
+use statistics::{Estimate, median, median_estimate, paired_ratio, values_min};
 
 use super::measure::Measure;
 use super::number;
@@ -166,6 +166,20 @@ impl Summary {
     }
 }
 
+/// What lines and bands about medians of so many blocks each are: intervals, or the whole range of
+/// blocks that are too few for an interval. A single block has neither.
+pub(crate) fn spreads(blocks: impl Iterator<Item = usize>, confidence: f64) -> String {
+    let least = values_min(confidence);
+    let intervals = format!("{} intervals", number::percent(confidence));
+    let (enough, few): (Vec<usize>, Vec<usize>) =
+        blocks.filter(|count| *count > 1).partition(|count| *count >= least);
+    match (enough.is_empty(), few.is_empty()) {
+        (true, _) => "whole ranges".into(),
+        (false, true) => intervals,
+        (false, false) => format!("{intervals}, or whole ranges of fewer than {least} blocks"),
+    }
+}
+
 impl Panel {
     fn new(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
         let (workload, testbed, closed) = key;
@@ -279,6 +293,12 @@ impl Series {
     /// The measurements at the peak: the trials at the rate that held, or the best point.
     pub(crate) fn at_peak(&self) -> Option<&Measured> {
         self.held.as_ref().or_else(|| self.best())
+    }
+
+    /// The number of blocks on which the peak rests.
+    pub(crate) fn blocks_of_peak(&self) -> usize {
+        let swept = || self.best().map_or(0, |point| point.blocks.len());
+        if self.limits.is_empty() { swept() } else { self.limits.len() }
     }
 
     /// Adds the searches, without those that left a much wider gap than the others: these were
@@ -529,6 +549,19 @@ mod tests {
 
     fn throughputs(point: &Measured) -> Vec<f64> {
         point.blocks.values().map(|values| values[&Measure::Throughput]).collect()
+    }
+
+    #[test]
+    fn lines_about_medians_are_intervals_if_there_are_enough_blocks() {
+        let check = |blocks: &[usize], confidence, expected: &str| {
+            assert_eq!(spreads(blocks.iter().copied(), confidence), expected, "{blocks:?}");
+        };
+        check(&[6, 10], 0.95, "95 % intervals");
+        check(&[5, 3], 0.95, "whole ranges");
+        check(&[6, 5], 0.95, "95 % intervals, or whole ranges of fewer than 6 blocks");
+        check(&[6], 0.99, "whole ranges");
+        check(&[1, 6], 0.95, "95 % intervals"); // a single block has no line
+        check(&[1], 0.95, "whole ranges");
     }
 
     /// The order of the runs is randomised, that of the servers is not.

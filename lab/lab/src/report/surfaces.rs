@@ -11,7 +11,7 @@ use super::comparison::{place, refusal};
 use super::figures::Styles;
 use super::findings::listed_at_most;
 use super::number;
-use super::summary::{Panel, Peak, Series, Summary};
+use super::summary::{Panel, Peak, Series, Summary, spreads};
 use crate::record::Header;
 use crate::study::Definition;
 use crate::testbed::Testbed;
@@ -53,7 +53,7 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     let about = about(&cells, &knobs, share);
     let title = format!("{}: {}", series[0].server, panel.title());
     let drawn = match &knobs[..] {
-        [knob] => vec![(String::new(), over_one_knob(&cells, knob, share))],
+        [knob] => vec![(String::new(), over_one_knob(&cells, knob))],
         _ => heats(&cells, &knobs),
     };
     let (drawn, more) = highest(drawn);
@@ -116,19 +116,27 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)], share: f64) -> Str
         let named = named.map(|value| format!("{knob} = {}", shown(value)));
         let more = may_be_higher(&named.collect::<Vec<_>>());
         let drawn = match values.iter().all(|value| value.parse::<f64>().is_ok()) {
-            true => String::new(),
-            false => format!(
-                " The best has a star. Lines are {} intervals, or the bracket of one search.",
-                number::percent(share)
-            ),
+            true => "Bands",
+            false => "The best has a star. Lines",
         };
-        return format!("The highest throughput of each setting.{drawn}{more}");
+        let spread = spread(cells, share);
+        return format!("The highest throughput of each setting. {drawn} are {spread}.{more}");
     }
     let sign = match bounds[..] {
         [] => "",
         _ => " ≥ marks a peak that was not seen and may be higher.",
     };
     format!("The highest throughput of each setting; darker is more, the best has a star.{sign}")
+}
+
+/// What lines and bands about peaks are.
+fn spread(cells: &[Cell<'_>], share: f64) -> String {
+    let spread = spreads(cells.iter().map(|cell| cell.series.blocks_of_peak()), share);
+    match cells.iter().filter(|cell| cell.series.limits.len() == 1).count() {
+        0 => spread,
+        all if all == cells.len() => "brackets of single searches".into(),
+        _ => format!("{spread}, or brackets of single searches"),
+    }
 }
 
 fn may_be_higher(named: &[String]) -> String {
@@ -177,10 +185,10 @@ fn levels(cells: &[Cell<'_>], cpus: Option<f64>) -> Vec<(String, Vec<String>)> {
 }
 
 /// Draws a curve over numbers, and bars beside words, between which there is nothing.
-fn over_one_knob(cells: &[Cell<'_>], knob: &(String, Vec<String>), share: f64) -> Drawing {
+fn over_one_knob(cells: &[Cell<'_>], knob: &(String, Vec<String>)) -> Drawing {
     let numbers: Option<Vec<f64>> = knob.1.iter().map(|value| value.parse().ok()).collect();
     match numbers {
-        Some(numbers) => Drawing::Lines(line(cells, &knob.0, &numbers, share)),
+        Some(numbers) => Drawing::Lines(line(cells, &knob.0, &numbers)),
         None => Drawing::Ranked(bars(cells, knob)),
     }
 }
@@ -202,7 +210,7 @@ fn bars(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>)) -> Ranked {
     Ranked { label: "good replies/s".into(), mark: None, groups: vec![(String::new(), bars)] }
 }
 
-fn line(cells: &[Cell<'_>], knob: &String, numbers: &[f64], share: f64) -> Chart {
+fn line(cells: &[Cell<'_>], knob: &String, numbers: &[f64]) -> Chart {
     let mut dots: Vec<Dot> = cells
         .iter()
         .filter_map(|cell| {
@@ -215,15 +223,7 @@ fn line(cells: &[Cell<'_>], knob: &String, numbers: &[f64], share: f64) -> Chart
     // For a wide range of values only a logarithmic axis shows the small ones.
     let log = numbers[0] > 0.0 && numbers[numbers.len() - 1] / numbers[0] > 50.0;
     let x = if log { Axis::log(knob) } else { Axis::linear(knob) };
-    let curve = Curve {
-        label: match cells.iter().any(|cell| cell.series.limits.len() == 1) {
-            true => "highest throughput, interval or bracket of one search".into(),
-            false => format!("highest throughput, {} interval", number::percent(share)),
-        },
-        form: Form::Measured,
-        style: 0,
-        dots,
-    };
+    let curve = Curve { label: "highest throughput".into(), form: Form::Measured, style: 0, dots };
     Chart { x, y: Axis::linear("good replies/s"), curves: vec![curve] }
 }
 
@@ -600,8 +600,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let about = "The highest throughput of each setting. The best has a star. Lines are 95 % \
-                     intervals, or the bracket of one search.";
+        let about = "The highest throughput of each setting. The best has a star. Lines are \
+                     brackets of single searches.";
         assert_eq!(figures(["a", "b"])[0].about, about);
         assert_eq!(drawn(["poll", ""]), "events = (empty); events = poll; ");
         assert_eq!(drawn(["16", "4"]), "curve over events: 4 16");
@@ -668,7 +668,8 @@ mod tests {
         assert_eq!(rows.collect::<Vec<_>>(), ["≥ 100", "98.0"]);
 
         let lines = tuning_figures(&panel("21"), 0, 0.95);
-        let about = "The highest throughput of each setting. These peaks were not seen and may be \
+        let about = "The highest throughput of each setting. Bands are brackets of single \
+                     searches. These peaks were not seen and may be \
                      higher: a = 1.";
         assert_eq!(lines[0].about, about);
     }

@@ -24,6 +24,7 @@ use crate::template::Values;
 use crate::trial::Bench;
 use crate::warm_up::{run_s, warm_up_s};
 use crate::workload::{Workload, WorkloadSpec, digest};
+use command::near::did_you_mean;
 use load::find_limit::Conditions;
 use std::collections::BTreeMap;
 use std::fs;
@@ -241,10 +242,9 @@ impl Wanted {
             let explain = |why: &str| format!("--knob {text}: {why}");
             let Some(knob) = knobs.get(name) else {
                 let names: Vec<&str> = knobs.keys().map(String::as_str).collect();
-                return Err(explain(&format!(
-                    "there is no such knob; there are {}",
-                    names.join(", ")
-                )));
+                let near = did_you_mean(name, names.iter().copied());
+                let names = names.join(", ");
+                return Err(explain(&format!("there is no such knob{near}; there are {names}")));
             };
             if dimensions.iter().any(|known| known.name == name) {
                 return Err(explain("it was named before"));

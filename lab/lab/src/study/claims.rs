@@ -10,7 +10,8 @@ use serde::de::IntoDeserializer;
 use super::definition::Definition;
 use crate::record::{self, ClaimMeasure, ClaimSide};
 use crate::server_spec::ServerSpec;
-use crate::toml_error::{self, did_you_mean};
+use crate::toml_error;
+use command::near::did_you_mean;
 
 /// A finding of the source.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +229,7 @@ fn known(key: &str, names: &[String], all: &[&str]) -> Result<(), String> {
 }
 
 fn unknown(name: &str, what: &str, all: &[&str]) -> String {
-    let near = did_you_mean(name, all);
+    let near = did_you_mean(name, all.iter().copied());
     format!("{name:?} is none of the {what}{near}: name one of {}", all.join(", "))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::definition::Definition;
 use crate::cache_study;
+use command::near::unreadable;
 
 /// The two kinds of experiments.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ impl Experiment {
     /// What is wrong, with the file's name; or that the size does not exist.
     pub fn read(path: &Path, size: Option<&str>) -> Result<Self, String> {
         let explain = |why: String| format!("{}: {why}", path.display());
-        let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;
+        let text = fs::read_to_string(path)
+            .map_err(|why| unreadable(path, &why, "the file of an experiment"))?;
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Self::parse(&name.unwrap_or_default(), &text, size).map_err(explain)
     }

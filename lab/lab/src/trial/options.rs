@@ -279,7 +279,7 @@ mod tests {
             let why = trial.check(&bench, generators).expect_err("there is no log");
             assert_eq!(why, format!("workload w: `load`: {expected}"), "{load}");
         };
-        let not_there = "/l: No such file or directory (os error 2)";
+        let not_there = "/l: there is no such file: name a log of sessions";
         check("--verify none", false, 1, not_there);
         check("--verify none", true, 1, "--verify: each run gives it itself: leave it out");
         check("--share 1/3", true, 1, not_there);

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use command::Emphasis;
 use hdrhistogram::Histogram;
 
 use super::{fairness, format};
@@ -13,20 +14,18 @@ use crate::void;
 /// The most columns of a line, unless a single word is longer.
 const COLUMNS: usize = 100;
 
-/// The beginning of the lines that say that a run is void.
-pub const VOID: &str = "VOID: ";
-
 /// The part of the requests asked below which a server has fallen behind; a search for the limit
 /// has the same bound by default.
 const KEPT_UP: f64 = 0.99;
 
 /// Writes the summary of `outcome`.
 #[must_use]
-pub fn render(outcome: &Outcome) -> String {
+pub fn render(outcome: &Outcome, emphasis: Emphasis) -> String {
     let mut text = String::new();
     if !outcome.void.is_empty() {
-        text.push_str(VOID);
-        text.push_str("this run says nothing about the server. The reasons are at the end.\n\n");
+        let void = "VOID: this run says nothing about the server. The reasons are at the end.";
+        text.push_str(&emphasis.warning(void));
+        text.push_str("\n\n");
     }
     run(&mut text, outcome);
     text.push('\n');
@@ -36,7 +35,7 @@ pub fn render(outcome: &Outcome) -> String {
     text.push('\n');
     errors(&mut text, outcome);
     generator(&mut text, outcome);
-    endings(&mut text, outcome);
+    endings(&mut text, outcome, emphasis);
     text
 }
 
@@ -340,7 +339,7 @@ fn interference(text: &mut String, outcome: &Outcome) {
     }
 }
 
-fn endings(text: &mut String, outcome: &Outcome) {
+fn endings(text: &mut String, outcome: &Outcome, emphasis: Emphasis) {
     if outcome.interrupted {
         text.push_str("\nInterrupted: these are the results so far.\n");
     }
@@ -348,7 +347,8 @@ fn endings(text: &mut String, outcome: &Outcome) {
         let _ = writeln!(text, "\n{}{}", missing[..1].to_uppercase(), &missing[1..]);
     }
     if !outcome.void.is_empty() {
-        let _ = writeln!(text, "\n{VOID}THIS RUN SAYS NOTHING ABOUT THE SERVER");
+        let void = emphasis.warning("VOID: THIS RUN SAYS NOTHING ABOUT THE SERVER");
+        let _ = writeln!(text, "\n{void}");
         for reason in &outcome.void {
             wrapped(text, "  ", &reason.to_string());
         }
@@ -361,6 +361,10 @@ mod tests {
     use super::*;
     use crate::backlog::{Backlog, STEPS};
     use crate::outcome::ServerCpu;
+
+    fn render(outcome: &Outcome) -> String {
+        super::render(outcome, Emphasis::default())
+    }
 
     #[test]
     fn golden() {

@@ -83,12 +83,12 @@ const MISTAKES: &[(&[&str], &str)] = &[
         "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
     ),
     (
-        &["doctor", "/no/such"],
-        "DIR: \"/no/such\": No such file or directory (os error 2): name the directory to serve",
+        &["doctor", "exampels"],
+        "DIR: \"exampels\" does not exist (did you mean \"examples\"?): name the directory to serve",
     ),
     (
         &["doctor", "Cargo.toml"],
-        "DIR: \"Cargo.toml\": it is not a directory: name the directory to serve",
+        "DIR: \"Cargo.toml\" is not a directory: name the directory to serve",
     ),
     (
         &["check", "--config", "packaging/ropwalk.toml"],

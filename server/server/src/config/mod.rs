@@ -7,7 +7,6 @@
 mod address;
 mod error;
 mod field;
-mod near;
 mod schema;
 mod settings;
 mod show;
@@ -19,13 +18,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::near::{self, near_path};
 use toml::Spanned;
 use toml::de::DeTable;
 
 pub use address::ListenAddress;
+pub(crate) use command::near::did_you_mean;
 pub(crate) use error::one_line;
 pub use error::{ConfigError, ConfigFault, Place};
-pub(crate) use near::did_you_mean;
 pub use settings::{
     AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, ErrorLogging,
     KnobSetting, LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice,
@@ -34,7 +34,6 @@ pub use settings::{
 pub use show::{DocumentedKey, documented_keys};
 
 use field::{join, quote, read_table, show_list};
-use near::near_path;
 use source::{Origins, Source};
 use value::{Fault, Value};
 

@@ -20,10 +20,12 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use command::help::usual;
+use command::near::unreadable;
 use command::{DASH, Failure, print, takes_stdout, whole_file};
-use memory_trace::Reader;
 
 use html::RunInputs;
 use lists::{CacheSize, Lists, Numbers};
@@ -31,6 +33,8 @@ use measured::Runs;
 use paper::{Paper, Plan};
 use sweep::{Point, Progress};
 use varied::Varied;
+
+use crate::trace_command::open_trace;
 
 /// The key of the number of tasks that have to be left.
 const TASKS_LEFT: &str = "scheduler.tasks_left";
@@ -51,8 +55,8 @@ modelled, what is inferred, and what a machine file can hold.
 
 Exit status:
   0  success
-  1  the trace or an outcome cannot be read or written
-  2  wrong usage, or a mistake in the machine
+  1  the trace is damaged, or an outcome cannot be written
+  2  wrong usage, a file that is no trace, or a mistake in the machine
 
 Examples:
   ropewalk simulate server.trace
@@ -84,7 +88,13 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "LIST")]
     cpus: Option<Numbers>,
     /// Coherence protocols: mesi, amsd, pscr, dragon
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(PROTOCOLS.map(|protocol| protocol.name)),
+        hide_possible_values = true
+    )]
     protocol: Vec<String>,
     /// Bytes of a block: 32, 64, 128, 256
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -186,12 +196,15 @@ impl SimulateArguments {
     /// The machine of the file, or the default.
     fn machine(&self) -> Result<Machine, Failure> {
         let path = self.machine.as_deref();
-        path.map_or_else(|| Ok(Machine::default()), |path| from_file(path, Machine::from_toml))
+        path.map_or_else(
+            || Ok(Machine::default()),
+            |path| from_file(path, Machine::from_toml, "the file of a machine"),
+        )
     }
 
     /// The paper that is asked for: the shipped one if no file is named.
     fn paper(&self) -> Result<Option<Paper>, Failure> {
-        let named = |path: &PathBuf| from_file(path, paper::read);
+        let named = |path: &PathBuf| from_file(path, paper::read, "the file of a paper");
         let paper =
             |path: &Option<PathBuf>| path.as_ref().map_or_else(|| Ok(paper::shipped()), named);
         self.paper.as_ref().map(paper).transpose()
@@ -334,15 +347,16 @@ fn end_together(bases: &mut [Machine], lists: &Lists<'_>) {
 fn from_file<T, E: fmt::Display>(
     path: &Path,
     read: impl FnOnce(&str) -> Result<T, E>,
+    wanted: &str,
 ) -> Result<T, Failure> {
-    let usage = |why: &dyn fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
-    let text = fs::read_to_string(path).map_err(|why| usage(&why))?;
-    read(&text).map_err(|why| usage(&why))
+    let text =
+        fs::read_to_string(path).map_err(|why| Failure::Usage(unreadable(path, &why, wanted)))?;
+    read(&text).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
 }
 
 fn read(path: &Path) -> Result<Workload, Failure> {
     let failed = Failure::Operation;
-    let reader = Reader::open(path).map_err(|why| failed(why.to_string()))?;
+    let reader = open_trace(path)?;
     if let Some(damage) = reader.damage() {
         return Err(failed(format!("{damage}; nothing was simulated")));
     }

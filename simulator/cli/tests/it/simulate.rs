@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use memory_trace::{Event, Header, Process, Synthetic, Writer};
 use serde_json::json;
-use testkit::{Browser, Temporary, accessibility, layout};
+use testkit::{Browser, Temporary, layout};
 
 /// Runs the command; returns exit status, standard output, standard error.
 fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -329,18 +329,15 @@ fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
 
 #[test]
 fn mistakes_are_one_line() {
-    let (root, trace) = traced();
+    let (root, _) = traced();
     fs::write(root.path().join("m.toml"), "cups = 4\n").unwrap();
-    fs::write(root.path().join("foreign"), "not a trace").unwrap();
     let numa = "[numa]\nnodes = 2\nremote_extra_cycles = 9\n";
     fs::write(root.path().join("numa.toml"), numa).unwrap();
     let llc = "[cache]\nsize_kib = 128\n\
                [llc]\ncpus_per_group = 2\nsize_kib = 256\nways = 2\nhit_cycles = 9\n";
     fs::write(root.path().join("llc.toml"), llc).unwrap();
-    let whole = fs::read(&trace).unwrap();
-    fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
     let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
-    let cases: [(&[&str], i32, &str); 16] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (
             &["absent", "--html=-", "--csv=b.csv", "--json=-"],
             2,
@@ -372,7 +369,11 @@ fn mistakes_are_one_line() {
             "the lists make 22528 machines; at most 20000 are run",
         ),
         (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
-        (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),
+        (
+            &["a.trace", "--protocol", "amsd,mesy"],
+            2,
+            "--protocol mesy: it must be one of mesi, amsd, pscr, dragon (did you mean \"mesi\"?)",
+        ),
         (
             &["a.trace", "--cpus", "1..4", "--machine", "numa.toml"],
             2,
@@ -383,15 +384,47 @@ fn mistakes_are_one_line() {
             2,
             "llc.size_kib = 256: smaller than each processor's own cache",
         ),
-        (&["absent"], 1, "absent"),
-        (&["foreign"], 1, "foreign"),
+    ];
+    for (arguments, expected, message) in cases {
+        refused(root.path(), arguments, (expected, message));
+    }
+}
+
+/// Checks that the arguments are refused in one line.
+#[track_caller]
+fn refused(directory: &Path, arguments: &[&str], (expected, message): (i32, &str)) {
+    let (status, stdout, stderr) = simulate(directory, arguments);
+    assert_eq!((status, &*stdout), (expected, ""), "{stderr}");
+    assert!(stderr.contains(message), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_one_line() {
+    let (root, trace) = traced();
+    fs::write(root.path().join("m.toml"), "cpus = 4\n").unwrap();
+    fs::write(root.path().join("foreign"), "not a trace").unwrap();
+    let whole = fs::read(&trace).unwrap();
+    fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["absent"], 2, "absent: there is no such file: name a trace of `ropewalk trace`"),
+        (
+            &["a.trcae"],
+            2,
+            "a.trcae: there is no such file (did you mean \"a.trace\"?): name a trace",
+        ),
+        (&["."], 2, ".: is no file: a trace is read at several places at once, so it must be one"),
+        (
+            &["a.trace", "--machine", "n.toml"],
+            2,
+            "n.toml: there is no such file (did you mean \"m.t",
+        ),
+        (&["a.trace", "--paper=no"], 2, "no: there is no such file: name the file of a paper"),
+        (&["foreign"], 2, "foreign"),
         (&["cut"], 1, "cut"),
     ];
     for (arguments, expected, message) in cases {
-        let (status, stdout, stderr) = simulate(root.path(), arguments);
-        assert_eq!((status, &*stdout), (expected, ""), "{stderr}");
-        assert!(stderr.contains(message), "{stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        refused(root.path(), arguments, (expected, message));
     }
 }
 
@@ -469,7 +502,7 @@ fn the_papers_page_says_what_one_seed_and_our_bus_leave_open() {
 }
 
 #[test]
-fn the_papers_page_in_a_browser() {
+fn pages_in_a_browser() {
     let (root, page) = many();
     let told = succeeds(
         root.path(),
@@ -478,23 +511,15 @@ fn the_papers_page_in_a_browser() {
     let machines = fs::read_to_string(root.path().join("a.csv")).unwrap().lines().count() - 1;
     assert!(told.contains("2M/2, 128 bytes, affinity, pscr: scales"), "{told}");
     let Some(mut browser) = Browser::start() else { return };
-    for (width, scheme) in [(1400_u32, "light"), (390, "dark")] {
-        browser.shape(width, 900, scheme);
-        browser.open(&page);
-        assert_eq!(browser.evaluate("document.querySelectorAll('figure').length"), json!(15));
-        assert_eq!(
-            browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length"),
-            json!(11)
-        );
-        for number in 1..=11 {
-            let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
-            assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
-        }
-        layout::check(&mut browser, width);
-        assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
-        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
-        accessibility::check(&mut browser);
+    layout::check_page(&mut browser, &page);
+    assert_eq!(browser.evaluate("document.querySelectorAll('figure').length"), json!(15));
+    let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
+    assert_eq!(canvases, json!(11));
+    for number in 1..=11 {
+        let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
+        assert_eq!(browser.evaluate(&figure), json!(true), "{number}");
     }
+    assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
     let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
     assert_eq!(browser.evaluate(&rows("#table-5")), json!(5));
     assert_eq!(browser.evaluate(&rows("#machines")), json!(machines));
@@ -504,7 +529,11 @@ fn the_papers_page_in_a_browser() {
     assert_eq!(said, json!(28));
     assert_eq!(browser.evaluate("document.querySelectorAll('main b').length"), json!(0));
     points_at_a_part(&mut browser);
-    layout::check_printed(&mut browser);
+    let sweep = ["many<b>.trace", "--cpus", "1,2,4", "--protocol", "mesi,pscr", "--seeds", "2"];
+    succeeds(root.path(), &[&sweep[..], &["--html", "sweep.html"]].concat());
+    layout::check_page(&mut browser, &root.path().join("sweep.html"));
+    let canvases = browser.evaluate("document.querySelectorAll('.live .u-wrap canvas').length");
+    assert_eq!(canvases, json!(2));
 }
 
 /// Checks that pointing at a part of a column shows its name.

@@ -147,14 +147,16 @@ fn mistakes_are_reported_in_one_line() {
     };
     let (text, output) = (path("text"), path("out"));
     fs::write(&text, "hello\n").unwrap();
-    says(&["trace", "info", &text], "byte 0: not a trace of ropewalk", 1);
+    says(&["trace", "info", &text], "byte 0: not a trace of ropewalk", 2);
     says(&["trace", "info", &text, "--block", "33"], "--block 33: must be a power of two", 2);
-    says(&["trace", "info", &path("none")], "No such file", 1);
+    says(&["trace", "info", &path("none")], "none: there is no such file: name a trace", 2);
+    let absent = ["trace", "import", &path("tex"), "--output", &output];
+    says(&absent, "text\"?): name the trace of another program", 2);
     says(&["trace", "import", &text, "--output", &output], "name it with --format", 2);
     let named = ["trace", "import", &text, "--output", &output, "--format"];
     says(&[&named[..], &["lackey"]].concat(), "no reference in it: is it lackey?", 1);
-    says(&[&named[..], &["pin"]].concat(), "--format pin: must be", 2);
+    says(&[&named[..], &["pin"]].concat(), "--format pin (did you mean \"din\"?): must be", 2);
     fs::write(&text, b"\x1f\x8b\x08").unwrap();
-    says(&["trace", "import", &text, "--output", &output], "compressed: zcat ", 1);
+    says(&["trace", "import", &text, "--output", &output], "compressed: zcat ", 2);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
 }

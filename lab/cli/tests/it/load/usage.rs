@@ -104,7 +104,7 @@ fn logs() {
     let directory = Temporary::new();
     let log = directory.path().join("log");
     let path = log.to_str().unwrap();
-    check(&[URL, "--log", path], &[path, "No such file"]);
+    check(&[URL, "--log", path], &[path, "there is no such file"]);
     fs::write(&log, "# nothing\n\n").unwrap();
     check(&[URL, "--log", path], &[path, "there is no request in it"]);
     fs::write(&log, "/a\n/b think=long\n").unwrap();
@@ -124,6 +124,6 @@ fn logs() {
 fn files_that_cannot_be_merged() {
     let directory = Temporary::new();
     let file = directory.file("other.json", "{}");
-    refuses(1, &["merge", "/no/such"], &["/no/such", "No such file"]);
-    refuses(1, &["merge", file.to_str().unwrap()], &["other.json", "not an outcome"]);
+    refuses(2, &["merge", "/no/such"], &["/no/such: there is no such file: name an outcome"]);
+    refuses(2, &["merge", file.to_str().unwrap()], &["other.json", "not an outcome"]);
 }

@@ -10,6 +10,7 @@ mod tables;
 use page::document::Section;
 
 use super::document::{self, Document};
+use super::summary::spreads;
 use super::{csv, number};
 use crate::cache_study::Part;
 use crate::record::Opened;
@@ -67,9 +68,9 @@ fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
     lines.extend(document::question_lines(header));
     lines.extend(header.workloads.iter().map(|workload| format!("{}.", workload.about)));
     lines.push(format!(
-        "Medians over blocks with {} intervals. Times of a lookup or a load are by the clock; \
+        "Medians over blocks with {}. Times of a lookup or a load are by the clock; \
          a request's CPU time is the mean over all threads, and includes the load if it missed.",
-        number::percent(summary.confidence)
+        spreads(summary.rows.iter().map(|row| row.blocks.len()), summary.confidence)
     ));
     lines
 }

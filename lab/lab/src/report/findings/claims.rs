@@ -46,7 +46,7 @@ pub(super) fn judge(findings: &mut Findings, opened: &Opened, summary: &Summary)
     for claim in &header.claims {
         let (judged, figures) = judged(claim, header, summary);
         let bounds = bounds(claim);
-        let text = format!(" ({bounds}): {}. {figures}.", judged.name());
+        let text = format!(" ({bounds}): {}: {figures}.", judged.name());
         findings.0.push(Finding::with_subject(
             claim.text.trim_end_matches('.'),
             Head::Expected,
@@ -133,8 +133,8 @@ fn judged(claim: &Claim, header: &Header, summary: &Summary) -> (Judged, String)
         }
     }
     match figures.is_empty() {
-        true => (judged, "Nothing that it compares was measured".into()),
-        false => (judged, capital(&joined(&figures)) + &note),
+        true => (judged, "nothing that it compares was measured".into()),
+        false => (judged, joined(&figures) + &note),
     }
 }
 
@@ -417,15 +417,6 @@ fn doubt(claim: &Claim, pair: &Comparison, confidence: f64) -> Option<String> {
     }
 }
 
-/// The text with its first letter as a capital, if it is no name.
-fn capital(text: &str) -> String {
-    let is_word = text.starts_with("nothing ") || text.starts_with("testbed ");
-    match is_word {
-        true => format!("{}{}", text[..1].to_uppercase(), &text[1..]),
-        false => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -473,12 +464,12 @@ mod tests {
             assert!(told.contains(expected), "{told}");
             assert!(told.contains("one 1.30 times two in w, d, closed."), "{told}");
         };
-        check(Some(1.0), None, "It is so (throughput more than 1 times): confirmed. one 1.30");
-        check(Some(1.35), None, "(throughput more than 1.35 times): contradicted. ");
-        check(Some(1.3), None, "not decided. ");
-        check(None, Some(1.02), "contradicted. ");
-        check(Some(1.2), Some(1.4), "(throughput 1.2 to 1.4 times): confirmed. ");
-        check(Some(0.98), Some(1.02), "contradicted. ");
+        check(Some(1.0), None, "It is so (throughput more than 1 times): confirmed: one 1.30");
+        check(Some(1.35), None, "(throughput more than 1.35 times): contradicted: ");
+        check(Some(1.3), None, "not decided: ");
+        check(None, Some(1.02), "contradicted: ");
+        check(Some(1.2), Some(1.4), "(throughput 1.2 to 1.4 times): confirmed: ");
+        check(Some(0.98), Some(1.02), "contradicted: ");
     }
 
     #[test]
@@ -486,7 +477,7 @@ mod tests {
         let mut claim = claim(&["two"], None, Some(0.6));
         claim.measure = ClaimMeasure::CpuPerRequest;
         let told = told(claim, Vec::new(), &[fast(), slow()]);
-        let expected = "(CPU time per request less than 0.6 times): confirmed. one 0.50 times two";
+        let expected = "(CPU time per request less than 0.6 times): confirmed: one 0.50 times two";
         assert!(told.contains(expected), "{told}");
     }
 
@@ -542,7 +533,7 @@ mod tests {
     fn too_few_pairs_decide_nothing() {
         let few = [runs_on("d", "one", &[130.0; 3], 1.0), runs_on("d", "two", &[100.0; 3], 1.0)];
         let told = told(claim(&["two"], Some(1.0), None), Vec::new(), &few);
-        assert!(told.contains("not decided. ") && told.contains("(only 3 pairs)"), "{told}");
+        assert!(told.contains("not decided: ") && told.contains("(only 3 pairs)"), "{told}");
     }
 
     #[test]
@@ -550,7 +541,7 @@ mod tests {
         let mut claim = claim(&["two", "h2o"], Some(1.0), None);
         (claim.than[1].settings, claim.than[1].absent) = (Vec::new(), "h2o: not installed".into());
         let told = told(claim, Vec::new(), &[fast(), slow()]);
-        assert!(told.contains(": not decided. h2o: not installed; one 1.30"), "{told}");
+        assert!(told.contains(": not decided: h2o: not installed; one 1.30"), "{told}");
     }
 
     #[test]
@@ -560,12 +551,12 @@ mod tests {
         (claim.testbeds, claim.than_testbed) = (vec!["e".into()], "d".into());
         let told_of = |runs: &[Vec<Run>], skipped| told(claim.clone(), skipped, runs);
         let found = told_of(&[fast(), elsewhere], Vec::new());
-        assert!(found.contains("confirmed. one 2.00 times one in d in w, e, closed."), "{found}");
+        assert!(found.contains("confirmed: one 2.00 times one in d in w, e, closed."), "{found}");
         let what = Absent::Testbed { testbed: "e".into() };
         let skipped =
             Skipped { what, reason: "8 CPUs are too many".into(), command: String::new() };
         let found = told_of(&[fast()], vec![skipped]);
-        assert!(found.contains("not decided. Testbed e: 8 CPUs are too many."), "{found}");
+        assert!(found.contains("not decided: testbed e: 8 CPUs are too many."), "{found}");
     }
 
     /// A server that kept up with all that it was offered may serve more.
@@ -587,11 +578,11 @@ mod tests {
         check(
             Some(1.5),
             None,
-            ": not decided. one 1.30 times two in w, d (a peak was not reached)",
+            ": not decided: one 1.30 times two in w, d (a peak was not reached)",
         );
-        check(Some(1.2), Some(1.4), ": not decided. one 1.30");
-        check(Some(1.2), None, ": confirmed. ");
-        check(None, Some(1.1), ": contradicted. ");
+        check(Some(1.2), Some(1.4), ": not decided: one 1.30");
+        check(Some(1.2), None, ": confirmed: ");
+        check(None, Some(1.1), ": contradicted: ");
     }
 
     /// The side `name`, which means the servers `names`.
@@ -608,22 +599,22 @@ mod tests {
         more.servers = vec![one_of("A", &["one", "uno"])];
         let runs = [level("one", 100.0), runs_on("d", "uno", &widely, 10.0), level("two", 100.0)];
         let found = told(more, Vec::new(), &runs);
-        let expected = ": not decided. one 1.00 times two in w, d, closed (another of its settings";
+        let expected = ": not decided: one 1.00 times two in w, d, closed (another of its settings";
         assert!(found.contains(expected), "{found}");
 
         let mut than = claim(&[], Some(1.0), None);
         than.than = vec![one_of("B", &["two", "due"])];
         let runs = [level("one", 110.0), level("two", 100.0), runs_on("d", "due", &widely, 10.0)];
         let found = told(than.clone(), Vec::new(), &runs);
-        assert!(found.contains(": not decided. one 1.10 times two"), "{found}");
+        assert!(found.contains(": not decided: one 1.10 times two"), "{found}");
         let runs = [level("one", 110.0), level("two", 100.0), level("due", 90.0)];
         let found = told(than.clone(), Vec::new(), &runs);
-        assert!(found.contains(": confirmed. one 1.10 times two"), "{found}");
+        assert!(found.contains(": confirmed: one 1.10 times two"), "{found}");
         than.measure = ClaimMeasure::CpuPerRequest;
         let runs =
             [runs[0].clone(), runs[1].clone(), runs_on("d", "due", &[100.0; 6], 5.0)].to_vec();
         let found = told(than, Vec::new(), &runs);
-        assert!(found.contains(": confirmed. one 2.00 times due"), "{found}");
+        assert!(found.contains(": confirmed: one 2.00 times due"), "{found}");
     }
 
     #[test]
@@ -631,11 +622,11 @@ mod tests {
         let mut absent = claim(&["two"], Some(1.0), None);
         absent.servers[0].absent = "uno: not installed".into();
         let found = told(absent, Vec::new(), &[fast(), slow()]);
-        assert!(found.contains(": not decided. uno: not installed."), "{found}");
+        assert!(found.contains(": not decided: uno: not installed."), "{found}");
         let mut unmeasured = claim(&["two"], Some(1.0), None);
         unmeasured.servers = vec![one_of("A", &["one", "uno"])];
         let found = told(unmeasured, Vec::new(), &[fast(), slow()]);
-        assert!(found.contains(": not decided. A default was not measured in w, d"), "{found}");
+        assert!(found.contains(": not decided: A default was not measured in w, d"), "{found}");
     }
 
     /// Where a claim is for a workload or a testbed of which nothing is known, it is open.
@@ -649,20 +640,20 @@ mod tests {
         let mut named = claim(&["two"], Some(1.0), None);
         named.workloads = vec!["w".into(), "x".into()];
         let found = told(named, Vec::new(), &[fast(), slow()]);
-        let expected = ": not decided. Nothing was measured in testbed d";
+        let expected = ": not decided: nothing was measured in testbed d";
         assert!(!found.contains(expected) && found.contains("measured in x, d; one"), "{found}");
-        assert!(found.contains(": not decided. Nothing"), "{found}");
+        assert!(found.contains(": not decided: nothing"), "{found}");
 
         let what = Absent::Testbed { testbed: "e".into() };
         let skipped = Skipped { what, reason: "too small".into(), command: String::new() };
         let found = told(claim(&["two"], Some(1.0), None), vec![skipped], &[fast(), slow()]);
-        assert!(found.contains(": not decided. Testbed e: too small; one 1.30"), "{found}");
+        assert!(found.contains(": not decided: testbed e: too small; one 1.30"), "{found}");
 
         let mut itself = claim(&[], Some(1.8), None);
         (itself.testbeds, itself.than_testbed) = (vec!["e".into()], "d".into());
         let runs = [fast(), elsewhere(), of_workload(elsewhere(), "x")];
         let found = told(itself, Vec::new(), &runs);
-        assert!(found.contains(": not decided. Nothing was measured in x, d; one 2.00"), "{found}");
+        assert!(found.contains(": not decided: nothing was measured in x, d; one 2.00"), "{found}");
 
         let planned = Header {
             claims: vec![claim(&["two"], Some(1.0), None)],
@@ -676,7 +667,7 @@ mod tests {
         let (judged, text) =
             judged(&opened.header.claims[0], &opened.header, &Summary::new(&opened));
         assert_eq!(judged, Judged::Undecided, "{text}");
-        assert!(text.starts_with("Nothing was measured in testbed e; one 1.30"), "{text}");
+        assert!(text.starts_with("nothing was measured in testbed e; one 1.30"), "{text}");
     }
 
     #[test]
@@ -684,7 +675,7 @@ mod tests {
         let mut smaller = claim(&["two"], Some(1.0), None);
         smaller.left_out = vec!["h2o".into()];
         let found = told(smaller, Vec::new(), &[fast(), slow()]);
-        assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
+        assert!(found.contains(": not decided: h2o has no part in this size; one"), "{found}");
 
         // It is told, however many ratios there are.
         let names = ["a", "b", "c", "d", "e", "f", "g"];
@@ -694,16 +685,16 @@ mod tests {
             names.iter().map(|name| runs_on("d", name, &[130.0; 6], 10.0)).collect();
         runs.push(fast());
         let found = told(many, Vec::new(), &runs);
-        assert!(found.contains(": not decided. h2o has no part in this size; one"), "{found}");
+        assert!(found.contains(": not decided: h2o has no part in this size; one"), "{found}");
     }
 
     #[test]
     fn a_server_that_served_nothing_is_behind() {
         let nothing = || runs_on("d", "two", &[0.0; 6], 10.0);
         let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[fast(), nothing()]);
-        assert!(found.contains(": confirmed. two served nothing in w, d, closed."), "{found}");
+        assert!(found.contains(": confirmed: two served nothing in w, d, closed."), "{found}");
         let found = told(claim(&["two"], None, Some(2.0)), Vec::new(), &[fast(), nothing()]);
-        assert!(found.contains(": contradicted. two served nothing"), "{found}");
+        assert!(found.contains(": contradicted: two served nothing"), "{found}");
     }
 
     #[test]
@@ -713,7 +704,7 @@ mod tests {
             figures.spread_points = Some(30.0);
         }
         let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[unfair, slow()]);
-        let expected = ": not decided. one did not serve all kinds of file alike in w, d, closed.";
+        let expected = ": not decided: one did not serve all kinds of file alike in w, d, closed.";
         assert!(found.contains(expected), "{found}");
     }
 
@@ -732,12 +723,12 @@ mod tests {
             let found = told(claim(&names, Some(1.0), None), Vec::new(), &runs);
             assert!(found.contains(expected), "{slower} of {blocks}: {found}");
         };
-        check(1, 6, ": not decided. one 0.93 times other 0 ");
+        check(1, 6, ": not decided: one 0.93 times other 0 ");
         check(1, 6, "and 12 more (of 18 ratios 1 beyond the bounds may be chance).");
-        check(1, 10, ": contradicted. ");
-        check(11, 6, ": not decided. ");
-        check(12, 6, ": contradicted. ");
-        check(0, 6, ": confirmed. ");
+        check(1, 10, ": contradicted: ");
+        check(11, 6, ": not decided: ");
+        check(12, 6, ": contradicted: ");
+        check(0, 6, ": confirmed: ");
     }
 
     #[test]

@@ -26,12 +26,6 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         estimate.interval.high,
         number::figure,
     );
-    let mut text = format!(
-        ": {} needs the least processor time, {shown} us/request at {} {}.",
-        best.name,
-        number::plain(offered),
-        panel.unit()
-    );
     let (mut ties, mut indicated, mut better, mut next) =
         (Vec::new(), Vec::new(), Vec::new(), None);
     for (series, _) in others {
@@ -47,6 +41,15 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             _ => ties.push(name()),
         }
     }
+    let at = format!("{shown} us/request at {} {}", number::plain(offered), panel.unit());
+    let mut text = match next.is_none() && !others.is_empty() {
+        false => format!(": {} needs the least processor time, {at}.", best.name),
+        true => format!(
+            ": {} has the lowest median processor time, {at}, but no other is certain to need \
+             more.",
+            best.name
+        ),
+    };
     if !ties.is_empty() {
         let ties = listed_at_most(&ties, LISTED_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));

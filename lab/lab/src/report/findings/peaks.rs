@@ -38,12 +38,17 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         findings.add_for_panel(panel, Head::Verdict, &no_ranking(panel, &ranked));
         return;
     }
-    let mut text = format!(": {}.", sentence(best, peak, panel));
     let against: Vec<&Comparison> = pairs.iter().filter(|pair| pair.first == best.name).collect();
     let is_ahead =
         |pair: &&&Comparison| pair.verdict == Verdict::Differ && pair.ratio.interval.low > 1.0;
+    let next = against.iter().find(is_ahead);
+    let doubt = match next.is_none() && against.iter().any(seems_ahead) {
+        true => ", but no other is certain to serve less",
+        false => "",
+    };
+    let mut text = format!(": {}{doubt}.", sentence(best, peak, panel));
     // The others are in the matrix.
-    if let Some(next) = against.iter().find(is_ahead) {
+    if let Some(next) = next {
         let is_next = against.len() > 1 && ranked[1].0.name == next.second;
         let which = if is_next { ", the next" } else { "" };
         text.push_str(&format!(
@@ -148,10 +153,13 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
     }
 }
 
+/// Whether the first of a pair was ahead in too few blocks to be sure.
+fn seems_ahead(pair: &&Comparison) -> bool {
+    pair.verdict == Verdict::Indicated && pair.ratio.median > 1.0
+}
+
 fn indicated(findings: &mut Findings, panel: &Panel, against: &[&Comparison]) {
-    let is_weak =
-        |pair: &&&Comparison| pair.verdict == Verdict::Indicated && pair.ratio.median > 1.0;
-    let weak: Vec<&&Comparison> = against.iter().filter(is_weak).collect();
+    let weak: Vec<&&Comparison> = against.iter().filter(|pair| seems_ahead(pair)).collect();
     let Some(first) = weak.first() else { return };
     let names: Vec<String> = weak.iter().map(|pair| pair.second.clone()).collect();
     let names = listed_at_most(&names, TIES_MAX);

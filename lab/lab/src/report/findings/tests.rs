@@ -56,7 +56,8 @@ fn few_blocks_that_agree_only_seem_to() {
     let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0]);
     let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0]);
     let part = "3 pairs are too few: as many agree by chance once in 4 times";
-    check(&[fast, slow], Head::NotSupported, part);
+    check(&[fast.clone(), slow.clone()], Head::NotSupported, part);
+    check(&[fast, slow], Head::Verdict, ", but no other is certain to serve less.");
     let single = [runs("fast", 200.0, &[110.0]), runs("slow", 200.0, &[100.0])];
     check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
@@ -388,11 +389,16 @@ fn servers_that_were_loaded_together_are_compared_by_their_costs() {
     has(&said, "Between least and close: a tie. dear needs 1.50 times as much.");
     has(&said, "say nothing of what a server can do by itself");
     assert!(!said.iter().any(|one| one.text.contains("highest throughput")), "{said:#?}");
-    let few = [runs("dear", &[15.0, 16.0]), runs("least", &[10.0, 11.0])];
+    let few = [runs("dear", &[15.0, 16.0, 15.0]), runs("least", &[10.0, 11.0, 10.0])];
+    let said = all_findings(header.clone(), &few);
+    has(&said, "least seems to need less than dear, on too few pairs to be sure.");
     has(
-        &all_findings(header.clone(), &few),
-        "least seems to need less than dear, on too few pairs to be sure.",
+        &said,
+        "least has the lowest median processor time, 10.0 [10.0, 11.0] us/request at 64 \
+         connections, but no other is certain to need more.",
     );
+    let alone = all_findings(header.clone(), &few[1..]);
+    has(&alone, "least needs the least processor time, 10.0 [10.0, 11.0] us/request at 64 conn");
     // The floor is no competitor.
     let header = Header { floor: "least".into(), ..header };
     let said = all_findings(header, &all);

@@ -2,25 +2,52 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::Path;
 
+use crate::Failure;
+
 /// ` (did you mean "listen"?)`, or nothing when no candidate is near.
-pub(crate) fn did_you_mean<'c>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> String {
+pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     hint(nearest(word, candidates).map(Path::new))
 }
 
 /// ` (did you mean "site/public"?)`, or nothing: the path in the same directory whose name is
 /// nearest, among those that are right.
-pub(super) fn near_path(path: &Path, is_right: impl Fn(&Path) -> bool) -> String {
+pub fn near_path(path: &Path, is_right: impl Fn(&Path) -> bool) -> String {
     let near = near_name(path, is_right).map(|name| path.with_file_name(name));
     hint(near.as_deref())
 }
 
+/// Why a file that was typed cannot be read, in one line; `wanted` is what to name in its place.
+pub fn unreadable(path: &Path, why: &io::Error, wanted: &str) -> String {
+    let why = match why.kind() {
+        io::ErrorKind::NotFound => {
+            format!("there is no such file{}", near_path(path, Path::is_file))
+        }
+        _ => why.to_string(),
+    };
+    format!("{}: {why}: name {wanted}", path.display())
+}
+
+/// Checks that what was typed for `option` is a directory; `wanted` is what to name in its place.
+///
+/// # Errors
+/// [`Failure::Usage`]: it does not exist, or is something else.
+pub fn check_directory(option: &str, directory: &Path, wanted: &str) -> Result<(), Failure> {
+    let why = match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => " is not a directory".into(),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            format!(" does not exist{}", near_path(directory, Path::is_dir))
+        }
+        Err(why) => format!(": {why}"),
+    };
+    Err(Failure::Usage(format!("{option}: {directory:?}{why}: name {wanted}")))
+}
+
 /// The name that is nearest to that of `path`, among those of the same directory that are right.
-pub(super) fn near_name(path: &Path, is_right: impl Fn(&Path) -> bool) -> Option<String> {
+pub fn near_name(path: &Path, is_right: impl Fn(&Path) -> bool) -> Option<String> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let entries = match path.parent()? {
         here if here == Path::new("") => fs::read_dir("."),
@@ -34,7 +61,7 @@ pub(super) fn near_name(path: &Path, is_right: impl Fn(&Path) -> bool) -> Option
 }
 
 /// The words for what may have been meant, if anything is known.
-pub(super) fn hint(near: Option<&Path>) -> String {
+pub fn hint(near: Option<&Path>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
 }
 
@@ -64,6 +91,23 @@ mod tests {
         check("hots", " (did you mean \"host\"?)");
         check("idle", "");
         check("x", "");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_one_line() {
+        let directory = Temporary::new();
+        directory.file("study.toml", "");
+        let at = directory.path();
+        let check = |name: &str, expected: &str| {
+            let path = at.join(name);
+            let why = fs::read(&path).expect_err("it is no file");
+            let expected = format!("{}: {expected}: name a study", path.display());
+            assert_eq!(unreadable(&path, &why, "a study"), expected);
+        };
+        let near = at.join("study.toml");
+        check("stdy.toml", &format!("there is no such file (did you mean {near:?}?)"));
+        check("other", "there is no such file");
+        check(".", "Is a directory (os error 21)");
     }
 
     #[test]
