@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::Emphasis;
+use crate::near::did_you_mean;
 use crate::outcome::{exit_code, notify, print};
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
@@ -108,12 +109,10 @@ impl ErrorInContext<'_> {
     }
 
     fn none_of(&self, option: &str, value: &str) -> String {
-        let allowed = self.words(ContextKind::ValidValue).join(", ");
-        // The parser also suggests words that have little in common with a short value: `zsh` for
-        // `tcsh`.
-        let near = self.words(ContextKind::SuggestedValue).last();
-        let hint = hint(near.filter(|near| is_near(value, near)));
-        format!("{option} {}: it must be one of {allowed}{hint}", plain(value))
+        // Not the parser's suggestion: `zsh` for `tcsh`.
+        let words = self.words(ContextKind::ValidValue);
+        let hint = did_you_mean(value, words.iter().map(String::as_str));
+        format!("{option} {}: it must be one of {}{hint}", plain(value), words.join(", "))
     }
 
     fn conflict(&self) -> String {
@@ -144,12 +143,6 @@ impl ErrorInContext<'_> {
 
 fn hint(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
-}
-
-/// Whether at most a third of the letters are wrong.
-fn is_near(typed: &str, word: &str) -> bool {
-    let letters = typed.chars().count().max(word.chars().count());
-    strsim::damerau_levenshtein(typed, word) * 3 <= letters
 }
 
 /// A value as it was typed, in quotes if it is not a plain word.
