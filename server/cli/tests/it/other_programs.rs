@@ -21,7 +21,7 @@ fn commands_of_other_programs_are_passed_on() {
     check("ropewalk-sim", &[&["help", "trace"], &["simulate", "--help"], &["trace", "info", "no"]]);
     check("ropewalk-lab", &[&["help", "load"], &["membench", "--area=1"], &["report", "no such"]]);
     let (status, _, error) = finished(&mut ropewalk(&["trace", "info", "no such"]));
-    assert!(status == 1 && error.starts_with("ropewalk: no such: "), "{status} {error}");
+    assert!(status == 2 && error.starts_with("ropewalk: no such: "), "{status} {error}");
     let (status, help, _) = finished(&mut ropewalk(&["--help"]));
     for program in ["ropewalk-lab:\n  load  ", "ropewalk-sim:\n  simulate  "] {
         assert!(status == 0 && help.contains(&format!("\nCommands of {program}")), "{help}");

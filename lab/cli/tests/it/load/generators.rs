@@ -76,13 +76,13 @@ fn shares_that_do_not_belong_together() {
     let scene = Scene::new();
     let [first, second] = run_two(&scene);
     let twice = ["merge", &first, &second, &first];
-    refuses(1, &twice, &[&first, "both hold share 1 of 2"]);
+    refuses(2, &twice, &[&first, "both hold share 1 of 2"]);
     // An outcome of another run is refused.
     let url = scene.server.url("/dir00000/class0_1");
     let other = scene.path("other.json");
     let (_, _, json) = load(&scene.directory, &[&url, "--connections", "1", "--sessions", "3"]);
     std::fs::write(&other, json.to_string()).unwrap();
-    refuses(1, &["merge", &first, &other], &[&first, &other]);
+    refuses(2, &["merge", &first, &other], &[&first, &other]);
     // A missing share is reported.
     let (status, out, _) = run(&["load", "merge", &first]);
     assert_eq!(status, 0);

@@ -500,13 +500,13 @@ mod tests {
             let found = told(claim, Vec::new(), &runs);
             assert!(found.contains(expected), "{found}");
         };
-        let mean = "(mean response time less than 1 times): confirmed. one 0.50 times two";
+        let mean = "(mean response time less than 1 times): confirmed: one 0.50 times two";
         check(ClaimMeasure::MeanTime, mean);
-        check(ClaimMeasure::P99, "(p99 response time less than 1 times): contradicted. one 9.0");
+        check(ClaimMeasure::P99, "(p99 response time less than 1 times): contradicted: one 9.0");
         let none = [fast(), slow()];
         let claim = Claim { measure: ClaimMeasure::P99, ..claim(&["two"], None, Some(1.0)) };
         let found = told(claim, Vec::new(), &none);
-        assert!(found.contains(": not decided. one was not measured in w, d"), "{found}");
+        assert!(found.contains(": not decided: one was not measured in w, d"), "{found}");
     }
 
     /// Rates that lead to the same utilisation may differ, and equal rates lead to others.
@@ -526,7 +526,7 @@ mod tests {
         (slower.testbeds, slower.than_testbed) = (vec!["e".into()], "d".into());
         slower.measure = ClaimMeasure::MeanTime;
         let found = told(slower, Vec::new(), &runs);
-        assert!(found.contains("confirmed. one 3.00 times one in d in w, e."), "{found}");
+        assert!(found.contains("confirmed: one 3.00 times one in d in w, e."), "{found}");
     }
 
     #[test]
