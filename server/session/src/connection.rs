@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use http1::{Head, Parsed};
 
 use crate::after::After;
-use crate::exchange::{Exchange, Then};
+use crate::exchange::{AHEAD_BYTES_MAX, Exchange, Skipped, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
 use crate::op::Op;
@@ -62,7 +62,8 @@ pub struct Connection {
     deadline: Tick,
     /// When the head that is being read began; for its minimum rate.
     head_began: Tick,
-    job: JobId,
+    /// The number of the last job that was taken.
+    job: u32,
     requests: u32,
     /// Bytes dropped while lingering.
     lingered: u32,
@@ -84,7 +85,7 @@ impl Connection {
             peer,
             deadline: w.now().plus_ms(w.limits.head_ms),
             head_began: w.now(),
-            job: JobId(0),
+            job: 0,
             requests: 0,
             lingered: 0,
             state: State::Fresh,
@@ -104,10 +105,22 @@ impl Connection {
             }
             State::Writing => self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op()),
             State::Working => Op::Job,
+            State::Waiting if self.wants_input() => Op::Recv,
             State::Waiting => Op::Wait,
             State::ShuttingDown => Op::Shutdown,
             State::Closed { reset } => Op::Close { reset },
         }
+    }
+
+    /// Whether bytes are received beside the next operation: while a response is sent that its
+    /// client does not take, and while a job is out. A client that sends more than
+    /// [`AHEAD_BYTES_MAX`] ahead of its answers waits.
+    #[inline]
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        let is_open = !matches!(self.state, State::ShuttingDown | State::Closed { .. });
+        let kept = self.exchange.as_ref().map_or(0, |exchange| exchange.unread().len());
+        is_open && !self.is_at_end && kept < AHEAD_BYTES_MAX
     }
 
     /// Takes all received bytes; none means the end of the stream.
@@ -123,7 +136,7 @@ impl Connection {
                 self.read_stashed(w);
             }
             State::Lingering => self.linger(bytes.len()),
-            State::Working | State::Waiting | State::Writing => self.stash(w, bytes),
+            State::Working | State::Waiting | State::Writing => self.take_ahead(w, bytes),
             State::ShuttingDown | State::Closed { .. } => {}
         }
     }
@@ -157,13 +170,18 @@ impl Connection {
         let job = self.exchange.as_mut().and_then(|exchange| exchange.job.take());
         let job = job.expect("a job is taken once, after Op::Job");
         self.state = State::Waiting;
-        self.job.0 = self.job.0.wrapping_add(1);
-        (self.job, job)
+        self.job = self.job.wrapping_add(1);
+        (self.job_id(), job)
+    }
+
+    /// The job that was taken last.
+    fn job_id(&self) -> JobId {
+        JobId { number: self.job, stream: 0 }
     }
 
     /// Reports the answer to a job. An answer to an earlier job is dropped.
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
-        if self.state == State::Waiting && id == self.job {
+        if self.state == State::Waiting && id == self.job_id() {
             let prepared = self.response(w).job_done(w, done);
             self.follow(w, prepared);
         }
@@ -360,27 +378,18 @@ impl Connection {
         }
     }
 
-    /// Drops the arrived part of an unwanted body. Returns whether the whole body is dropped.
+    /// Drops what has arrived of an unwanted body, after the response. Returns whether the whole
+    /// body is dropped.
     fn skip_body(&mut self, w: &mut Worker) -> bool {
         let Some(exchange) = &mut self.exchange else { return true };
-        let Some(mut skipper) = exchange.skipper.take() else { return true };
-        let taken = skipper.skip(exchange.unread());
-        let Ok(taken) = taken else {
-            self.end(After::Linger);
-            return false;
-        };
-        exchange.skipped += taken as u64;
-        exchange.consume(taken);
-        // The limit is checked first: whether a body is too long must not depend on how it was cut.
-        if exchange.skipped > w.limits.unread_body_bytes_max {
-            self.end(After::Linger);
-            return false;
+        match exchange.skip_body(w.limits.unread_body_bytes_max) {
+            Skipped::Whole => return true,
+            Skipped::Part => {}
+            Skipped::Broken => {
+                self.end(After::Linger);
+                return false;
+            }
         }
-        if skipper.is_done() {
-            exchange.skipped = 0;
-            return true;
-        }
-        exchange.skipper = Some(skipper);
         if self.state != State::Skipping {
             self.state = State::Skipping;
             self.deadline = w.now().plus_ms(w.limits.head_ms);
@@ -481,7 +490,8 @@ impl Connection {
     /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
         self.is_at_end = true;
-        if self.after == After::KeepAlive {
+        let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
+        if self.after == After::KeepAlive && unread.is_empty() {
             self.after = After::Close;
         }
         self.close_if_at_end();
@@ -491,6 +501,16 @@ impl Connection {
         let is_busy = matches!(self.phase(), Phase::Working | Phase::Writing | Phase::Closed);
         if self.is_at_end && !is_busy {
             self.state = State::Closed { reset: false };
+        }
+    }
+
+    /// Keeps bytes that arrive before the response is sent, but for those of an unwanted body.
+    #[cold]
+    fn take_ahead(&mut self, w: &mut Worker, bytes: &[u8]) {
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.keep(bytes);
+        if exchange.skip_body(w.limits.unread_body_bytes_max) == Skipped::Broken {
+            self.after = After::Linger;
         }
     }
 

@@ -14,6 +14,21 @@ use crate::tick::Tick;
 /// Larger buffers are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
 
+/// A client may send so many bytes ahead of the response under way, and what is received at once
+/// beyond that.
+pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// What became of an unwanted body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    /// There is none any more.
+    Whole,
+    /// More of it is still to arrive.
+    Part,
+    /// It is malformed or too long, so that the next request cannot be found.
+    Broken,
+}
+
 /// The state of one request and its response.
 #[derive(Default)]
 pub(crate) struct Exchange {
@@ -155,6 +170,24 @@ impl Exchange {
             self.input.clear();
             self.input_at = 0;
         }
+    }
+
+    /// Drops what has arrived of the request's own body, of which at most `bytes_max` are dropped.
+    pub(crate) fn skip_body(&mut self, bytes_max: u64) -> Skipped {
+        let Some(mut skipper) = self.skipper.take() else { return Skipped::Whole };
+        let Ok(taken) = skipper.skip(self.unread()) else { return Skipped::Broken };
+        self.skipped += taken as u64;
+        self.consume(taken);
+        // The limit is checked first: whether a body is too long must not depend on how it was cut.
+        if self.skipped > bytes_max {
+            return Skipped::Broken;
+        }
+        if skipper.is_done() {
+            self.skipped = 0;
+            return Skipped::Whole;
+        }
+        self.skipper = Some(skipper);
+        Skipped::Part
     }
 
     /// The next operation of a response; `Op::Wait` if everything prepared is sent.

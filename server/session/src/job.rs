@@ -13,9 +13,14 @@ use site::resource::{Entry, FileRef, Identity};
 
 use crate::listings::ListingPermit;
 
-/// Which job of a connection an answer belongs to: a number that increases.
+/// Which job of a connection an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobId(pub u32);
+pub struct JobId {
+    /// Increases from job to job of a connection.
+    pub number: u32,
+    /// The stream whose request the job is for. HTTP/1.1 has a single one, 0.
+    pub stream: u32,
+}
 
 /// Work that may block.
 #[derive(Debug)]

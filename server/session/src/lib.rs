@@ -5,12 +5,16 @@
 //! between two engines is a difference in concurrency and in nothing else. A driver makes these
 //! calls, in this order:
 //!
-//! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below.
+//! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below. A
+//!    job to be taken comes first, then bytes to be sent, then receiving, then waiting.
 //! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;
 //!    `Op::Send`, `Op::File`, `Op::Shutdown` → [`Connection::sent`];
 //!    `Op::Job` → [`Connection::take_job`], and when the job has run [`Connection::done`].
-//! 3. [`Connection::deadline`] and [`Connection::expire`] when it has passed.
-//! 4. [`Connection::close`] once, last.
+//! 3. While a job is out the connection goes on: it may receive, and when its client has gone it
+//!    may be closed, after which the job's answer has no meaning. A driver that cannot send because
+//!    the socket is full receives in the meantime if [`Connection::wants_input`].
+//! 4. [`Connection::deadline`] and [`Connection::expire`] when it has passed.
+//! 5. [`Connection::close`] once, last.
 //!
 //! Every call may come with another [`Worker`], and a `Connection` may move between threads.
 //!

@@ -27,7 +27,8 @@ pub enum Op<'s> {
     },
     /// Take the job and run it.
     Job,
-    /// Wait: a job was taken and there is nothing to do until it is done.
+    /// Wait for the job that is out: its client has shut its side down, or has sent so much ahead
+    /// of the answer that no more is received.
     Wait,
     /// Shut the write side down, then call `sent(0)`.
     Shutdown,

@@ -133,7 +133,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let path: Box<[u8]> = (*b"/a/b.html").into();
         let resolve = Job::Resolve { host: 3, path: path.clone(), known: Known::Nothing };
-        send(&ours, &Work::Job(JobId(1), resolve));
+        send(&ours, &Work::Job(JobId { number: 1, stream: 0 }, resolve));
         let file = FileRef::new(File::open("/proc/self/exe").unwrap().into());
         send(&ours, &Work::Fetch { file: FileRef::clone(&file), offset: 1 << 40, len: 1 });
         drop(ours);

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -91,6 +92,11 @@ impl Bench {
 
     fn open_gate(&self) {
         self.gate.as_ref().unwrap().send(()).unwrap();
+    }
+
+    /// Waits until the loop has closed all connections, for a minute at most.
+    fn await_no_connections(&self) {
+        testkit::wait_until(|| self.counters.connections_open.get() == 0);
     }
 
     fn expect(&self, event: &str) {
@@ -262,9 +268,22 @@ fn a_client_that_goes_while_its_job_is_out_leaves_nothing() {
         bench.expect("/src/lib.rs begins");
         bench.open_gate();
         assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
-        while bench.counters.connections_open.get() > 0 {
-            std::thread::yield_now();
-        }
+        bench.await_no_connections();
+    }
+}
+
+/// After a reset no client is left to be answered; after an orderly end there may be one.
+#[test]
+fn a_client_that_resets_is_noticed_while_its_job_is_out() {
+    for choice in 0..EVENTS.choices().len() as u64 {
+        let bench = Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]);
+        let client = bench.request(SLOW);
+        bench.expect("/src/lib.rs begins");
+        os::socket::set_linger_zero(client.get_ref().as_fd()).unwrap();
+        drop(client);
+        bench.await_no_connections();
+        bench.open_gate();
+        assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
     }
 }
 
@@ -301,7 +320,7 @@ fn unknown_residency_costs_one_fetch_for_each_chunk() {
     let directory = Temporary::below(memory);
     let path = directory.file("file", vec![1; LEN]);
     let file = std::fs::File::open(&path).unwrap();
-    let known = os::files::read_at_nowait(std::os::fd::AsFd::as_fd(&file), &mut [0], 0);
+    let known = os::files::read_at_nowait(file.as_fd(), &mut [0], 0);
     let fetches = match known.unwrap() {
         os::files::NowaitRead::Unsupported => LEN as u64 / (CHUNK_KIB << 10),
         _ => 0, // a file in memory is never cold

@@ -14,7 +14,7 @@ use super::kernel_thread::KernelThread;
 use super::routine::{ConnectionFiber, Errand, Rest, Routine};
 use super::state::{NEVER, News};
 use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
-use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
+use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{STEPS_PER_JOB, Step, Turn, after_sendfile, step};
 
 impl Routine {
@@ -88,6 +88,7 @@ impl ConnectionFiber {
     /// Applies news to the connection. Returns whether the connection is to end at once.
     fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
         self.ready.is_drained &= !news.has(News::READABLE);
+        self.ready.is_full &= !news.has(News::WRITABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
         self.errand.apply(news);
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
@@ -157,8 +158,9 @@ impl ConnectionFiber {
                 Step::More
             }
             Errand::Sent(outcome) => {
+                let (connection, ready) = (&mut self.connection, &mut self.ready);
                 let file_bytes = &mut turn.file_bytes;
-                after_sendfile(&mut self.connection, &mut thread.worker, outcome, file_bytes)
+                after_sendfile(connection, &mut thread.worker, outcome, file_bytes, ready)
             }
             Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
         }
@@ -196,36 +198,36 @@ impl Driven for Serving<'_> {
     }
 
     /// Has the job run in the blocking cluster, or on the spot while the kernel thread waits.
-    fn job(&mut self) -> bool {
+    fn job(&mut self) -> Begun {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
         let is_blocking = thread.cluster.blocking.is_some();
         if is_blocking && answer_at_once(&mut fiber.connection, &mut thread.worker, &thread.runner)
         {
-            return true;
+            return Begun::Done;
         }
         if is_blocking {
             let (id, job) = fiber.connection.take_job();
             thread.worker.counters.jobs_handed_out.add(1);
             fiber.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
-            return false;
+            return Begun::Away;
         }
         if run_on_the_spot(&mut fiber.connection, &mut thread.worker, &thread.runner) {
             thread.evict();
         }
-        true
+        Begun::Done
     }
 
     /// Has the bytes of a file fetched in the blocking cluster, which sends them as well.
-    fn fetch(&mut self, turn: &Turn) -> bool {
+    fn fetch(&mut self, turn: &Turn) -> Begun {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        let Op::File { file, offset, len } = fiber.connection.next() else { return false };
+        let Op::File { file, offset, len } = fiber.connection.next() else { return Begun::Done };
         if thread.cluster.blocking.is_none() {
-            return false;
+            return Begun::Done;
         }
         // A chunk is bounded far below the size of memory.
         let len = len.min(turn.file_bytes) as usize;
         thread.worker.counters.cold_sends.add(1);
         fiber.errand = Errand::File { file: FileRef::clone(file), offset, len };
-        true
+        Begun::Away
     }
 }

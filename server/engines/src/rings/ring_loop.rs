@@ -29,7 +29,7 @@ use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot, Timed};
 use crate::parts::loops::cpu_placement::CpuPlacement;
-use crate::parts::loops::drive::{Driven, Pause, drive};
+use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
@@ -176,6 +176,7 @@ impl RingLoop {
             Event::Ready { key } => {
                 if let Some(slot) = self.connections.get(key) {
                     slot.socket.polling = None;
+                    slot.ready.is_full = false;
                     self.drive(key);
                 }
             }
@@ -215,7 +216,7 @@ impl RingLoop {
         let Some(slot) = self.connections.get(key) else { return };
         let bytes = self.ring.bytes(&received);
         let (connection, worker, len) = (&mut slot.connection, &mut self.worker, bytes.len());
-        let is_wanted = matches!(connection.next(), Op::Recv);
+        let is_wanted = connection.wants_input();
         let ingested = catch_unwind(AssertUnwindSafe(|| connection.ingest(worker, bytes)));
         self.ring.give_back(received);
         if !is_wanted {
@@ -406,7 +407,7 @@ impl Driven for Drive<'_> {
                 socket.receive(ring, self.key, *is_multishot);
                 return Step::Away;
             }
-            Op::Send { .. } | Op::File { .. } if socket.is_sending() || slot.is_out => {
+            Op::Send { .. } | Op::File { .. } if socket.is_sending() || slot.ready.is_fetching => {
                 return Step::Away;
             }
             // A head that more follows is sent by calls: a file, or the next of many parts.
@@ -428,11 +429,11 @@ impl Driven for Drive<'_> {
         step(ordinary, connection, worker, buffer, &mut slot.ready, turn)
     }
 
-    fn job(&mut self) -> bool {
+    fn job(&mut self) -> Begun {
         self.ring_loop.begin_job(self.key)
     }
 
-    fn fetch(&mut self, _: &Turn) -> bool {
+    fn fetch(&mut self, _: &Turn) -> Begun {
         self.ring_loop.begin_fetch(self.key)
     }
 }
@@ -469,10 +470,6 @@ impl Offload for RingLoop {
             Pause::Closed => self.close(key),
         }
     }
-
-    /// Does nothing: the ring still receives for the connection, and its timer is set at the end of
-    /// the turn.
-    fn leave(&mut self, _: u64) {}
 }
 
 impl Obey for RingLoop {

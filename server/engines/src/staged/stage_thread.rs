@@ -23,7 +23,7 @@ use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::parts::disk::helpers::run_on_the_spot;
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::drive::{Driven, Pause, drive};
+use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
 use crate::parts::loops::{Loop, LoopContext, Shared, describe_panic};
@@ -287,11 +287,11 @@ impl Driven for Visit<'_> {
     }
 
     /// Runs the job on the spot: its stage may wait for the disk, as a stage that sends may.
-    fn job(&mut self) -> bool {
+    fn job(&mut self) -> Begun {
         let StageThread { worker, runner, pipeline, .. } = &mut *self.thread;
         if run_on_the_spot(&mut self.client.connection, worker, runner) {
             pipeline.request_eviction();
         }
-        true
+        Begun::Done
     }
 }

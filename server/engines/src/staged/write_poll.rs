@@ -38,7 +38,7 @@ impl WritePoll {
             for index in 0..self.poller.events.len() {
                 let Some(event) = self.poller.events.get(index) else { break };
                 match self.poller.wait_set.dispatch(event) {
-                    Dispatched::Ready(client) => self.poller.outgoing.add(client, Stage::Write),
+                    Dispatched::Ready(client) => self.send_on(client),
                     Dispatched::Wake(_) => self.poller.worker.do_housekeeping(),
                     Dispatched::Nothing => {}
                 }
@@ -49,6 +49,12 @@ impl WritePoll {
             self.poller.flush();
         }
         Ok(())
+    }
+
+    /// Hands a connection whose socket has space to the stage that writes.
+    fn send_on(&mut self, mut client: BoxedClient) {
+        client.ready.is_full = false;
+        self.poller.outgoing.add(client, Stage::Write);
     }
 
     fn receive(&mut self) {
@@ -67,7 +73,7 @@ impl WritePoll {
         self.poller.wait_set.register(&mut client);
         match self.poller.wait_set.park(client) {
             Parked::Waiting => {}
-            Parked::Ready(client) => self.poller.outgoing.add(client, Stage::Write),
+            Parked::Ready(client) => self.send_on(client),
             Parked::Refused(mut client) => {
                 client.is_over = true;
                 self.poller.outgoing.add(client, Stage::ReadPoll);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use session::{Connection, Op, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
 use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState, ThreadContext};
@@ -21,7 +21,7 @@ use crate::parts::disk::helpers::{
     FETCH_BYTES, Outcome, Work, answer_at_once, carry_out, lacks_descriptor, next_work,
 };
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
+use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
 
 /// One connection.
@@ -34,6 +34,9 @@ pub(super) struct Client {
     control: Arc<Control>,
     /// The client's slot in the registry.
     slot: Option<usize>,
+    /// Work that a blocking thread does. It does not touch the socket: if the connection ends
+    /// before, the outcome is dropped.
+    out: Option<JoinHandle<Outcome>>,
 }
 
 /// A connection that can be answered at once after it is accepted is never watched.
@@ -45,6 +48,8 @@ enum Socket {
 /// The event that has ended a wait.
 enum Woken {
     Ready,
+    /// Boxed, because most waits end otherwise.
+    Back(Box<Outcome>),
     Alarm,
     Ordered,
 }
@@ -66,23 +71,20 @@ pub(super) async fn serve(mut client: Client) {
     let mut is_fetched = false;
     loop {
         let (pause, work) = client.turn(std::mem::take(&mut is_fetched));
-        let outcome = match (pause, work) {
-            (Pause::Closed | Pause::Away, None) => return,
-            (Pause::Yield, None) => {
-                yield_now().await;
-                Ok(())
+        if let Some(work) = work {
+            is_fetched = client.block(work);
+            yield_now().await; // all other tasks of this thread have waited meanwhile
+        } else {
+            match pause {
+                Pause::Closed => return,
+                Pause::Yield => yield_now().await,
+                Pause::Wait | Pause::Away => match client.wait(&mut alarm).await {
+                    Ok(woken) => is_fetched = client.wake(woken),
+                    Err(_) => return,
+                },
             }
-            (Pause::Wait, None) => client.wait(&mut alarm).await.map(|woken| client.wake(&woken)),
-            (_, Some(work)) => client.block(work).await.map(|outcome| match outcome {
-                Outcome::Fetched => is_fetched = true,
-                Outcome::Done(id, done) => {
-                    let mut thread = client.state.this_thread();
-                    read_clock(&mut thread.worker); // the job may have waited for a disk
-                    client.connection.done(&mut thread.worker, id, done);
-                }
-            }),
-        };
-        if outcome.is_err() || client.obey() {
+        }
+        if client.obey() {
             return;
         }
     }
@@ -92,7 +94,7 @@ impl Client {
     pub(super) fn new(state: Arc<RuntimeState>, connection: Connection, socket: OwnedFd) -> Self {
         let (ready, control) = (Ready::default(), Arc::default());
         let socket = Some(Socket::Fresh(socket));
-        Self { state, connection, socket, ready, control, slot: None }
+        Self { state, connection, socket, ready, control, slot: None, out: None }
     }
 
     /// Enters the registry: from now on the task can be sent orders.
@@ -105,7 +107,7 @@ impl Client {
     }
 
     /// Takes steps until the connection pauses. Returns the work that may block and is to be done
-    /// then, if any.
+    /// then, if any: where there are no threads for it.
     fn turn(&mut self, is_fetched: bool) -> (Pause, Option<Work>) {
         let Some(socket) = &self.socket else { return (Pause::Closed, None) };
         let mut turn = Turn::new(self.state.file_chunk_bytes, self.state.sendfile);
@@ -117,6 +119,7 @@ impl Client {
             ready: &mut self.ready,
             thread: &mut thread,
             runner: &self.state.loop_context.runner,
+            out: self.state.has_blocking_threads.then_some(&mut self.out),
             work: None,
         };
         let pause = drive_unguarded(&mut driven, &mut turn);
@@ -127,68 +130,73 @@ impl Client {
         (pause, work)
     }
 
-    /// Does work that may block, on a blocking thread if there are some.
-    async fn block(&self, work: Work) -> io::Result<Outcome> {
-        if self.state.has_blocking_threads {
-            work.count(&self.state.this_thread().worker.counters);
-        }
-        let runner = Arc::clone(&self.state.loop_context.runner);
-        let run = move || {
-            let mut buffer = match work {
-                Work::Fetch { .. } => vec![0; FETCH_BYTES],
-                Work::Job(..) => Vec::new(),
-            };
-            carry_out(&|job| runner.run(job), work, &mut buffer)
-        };
-        let outcome = match self.state.has_blocking_threads {
-            true => self.unless_aborted(spawn_blocking(run)).await?.map_err(io::Error::other)?,
-            false => {
-                let outcome = run();
-                yield_now().await; // all other tasks of this thread have waited meanwhile
-                outcome
+    /// Does work that may block, while all tasks of this thread wait. Returns whether bytes of the
+    /// connection's file were fetched.
+    fn block(&mut self, work: Work) -> bool {
+        let outcome = run(&self.state.loop_context.runner, work);
+        self.take_back(outcome)
+    }
+
+    /// Takes in the outcome of work. Returns whether bytes of the connection's file were fetched.
+    fn take_back(&mut self, outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Fetched => {
+                self.ready.is_fetching = false;
+                true
             }
-        };
-        if let Outcome::Done(_, done) = &outcome
-            && lacks_descriptor(done)
-        {
-            self.state.evict();
+            Outcome::Done(id, done) => {
+                if lacks_descriptor(&done) {
+                    self.state.evict();
+                }
+                let mut thread = self.state.this_thread();
+                read_clock(&mut thread.worker); // the job may have waited for a disk
+                self.connection.done(&mut thread.worker, id, done);
+                false
+            }
         }
-        Ok(outcome)
     }
 
-    /// Awaits a future that may take for ever, or the order to abort. The outcome of work for a
-    /// connection that is gone is dropped; such work does not touch the socket.
-    async fn unless_aborted<F: Future>(&self, future: F) -> io::Result<F::Output> {
-        let mut future = pin!(future);
-        poll_fn(|context| match self.control.orders.load(Ordering::Acquire) & ABORT {
-            0 => future.as_mut().poll(context).map(Ok),
-            _ => Poll::Ready(Err(io::ErrorKind::Interrupted.into())),
-        })
-        .await
-    }
-
-    /// Waits for the socket, the deadline, or an order.
+    /// Waits for the socket, for work that is out, the deadline, or an order.
     async fn wait(&mut self, alarm: &mut Alarm<'_>) -> io::Result<Woken> {
-        alarm.set(self.connection.deadline());
-        let is_writing = self.connection.phase() == Phase::Writing;
+        let deadline = self.connection.deadline();
+        alarm.set(deadline);
+        let wanted = match self.connection.next() {
+            Op::Recv => Wanted { input: true, room: false },
+            _ => Wanted {
+                input: self.connection.wants_input(),
+                room: self.connection.phase() == Phase::Writing && !self.ready.is_fetching,
+            },
+        };
         let socket = watch(&mut self.socket)?;
-        let (control, ready) = (&*self.control, &mut self.ready);
+        let (control, ready, out) = (&*self.control, &mut self.ready, &mut self.out);
         poll_fn(|context| {
             if control.orders.load(Ordering::Acquire) != 0 {
                 return Poll::Ready(Ok(Woken::Ordered));
             }
-            if poll_ready(socket, is_writing, ready, context)?.is_ready() {
+            if let Some(work) = out
+                && let Poll::Ready(outcome) = Pin::new(work).poll(context)
+            {
+                *out = None;
+                return Poll::Ready(
+                    outcome.map(Box::new).map(Woken::Back).map_err(io::Error::other),
+                );
+            }
+            if poll_ready(socket, wanted, ready, context)?.is_ready() {
                 return Poll::Ready(Ok(Woken::Ready));
             }
-            if alarm.is_over(context) { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
+            let is_over = deadline.is_some() && alarm.is_over(context);
+            if is_over { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
         })
         .await
     }
 
-    fn wake(&mut self, woken: &Woken) {
+    /// Acts on the end of a wait. Returns whether bytes of the connection's file were fetched.
+    fn wake(&mut self, woken: Woken) -> bool {
         self.control.rests_since.store(0, Ordering::Relaxed);
-        if !matches!(woken, Woken::Alarm) {
-            return;
+        match woken {
+            Woken::Back(outcome) => return self.take_back(*outcome),
+            Woken::Ready | Woken::Ordered => return false,
+            Woken::Alarm => {}
         }
         // What has arrived comes before the deadline, though the runtime has not seen its event.
         if matches!(self.connection.next(), Op::Recv) && self.has_input() {
@@ -198,6 +206,7 @@ impl Client {
             read_clock(&mut thread.worker);
             self.connection.expire_if_due(&mut thread.worker);
         }
+        false
     }
 
     fn has_input(&self) -> bool {
@@ -264,25 +273,45 @@ fn watch(place: &mut Option<Socket>) -> io::Result<&AsyncFd<OwnedFd>> {
     }
 }
 
+/// The news of a socket that its task waits for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    input: bool,
+    room: bool,
+}
+
 /// Polls the readiness of the socket. It is cleared before it is used, so that later events are
 /// reported again.
 fn poll_ready(
     socket: &AsyncFd<OwnedFd>,
-    is_writing: bool,
+    wanted: Wanted,
     ready: &mut Ready,
     context: &mut Context<'_>,
 ) -> io::Result<Poll<()>> {
-    let polled = match is_writing {
-        true => socket.poll_write_ready(context)?,
-        false => socket.poll_read_ready(context)?,
-    };
-    let Poll::Ready(mut guard) = polled else { return Ok(Poll::Pending) };
-    if !is_writing {
-        ready.is_drained = false;
-        ready.is_hung_up |= guard.ready().is_read_closed() || guard.ready().is_error();
+    let mut is_ready = false;
+    if wanted.room
+        && let Poll::Ready(mut guard) = socket.poll_write_ready(context)?
+    {
+        guard.clear_ready();
+        (ready.is_full, is_ready) = (false, true);
     }
-    guard.clear_ready();
-    Ok(Poll::Ready(()))
+    if wanted.input
+        && let Poll::Ready(mut guard) = socket.poll_read_ready(context)?
+    {
+        ready.is_hung_up |= guard.ready().is_read_closed() || guard.ready().is_error();
+        guard.clear_ready();
+        (ready.is_drained, is_ready) = (false, true);
+    }
+    Ok(if is_ready { Poll::Ready(()) } else { Poll::Pending })
+}
+
+/// Does a piece of work that may block.
+fn run(runner: &Runner, work: Work) -> Outcome {
+    let mut buffer = match work {
+        Work::Fetch { .. } => vec![0; FETCH_BYTES],
+        Work::Job(..) => Vec::new(),
+    };
+    carry_out(&|job| runner.run(job), work, &mut buffer)
 }
 
 impl Alarm<'_> {
@@ -312,9 +341,26 @@ struct Turning<'a> {
     connection: &'a mut Connection,
     ready: &'a mut Ready,
     thread: &'a mut ThreadContext,
-    runner: &'a Runner,
-    /// The work that may block and has ended the turn.
+    runner: &'a Arc<Runner>,
+    /// The place for work that a blocking thread does, where there are such threads.
+    out: Option<&'a mut Option<JoinHandle<Outcome>>>,
+    /// The work that may block and has ended the turn, where there are none.
     work: Option<Work>,
+}
+
+impl Turning<'_> {
+    /// Hands work that may block to a blocking thread, or has it end the turn.
+    fn begin(&mut self, work: Work) -> Begun {
+        let Some(out) = &mut self.out else {
+            self.work = Some(work);
+            return Begun::Away;
+        };
+        work.count(&self.thread.worker.counters);
+        self.ready.is_fetching = matches!(work, Work::Fetch { .. });
+        let runner = Arc::clone(self.runner);
+        **out = Some(spawn_blocking(move || run(&runner, work)));
+        Begun::Out
+    }
 }
 
 impl Driven for Turning<'_> {
@@ -324,16 +370,18 @@ impl Driven for Turning<'_> {
         step(self.socket, self.connection, worker, buffer, self.ready, turn)
     }
 
-    fn job(&mut self) -> bool {
-        let is_answered = answer_at_once(self.connection, &mut self.thread.worker, self.runner);
-        if !is_answered {
-            self.work = Some(next_work(self.connection, 0));
+    fn job(&mut self) -> Begun {
+        match answer_at_once(self.connection, &mut self.thread.worker, self.runner) {
+            true => Begun::Done,
+            false => {
+                let work = next_work(self.connection, 0);
+                self.begin(work)
+            }
         }
-        is_answered
     }
 
-    fn fetch(&mut self, turn: &Turn) -> bool {
-        self.work = Some(next_work(self.connection, turn.file_bytes));
-        true
+    fn fetch(&mut self, turn: &Turn) -> Begun {
+        let work = next_work(self.connection, turn.file_bytes);
+        self.begin(work)
     }
 }

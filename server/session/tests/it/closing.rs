@@ -1,6 +1,6 @@
 //! How connections end: on request, at limits, while draining, at the end of the stream.
 
-use session::{Limits, Phase};
+use session::{Limits, Op, Phase};
 
 use crate::memory::{MemoryFiles, Pair};
 
@@ -128,6 +128,68 @@ fn a_client_that_shuts_down_while_its_job_is_out_still_gets_its_answer() {
     pair.finish_job();
     assert_eq!(pair.statuses(), [200]);
     assert_eq!(pair.closed, Some(false));
+}
+
+/// The end is received while the job of the first is out.
+#[test]
+fn requests_that_wait_for_a_job_are_answered_though_the_stream_ends() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(&GET.repeat(3));
+    pair.finish();
+    assert!(!pair.connection.wants_input() && pair.closed.is_none());
+    pair.finish_job();
+    assert_eq!(pair.statuses(), [200, 200, 200]);
+    assert_eq!(pair.closed, Some(false));
+}
+
+#[test]
+fn a_client_sends_so_far_ahead_of_its_answers_and_no_further() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(GET);
+    assert!(matches!(pair.connection.next(), Op::Recv), "while the job is out");
+    let mut ahead = 0;
+    while pair.connection.wants_input() {
+        pair.send(GET);
+        ahead += GET.len();
+    }
+    assert!((16 << 10..(16 << 10) + GET.len()).contains(&ahead), "{ahead}");
+    assert!(matches!(pair.connection.next(), Op::Wait));
+    pair.window = 0;
+    pair.finish_job();
+    assert!(!pair.connection.wants_input(), "nor while its client takes nothing");
+    pair.window = usize::MAX;
+    pair.drive();
+    assert_eq!(pair.statuses().len(), 1 + ahead / GET.len());
+    assert!(matches!(pair.connection.next(), Op::Recv));
+}
+
+/// Its size counts against the limit of bodies, and not as bytes sent ahead.
+#[test]
+fn an_unwanted_body_is_dropped_while_a_job_is_out() {
+    let check = |len: usize, is_last: bool| {
+        let mut pair = pair();
+        pair.holds_jobs = true;
+        let head =
+            format!("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n");
+        pair.send(head.as_bytes());
+        for _ in 0..len / 1000 {
+            assert!(pair.connection.wants_input(), "{len}");
+            pair.send(&[b'x'; 1000]);
+        }
+        pair.finish_job();
+        if !is_last {
+            pair.send(b"\r\n0\r\n\r\n");
+            pair.send(GET);
+        }
+        assert_eq!(pair.statuses().len(), if is_last { 1 } else { 2 }, "{len}");
+        assert_eq!(pair.is_shut, is_last, "{len}");
+        let text = String::from_utf8_lossy(&pair.received).into_owned();
+        assert_eq!(text.contains("Connection: close"), is_last, "{len}");
+    };
+    check(50_000, false);
+    check(66_000, true);
 }
 
 #[test]

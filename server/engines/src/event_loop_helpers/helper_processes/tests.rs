@@ -138,7 +138,7 @@ impl HelperProcesses {
 
 fn resolve(path: &str) -> Work {
     let path = path.as_bytes().into();
-    Work::Job(JobId(0), Job::Resolve { host: 0, path, known: Known::Nothing })
+    Work::Job(JobId { number: 0, stream: 0 }, Job::Resolve { host: 0, path, known: Known::Nothing })
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn work_that_is_handed_out_comes_back() {
     let permit = Listings::new(1).begin_without_worker().unwrap();
     let format = session::ListFormat::Json;
     let list = Job::List { host: 0, path: (*b"/src/").into(), format, permit };
-    helpers.hand_out(3, Work::Job(JobId(0), list)).unwrap();
+    helpers.hand_out(3, Work::Job(JobId { number: 0, stream: 0 }, list)).unwrap();
     let (key, listing) = helpers.take_one();
     assert!(key == 3 && listing.contains("knobs.rs"), "{listing}");
     // Many at once, in any order.

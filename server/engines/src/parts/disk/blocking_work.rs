@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use session::Worker;
 
-use super::helpers::{Help, Outcome, answer, answer_at_once, next_work, run_on_the_spot};
+use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
 use crate::parts::loops::connections::{Connections, Slot};
+use crate::parts::loops::drive::Begun;
 
 /// Work that may block: the helpers that do it, and the connections that wait for it.
 pub(crate) struct BlockingWork {
@@ -44,18 +45,19 @@ impl BlockingWork {
 
     /// Hands the work that a connection wants to the helpers: its job, or the fetch of the next
     /// bytes of its file. If the helpers have no room the connection waits in line.
-    fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) {
+    fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) -> Begun {
         let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.has_room()) else {
             if !std::mem::replace(&mut slot.is_queued, true) {
                 self.line.push_back(key);
             }
-            return;
+            return Begun::Away;
         };
         let work = next_work(&mut slot.connection, self.fetched_bytes_max);
         work.count(&worker.counters);
+        slot.ready.is_fetching = matches!(work, Work::Fetch { .. });
         let handed = helpers.hand_out(key, work);
         debug_assert!(handed.is_ok(), "there was room");
-        slot.is_out = true;
+        Begun::Out
     }
 
     /// Takes the first connection in line, if there is room for its work.
@@ -79,36 +81,29 @@ pub(crate) trait Offload {
     /// fetched.
     fn go_on(&mut self, key: u64, is_fetched: bool);
 
-    /// Leaves a connection alone until its work is back.
-    fn leave(&mut self, key: u64);
-
-    /// Begins the job that a connection wants. Returns whether it is done already.
-    fn begin_job(&mut self, key: u64) -> bool {
+    /// Begins the job that a connection wants.
+    fn begin_job(&mut self, key: u64) -> Begun {
         let (work, connections, worker) = self.parts();
-        let Some(slot) = connections.get(key) else { return false };
+        let Some(slot) = connections.get(key) else { return Begun::Away };
         if !work.has_helpers() {
             if run_on_the_spot(&mut slot.connection, worker, &work.runner) {
                 self.evict();
             }
-            return true;
+            return Begun::Done;
         }
-        let is_answered = answer_at_once(&mut slot.connection, worker, &work.runner);
-        if !is_answered {
-            work.hand_out(key, slot, worker);
-            self.leave(key);
+        match answer_at_once(&mut slot.connection, worker, &work.runner) {
+            true => Begun::Done,
+            false => work.hand_out(key, slot, worker),
         }
-        is_answered
     }
 
-    /// Begins to fetch the next bytes of a file. Returns false if there are no helpers to do so.
-    fn begin_fetch(&mut self, key: u64) -> bool {
+    /// Begins to fetch the next bytes of a file, if there are helpers to do so.
+    fn begin_fetch(&mut self, key: u64) -> Begun {
         let (work, connections, worker) = self.parts();
-        let has_helpers = work.has_helpers();
-        if has_helpers && let Some(slot) = connections.get(key) {
-            work.hand_out(key, slot, worker);
-            self.leave(key);
+        match connections.get(key) {
+            Some(slot) if work.has_helpers() => work.hand_out(key, slot, worker),
+            _ => Begun::Done,
         }
-        has_helpers
     }
 
     /// Goes on with the connections whose work is back, and then with those that waited for room.
@@ -116,9 +111,8 @@ pub(crate) trait Offload {
         let helpers = self.parts().0.helpers.as_mut();
         for returned in helpers.map(|helpers| helpers.take_back()).unwrap_or_default() {
             let (_, connections, worker) = self.parts();
-            // A connection that was cut off meanwhile has no slot any more.
+            // A connection that was closed meanwhile has no slot any more.
             let Some(slot) = connections.get(returned.key) else { continue };
-            slot.is_out = false;
             let mut is_fetched = false;
             match returned.outcome {
                 Outcome::Done(id, done) => {
@@ -126,7 +120,10 @@ pub(crate) trait Offload {
                         self.evict();
                     }
                 }
-                Outcome::Fetched => is_fetched = true,
+                Outcome::Fetched => {
+                    slot.ready.is_fetching = false;
+                    is_fetched = true;
+                }
             }
             self.go_on(returned.key, is_fetched);
         }

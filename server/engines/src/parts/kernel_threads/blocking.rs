@@ -15,7 +15,7 @@ use session::{Connection, Op, Phase, Tick, Worker};
 use super::registry::{Arrival, Entry, Registry};
 use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
+use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
 
 /// Bytes received at once: a head of usual size several times over. The buffer occupies memory for
@@ -269,14 +269,14 @@ impl Driven for Drive<'_, '_> {
         }
     }
 
-    fn job(&mut self) -> bool {
+    fn job(&mut self) -> Begun {
         let (id, job) = self.line.connection.take_job();
         let done = self.registry.run(job);
         self.drain_if_ordered(); // before the answer is prepared: it announces the close
         let worker = self.lease.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);
-        true
+        Begun::Done
     }
 }
 

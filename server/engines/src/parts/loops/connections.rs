@@ -16,8 +16,6 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) ready: Ready,
     /// The events that the socket is watched for.
     pub(crate) watched: Interest,
-    /// Whether helpers have work of the connection: until it is back nothing is sent.
-    pub(crate) is_out: bool,
     /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,
 }
@@ -67,7 +65,6 @@ impl<Socket> Connections<Slot<Socket>> {
             socket,
             ready: Ready::default(),
             watched: Interest::NONE,
-            is_out: false,
             is_queued: false,
         })
     }

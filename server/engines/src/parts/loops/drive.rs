@@ -19,20 +19,30 @@ pub(crate) enum Pause {
     Closed,
 }
 
+/// What became of work that a connection wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is done, or cannot be done apart from the step that needs it.
+    Done,
+    /// It is out: the connection goes on with what else there is.
+    Out,
+    /// Nothing happens to the connection until the engine comes back to it.
+    Away,
+}
+
 /// A connection in the hands of the engine that drives it.
 pub(crate) trait Driven {
     /// Takes one step.
     fn step(&mut self, turn: &mut Turn) -> Step;
 
-    /// Has the job run that the connection wants. Returns whether it is done and the connection
-    /// goes on.
-    fn job(&mut self) -> bool;
+    /// Has the job run that the connection wants.
+    fn job(&mut self) -> Begun;
 
-    /// Has the next bytes of the file fetched where that delays no other connection. Returns false
-    /// if the engine cannot do so: the bytes are sent without, and all connections of the loop wait
-    /// for the disk.
-    fn fetch(&mut self, _turn: &Turn) -> bool {
-        false
+    /// Has the next bytes of the file fetched where that delays no other connection. If the engine
+    /// cannot do so (`Done`), the bytes are sent without, and all connections of the loop wait for
+    /// the disk.
+    fn fetch(&mut self, _turn: &Turn) -> Begun {
+        Begun::Done
     }
 }
 
@@ -50,9 +60,17 @@ pub(crate) fn drive_unguarded<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pau
     while turn.steps > 0 {
         match driven.step(turn) {
             Step::More => turn.steps -= 1,
-            Step::Job if driven.job() => turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB),
-            Step::Cold if !driven.fetch(turn) => turn.is_fetched = true,
-            Step::Job | Step::Cold | Step::Away => return Pause::Away,
+            Step::Job => match driven.job() {
+                Begun::Done => turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB),
+                Begun::Out => turn.steps -= 1,
+                Begun::Away => return Pause::Away,
+            },
+            Step::Cold => match driven.fetch(turn) {
+                Begun::Done => turn.is_fetched = true,
+                Begun::Out => turn.steps -= 1,
+                Begun::Away => return Pause::Away,
+            },
+            Step::Away => return Pause::Away,
             Step::Yield => return Pause::Yield,
             Step::Wait => return Pause::Wait,
             Step::Closed => return Pause::Closed,
@@ -71,8 +89,8 @@ mod tests {
     struct Script<'s> {
         steps: &'s [Step],
         taken: usize,
-        is_done_at_once: bool,
-        has_helpers: bool,
+        job: Begun,
+        fetch: Begun,
         /// For each step, whether the bytes it sends had been fetched.
         fetched: Vec<bool>,
     }
@@ -86,20 +104,19 @@ mod tests {
             step
         }
 
-        fn job(&mut self) -> bool {
-            self.is_done_at_once
+        fn job(&mut self) -> Begun {
+            self.job
         }
 
-        fn fetch(&mut self, _: &Turn) -> bool {
-            self.has_helpers
+        fn fetch(&mut self, _: &Turn) -> Begun {
+            self.fetch
         }
     }
 
     #[track_caller]
-    fn check(steps: &[Step], with: (bool, bool), pause: Pause, taken: usize) -> Vec<bool> {
-        let (is_done_at_once, has_helpers) = with;
+    fn check(steps: &[Step], begun: Begun, pause: Pause, taken: usize) -> Vec<bool> {
         let fetched = Vec::new();
-        let mut script = Script { steps, taken: 0, is_done_at_once, has_helpers, fetched };
+        let mut script = Script { steps, taken: 0, job: begun, fetch: begun, fetched };
         let mut turn = Turn::new(1 << 20, SendfileMode::Probe);
         assert_eq!(drive(&mut script, &mut turn), pause);
         assert_eq!(script.taken, taken);
@@ -115,30 +132,34 @@ mod tests {
             (Step::Away, Pause::Away),
             (Step::Closed, Pause::Closed),
         ] {
-            check(&[&more[..], &[last]].concat(), (true, false), pause, 3);
+            check(&[&more[..], &[last]].concat(), Begun::Done, pause, 3);
         }
-        check(&[], (true, false), Pause::Yield, STEPS_PER_TURN as usize);
+        check(&[], Begun::Done, Pause::Yield, STEPS_PER_TURN as usize);
     }
 
     #[test]
-    fn a_job_counts_for_many_steps_and_one_that_is_out_ends_the_turn() {
+    fn a_job_counts_for_many_steps_unless_it_is_done_elsewhere() {
         let jobs = [Step::Job; 9];
         let taken = (STEPS_PER_TURN / STEPS_PER_JOB) as usize;
-        check(&jobs, (true, false), Pause::Yield, taken);
-        check(&jobs, (false, false), Pause::Away, 1);
+        check(&jobs, Begun::Done, Pause::Yield, taken);
+        check(&jobs, Begun::Away, Pause::Away, 1);
+        let then_wait = [Step::Job, Step::More, Step::Wait];
+        check(&then_wait, Begun::Out, Pause::Wait, 3);
     }
 
     #[test]
     fn bytes_that_are_not_in_memory_are_fetched_or_sent_without() {
         let cold = [Step::Cold, Step::More, Step::Wait];
-        let fetched = check(&cold, (true, false), Pause::Wait, 3);
+        let fetched = check(&cold, Begun::Done, Pause::Wait, 3);
         assert_eq!(fetched, [false, true, false]);
-        check(&cold, (true, true), Pause::Away, 1);
+        let fetched = check(&cold, Begun::Out, Pause::Wait, 3);
+        assert_eq!(fetched, [false; 3]);
+        check(&cold, Begun::Away, Pause::Away, 1);
     }
 
     #[test]
     fn a_panic_ends_its_connection() {
         let endless = [Step::Cold; 2000];
-        check(&endless, (true, false), Pause::Closed, 1000);
+        check(&endless, Begun::Done, Pause::Closed, 1000);
     }
 }

@@ -2,10 +2,9 @@
 //! family; each decides how many loops there are, and whether they have helpers. Threads and what
 //! loops share are in `mod.rs`, the event mechanisms in `watch.rs`.
 //!
-//! Nothing happens to a connection while helpers have work of it. If its time runs out meanwhile,
-//! its socket is shut down and nothing more: it is closed when the work is back, so that the work
-//! that is out is bounded by the number of connections, and no descriptor gets a new meaning while
-//! a helper works for the old one.
+//! While helpers have work of a connection it receives, so that a client that goes away is noticed.
+//! Then it is closed at once, and what the helpers bring back for it is dropped: they hold the
+//! files that they work on, and none of them its socket.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
 
@@ -22,7 +21,7 @@ use session::{Connection, Op, Tick, Worker};
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
-use super::drive::{Driven, Pause, drive};
+use super::drive::{Begun, Driven, Pause, drive};
 use super::obey::{Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
@@ -169,10 +168,10 @@ impl Reactor {
             // An event of a connection that has gone meanwhile finds no slot.
             if let Some(slot) = self.connections.get(event.key) {
                 slot.ready.is_drained &= !event.readable;
+                slot.ready.is_full &= !event.writable;
                 slot.ready.is_hung_up |= event.hangup || event.error;
-                // A connection that is queued goes on in its turn, and one whose work is out when
-                // that is back.
-                if !slot.is_queued && !slot.is_out {
+                // A connection that is queued goes on in its turn.
+                if !slot.is_queued {
                     self.drive(event.key);
                 }
             }
@@ -209,6 +208,14 @@ impl Reactor {
             return self.close(key); // no memory for the watch
         }
         self.connections.schedule(key);
+    }
+
+    /// Stops watching a connection that waits for something else than its socket.
+    fn leave(&mut self, key: u64) {
+        if let Some(slot) = self.connections.get(key) {
+            self.watch.rest(slot);
+            self.connections.schedule(key);
+        }
     }
 
     fn close(&mut self, key: u64) {
@@ -270,7 +277,7 @@ impl Reactor {
         }
         for key in self.connections.take_expired(now) {
             if !self.receives_after_all(key)
-                && !self.expire_with_helpers(key)
+                && !self.refuse_in_line(key)
                 && let Some(slot) = self.connections.get(key)
             {
                 slot.connection.expire(&mut self.worker);
@@ -294,19 +301,13 @@ impl Reactor {
         self.connections.get(key).and_then(|slot| slot.deadline()).is_none_or(|at| at > now)
     }
 
-    /// Handles a passed deadline of a connection that waits for helpers. Returns false if the
-    /// connection does not wait for helpers, and the caller is to handle the deadline.
-    fn expire_with_helpers(&mut self, key: u64) -> bool {
+    /// Answers a job that has found no room with the helpers in all its time: its client is to try
+    /// again. Returns whether the connection had such a job.
+    fn refuse_in_line(&mut self, key: u64) -> bool {
         if !self.work.has_helpers() {
             return false;
         }
         let Some(slot) = self.connections.get(key) else { return false };
-        if slot.is_out {
-            slot.connection.expire(&mut self.worker);
-            let _ = os::socket::shutdown_write(slot.socket.as_fd()); // fails if the peer has gone
-            return true;
-        }
-        // The job found no room with the helpers in all this time: its client is to try again.
         let is_refused = slot.is_queued && helpers::refuse(&mut slot.connection, &mut self.worker);
         if is_refused {
             slot.is_queued = false;
@@ -346,11 +347,11 @@ impl Driven for Drive<'_> {
         step(socket.as_fd(), connection, worker, buffer, ready, turn)
     }
 
-    fn job(&mut self) -> bool {
+    fn job(&mut self) -> Begun {
         self.reactor.begin_job(self.key)
     }
 
-    fn fetch(&mut self, _: &Turn) -> bool {
+    fn fetch(&mut self, _: &Turn) -> Begun {
         self.reactor.begin_fetch(self.key)
     }
 }
@@ -377,17 +378,8 @@ impl Offload for Reactor {
         match drive(&mut Drive { reactor: self, key }, &mut turn) {
             Pause::Wait => self.wait(key),
             Pause::Yield => self.connections.queue(key),
-            Pause::Away => {}
+            Pause::Away => self.leave(key),
             Pause::Closed => self.close(key),
-        }
-    }
-
-    /// Stops watching a connection whose work is with helpers: nothing happens to it until the work
-    /// is back.
-    fn leave(&mut self, key: u64) {
-        if let Some(slot) = self.connections.get(key) {
-            self.watch.rest(slot);
-            self.connections.schedule(key);
         }
     }
 }
@@ -411,9 +403,7 @@ impl Obey for Reactor {
         for key in self.connections.keys() {
             let Some(slot) = self.connections.get(key) else { continue };
             slot.connection.drain();
-            if !slot.is_out {
-                self.drive(key);
-            }
+            self.drive(key);
         }
         true
     }

@@ -35,6 +35,11 @@ pub(crate) struct Ready {
     /// Whether the peer has shut its side down: the step receives until the end of input, even from
     /// an empty queue.
     pub(crate) is_hung_up: bool,
+    /// Whether the last send found no room, and no event has come since: another send would find
+    /// none either.
+    pub(crate) is_full: bool,
+    /// Whether the next bytes of the file are being fetched elsewhere: nothing is sent until then.
+    pub(crate) is_fetching: bool,
     /// The offset up to which the file under way was fetched. Where a file system cannot tell what
     /// is in memory, the file is sent up to here without a question: each chunk is fetched once and
     /// not once for each call that sends a part of it.
@@ -51,11 +56,11 @@ pub(crate) enum Step {
     /// The next bytes of the file, which [`Connection::next`] gives, are not in memory. Only in a
     /// turn that probes; once the bytes have been fetched, `Turn::is_fetched` is set.
     Cold,
-    /// The socket is not ready: wait for it.
+    /// The socket is not ready, or bytes that are to be sent are being fetched: wait for it.
     Wait,
     /// A job of the connection is to be taken.
     Job,
-    /// Something is under way elsewhere.
+    /// Something is under way elsewhere, and the socket is of no interest until it is back.
     Away,
     /// Close the socket.
     Closed,
@@ -99,11 +104,14 @@ pub(crate) fn step(
 ) -> Step {
     match connection.next() {
         Op::Recv => receive(socket, connection, w, buffer, ready),
+        Op::Send { .. } | Op::File { .. } if ready.is_full || ready.is_fetching => {
+            receive_beside(socket, connection, w, buffer, ready)
+        }
         Op::Send { head, body, more } => {
             let outcome = send(socket, head, body, more, buffer);
             ready.fetched_until = 0; // what follows a head is another file or another part
             let len = head.len() + body.len();
-            after_send(connection, w, outcome, len)
+            after_send(connection, w, outcome, len, ready)
         }
         Op::File { .. } if turn.file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
@@ -123,7 +131,7 @@ pub(crate) fn step(
             }
             // A chunk is bounded far below the size of memory.
             let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
-            after_sendfile(connection, w, outcome, &mut turn.file_bytes)
+            after_sendfile(connection, w, outcome, &mut turn.file_bytes, ready)
         }
         Op::Job => Step::Job,
         Op::Wait => Step::Away,
@@ -165,6 +173,21 @@ fn receive(
     }
 }
 
+/// Receives while nothing can be sent, if the connection wants that.
+#[cold]
+fn receive_beside(
+    socket: BorrowedFd<'_>,
+    connection: &mut Connection,
+    w: &mut Worker,
+    buffer: &mut [u8],
+    ready: &mut Ready,
+) -> Step {
+    match connection.wants_input() {
+        true => receive(socket, connection, w, buffer, ready),
+        false => Step::Wait,
+    }
+}
+
 /// Sends a head and a body with one call, through the buffer if they are small.
 #[inline]
 pub(crate) fn send(
@@ -195,16 +218,30 @@ fn after_send(
     w: &mut Worker,
     outcome: io::Result<usize>,
     len: usize,
+    ready: &mut Ready,
 ) -> Step {
     match outcome {
         Ok(n) => {
             connection.sent(w, n);
-            // A short send has filled the socket's buffer; the kernel reports when it has space.
-            if n < len { Step::Wait } else { Step::More }
+            if n < len {
+                // The socket's buffer is full; the kernel reports when it has space.
+                ready.is_full = true;
+                return Step::Wait;
+            }
+            Step::More
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
-        Err(_) => Step::Closed,
+        Err(error) => after_failure(&error, ready),
     }
+}
+
+/// The step after a send that has sent nothing.
+#[cold]
+fn after_failure(error: &io::Error, ready: &mut Ready) -> Step {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return Step::Closed;
+    }
+    ready.is_full = true;
+    Step::Wait
 }
 
 /// The step after a sendfile call. Sending goes on until the turn is used up or the socket returns
@@ -215,6 +252,7 @@ pub(crate) fn after_sendfile(
     w: &mut Worker,
     outcome: io::Result<usize>,
     file_bytes: &mut u64,
+    ready: &mut Ready,
 ) -> Step {
     match outcome {
         Ok(n) => {
@@ -222,7 +260,6 @@ pub(crate) fn after_sendfile(
             *file_bytes -= n as u64;
             Step::More
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
-        Err(_) => Step::Closed,
+        Err(error) => after_failure(&error, ready),
     }
 }

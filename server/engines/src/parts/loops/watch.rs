@@ -15,6 +15,7 @@ use os::select::SelectSet;
 use session::{Connection, Op};
 
 use super::connections::Slot;
+use super::step::Ready;
 use crate::engine::Wakeups;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::listeners::WatchListeners;
@@ -87,8 +88,8 @@ impl Watch {
         }
     }
 
-    /// Watches a socket for what its connection waits for. Costs no system call if it is watched
-    /// so already.
+    /// Watches a socket for what its connection waits for, or not at all if that is nothing of the
+    /// socket's. Costs no system call if it is watched so already.
     ///
     /// # Errors
     /// No memory for it, or a descriptor that the mechanism cannot watch.
@@ -96,9 +97,13 @@ impl Watch {
     pub(crate) fn follow(&self, slot: &mut Slot, key: u64) -> io::Result<()> {
         let wanted = match &self.set {
             Set::Edge(_) => ALL,
-            _ => interest(&slot.connection),
+            _ => interest(&slot.connection, &slot.ready),
         };
         if slot.watched == wanted {
+            return Ok(());
+        }
+        if wanted == Interest::NONE {
+            self.rest(slot);
             return Ok(());
         }
         let socket = slot.socket.as_fd();
@@ -164,17 +169,17 @@ impl WatchListeners for Watch {
 }
 
 fn plain(interest: Interest) -> Interest {
-    match interest.contains(Interest::READ) {
-        true => Interest::READ,
-        false => Interest::WRITE,
-    }
+    let wanted = |one| if interest.contains(one) { one } else { Interest::NONE };
+    wanted(Interest::READ).with(wanted(Interest::WRITE))
 }
 
-/// The event that a connection that cannot go on waits for. Errors and resets are reported in any
+/// The events that a connection that cannot go on waits for. Errors and resets are reported in any
 /// case.
-fn interest(connection: &Connection) -> Interest {
-    match connection.next() {
-        Op::Recv => Interest::READ,
+fn interest(connection: &Connection, ready: &Ready) -> Interest {
+    let room = match connection.next() {
+        Op::Recv => return Interest::READ,
+        _ if ready.is_fetching => Interest::NONE,
         _ => Interest::WRITE,
-    }
+    };
+    if connection.wants_input() { room.with(Interest::READ) } else { room }
 }

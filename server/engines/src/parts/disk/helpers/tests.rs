@@ -32,15 +32,19 @@ fn take(helpers: &mut Helpers) -> Vec<(u64, String)> {
     epoll.add(helpers.as_fd(), Interest::READ, 0).unwrap();
     epoll.wait(&mut EventBuffer::with_capacity(1), None).unwrap();
     let describe = |outcome| match outcome {
-        Outcome::Done(JobId(id), Done::Resolved(Err(why))) => format!("{id} {why}"),
+        Outcome::Done(JobId { number, .. }, Done::Resolved(Err(why))) => format!("{number} {why}"),
         Outcome::Fetched => "fetched".into(),
         other => panic!("{other:?}"),
     };
     helpers.take_back().into_iter().map(|back| (back.key, describe(back.outcome))).collect()
 }
 
+fn id(number: u32) -> JobId {
+    JobId { number, stream: 0 }
+}
+
 fn hand_out(helpers: &mut Helpers, key: u64, path: &[u8]) {
-    helpers.hand_out(key, Work::Job(JobId(key as u32), job(path))).unwrap();
+    helpers.hand_out(key, Work::Job(id(key as u32), job(path))).unwrap();
 }
 
 #[test]
@@ -66,8 +70,8 @@ fn work_that_does_not_fit_is_returned() {
     assert!(helpers.has_room());
     hand_out(&mut helpers, 2, b"/quick");
     assert!(!helpers.has_room());
-    let refused = helpers.hand_out(3, Work::Job(JobId(3), job(b"/more"))).unwrap_err();
-    assert!(matches!(refused, Work::Job(JobId(3), _)));
+    let refused = helpers.hand_out(3, Work::Job(id(3), job(b"/more"))).unwrap_err();
+    assert!(matches!(refused, Work::Job(JobId { number: 3, .. }, _)));
     open.send(()).unwrap();
     let mut back = Vec::new();
     while back.len() < 2 {
