@@ -113,8 +113,8 @@ impl Connection {
     }
 
     /// Whether bytes are received beside the next operation: while a response is sent that its
-    /// client does not take, and while a job is out. A client that sends more than
-    /// [`AHEAD_BYTES_MAX`] ahead of its answers waits.
+    /// client does not take, and while a job is out. A client that has sent 16 KiB ahead of its
+    /// answers waits.
     #[inline]
     #[must_use]
     pub fn wants_input(&self) -> bool {
