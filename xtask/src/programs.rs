@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
@@ -28,6 +29,8 @@ pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
     /// Their executables, and those of the programs that they start.
     pub(crate) executables: Vec<PathBuf>,
+    /// The packages with examples in their documentation, which are tests as well.
+    pub(crate) with_examples: Vec<String>,
 }
 
 impl Program {
@@ -56,10 +59,16 @@ pub(crate) fn build() -> Result<Built, String> {
     if !output.status.success() {
         return Err(format!("{words}: {}", output.status));
     }
-    let (mut programs, executables) = listed(&String::from_utf8_lossy(&output.stdout));
+    let Listed { mut programs, executables, libraries } =
+        listed(&String::from_utf8_lossy(&output.stdout));
     let bytes = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(bytes(program)));
-    Ok(Built { programs, executables })
+    let with_examples = libraries
+        .into_iter()
+        .filter(|(_, sources)| any_file(sources, &has_example))
+        .map(|(package, _)| package)
+        .collect();
+    Ok(Built { programs, executables, with_examples })
 }
 
 impl Built {
@@ -76,21 +85,67 @@ impl Built {
     }
 }
 
-/// The test programs and all executables that Cargo reports as built, a JSON object a line.
-fn listed(messages: &str) -> (Vec<Program>, Vec<PathBuf>) {
-    let (mut programs, mut executables) = (Vec::new(), Vec::new());
+/// What Cargo reports as built.
+#[derive(Default)]
+struct Listed {
+    programs: Vec<Program>,
+    executables: Vec<PathBuf>,
+    /// The libraries of the workspace: their packages, and the folders of their sources.
+    libraries: BTreeMap<String, PathBuf>,
+}
+
+/// Reads Cargo's report, a JSON object a line.
+fn listed(messages: &str) -> Listed {
+    let mut listed = Listed::default();
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
-        executables.push(path.clone());
-        if message["profile"]["test"] == true {
-            let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
-            let folder = manifest.parent().unwrap_or(manifest).to_path_buf();
-            let id = message["package_id"].as_str().unwrap_or_default();
-            programs.push(Program { name: name(package(id), &message["target"]), path, folder });
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (id, target) = (text(&message["package_id"]), &message["target"]);
+        if let Some(path) = message["executable"].as_str().map(PathBuf::from) {
+            listed.executables.push(path.clone());
+            if message["profile"]["test"] == true {
+                let folder = folder_of(&text(&message["manifest_path"]));
+                listed.programs.push(Program { name: name(package(&id), target), path, folder });
+            }
+        } else if id.starts_with("path+") && target["doctest"] == true {
+            let sources = folder_of(&text(&target["src_path"]));
+            listed.libraries.insert(package(&id).to_owned(), sources);
         }
     }
-    (programs, executables)
+    listed
 }
+
+fn folder_of(file: &str) -> PathBuf {
+    Path::new(file).parent().unwrap_or(Path::new("")).to_path_buf()
+}
+
+/// Whether the text of any Rust source in the folder is such.
+fn any_file(folder: &Path, is_such: &impl Fn(&str) -> bool) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).any(|path| {
+        match path.extension() {
+            Some(extension) if extension == "rs" => {
+                fs::read_to_string(&path).is_ok_and(|text| is_such(&text))
+            }
+            _ => path.is_dir() && any_file(&path, is_such),
+        }
+    })
+}
+
+/// Whether a comment that documents something has a block of code: one whose first line names no
+/// other language.
+fn has_example(text: &str) -> bool {
+    let mut is_within = false;
+    text.lines().any(|line| {
+        let comment = line.trim_start();
+        let comment = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"));
+        let fence = comment.and_then(|comment| comment.trim().strip_prefix("```"));
+        let begins = fence.is_some() && !is_within;
+        is_within ^= fence.is_some();
+        begins && fence.is_some_and(|language| !OTHER_LANGUAGES.contains(&language))
+    })
+}
+
+/// The languages of blocks that are no examples of Rust.
+const OTHER_LANGUAGES: [&str; 5] = ["text", "toml", "sh", "console", "json"];
 
 /// The name in Cargo's identifier of a package: `URL#NAME@VERSION`, or `URL#VERSION` where the
 /// folder has the package's name.
@@ -123,7 +178,10 @@ mod tests {
                  \"profile\":{{\"test\":{test}}},\"executable\":\"/t/{name}\"}}\n"
             )
         };
-        let library = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n";
+        let library = "{\"reason\":\"compiler-artifact\",\"executable\":null,\
+             \"package_id\":\"path+file:///w/simulator/memory-trace#0.1.0\",\
+             \"target\":{\"doctest\":true,\
+             \"src_path\":\"/w/simulator/memory-trace/src/lib.rs\"}}\n";
         let messages = [
             library.to_owned(),
             line("lib", "cli", true),
@@ -131,12 +189,27 @@ mod tests {
             line("test", "it", true),
             "not JSON\n".to_owned(),
         ];
-        let (found, executables) = listed(&messages.concat());
-        let names: Vec<&str> = found.iter().map(|one| &*one.name).collect();
+        let found = listed(&messages.concat());
+        let names: Vec<&str> = found.programs.iter().map(|one| &*one.name).collect();
         assert_eq!(names, ["ropewalk-lab", "ropewalk-lab/it"]);
-        assert_eq!(executables.len(), 3, "the tests start the other program");
-        assert_eq!(found[1].folder, Path::new("/w/lab/cli"));
-        assert_eq!(found[1].path, Path::new("/t/it"));
+        assert_eq!(found.executables.len(), 3, "the tests start the other program");
+        assert_eq!(found.programs[1].folder, Path::new("/w/lab/cli"));
+        assert_eq!(found.programs[1].path, Path::new("/t/it"));
+        let libraries: Vec<_> = found.libraries.into_iter().collect();
+        assert_eq!(
+            libraries,
+            [("memory-trace".to_owned(), "/w/simulator/memory-trace/src".into())]
+        );
+    }
+
+    #[test]
+    fn examples_are_blocks_of_rust_in_documentation() {
+        let check = |text: &str, expected| assert_eq!(has_example(text), expected, "{text}");
+        check("//! Reads:\n//!\n//! ```\n//! read();\n//! ```\n", true);
+        check("    /// ```no_run\n    /// read();\n    /// ```\n", true);
+        check("/// ```text\n/// a b\n/// ```\n", false);
+        check("/// ```toml\n/// a = 1\n/// ```\n/// and\n/// ```\n/// read();\n/// ```\n", true);
+        check("let fence = \"```\";\n// ```\n", false);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use testkit::Skipped;
 
 use crate::Failure;
-use crate::programs::{self, Program};
+use crate::programs::{self, Built, Program};
 use crate::tools;
 
 const HELP: &str = "\
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// Runs all test programs, the longest first, and then the tests in documentation.
 fn all(list: &Path) -> Result<(), Failure> {
-    let programs = programs::build()?.programs;
+    let Built { programs, with_examples, .. } = programs::build()?;
     let failed = Mutex::new(Vec::new());
     testkit::at_a_time(AT_A_TIME, &programs, |program| {
         let output = list.with_extension(program.name.replace('/', "-"));
@@ -63,9 +63,20 @@ fn all(list: &Path) -> Result<(), Failure> {
             failed.push(format!("{}: {why}", program.name));
         }
     });
-    let documentation = passed(cargo_test(&["--doc".to_owned()], list)?);
+    let documentation = test_examples(&with_examples, list);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() { documentation } else { Err(failed.join("\n").into()) }
+}
+
+/// Runs the examples in the documentation of packages. Cargo would look for examples in all others,
+/// a second each.
+fn test_examples(packages: &[String], list: &Path) -> Result<(), Failure> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let chosen = packages.iter().map(|package| format!("--package={package}"));
+    let arguments: Vec<String> = ["--doc".to_owned()].into_iter().chain(chosen).collect();
+    passed(cargo_test(&arguments, list)?)
 }
 
 /// Runs one program to its end. Returns how it ended, and its output, which goes through the file
