@@ -105,6 +105,21 @@ fn a_root_that_this_user_may_not_enter_is_one_line() {
     }
 }
 
+/// The current directory is open, however it was entered.
+#[test]
+fn a_root_is_served_from_within_though_the_way_to_it_is_closed() {
+    if !os::process::is_root() {
+        return testkit::leave_out("a root with no way to it", "it takes root");
+    }
+    let directory = Temporary::new();
+    files_with_modes(&directory, &["way/site/index.html"], &[("way", 0)]);
+    let Some(mut command) = as_ordinary_user(&directory) else { return };
+    let site = directory.path().join("way/site");
+    let output = command.current_dir(site).args(["check", "."]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+}
+
 /// It is there, so the start must not say that it is absent.
 #[test]
 fn a_start_page_that_this_user_may_not_read_is_named_at_the_start() {

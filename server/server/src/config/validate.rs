@@ -84,15 +84,18 @@ fn check_root(root: &Path) -> Result<(), ConfigFault> {
 /// Checks that this user may look up names in a root: that the root itself has been found does not
 /// show it.
 fn check_open(root: &Path) -> Result<(), ConfigFault> {
-    let is_closed = |directory: &&Path| {
+    let is_closed = |directory: &Path| {
         let found = std::fs::metadata(directory.join("."));
         found.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
     };
-    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.into());
-    match absolute.ancestors().filter(is_closed).last() {
-        Some(closed) => Err(ConfigFault::ClosedRoot { root: root.into(), closed: closed.into() }),
-        None => Ok(()),
+    // The way from `/` may be closed where that from the current directory is not.
+    if !is_closed(root) {
+        return Ok(());
     }
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.into());
+    let closed = absolute.ancestors().filter(|directory| is_closed(directory)).last();
+    let closed = closed.unwrap_or(&absolute).to_path_buf();
+    Err(ConfigFault::ClosedRoot { root: root.into(), closed })
 }
 
 /// The pages of a host, each with the key that names it.
