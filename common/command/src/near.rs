@@ -1,6 +1,7 @@
 //! What may have been meant by a word or a path that does not exist.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -9,7 +10,7 @@ use crate::Failure;
 
 /// ` (did you mean "listen"?)`, or nothing when no candidate is near.
 pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
-    hint(nearest(word, candidates).map(Path::new))
+    hint(nearest(word, candidates))
 }
 
 /// ` (did you mean "site/public"?)`, or nothing: the path in the same directory whose name is
@@ -61,7 +62,7 @@ pub fn near_name(path: &Path, is_right: impl Fn(&Path) -> bool) -> Option<String
 }
 
 /// The words for what may have been meant, if anything is known.
-pub fn hint(near: Option<&Path>) -> String {
+pub fn hint(near: Option<&(impl fmt::Debug + ?Sized)>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
 }
 
@@ -115,17 +116,18 @@ mod tests {
         let directory = Temporary::new();
         directory.file("public/index.html", "");
         directory.file("pubic.txt", "");
-        let check = |name: &str, expected: Option<&str>| {
-            let near = near_path(&directory.path().join(name), Path::is_dir);
-            let path = |name| directory.path().join(name);
-            let expected = expected
-                .map_or_else(String::new, |name| format!(" (did you mean {:?}?)", path(name)));
-            assert_eq!(near, expected, "{name}");
-        };
-        check("pubic", Some("public"));
-        check("pubic/", Some("public"));
-        check("pubic.tx", None);
-        check("publik/images", None);
-        check("..", None);
+        let at = directory.path();
+        let near = [
+            ("pubic", Some("public")),
+            ("pubic/", Some("public")),
+            ("pubic.tx", None),
+            ("publik/images", None),
+            ("..", None),
+        ];
+        for (name, expected) in near {
+            let expected = expected.map(|name| at.join(name));
+            let found = near_path(&at.join(name), Path::is_dir);
+            assert_eq!(found, hint(expected.as_deref()), "{name}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::Emphasis;
-use crate::near::did_you_mean;
+use crate::near::{did_you_mean, hint};
 use crate::outcome::{exit_code, notify, print};
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
@@ -139,10 +139,6 @@ impl ErrorInContext<'_> {
             _ => &[],
         }
     }
-}
-
-fn hint(near: Option<&String>) -> String {
-    near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
 }
 
 /// A value as it was typed, in quotes if it is not a plain word.

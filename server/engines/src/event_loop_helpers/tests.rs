@@ -25,6 +25,11 @@ const QUICK: &str = "/Cargo.toml";
 /// A path whose jobs panic.
 const PANIC: &str = "/panic";
 
+/// The engine whose runtime runs jobs, and the knob with the number of its threads for them.
+const TASKS: (&str, &str) = ("tasks", "blocking_threads");
+/// The connections that may be open at once.
+const CONNECTIONS_MAX: usize = 100;
+
 /// One loop under test, with a gate in the way of some of its jobs.
 struct Bench {
     engine: Option<Box<dyn Engine>>,
@@ -73,7 +78,7 @@ impl Bench {
         let start = Start {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner: Arc::new(runner),
-            connections_max: 100,
+            connections_max: CONNECTIONS_MAX,
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,
             knobs: values,
@@ -272,19 +277,58 @@ fn a_client_that_goes_while_its_job_is_out_leaves_nothing() {
     }
 }
 
+/// Checks all engines that hand jobs out and go on with the connection, each with a single thread
+/// for jobs.
+fn for_each_that_hands_jobs_out(check: impl Fn(&Bench)) {
+    for choice in 0..EVENTS.choices().len() as u64 {
+        check(&Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]));
+    }
+    for (name, knob) in [("rings", "helpers"), TASKS] {
+        let spec = crate::find(name).unwrap();
+        match (spec.obstacle)() {
+            Some(why) => testkit::leave_out(name, &why),
+            None => check(&Bench::new(spec, &[(knob, 1)])),
+        }
+    }
+}
+
+/// Goes away with a reset.
+fn reset(client: BufReader<TcpStream>) {
+    os::socket::set_linger_zero(client.get_ref().as_fd()).unwrap();
+    drop(client);
+}
+
 /// After a reset no client is left to be answered; after an orderly end there may be one.
 #[test]
 fn a_client_that_resets_is_noticed_while_its_job_is_out() {
-    for choice in 0..EVENTS.choices().len() as u64 {
-        let bench = Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]);
+    for_each_that_hands_jobs_out(|bench| {
         let client = bench.request(SLOW);
         bench.expect("/src/lib.rs begins");
-        os::socket::set_linger_zero(client.get_ref().as_fd()).unwrap();
-        drop(client);
+        reset(client);
         bench.await_no_connections();
         bench.open_gate();
         assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
+    });
+}
+
+/// The loops' queues of jobs have a bound; the runtime's has none of its own.
+#[test]
+fn clients_that_reset_leave_no_more_jobs_than_there_may_be_connections() {
+    let (name, knob) = TASKS;
+    let mut bench = Bench::new(crate::find(name).unwrap(), &[(knob, 1)]);
+    let room = CONNECTIONS_MAX as u64;
+    let out = |bench: &Bench| bench.counters.jobs_handed_out.get();
+    for number in 1..=room {
+        let client = bench.request(SLOW);
+        testkit::wait_until(|| out(&bench) == number);
+        reset(client);
     }
+    bench.await_no_connections();
+    let mut last = bench.request(QUICK);
+    testkit::wait_until(|| out(&bench) > room || bench.counters.accept_pauses.get() > 0);
+    assert_eq!(out(&bench), room);
+    bench.gate = None;
+    assert_eq!(answer(&mut last).0, 200);
 }
 
 /// The only helper process waits, as for a disk, and then dies.

@@ -37,6 +37,7 @@ pub(super) struct Client {
     /// Work that a blocking thread does. It does not touch the socket: if the connection ends
     /// before, the outcome is dropped.
     out: Option<JoinHandle<Outcome>>,
+    is_closed: bool,
 }
 
 /// A connection that can be answered at once after it is accepted is never watched.
@@ -63,9 +64,17 @@ struct Alarm<'s> {
     is_polled: bool,
 }
 
-/// Serves one connection.
+/// Serves one connection. It keeps its place until the work that is out is back, so that there is
+/// never more of it than there may be connections.
 pub(super) async fn serve(mut client: Client) {
     client.enter().await;
+    converse(&mut client).await;
+    client.close();
+    client.await_work().await;
+}
+
+/// Serves one connection until it is to be closed.
+async fn converse(client: &mut Client) {
     let sleep = pin!(sleep(Duration::MAX));
     let mut alarm = Alarm { sleep, set_for: Tick(u64::MAX), is_polled: true };
     let mut is_fetched = false;
@@ -94,7 +103,7 @@ impl Client {
     pub(super) fn new(state: Arc<RuntimeState>, connection: Connection, socket: OwnedFd) -> Self {
         let (ready, control) = (Ready::default(), Arc::default());
         let socket = Some(Socket::Fresh(socket));
-        Self { state, connection, socket, ready, control, slot: None, out: None }
+        Self { state, connection, socket, ready, control, slot: None, out: None, is_closed: false }
     }
 
     /// Enters the registry: from now on the task can be sent orders.
@@ -234,11 +243,12 @@ impl Client {
         }
         orders & ABORT != 0
     }
-}
 
-impl Drop for Client {
-    /// Closes the connection, however the task ends: by itself, by a panic, or with the runtime.
-    fn drop(&mut self) {
+    /// Closes the connection, if that was not done yet.
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
         {
             let mut thread = self.state.this_thread();
             self.connection.close(&mut thread.worker);
@@ -246,6 +256,24 @@ impl Drop for Client {
         }
         self.socket = None;
         self.control.rests_since.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits until the work that is out is back, or the engine is to end, for which orders wake the
+    /// task.
+    async fn await_work(&mut self) {
+        let Some(out) = &mut self.out else { return };
+        poll_fn(|context| match self.state.is_ending() {
+            true => Poll::Ready(()),
+            false => Pin::new(&mut *out).poll(context).map(drop),
+        })
+        .await;
+    }
+}
+
+impl Drop for Client {
+    /// Closes the connection, however the task ends: by itself, by a panic, or with the runtime.
+    fn drop(&mut self) {
+        self.close();
         self.state.leave(self.slot);
     }
 }

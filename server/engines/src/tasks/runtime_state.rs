@@ -301,7 +301,7 @@ impl RuntimeState {
             && self.open.load(Ordering::Acquire) == 0
     }
 
-    fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.loop_context.shared.orders.is_ending()
     }
 

@@ -56,7 +56,7 @@ pub(crate) enum Step {
     /// The next bytes of the file, which [`Connection::next`] gives, are not in memory. Only in a
     /// turn that probes; once the bytes have been fetched, `Turn::is_fetched` is set.
     Cold,
-    /// The socket is not ready, or bytes that are to be sent are being fetched: wait for it.
+    /// Wait: the socket is not ready, or bytes that are to be sent are being fetched.
     Wait,
     /// A job of the connection is to be taken.
     Job,
@@ -105,7 +105,11 @@ pub(crate) fn step(
     match connection.next() {
         Op::Recv => receive(socket, connection, w, buffer, ready),
         Op::Send { .. } | Op::File { .. } if ready.is_full || ready.is_fetching => {
-            receive_beside(socket, connection, w, buffer, ready)
+            // Received beside that, so that a client that has gone is noticed.
+            match connection.wants_input() {
+                true => receive(socket, connection, w, buffer, ready),
+                false => Step::Wait,
+            }
         }
         Op::Send { head, body, more } => {
             let outcome = send(socket, head, body, more, buffer);
@@ -170,21 +174,6 @@ fn receive(
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
         Err(_) => Step::Closed,
-    }
-}
-
-/// Receives while nothing can be sent, if the connection wants that.
-#[cold]
-fn receive_beside(
-    socket: BorrowedFd<'_>,
-    connection: &mut Connection,
-    w: &mut Worker,
-    buffer: &mut [u8],
-    ready: &mut Ready,
-) -> Step {
-    match connection.wants_input() {
-        true => receive(socket, connection, w, buffer, ready),
-        false => Step::Wait,
     }
 }
 
