@@ -12,7 +12,7 @@ use page::document::{self, Fact, Section, escape};
 use page::number::{counted, figure, plain};
 
 use super::measured::{Measured, Runs, Value};
-use super::paper::{self, Finding, Paper, Plan, Verdict};
+use super::paper::{self, Finding, Paper, Plan, SEEDS_MIN, Verdict};
 use super::show;
 use super::spec::Spec;
 use super::varied::{self, Varied};
@@ -41,7 +41,7 @@ pub(super) fn paper_page(inputs: &RunInputs<'_>, plan: &Plan<'_>, runs: &Runs) -
         title: format!("{} from {}", plan.paper.title, inputs.name()),
         preamble,
         details,
-        verdict: verdict(&found),
+        verdict: verdict(&found, runs.seeds),
         facts: facts(runs),
         findings: findings(&found),
         sections: own.into_iter().chain(stated).collect(),
@@ -67,20 +67,22 @@ struct Page {
     figures: Vec<Figure>,
 }
 
-/// How many of a paper's findings the run shows.
-fn verdict(findings: &[Finding]) -> Vec<String> {
+/// How many of a paper's findings the run confirms, contradicts and leaves open.
+fn verdict(findings: &[Finding], seeds: usize) -> Vec<String> {
     let count = |verdict| findings.iter().filter(|one| one.verdict == verdict).count();
-    let (shown, open) = (count(Verdict::Shown), count(Verdict::Undecided));
-    let all = findings.len();
-    let text = match (all, open) {
-        (0, _) => return Vec::new(),
-        (_, 0) => format!("{shown} of {all} findings of the paper are shown here."),
-        _ => format!(
-            "None of {} of the paper is decided: one seed tells nothing of the spread.",
-            counted(all, "finding")
+    let all = counted(findings.len(), "finding");
+    if findings.is_empty() {
+        return Vec::new();
+    }
+    vec![match seeds < SEEDS_MIN {
+        true => format!("The paper's {all}: none decided, one seed tells nothing of the spread."),
+        false => format!(
+            "The paper's {all}: {} confirmed here, {} contradicted, {} not decided.",
+            count(Verdict::Confirmed),
+            count(Verdict::Contradicted),
+            count(Verdict::NotDecided)
         ),
-    };
-    vec![text]
+    }]
 }
 
 /// The headline figures of a run.
@@ -273,18 +275,18 @@ fn kernel(kernel: &Kernel) -> String {
     )
 }
 
-/// The findings that are shown, then the ones that are not or are left open, each with its numbers.
+/// The findings by their verdicts, each with the numbers that decide or what leaves it open.
 fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
-    for (verdict, class, head) in [
-        (Verdict::Shown, "words", "What the paper found: shown"),
-        (Verdict::NotShown, "words", "Not shown here"),
-        (Verdict::Undecided, "words", "Not decided: one seed tells nothing of the spread"),
+    for (verdict, head) in [
+        (Verdict::Confirmed, "What the paper found: confirmed"),
+        (Verdict::Contradicted, "What the paper found: contradicted here"),
+        (Verdict::NotDecided, "What the paper found: not decided here"),
     ] {
         let own = findings.iter().filter(|one| one.verdict == verdict);
         let own: Vec<String> = own.map(sentence).collect();
         if !own.is_empty() {
-            text += &document::words(class, head, &own);
+            text += &document::words("words", head, &own);
         }
     }
     text
@@ -292,15 +294,11 @@ fn findings(findings: &[Finding]) -> String {
 
 fn sentence(finding: &Finding) -> String {
     let Finding { claim, place, verdict, numbers } = finding;
-    let verdict = match verdict {
-        Verdict::Shown => "shown",
-        Verdict::NotShown => "not shown here",
-        Verdict::Undecided => "not decided",
-    };
     format!(
-        "<strong>{}</strong> ({}): {verdict}. {}.",
+        "<strong>{}</strong> ({}): {}. {}.",
         escape(claim),
         escape(place),
+        verdict.name(),
         escape(&capital(numbers))
     )
 }

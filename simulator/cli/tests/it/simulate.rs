@@ -495,10 +495,13 @@ fn the_papers_page_says_what_one_seed_and_our_bus_leave_open() {
         fs::read_to_string(root.path().join("page.html")).unwrap()
     };
     let one = page("1");
-    assert!(one.contains("Not decided: one seed tells nothing of the spread"), "{one}");
-    assert!(!one.contains("</strong>: shown.") && !one.contains("): shown."), "{one}");
+    let headline = "The paper's 28 findings: none decided, one seed tells nothing of the spread.";
+    assert!(one.contains(headline), "{one}");
+    assert!(one.contains("): not decided. One seed tells nothing of the spread: "), "{one}");
+    assert!(!one.contains("): confirmed.") && !one.contains("): contradicted."), "{one}");
     assert!(one.contains("bus supports transaction splitting; the one that was"), "{one}");
-    assert!(!page("2").contains("Not decided"));
+    let two = page("2");
+    assert!(two.contains("): confirmed.") && !two.contains("ne seed tells nothing"), "{two}");
 }
 
 #[test]
@@ -567,7 +570,7 @@ fn any_sweep_has_a_page() {
     ] {
         assert!(page.contains(expected), "{expected}");
     }
-    assert!(!page.contains("not shown here"));
+    assert!(!page.contains("What the paper found"));
 }
 
 #[test]
@@ -583,35 +586,67 @@ fn the_papers_machines_need_several_tasks_and_no_lists() {
     assert!(error.contains("cannot be used with"), "{error}");
 }
 
+/// A paper of two machines, with a figure and a finding.
+const TWO_SIZES: &str = "title = \"Two sizes\"\n\
+    about = [\"Nobody wrote it.\"]\n\
+    stated = [{ place = \"page 1\", machine = \"two\", what = \"gsp\", value = 1.5 }]\n\
+    [machines]\n\
+    one = { cpus = 1, cache = \"64K/1\" }\n\
+    two = { base = \"one\", cpus = 2 }\n\
+    [chains.up]\n\
+    base = \"one\"\n\
+    along = { cpus = [1, 2] }\n\
+    labels = [\"small caches\"]\n\
+    [[figures]]\n\
+    id = \"power\"\n\
+    title = \"Figure 1: power\"\n\
+    about = \"Of two machines.\"\n\
+    chain = \"up\"\n\
+    of = \"gsp\"\n\
+    x = \"processors\"\n\
+    y = \"GSP\"\n\
+    [[findings]]\n\
+    claim = \"Two do more than one\"\n\
+    place = \"page 2\"\n\
+    shown_if = [\"gsp(two) > gsp(one)\"]\n\
+    told = \"GSP {gsp(one)} and {gsp(two)}\"\n";
+
+/// The opposite of what the run shows is contradicted, and with one seed nothing is decided.
+#[test]
+fn the_page_of_a_paper_has_groups_by_verdict() {
+    let root = Temporary::new();
+    let made = Synthetic { processes: 3, events: 1000, ..Synthetic::default() };
+    fs::write(root.path().join("a.trace"), made.bytes()).unwrap();
+    let opposite = TWO_SIZES.replace("gsp(two) > gsp(one)", "gsp(one) > gsp(two)");
+    fs::write(root.path().join("less.toml"), opposite).unwrap();
+    for (seeds, headline, head, verdict) in [
+        (
+            "3",
+            "0 confirmed here, 1 contradicted, 0 not decided.",
+            "contradicted here",
+            "contradicted. GSP ",
+        ),
+        ("1", "none decided, one seed", "not decided here", "not decided. One seed tells nothing "),
+    ] {
+        let paper = ["a.trace", "--paper=less.toml", "--html", "less.html", "--seeds", seeds];
+        succeeds(root.path(), &paper);
+        let page = fs::read_to_string(root.path().join("less.html")).unwrap();
+        for expected in [
+            format!("<p>The paper's 1 finding: {headline}"),
+            format!("<h2>What the paper found: {head}</h2>"),
+            format!("<strong>Two do more than one</strong> (page 2): {verdict}"),
+        ] {
+            assert!(page.contains(&expected), "{expected}: {page}");
+        }
+    }
+}
+
 #[test]
 fn another_paper_has_a_page_of_its_own() {
     let root = Temporary::new();
     let made = Synthetic { processes: 3, events: 1000, ..Synthetic::default() };
     fs::write(root.path().join("a.trace"), made.bytes()).unwrap();
-    let file = "title = \"Two sizes\"\n\
-                about = [\"Nobody wrote it.\"]\n\
-                stated = [{ place = \"page 1\", machine = \"two\", what = \"gsp\", value = 1.5 }]\n\
-                [machines]\n\
-                one = { cpus = 1, cache = \"64K/1\" }\n\
-                two = { base = \"one\", cpus = 2 }\n\
-                [chains.up]\n\
-                base = \"one\"\n\
-                along = { cpus = [1, 2] }\n\
-                labels = [\"small caches\"]\n\
-                [[figures]]\n\
-                id = \"power\"\n\
-                title = \"Figure 1: power\"\n\
-                about = \"Of two machines.\"\n\
-                chain = \"up\"\n\
-                of = \"gsp\"\n\
-                x = \"processors\"\n\
-                y = \"GSP\"\n\
-                [[findings]]\n\
-                claim = \"Two do more than one\"\n\
-                place = \"page 2\"\n\
-                shown_if = [\"gsp(two) > gsp(one)\"]\n\
-                told = \"GSP {gsp(one)} and {gsp(two)}\"\n";
-    fs::write(root.path().join("two.toml"), file).unwrap();
+    fs::write(root.path().join("two.toml"), TWO_SIZES).unwrap();
     let paper = ["a.trace", "--paper=two.toml", "--html", "page.html", "--csv", "a.csv"];
     succeeds(root.path(), &paper);
     let page = fs::read_to_string(root.path().join("page.html")).unwrap();
@@ -620,7 +655,9 @@ fn another_paper_has_a_page_of_its_own() {
         "Nobody wrote it.",
         "Figure 1: power",
         "small caches",
-        "<strong>Two do more than one</strong> (page 2): shown. GSP ",
+        "<p>The paper's 1 finding: 1 confirmed here, 0 contradicted, 0 not decided.</p>",
+        "<h2>What the paper found: confirmed</h2>",
+        "<strong>Two do more than one</strong> (page 2): confirmed. GSP ",
         "page 1",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
@@ -628,7 +665,8 @@ fn another_paper_has_a_page_of_its_own() {
     assert!(!page.contains("Table 5") && !page.contains("Foglia"), "{page}");
     let machines = fs::read_to_string(root.path().join("a.csv")).unwrap();
     assert_eq!(machines.lines().count(), 1 + 2 * 3, "two machines with three seeds: {machines}");
-    fs::write(root.path().join("wrong.toml"), file.replace("gsp(two) >", "gsp(three) >")).unwrap();
+    fs::write(root.path().join("wrong.toml"), TWO_SIZES.replace("gsp(two) >", "gsp(three) >"))
+        .unwrap();
     let (status, _, error) = simulate(root.path(), &["a.trace", "--paper=wrong.toml"]);
     assert_eq!((status, error.lines().count()), (2, 1), "{error}");
     let expected = "wrong.toml: finding \"Two do more than one\": no machine \"three\"";

@@ -122,7 +122,7 @@ pub(super) struct Row {
     pub(super) gsp_there: f64,
 }
 
-/// A sentence of the paper, and the tests that show it, which `expression.rs` evaluates.
+/// A sentence of the paper, and the tests that confirm it, which `expression.rs` evaluates.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
@@ -132,8 +132,15 @@ pub(super) struct Claim {
     pub(super) shown_if: Vec<String>,
     /// The sentence with the numbers that decide.
     pub(super) told: String,
-    /// A sum, and the sentence to use if it is 0, in which case nothing is shown.
+    /// A sum, and the sentence to use if it is 0, in which case nothing is decided.
     pub(super) none: Option<(String, String)>,
+}
+
+impl Claim {
+    /// Whether the sentence says that its numbers rest on the kernel's references.
+    pub(super) fn rests_on_kernel(&self) -> bool {
+        self.told.contains("{kernel}")
+    }
 }
 
 impl Paper {

@@ -9,6 +9,7 @@ use page::number;
 
 use super::data::Paper;
 use super::quantity::Quantity;
+use super::verdict::Verdict;
 use crate::simulate_command::measured::{Runs, Scales, Value};
 use crate::simulate_command::spec::Spec;
 
@@ -25,12 +26,23 @@ pub(super) struct Names<'a> {
 /// has no meaning.
 pub(super) type Found<T> = Result<Option<T>, String>;
 
-/// Whether a test holds, and for a test of steps, the steps at which it does not.
+/// What the values say of a test.
 #[derive(Debug, PartialEq)]
 pub(super) struct Tested {
-    pub(super) holds: bool,
+    pub(super) verdict: Verdict,
+    /// What leaves the test open where it is not decided.
+    pub(super) doubt: &'static str,
+    /// For a test of steps, the steps at which it does not hold.
     pub(super) steps: String,
 }
+
+/// The doubt of a comparison that holds in neither direction.
+const TIE: &str = "a tie";
+/// The doubt of a difference whose interval reaches from below a bound to beyond it.
+const ACROSS: &str = "the intervals leave it open";
+
+/// What stands in a sentence in place of a value whose machines were not simulated.
+const ABSENT: &str = "not simulated";
 
 impl<'a> Names<'a> {
     pub(super) fn new(paper: &'a Paper, runs: &'a Runs) -> Self {
@@ -46,26 +58,28 @@ impl<'a> Names<'a> {
         if let Some((of, chains)) = text.split_once(" falls along ") {
             return self.rises(of, chains, true);
         }
-        let holds = if let Some((kind, cpus)) = text.split_once(" reaches ") {
-            self.reaches(kind, cpus)?
+        let (verdict, doubt) = if let Some((kind, cpus)) = text.split_once(" reaches ") {
+            (self.reaches(kind, cpus)?, TIE)
         } else if let Some((more, less)) = text.split_once(" > ") {
-            self.sum(more)?.zip(self.sum(less)?).map(|(more, less)| more.exceeds(less))
+            let values = self.sum(more)?.zip(self.sum(less)?);
+            (values.map(|(more, less)| compare(more, less)), TIE)
         } else if let Some((one, rest)) = text.split_once(" within ")
             && let Some((percent, other)) = rest.split_once(" % of ")
         {
             let (values, percent) = (self.sum(one)?.zip(self.sum(other)?), number(percent)?);
-            values.map(|(one, other)| about_as_many(one, other, percent))
+            (values.map(|(one, other)| about_as_many(one, other, percent)), ACROSS)
         } else {
             return Err(format!("{text:?} tests nothing: write A > B or A within N % of B"));
         };
-        Ok(holds.map(|holds| Tested { holds, steps: String::new() }))
+        Ok(verdict.map(|verdict| Tested { verdict, doubt, steps: String::new() }))
     }
 
     /// Tests that along each chain the value never falls, and is higher at the end than at the
-    /// beginning; the steps are where it falls. `downwards` tests the reverse.
+    /// beginning; the steps are where it does not rise. A value that falls contradicts the test,
+    /// whether other chains were simulated or not. `downwards` tests the reverse.
     fn rises(&self, of: &str, chains: &str, downwards: bool) -> Found<Tested> {
         let of: Quantity = of.to_owned().try_into()?;
-        let mut falls = Vec::new();
+        let mut exceptions = Vec::new();
         let mut all = true;
         for name in chains.split(", ") {
             for chain in &self.paper.chain(name)?.specs {
@@ -75,25 +89,32 @@ impl<'a> Names<'a> {
                 }
                 let values = chain.iter().map(|spec| of.evaluate(self.runs, spec));
                 match values.collect::<Option<Vec<Value>>>() {
-                    Some(values) => falls.extend(find_falls(&chain, &values)),
+                    Some(values) => exceptions.extend(find_exceptions(&chain, &values)),
                     None => all = false,
                 }
             }
         }
-        let steps = match falls.is_empty() {
+        let falls = exceptions.iter().any(|one| one.falls);
+        let verdict = Verdict::new(exceptions.is_empty(), falls);
+        let steps = match exceptions.is_empty() {
             true => "at each step".into(),
-            false => format!("not from {}", falls.join("; ")),
+            false => {
+                let steps: Vec<String> = exceptions.into_iter().map(|one| one.step).collect();
+                format!("not from {}", steps.join("; "))
+            }
         };
-        Ok(all.then_some(Tested { holds: falls.is_empty(), steps }))
+        Ok((all || falls).then_some(Tested { verdict, doubt: TIE, steps }))
     }
 
     /// Tests that a kind of machine scales to `cpus` processors. Not known where fewer were
     /// simulated, unless the scaling ends earlier.
-    fn reaches(&self, kind: &str, cpus: &str) -> Found<bool> {
+    fn reaches(&self, kind: &str, cpus: &str) -> Found<Verdict> {
         let needed = number(cpus)?;
         let scales = self.scales(kind)?;
-        let far = |scales: Scales| f64::from(scales.cpus()) >= needed;
-        Ok(scales.filter(|scales| far(*scales) || matches!(scales, Scales::To(..))).map(far))
+        Ok(scales.and_then(|scales| match f64::from(scales.cpus()) >= needed {
+            true => Some(Verdict::Confirmed),
+            false => matches!(scales, Scales::To(..)).then_some(Verdict::Contradicted),
+        }))
     }
 
     /// Evaluates a sum: `TERM + TERM - TERM`.
@@ -150,19 +171,18 @@ impl<'a> Names<'a> {
     }
 
     /// Fills in a sentence: each part in braces is replaced by its value, and `{where}` by `steps`.
-    pub(super) fn sentence(&self, text: &str, steps: &str) -> Found<String> {
+    pub(super) fn sentence(&self, text: &str, steps: &str) -> Result<String, String> {
         let pieces: Vec<&str> = text.split(['{', '}']).collect();
         if pieces.len().is_multiple_of(2) {
             return Err(format!("{text:?}: a brace is missing"));
         }
-        let mut told = Some(String::new());
+        let mut told = String::new();
         for (number, piece) in pieces.into_iter().enumerate() {
-            let piece = match (number % 2, piece) {
-                (0, piece) => Some(piece.into()),
-                (_, "where") => Some(steps.into()),
-                (_, piece) => self.shown(piece)?,
-            };
-            told = told.zip(piece).map(|(told, piece)| told + &piece);
+            match (number % 2, piece) {
+                (0, piece) => told += piece,
+                (_, "where") => told += steps,
+                (_, piece) => told += self.shown(piece)?.as_deref().unwrap_or(ABSENT),
+            }
         }
         Ok(told)
     }
@@ -186,29 +206,49 @@ fn applied(text: &str) -> Option<(&str, &str)> {
     text.strip_suffix(')')?.split_once('(')
 }
 
+/// A step of a chain, or a whole chain, over which the value does not rise.
+struct Exception {
+    step: String,
+    /// Whether the value falls, by more than the intervals explain.
+    falls: bool,
+}
+
 /// The steps of a chain at which the value falls, and the whole chain if the value does not rise
 /// over it.
-fn find_falls(chain: &[Spec], values: &[Value]) -> Vec<String> {
+fn find_exceptions(chain: &[Spec], values: &[Value]) -> Vec<Exception> {
     let step = |from: &Spec, to: &Spec| match from.cache() == to.cache() {
         false => format!("{} to {}", from.cache(), to.cache()),
         true => format!("{} to {}", from.describe(), to.describe()),
     };
     let steps = chain.windows(2).zip(values.windows(2));
-    let mut falls: Vec<String> = steps
-        .filter(|(_, pair)| pair[0].exceeds(pair[1]))
-        .map(|(specs, _)| step(&specs[0], &specs[1]))
+    let falling = steps.filter(|(_, pair)| pair[0].exceeds(pair[1]));
+    let mut exceptions: Vec<Exception> = falling
+        .map(|(specs, _)| Exception { step: step(&specs[0], &specs[1]), falls: true })
         .collect();
     let last = values.len() - 1;
-    if !values[last].exceeds(values[0]) {
-        falls.push(format!("{} as a whole", step(&chain[0], &chain[last])));
+    let whole = format!("{} as a whole", step(&chain[0], &chain[last]));
+    match compare(values[last], values[0]) {
+        Verdict::Confirmed => {}
+        Verdict::Contradicted => exceptions.push(Exception { step: whole, falls: true }),
+        Verdict::NotDecided => {
+            exceptions.push(Exception { step: format!("{whole} ({TIE})"), falls: false });
+        }
     }
-    falls
+    exceptions
 }
 
-/// Whether two values are within `percent` of each other, including their intervals.
-fn about_as_many(one: Value, other: Value, percent: f64) -> bool {
+/// The verdict on a value that is said to be more than another.
+fn compare(more: Value, less: Value) -> Verdict {
+    Verdict::new(more.exceeds(less), less.exceeds(more))
+}
+
+/// The verdict on two values that are said to be within `percent` of each other. It is decided if
+/// the whole interval of their difference is on one side of that bound.
+fn about_as_many(one: Value, other: Value, percent: f64) -> Verdict {
     let apart = one.less(other);
-    (apart.mean.abs() + apart.half) * 100.0 <= percent * f64::max(one.mean, other.mean)
+    let [least, most] = [-apart.half, apart.half].map(|half| (apart.mean.abs() + half) * 100.0);
+    let bound = percent * f64::max(one.mean.abs(), other.mean.abs());
+    Verdict::new(most <= bound, least > bound)
 }
 
 /// The difference between the lowest and the highest of several values; a single value is returned
@@ -262,9 +302,17 @@ four = { base = \"one\", cpus = 4 }
 absent = { base = \"one\", cpus = 8 }
 wide = { base = \"one\", block = 256 }
 wide-two = { base = \"wide\", cpus = 2 }
+small = { base = \"one\", block = 32 }
+middle = { base = \"one\", block = 64 }
 [chains.up]
 base = \"one\"
 along = { cpus = [1, 2, 4] }
+[chains.end]
+base = \"one\"
+along = { cpus = [2, 4] }
+[chains.blocks]
+base = \"one\"
+along = { block = [32, 64, 128] }
 [chains.further]
 base = \"one\"
 along = { cpus = [1, 2, 4, 8] }
@@ -285,6 +333,9 @@ itself = \"gsp(one) + itself\"
             ("four", 2.0, 0.4),
             ("wide", 1.0, 0.0),
             ("wide-two", 2.0, 0.0),
+            // A little less at each step, which only shows over the whole.
+            ("small", 1.4, 0.25),
+            ("middle", 1.2, 0.25),
         ] {
             let one = Measured { gsp: Value { mean, half }, ..Measured::default() };
             runs.by_spec.insert(paper.machine(name).expect(name), one);
@@ -316,31 +367,68 @@ itself = \"gsp(one) + itself\"
     }
 
     #[test]
-    fn tests_hold_or_not_or_cannot_be_made() {
+    fn tests_are_decided_beyond_the_intervals_or_not_or_cannot_be_made() {
+        const CONFIRMED: Option<Verdict> = Some(Verdict::Confirmed);
+        const CONTRADICTED: Option<Verdict> = Some(Verdict::Contradicted);
+        const NOT_DECIDED: Option<Verdict> = Some(Verdict::NotDecided);
         with_names(|names| {
             for (text, expected) in [
-                ("gsp(two) > gsp(one)", Some(true)),
-                ("gsp(four) > gsp(two)", Some(false)),
-                ("1.5 > gsp(one)", Some(true)),
+                ("gsp(two) > gsp(one)", CONFIRMED),
+                ("gsp(one) > gsp(two)", CONTRADICTED),
+                ("gsp(four) > gsp(two)", NOT_DECIDED),
+                ("gsp(two) > gsp(four)", NOT_DECIDED),
+                ("1.5 > gsp(one)", CONFIRMED),
+                ("gsp(one) > 1.5", CONTRADICTED),
+                // Values without intervals that are equal, or look it.
+                ("gsp(one) > gsp(wide)", NOT_DECIDED),
+                ("gsp(one) > 0.999", NOT_DECIDED),
+                ("scales_to(four) > scales_to(two)", NOT_DECIDED),
                 ("gsp(absent) > 1", None),
-                ("gsp(one) within 10 % of 1.05", Some(true)),
-                ("gsp(one) within 1 % of 1.05", Some(false)),
-                ("gsp(two) within 10 % of gsp(two)", Some(false)),
-                ("scales_to(four) reaches 2", Some(true)),
-                ("scales_to(four) reaches 3", Some(false)),
-                ("scales_to(wide) reaches 2", Some(true)),
+                ("gsp(one) within 10 % of 1.05", CONFIRMED),
+                ("gsp(one) within 1 % of 1.05", CONTRADICTED),
+                ("gsp(two) within 10 % of gsp(two)", NOT_DECIDED),
+                // 1.8 ±0.3 is at least 0.5 more than 1, which is 28 % of 1.8, and at most 1.1.
+                ("gsp(two) within 27 % of 1", CONTRADICTED),
+                ("gsp(two) within 28 % of 1", NOT_DECIDED),
+                ("gsp(two) within 62 % of 1", CONFIRMED),
+                ("-1 within 10 % of -1", CONFIRMED),
+                ("gsp(absent) within 10 % of 1", None),
+                ("scales_to(four) reaches 2", CONFIRMED),
+                ("scales_to(four) reaches 3", CONTRADICTED),
+                ("scales_to(wide) reaches 2", CONFIRMED),
                 ("scales_to(wide) reaches 3", None),
-                ("gsp rises along up", Some(true)),
-                ("gsp falls along up", Some(false)),
+                ("gsp rises along up", CONFIRMED),
+                ("gsp falls along up", CONTRADICTED),
+                ("gsp rises along blocks", CONTRADICTED),
+                ("gsp falls along blocks", CONFIRMED),
+                ("gsp rises along end", NOT_DECIDED),
+                ("gsp falls along end", NOT_DECIDED),
+                ("gsp rises along up, end", NOT_DECIDED),
+                ("gsp falls along end, up", CONTRADICTED),
                 ("gsp rises along up, further", None),
+                // What was simulated decides against it, whatever the rest would say.
+                ("gsp falls along up, further", CONTRADICTED),
             ] {
                 let found = names.test(text).expect(text);
-                assert_eq!(found.map(|tested| tested.holds), expected, "{text}");
+                assert_eq!(found.map(|tested| tested.verdict), expected, "{text}");
             }
-            let tested = names.test("gsp falls along up").expect("right").expect("all are there");
-            let kind = "1M/2, 128 bytes, random, MESI";
+        });
+    }
+
+    #[test]
+    fn steps_at_which_a_value_does_not_rise_are_named() {
+        let kind = "1M/2, 128 bytes, random, MESI";
+        let check = |names: Names<'_>, text: &str, expected: &str| {
+            let tested = names.test(text).expect("right").expect("all are there");
+            assert_eq!(tested.steps, expected, "{text}");
+        };
+        with_names(|names| {
+            check(names, "gsp rises along up", "at each step");
             let whole = format!("4 CPUs, {kind} to 1 CPUs, {kind} as a whole");
-            assert_eq!(tested.steps, format!("not from 2 CPUs, {kind} to 1 CPUs, {kind}; {whole}"));
+            let step = format!("2 CPUs, {kind} to 1 CPUs, {kind}");
+            check(names, "gsp falls along up", &format!("not from {step}; {whole}"));
+            let tie = format!("not from 2 CPUs, {kind} to 4 CPUs, {kind} as a whole (a tie)");
+            check(names, "gsp rises along end", &tie);
         });
     }
 
@@ -350,8 +438,8 @@ itself = \"gsp(one) + itself\"
             let text = "to {scales_to(one)}, {gain} more {where}{kernel}; {scaling(one)}";
             let expected = "to 2, 0.8 ±0.3 more at once; the kernel's references are drawn, not \
                             traced; to 2 processors, GSP 1.8 there";
-            assert_eq!(names.sentence(text, "at once"), Ok(Some(expected.into())));
-            assert_eq!(names.sentence("{later}", ""), Ok(None));
+            assert_eq!(names.sentence(text, "at once"), Ok(expected.into()));
+            assert_eq!(names.sentence("{later} more", ""), Ok("not simulated more".into()));
         });
     }
 
@@ -360,7 +448,7 @@ itself = \"gsp(one) + itself\"
         with_names(|names| {
             for (text, expected) in [
                 ("gsp(one)", "\"gsp(one)\" tests nothing: write A > B"),
-                ("gsp(three) > 1", "no machine \"three\"; there is absent, four, one, two, wide"),
+                ("gsp(three) > 1", "no machine \"three\"; there is absent, four, middle, one"),
                 ("power(one) > 1", "no quantity \"power\""),
                 ("gsp(one, two) > 1", "no machine \"one, two\""),
                 ("half > 1", "no sum \"half\"; there is gain"),
@@ -368,7 +456,7 @@ itself = \"gsp(one) + itself\"
                 ("x * gsp(one) > 1", "\"x\" is no number"),
                 ("scales_to(one) reaches far", "\"far\" is no number"),
                 ("gsp(one) reaches 3", "\"gsp(one)\": write scales_to(MACHINE)"),
-                ("gsp rises along down", "no chain \"down\"; there is further, up"),
+                ("gsp rises along down", "no chain \"down\"; there is blocks, end, further, up"),
             ] {
                 assert!(names.test(text).expect_err(text).starts_with(expected), "{text}");
             }

@@ -2,7 +2,7 @@
 //! of its text.
 //!
 //! A paper's contents come from a file; the shipped one describes the paper of Foglia, Giorgi and
-//! Prete (2001). Whether a finding is shown is computed from the run. Nothing is simulated here.
+//! Prete (2001). The verdicts on its findings are computed from the run. Nothing is simulated here.
 
 mod data;
 mod expression;
@@ -13,6 +13,7 @@ mod golden;
 mod plan;
 mod quantity;
 mod tables;
+mod verdict;
 
 use coherence::Machine;
 use page::chart::Figure;
@@ -20,8 +21,9 @@ use page::document::Section;
 
 use super::measured::Runs;
 pub(super) use data::Paper;
-pub(super) use findings::{Finding, Verdict};
+pub(super) use findings::{Finding, SEEDS_MIN};
 pub(super) use plan::Plan;
+pub(super) use verdict::Verdict;
 
 const SHIPPED: &str = include_str!("../../../../../experiments/simulations/foglia-2001.toml");
 
@@ -59,7 +61,7 @@ pub(super) fn figures(paper: &Paper, runs: &Runs) -> Vec<Figure> {
     figures::all(paper, runs).expect(WAS_TRIED)
 }
 
-/// The paper's findings, and whether the run shows them.
+/// The paper's findings, and what the run says of each.
 pub(super) fn findings(paper: &Paper, runs: &Runs) -> Vec<Finding> {
     findings::all(paper, runs).expect(WAS_TRIED)
 }
