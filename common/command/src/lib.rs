@@ -1,6 +1,6 @@
 //! Shared by all commands: how they end, their progress, files written whole, JSON output,
-//! durations as users type them, what may have been meant by an unknown word, and what is made from
-//! the definition of a command line: scripts of shells and man pages.
+//! durations as users type them, estimates of time, what may have been meant by an unknown word,
+//! and what is made from the definition of a command line: scripts of shells and man pages.
 //!
 //! The crate knows which program has which command, and of how arguments are parsed only what a
 //! mistake in them is.
@@ -9,6 +9,7 @@
 
 pub mod compressed;
 mod emphasis;
+pub mod estimate;
 pub mod generated;
 pub mod help;
 pub mod json;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use command::estimate::minutes_between;
 use command::help::usual;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, conclude, write_page};
-use lab::watch::{Watch, minutes_between};
+use lab::watch::Watch;
 use lab::workload::Workload;
 use lab::{Conclusion, Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;

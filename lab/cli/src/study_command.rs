@@ -5,12 +5,12 @@ mod arguments;
 mod end;
 mod of_cache;
 
+use command::estimate::{minutes, minutes_between};
 use command::{Failure, ProgressLine, notify, print};
 use lab::record::Skipped;
 use lab::study::{
     Definition, Experiment, Selection, Stage, Study, check_testbeds, estimates_s, reckoned_run_s,
 };
-use lab::watch::{minutes, minutes_between};
 use lab::workload::Tools;
 use page::number::counted;
 

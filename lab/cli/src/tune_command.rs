@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use command::estimate::minutes;
 use command::help::usual;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, UNFINISHED, print};
@@ -11,7 +12,6 @@ use lab::record::Folder;
 use lab::search::{
     Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
 };
-use lab::watch::minutes;
 use lab::{Conclusion, ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;

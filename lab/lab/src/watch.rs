@@ -13,37 +13,3 @@ pub trait Watch {
     /// Whether the work is to end after the run under way.
     fn is_interrupted(&mut self) -> bool;
 }
-
-/// How long something is reckoned to take, for people: `8 to 10 min`, or `8 min` where both are
-/// shown alike.
-pub fn minutes_between([least_s, most_s]: [f64; 2]) -> String {
-    let (least, most) = (minutes(least_s), minutes(most_s));
-    match (least.split_once(' '), most.split_once(' ')) {
-        _ if least == most => most,
-        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {most}"),
-        _ => format!("{least} to {most}"),
-    }
-}
-
-/// A span of time for people.
-pub fn minutes(seconds: f64) -> String {
-    match seconds {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn estimates_are_one_number_or_two() {
-        let check = |estimates, expected: &str| assert_eq!(minutes_between(estimates), expected);
-        check([20.0, 25.0], "20 to 25 s");
-        check([80.0, 100.0], "80 s to 2 min");
-        check([600.0, 750.0], "10 to 12 min");
-        check([20.0, 20.2], "20 s");
-    }
-}

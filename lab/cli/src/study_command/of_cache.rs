@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use command::estimate::minutes;
 use command::{Failure, print};
 use lab::cache_study::{self, Definition, Study, estimate_s};
 use lab::study::Tally;
-use lab::watch::minutes;
 use lab::{Environment, Surroundings};
 
 use super::arguments::StudyArguments;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use command::estimate::minutes;
 use os::clock;
 
 use super::bench::Bench;
@@ -15,7 +16,7 @@ use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::search::unable;
 use crate::study::{End, Schedule};
-use crate::watch::{Watch, minutes};
+use crate::watch::Watch;
 
 /// The estimated time of a load or a request, in seconds, with its part of the preparation and
 /// removal of stores.

@@ -18,7 +18,7 @@ use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
 use crate::record::Purpose;
-use crate::watch::minutes;
+use command::estimate::minutes;
 use statistics::{Interval, Verdict, verdict};
 
 /// Candidates that race.

@@ -1,7 +1,7 @@
 //! Whether the budget of a study holds a run of it.
 
 use crate::error::Error;
-use crate::watch::minutes;
+use command::estimate::minutes;
 
 /// Refuses a budget in which not one run fits: it would be spent at once, however often it is
 /// given. `or` is what else would help.

@@ -15,8 +15,9 @@ use crate::search::{
 use crate::testbed::Testbed;
 use crate::void::VOID_RECKONED;
 use crate::warm_up::{WARM_UPS_RECKONED, run_s};
-use crate::watch::{Watch, minutes};
+use crate::watch::Watch;
 use crate::workload::Workload;
+use command::estimate::minutes;
 use load::find_limit::Rules;
 use statistics::Generator;
 
