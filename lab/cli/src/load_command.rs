@@ -5,9 +5,12 @@ use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use command::estimate::minutes;
 use command::{DASH, Emphasis, Failure, ProgressLine, print, takes_stdout};
 use load::filling;
-use load::find_limit::{self, Conditions, Limit, Rates, Trial};
+use load::find_limit::{
+    self, Conditions, FIRST_SHARE, Limit, Rates, TRIALS_MIN, TRIALS_USUAL, Trial,
+};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
 use load::options::{Arrivals, Options, parse_start};
@@ -231,11 +234,12 @@ fn find_limit(
         Process::Constant(rate) | Process::Poisson(rate) if has_rate => rate.rate(0),
         _ => guess(&plan, &setting, observer).map_err(Failure::Operation)?,
     };
-    if !output.quiet {
-        note(&format!("looking for the highest rate with {conditions}\n"));
-    }
     plan.rest_us = REST_US;
     let window_us = plan.duration_us.unwrap_or(1);
+    if !output.quiet {
+        let trial_us = plan.warm_up_us + window_us + plan.rest_us;
+        note(&announcement(conditions, trial_us as f64 / 1e6, has_rate));
+    }
     let mut trial = |rate: f64| {
         // Ctrl-C may also have come between two trials.
         if observer.interrupt.came() {
@@ -256,6 +260,19 @@ fn find_limit(
     let rates = Rates { first: first_rate, min: 1e6 / window_us.max(1) as f64 };
     let limit = find_limit::search(conditions, rates, &mut trial, &mut seen);
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
+}
+
+/// What is looked for, and how long that takes with trials of `trial_s` seconds. How far a rate
+/// that the user chose is from the limit is not known.
+fn announcement(conditions: &Conditions, trial_s: f64, has_rate: bool) -> String {
+    let (about, trials) = match has_rate {
+        true => ("at least", TRIALS_MIN),
+        false => ("usually", TRIALS_USUAL),
+    };
+    let time = minutes(trials as f64 * trial_s);
+    format!(
+        "looking for the highest rate with {conditions}: {about} {trials} trials, about {time}\n"
+    )
 }
 
 /// Refuses options for single runs, and options that set the rate, which the search does itself.
@@ -303,7 +320,7 @@ fn show_limit(
     }
 }
 
-/// The rate at which the search begins: an eighth of the rate of a short closed run.
+/// The rate at which the search begins: a part of the rate of a short closed run.
 fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64, String> {
     const CLIENTS: u64 = 32;
     let mut plan = plan.clone();
@@ -313,7 +330,7 @@ fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64
     plan.sessions_max = None;
     let outcome = run(&plan, setting.clone(), observer)?;
     let length = plan.log.requests() as f64 / plan.log.sessions() as f64;
-    Ok((outcome.throughput() / length / 8.0).max(1.0))
+    Ok((outcome.throughput() / length * FIRST_SHARE).max(1.0))
 }
 
 /// An arrival process at one steady rate: a Poisson process remains one, any other becomes
@@ -372,6 +389,19 @@ mod tests {
         assert_eq!(Options::from_arguments(&typed.to_arguments()).as_ref(), Ok(&typed));
         assert_eq!(read(&typed.to_arguments()), typed);
         assert_eq!(read(&Options::default().to_arguments()), Options::default());
+    }
+
+    #[test]
+    fn a_search_says_how_long_it_takes() {
+        let check = |trial_s, has_rate, expected: &str| {
+            let conditions = "p99=50ms".parse().expect("right");
+            let said = announcement(&conditions, trial_s, has_rate);
+            assert!(said.ends_with(&format!(": {expected}\n")), "{said}");
+            assert!(said.starts_with("looking for the highest rate with p99=50ms"), "{said}");
+        };
+        check(6.5, false, "usually 15 trials, about 2 min");
+        check(2.5, false, "usually 15 trials, about 38 s");
+        check(1.1, true, "at least 12 trials, about 13 s");
     }
 
     #[test]

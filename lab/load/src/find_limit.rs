@@ -26,6 +26,25 @@ const TRIALS_OF_END_MAX: u32 = 2 * CONFIRMATIONS;
 /// The most trials of a search: one that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
 
+/// The rate of the first trial, as a part of what the server gave in a closed run. It should hold:
+/// the search goes up from it.
+pub const FIRST_SHARE: f64 = 1.0 / 8.0;
+/// Trials that bracket a limit that is less than a factor of 2 from the first rate.
+const BRACKETING_MIN: usize = 2;
+/// Trials that bracket a limit of up to twice the rate of the closed run: an eighth, a quarter, a
+/// half and the whole of that rate hold, and the double breaks. If the whole breaks, it is a trial
+/// less.
+const BRACKETING_USUAL: usize = 5;
+/// Trials that make a gap of a factor of 2 a gap of 2 %: each makes a factor its square root.
+const HALVINGS: usize = 6;
+/// Trials that confirm both ends, each of which has been tried once.
+const CONFIRMING: usize = 2 * (CONFIRMATIONS as usize - 1);
+/// How many trials a search takes from [`FIRST_SHARE`] on, if no trial is void and each repetition
+/// has the result of the first trial.
+pub const TRIALS_USUAL: usize = BRACKETING_USUAL + HALVINGS + CONFIRMING;
+/// How many trials a search takes at least, wherever it begins.
+pub const TRIALS_MIN: usize = BRACKETING_MIN + HALVINGS + CONFIRMING;
+
 /// The rate at which a search begins, and the lowest rate that it tries, in sessions per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {

@@ -104,6 +104,36 @@ fn the_limit_is_bracketed() {
 }
 
 #[test]
+fn a_search_takes_as_many_trials_as_is_announced() {
+    let trials = |limit, first| find(limit, f64::INFINITY, first).trials.len();
+    let closed = 1000.0;
+    for part in (51..200).step_by(7) {
+        let limit = closed * f64::from(part) / 100.0;
+        let expected = if part < 100 { TRIALS_USUAL - 1 } else { TRIALS_USUAL };
+        assert_eq!(trials(limit, closed * FIRST_SHARE), expected, "{limit}");
+    }
+    // Where a search begins at the limit, or at twice the limit, it has the least to do.
+    for first in [600.0, 900.0, 1100.0, 1900.0] {
+        assert_eq!(trials(1000.0, first), TRIALS_MIN, "{first}");
+    }
+    let far = (1..40).map(|step| trials(1000.0, 1.4_f64.powi(step)));
+    assert_eq!(far.min(), Some(TRIALS_MIN));
+}
+
+/// A queue is filled by about as much as it gives a closed run.
+#[test]
+fn a_search_at_a_queue_takes_as_many_trials_as_is_announced() {
+    for (length, window_s) in [(1, 5.0), (3, 5.0), (5, 2.0), (8, 2.0)] {
+        let first = QUEUE_PER_S * FIRST_SHARE / length as f64;
+        let mut trial = |rate: f64| Ok(Some(outcome_of_queue(rate, length, window_s)));
+        let conditions = Conditions::default();
+        let limit = search(&conditions, rates_from(first), &mut trial, &mut |_| {}).unwrap();
+        let trials = limit.trials.len();
+        assert!((TRIALS_USUAL - 1..=TRIALS_USUAL).contains(&trials), "{length}: {trials}");
+    }
+}
+
+#[test]
 fn a_generator_that_gives_out_is_no_limit() {
     let limit = find(1000.0, 300.0, 100.0);
     assert!(limit.is_lower_bound());
