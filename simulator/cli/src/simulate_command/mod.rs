@@ -361,7 +361,7 @@ fn read(path: &Path) -> Result<Workload, Failure> {
         return Err(failed(format!("{damage}; nothing was simulated")));
     }
     let all: u64 = reader.processes().iter().map(|one| reader.references(one.id)).sum();
-    let mut progress = Progress::new("reading", all);
+    let mut progress = Progress::new("reading", all, 1);
     Workload::from_trace(&reader, |read| progress.show(read)).map_err(|why| match why {
         // The error names the file itself.
         WorkloadError::Trace(why) => failed(why.to_string()),
