@@ -65,7 +65,7 @@ pub(crate) fn build() -> Result<Built, String> {
     programs.sort_by_key(|program| Reverse(bytes(program)));
     let with_examples = libraries
         .into_iter()
-        .filter(|(_, sources)| any_file(sources, &has_example))
+        .filter(|(_, sources)| has_examples(sources))
         .map(|(package, _)| package)
         .collect();
     Ok(Built { programs, executables, with_examples })
@@ -118,14 +118,14 @@ fn folder_of(file: &str) -> PathBuf {
     Path::new(file).parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
-/// Whether the text of any Rust source in the folder is such.
-fn any_file(folder: &Path, is_such: &impl Fn(&str) -> bool) -> bool {
+/// Whether any Rust source in the folder has an example in its documentation.
+fn has_examples(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).any(|path| {
         match path.extension() {
             Some(extension) if extension == "rs" => {
-                fs::read_to_string(&path).is_ok_and(|text| is_such(&text))
+                fs::read_to_string(&path).is_ok_and(|text| has_example(&text))
             }
-            _ => path.is_dir() && any_file(&path, is_such),
+            _ => path.is_dir() && has_examples(&path),
         }
     })
 }

@@ -38,7 +38,8 @@ pub(crate) fn run() -> Result<(), String> {
     }
     let content = std::fs::read(&stripped).map_err(|why| why.to_string())?;
     if content.windows(MATHEMATICS.len()).any(|bytes| bytes == MATHEMATICS) {
-        return Err("it loads the C library's mathematics: a function as in os/src/pow.rs".into());
+        let advice = "define the function that needs it as in common/os/src/pow.rs";
+        return Err(format!("it loads the C library's mathematics: {advice}"));
     }
     Ok(())
 }

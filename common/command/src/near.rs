@@ -1,4 +1,5 @@
-//! What may have been meant by a word or a path that does not exist.
+//! What may have been meant by a word or a path that does not exist, and the messages on files and
+//! directories that cannot be used.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,6 +12,15 @@ use crate::Failure;
 /// ` (did you mean "listen"?)`, or nothing when no candidate is near.
 pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     hint(nearest(word, candidates))
+}
+
+/// For a word that is none of the names: the hint of [`did_you_mean`], and the names in a list.
+pub fn hint_and_names<'c>(
+    word: &str,
+    names: impl IntoIterator<Item = &'c str>,
+) -> (String, String) {
+    let names: Vec<&str> = names.into_iter().collect();
+    (did_you_mean(word, names.iter().copied()), names.join(", "))
 }
 
 /// ` (did you mean "site/public"?)`, or nothing: the path in the same directory whose name is
@@ -92,6 +102,17 @@ mod tests {
         check("hots", " (did you mean \"host\"?)");
         check("idle", "");
         check("x", "");
+    }
+
+    #[test]
+    fn names_are_listed_beside_the_nearest() {
+        let check = |word, hint: &str, list: &str| {
+            let expected = (hint.to_owned(), list.to_owned());
+            assert_eq!(hint_and_names(word, ["host", "limits"]), expected, "{word}");
+        };
+        check("hots", " (did you mean \"host\"?)", "host, limits");
+        check("x", "", "host, limits");
+        assert_eq!(hint_and_names("x", []), (String::new(), String::new()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::Emphasis;
-use crate::near::{did_you_mean, hint};
+use crate::near::{hint, hint_and_names};
 use crate::outcome::{exit_code, notify, print};
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
@@ -111,8 +111,8 @@ impl ErrorInContext<'_> {
     fn none_of(&self, option: &str, value: &str) -> String {
         // Not the parser's suggestion: `zsh` for `tcsh`.
         let words = self.words(ContextKind::ValidValue);
-        let hint = did_you_mean(value, words.iter().map(String::as_str));
-        format!("{option} {}: it must be one of {}{hint}", plain(value), words.join(", "))
+        let (hint, words) = hint_and_names(value, words.iter().map(String::as_str));
+        format!("{option} {}: it must be one of {words}{hint}", plain(value))
     }
 
     fn conflict(&self) -> String {

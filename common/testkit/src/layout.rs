@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use crate::{Browser, accessibility};
 
 /// The windows in which every kind of page is looked at: wide and narrow, light and dark.
-pub const WINDOWS: [(u32, &str); 4] =
-    [(1200, "dark"), (390, "light"), (390, "dark"), (1200, "light")];
+const WINDOWS: [(u32, &str); 4] = [(1200, "dark"), (390, "light"), (390, "dark"), (1200, "light")];
 
 /// Asserts that a page is laid out well and can be read in each of the windows, and on paper, and
 /// that no part of it is missing or fails. The last window is wide and light.
@@ -24,6 +23,7 @@ pub fn check_page(browser: &mut Browser, page: &Path) {
         assert_eq!(browser.complaints(), Vec::<&Value>::new());
     }
     check_printed(browser);
+    assert_eq!(browser.complaints(), Vec::<&Value>::new(), "on paper");
 }
 
 /// Asserts that the open page is laid out well, in a window of this width.

@@ -49,7 +49,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let text = describe(&stream);
         let port = format!(":{:04X} ", stream.peer_addr().unwrap().port());
-        // A connection of before, to another listener with this port, may not be forgotten yet.
+        // The kernel may still list an earlier connection to another listener on this port.
         let of_now = |line: &&str| line.contains(&port) && !line.contains(TIME_WAIT);
         assert_eq!(text.lines().filter(of_now).count(), 3, "a listener and two ends: {text}");
         assert!(text.contains(" on CPU "), "{text}");

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
-use command::near::{did_you_mean, unreadable};
+use command::near::{hint_and_names, unreadable};
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
 use workload::ParseError;
@@ -39,6 +39,14 @@ const WEIGHT_MAX: f64 = 1e9;
 const MADE_BY: &str = "ropewalk log generate ";
 /// The beginning of the line of a log's head that has its mix, in JSON.
 const MIX: &str = "mix ";
+
+/// The formats of logs that are imported, by what is typed for them; `None` is any format.
+const FORMATS: [(&str, Option<Format>); 4] = [
+    ("auto", None),
+    ("common", Some(Format::Common)),
+    ("combined", Some(Format::Combined)),
+    ("json", Some(Format::Json)),
+];
 
 pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
     match command {
@@ -157,17 +165,11 @@ fn compressed(program: &str, file: &Path) -> Failure {
 
 /// The format that the log must have; `None` for any format.
 fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
-    match typed {
-        "auto" => Ok(None),
-        "common" => Ok(Some(Format::Common)),
-        "combined" => Ok(Some(Format::Combined)),
-        "json" => Ok(Some(Format::Json)),
-        _ => {
-            let near = did_you_mean(typed, ["auto", "common", "combined", "json"]);
-            let there = "there are auto, common, combined, json";
-            Err(Failure::Usage(format!("--format {typed}{near}: {there}")))
-        }
-    }
+    let known = FORMATS.iter().find(|(name, _)| *name == typed);
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let (near, names) = hint_and_names(typed, FORMATS.iter().map(|(name, _)| *name));
+        Failure::Usage(format!("--format {typed}{near}: there are {names}"))
+    })
 }
 
 /// The mix to compare with: typed, or from the head of the file, or guessed.
@@ -247,9 +249,8 @@ fn model(arguments: &GenerateArguments) -> Result<Model, Failure> {
 
 fn preset(name: &str) -> Result<&'static ModelPreset, Failure> {
     ModelPreset::find(name).ok_or_else(|| {
-        let names: Vec<&str> = MODEL_PRESETS.iter().map(|preset| preset.name).collect();
-        let near = did_you_mean(name, names.iter().copied());
-        Failure::Usage(format!("--preset {name}{near}: there are {}", names.join(", ")))
+        let (near, names) = hint_and_names(name, MODEL_PRESETS.iter().map(|preset| preset.name));
+        Failure::Usage(format!("--preset {name}{near}: there are {names}"))
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::server_description::{ServerDescription, Setting};
 use crate::template::{Values, check_value};
-use command::near::did_you_mean;
+use command::near::hint_and_names;
 use load::target::Url;
 use std::fmt;
 use std::net::SocketAddr;
@@ -69,10 +69,8 @@ impl ServerSpec {
             None => &description.settings[0],
             Some(name) => {
                 description.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
-                    let names: Vec<&str> =
-                        description.settings.iter().map(|one| one.name.as_str()).collect();
-                    let near = did_you_mean(name, names.iter().copied());
-                    let names = names.join(", ");
+                    let settings = description.settings.iter().map(|one| one.name.as_str());
+                    let (near, names) = hint_and_names(name, settings);
                     format!("{} has no setting {name}{near}; it has {names}", description.name)
                 })?
             }
@@ -93,9 +91,8 @@ pub fn with_knobs(
     let knobs = &description.knobs_of_today(knobs);
     for (name, value) in knobs {
         let Some(knob) = description.knobs.get(name) else {
-            let names: Vec<&str> = description.knobs.keys().map(String::as_str).collect();
-            let near = did_you_mean(name, names.iter().copied());
-            let names = names.join(", ");
+            let knobs = description.knobs.keys().map(String::as_str);
+            let (near, names) = hint_and_names(name, knobs);
             return Err(format!("{} has no knob {name}{near}; it has {names}", description.name));
         };
         check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", description.name))?;

@@ -114,7 +114,8 @@ impl Connection {
 
     /// Whether bytes are received beside the next operation: while a response is sent that its
     /// client does not take, and while a job is out. A client that has sent 16 KiB ahead of its
-    /// answers waits.
+    /// answers waits. The answer has a meaning while a job is ready or out and while a response is
+    /// sent; in all other states [`Connection::next`] alone says whether to receive.
     #[inline]
     #[must_use]
     pub fn wants_input(&self) -> bool {

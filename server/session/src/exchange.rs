@@ -14,7 +14,7 @@ use crate::tick::Tick;
 /// Larger buffers are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
 
-/// A client may send so many bytes ahead of the response under way, and what is received at once
+/// A client may send this many bytes ahead of the response under way, and what is received at once
 /// beyond that.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024;
 

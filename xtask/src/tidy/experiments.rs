@@ -45,15 +45,15 @@ fn lack(row: &str) -> Option<&'static str> {
     let [_item, how, result, ""] = cells[..] else {
         return Some("no row of three cells: an item, how, the result");
     };
-    if let Some(reason) = how.strip_prefix("nothing to run: ") {
-        let is_bare = !reason.is_empty() && result.is_empty();
-        return (!is_bare).then_some("nothing to run: give the reason, and no result");
+    if let Some(reason) = how.strip_prefix("nothing to run:") {
+        let is_reason_alone = !reason.trim().is_empty() && result.is_empty();
+        return (!is_reason_alone).then_some("nothing to run: give the reason, and no result");
     }
     let command = how.strip_prefix('`').and_then(|how| how.split_once("`<br>"));
     let (command, more) = command.unwrap_or_default();
     match () {
         () if !command.starts_with("ropewalk ") || has_placeholder(command) => {
-            Some("no whole command: begin with one that can be pasted, or with `nothing to run: `")
+            Some("no whole command: begin with one that can be pasted, or with `nothing to run:`")
         }
         () if !is_time(more.split(';').next().unwrap_or_default()) => {
             Some("no time: say after the command and <br> how long it takes, as in `2 min; `")
@@ -135,7 +135,7 @@ mod tests {
         check("`ropewalk doctor`<br>at once | it names them", "");
         check("nothing to run: a drawing | ", "");
         check("nothing to run: a drawing | [a](b.md): agrees", "nothing to run");
-        check("nothing to run:  | ", "no whole command");
+        check("nothing to run:  | ", "nothing to run: give the reason");
         check("the same | [a](b.md): agrees, it is so", "no whole command");
         check("`ropewalk tune SERVER`<br>2 min | not run on record", "no whole command");
         check("`ropewalk membench` | agrees, it is so", "no whole command");

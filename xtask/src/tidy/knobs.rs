@@ -6,7 +6,7 @@ use super::source::{Source, Tree};
 
 const ENGINES: &str = "server/engines/src/";
 const PAGE: &str = "docs/serve/engines.md";
-/// Pages for those who change the sources: their knobs are examples, and former names.
+/// Pages for those who change the sources: the knobs in them are examples or former names.
 const INTERNALS: &str = "docs/internals/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

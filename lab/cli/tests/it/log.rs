@@ -241,7 +241,10 @@ fn mistakes_are_one_line_and_status_2() {
     let import = |path: &std::path::Path, flag, value, expected: &str| {
         check(&["import", path.to_str().unwrap(), "--output", "-", flag, value], expected);
     };
-    import(&access, "--format", "apache", "--format apache: there are auto, common,");
+    let there = ": there are auto, common, combined, json\n";
+    import(&access, "--format", "apache", &format!("--format apache{there}"));
+    let near = " (did you mean \"combined\"?)";
+    import(&access, "--format", "combine", &format!("--format combine{near}{there}"));
     import(
         &access,
         "--format",

@@ -52,7 +52,7 @@ pub enum ClaimMeasure {
     #[default]
     #[serde(rename = "throughput")]
     Throughput,
-    /// The server's processor time per request, at the highest load that both have.
+    /// The server's processor time per request, at the same load or at the same utilisation.
     #[serde(rename = "cpu per request")]
     CpuPerRequest,
     /// The mean response time, at the same load or at the same utilisation.

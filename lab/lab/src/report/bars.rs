@@ -8,7 +8,7 @@ use super::comparison::{common_load, no_peak_was_seen, ranked};
 use super::figures::{Styles, append_limit, cell};
 use super::findings::{by_measure, common};
 use super::measure::Measure;
-use super::summary::{Panel, Series, Summary, spreads};
+use super::summary::{Panel, Series, Summary, peak_spreads, spreads};
 use crate::record::{Header, Kind};
 
 /// The most bars of a figure, which are as many as a screen or two can show.
@@ -143,11 +143,14 @@ fn figure(
         _ => String::new(),
     };
     let series = groups.iter().flat_map(|(panel, _)| &panel.series);
-    let blocks = series.map(Series::blocks_of_peak);
+    let lines = match measure {
+        Measure::Throughput => peak_spreads(series, share),
+        _ => spreads(series.map(Series::blocks_of_peak), share),
+    };
     let mut figure = Figure {
         id: format!("{id}-{number}"),
         title: format!("{title}{of}"),
-        about: format!("{about} Lines are {}.{more}", spreads(blocks, share)),
+        about: format!("{about} Lines are {lines}.{more}"),
         drawing: Drawing::Ranked(Ranked {
             label: label.into(),
             mark: None,
@@ -249,7 +252,7 @@ fn ratios(summary: &Summary) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Figures, Offered, Opened, Point, Run};
+    use crate::record::{Figures, Offered, Opened, Point, Purpose, Run, Search};
 
     fn opened(header: Header, servers: &[&str], workloads: &[&str], offered: &[Offered]) -> Opened {
         let mut runs = Vec::new();
@@ -299,6 +302,27 @@ mod tests {
         let shared = made(&opened(together, &["one", "two"], &["w"], &closed));
         assert_eq!(shared.len(), 1, "of a shared CPU only costs are compared");
         assert_eq!(shared[0].id, "costs-0");
+    }
+
+    #[test]
+    fn lines_of_single_searches_are_brackets() {
+        let rates = [Offered::RequestsPerS(100.0)];
+        let mut opened = opened(Header::default(), &["one", "two"], &["w"], &rates);
+        let purpose = Purpose::Limit { block: 0 };
+        opened.runs.iter_mut().for_each(|run| run.purpose = purpose.clone());
+        let search = |server: &str| Search {
+            server: server.into(),
+            workload: "w".into(),
+            purpose: purpose.clone(),
+            held_per_s: 100.0,
+            broke_per_s: Some(104.0),
+            ..Search::default()
+        };
+        opened.searches = ["one", "two"].map(search).to_vec();
+        let figures = made(&opened);
+        let about = &figures[0].about;
+        assert!(about.contains(" Lines are brackets of single searches."), "{about}");
+        assert!(figures[1].about.ends_with(" Lines are whole ranges."), "{}", figures[1].about);
     }
 
     #[test]

@@ -180,6 +180,22 @@ pub(crate) fn spreads(blocks: impl Iterator<Item = usize>, confidence: f64) -> S
     }
 }
 
+/// What lines and bands about the peaks of these series are: as [`spreads`], or the bracket of a
+/// single search.
+pub(crate) fn peak_spreads<'s>(
+    series: impl IntoIterator<Item = &'s Series>,
+    confidence: f64,
+) -> String {
+    let with_peak: Vec<&Series> =
+        series.into_iter().filter(|series| series.peak().is_some()).collect();
+    let spread = spreads(with_peak.iter().map(|series| series.blocks_of_peak()), confidence);
+    match with_peak.iter().filter(|series| series.limits.len() == 1).count() {
+        0 => spread,
+        all if all == with_peak.len() => "brackets of single searches".into(),
+        _ => format!("{spread}, or brackets of single searches"),
+    }
+}
+
 impl Panel {
     fn new(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
         let (workload, testbed, closed) = key;
@@ -562,6 +578,26 @@ mod tests {
         check(&[6], 0.99, "whole ranges");
         check(&[1, 6], 0.95, "95 % intervals"); // a single block has no line
         check(&[1], 0.95, "whole ranges");
+    }
+
+    #[test]
+    fn lines_about_peaks_are_brackets_where_there_is_a_single_search() {
+        let limit = |block| Purpose::Limit { block };
+        let searched = |blocks: u32| {
+            let runs = (0..blocks).map(|block| trial(limit(block), block, 100.0, 100.0));
+            let searches = (0..blocks).map(|block| search(limit(block), block, 100.0, 104.0));
+            series(runs.collect(), searches.collect())
+        };
+        let check = |blocks: &[u32], expected: &str| {
+            let all: Vec<Series> = blocks.iter().map(|blocks| searched(*blocks)).collect();
+            assert_eq!(peak_spreads(&all, 0.95), expected, "{blocks:?}");
+        };
+        check(&[1, 1], "brackets of single searches");
+        check(&[6, 6], "95 % intervals");
+        check(&[3, 1], "whole ranges, or brackets of single searches");
+        check(&[], "whole ranges");
+        let lacking = series(vec![trial(Purpose::Race, 1, 1.0, 1.0)], Vec::new());
+        assert_eq!(peak_spreads(&[searched(1), lacking], 0.95), "brackets of single searches");
     }
 
     /// The order of the runs is randomised, that of the servers is not.

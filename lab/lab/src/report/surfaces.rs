@@ -11,7 +11,7 @@ use super::comparison::{place, refusal};
 use super::figures::Styles;
 use super::findings::listed_at_most;
 use super::number;
-use super::summary::{Panel, Peak, Series, Summary, spreads};
+use super::summary::{Panel, Peak, Series, Summary, peak_spreads};
 use crate::record::Header;
 use crate::study::Definition;
 use crate::testbed::Testbed;
@@ -119,7 +119,7 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)], share: f64) -> Str
             true => "Bands",
             false => "The best has a star. Lines",
         };
-        let spread = spread(cells, share);
+        let spread = peak_spreads(cells.iter().map(|cell| cell.series), share);
         return format!("The highest throughput of each setting. {drawn} are {spread}.{more}");
     }
     let sign = match bounds[..] {
@@ -127,16 +127,6 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)], share: f64) -> Str
         _ => " ≥ marks a peak that was not seen and may be higher.",
     };
     format!("The highest throughput of each setting; darker is more, the best has a star.{sign}")
-}
-
-/// What lines and bands about peaks are.
-fn spread(cells: &[Cell<'_>], share: f64) -> String {
-    let spread = spreads(cells.iter().map(|cell| cell.series.blocks_of_peak()), share);
-    match cells.iter().filter(|cell| cell.series.limits.len() == 1).count() {
-        0 => spread,
-        all if all == cells.len() => "brackets of single searches".into(),
-        _ => format!("{spread}, or brackets of single searches"),
-    }
 }
 
 fn may_be_higher(named: &[String]) -> String {

@@ -24,7 +24,7 @@ use crate::template::Values;
 use crate::trial::Bench;
 use crate::warm_up::{run_s, warm_up_s};
 use crate::workload::{Workload, WorkloadSpec, digest};
-use command::near::did_you_mean;
+use command::near::hint_and_names;
 use load::find_limit::Conditions;
 use std::collections::BTreeMap;
 use std::fs;
@@ -241,9 +241,7 @@ impl Wanted {
         for (text, name, values) in self.typed(installed) {
             let explain = |why: &str| format!("--knob {text}: {why}");
             let Some(knob) = knobs.get(name) else {
-                let names: Vec<&str> = knobs.keys().map(String::as_str).collect();
-                let near = did_you_mean(name, names.iter().copied());
-                let names = names.join(", ");
+                let (near, names) = hint_and_names(name, knobs.keys().map(String::as_str));
                 return Err(explain(&format!("there is no such knob{near}; there are {names}")));
             };
             if dimensions.iter().any(|known| known.name == name) {

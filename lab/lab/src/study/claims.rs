@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use command::near::hint_and_names;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 
@@ -11,7 +12,6 @@ use super::definition::Definition;
 use crate::record::{self, ClaimMeasure, ClaimSide};
 use crate::server_spec::ServerSpec;
 use crate::toml_error;
-use command::near::did_you_mean;
 
 /// A finding of the source.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,8 +229,8 @@ fn known(key: &str, names: &[String], all: &[&str]) -> Result<(), String> {
 }
 
 fn unknown(name: &str, what: &str, all: &[&str]) -> String {
-    let near = did_you_mean(name, all.iter().copied());
-    format!("{name:?} is none of the {what}{near}: name one of {}", all.join(", "))
+    let (near, all) = hint_and_names(name, all.iter().copied());
+    format!("{name:?} is none of the {what}{near}: name one of {all}")
 }
 
 /// The bounds of the ratio. Without any, to be better is claimed.

@@ -694,6 +694,8 @@ connections = [64, 1000]
         assert_eq!(definition.window_s, 0.5);
         let why = parse(TEXT, Some("tiny")).expect_err("there is none");
         assert_eq!(why, "no size tiny; it has paper");
+        let why = parse(TEXT, Some("papre")).expect_err("there is none");
+        assert_eq!(why, "no size papre (did you mean \"paper\"?); it has paper");
         // The text in the folder says what was run.
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!(again.offered, definition.offered);

@@ -1,6 +1,8 @@
 //! The sizes of an experiment: `[sizes.NAME]` holds what differs from the file itself, and lists in
 //! it replace those above.
 
+use command::near::hint_and_names;
+
 use super::claims;
 use crate::server_spec::ServerSpec;
 
@@ -12,8 +14,7 @@ pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::
     let sizes = table.remove("sizes");
     if let Some(size) = size {
         let of_size = sizes.as_ref().and_then(|sizes| sizes.get(size)?.as_table());
-        let names = names(sizes.as_ref());
-        let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
+        let changes = of_size.ok_or_else(|| unknown(size, sizes.as_ref()))?;
         let has_floor = is_floor_there(&table);
         let before = table.clone();
         merge(&mut table, changes);
@@ -49,8 +50,10 @@ fn merge(table: &mut toml::Table, changes: &toml::Table) {
     }
 }
 
-fn names(sizes: Option<&toml::Value>) -> String {
+fn unknown(size: &str, sizes: Option<&toml::Value>) -> String {
     let names = sizes.and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+    match hint_and_names(size, names.map(String::as_str)) {
+        (_, names) if names.is_empty() => format!("no size {size}; it has none"),
+        (near, names) => format!("no size {size}{near}; it has {names}"),
+    }
 }

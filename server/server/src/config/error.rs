@@ -106,14 +106,16 @@ pub enum ConfigFault {
     },
     /// A root whose files this user may not reach.
     #[error(
-        "{root:?} cannot be served by this user (permission denied): run chmod a+rx {closed:?}, or \
-         name another directory"
+        "{root:?} cannot be served by this user (permission denied): run chmod a+{permissions} \
+         {closed:?}, or name another directory"
     )]
     ClosedRoot {
         /// The root.
         root: PathBuf,
         /// The first directory on the way that this user may not search; perhaps the root itself.
         closed: PathBuf,
+        /// The permissions that this directory needs.
+        permissions: &'static str,
     },
     /// A root that cannot be inspected.
     #[error("{0:?} cannot be served: {1}")]

@@ -5,10 +5,10 @@
 
 use std::ops::RangeInclusive;
 
+use command::near::did_you_mean;
 use toml::de::DeTable;
 
 use super::error::ConfigFault;
-use super::near::did_you_mean;
 use super::value::{Fault, Unit, Value, show_number};
 
 /// A key whose value is kept in a `T`.

@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use command::near::{self, near_path};
+use command::near::near_path;
 use toml::Spanned;
 use toml::de::DeTable;
 

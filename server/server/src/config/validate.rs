@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use command::near::{hint, near_name, near_path};
 use engines::jobs::symlinks;
 use os::files::{FileKind, Root};
 use site::HostSettings;
@@ -14,7 +15,6 @@ use site::rules::PathGlobs;
 
 use super::error::{ConfigError, ConfigFault};
 use super::field::join;
-use super::near::{hint, near_name, near_path};
 use super::settings::{AccessForm, LogSettings, Settings};
 use super::source::Origins;
 use super::{host_key, item_key};
@@ -95,7 +95,9 @@ fn check_open(root: &Path) -> Result<(), ConfigFault> {
     let absolute = std::path::absolute(root).unwrap_or_else(|_| root.into());
     let closed = absolute.ancestors().filter(|directory| is_closed(directory)).last();
     let closed = closed.unwrap_or(&absolute).to_path_buf();
-    Err(ConfigFault::ClosedRoot { root: root.into(), closed })
+    // A directory on the way has only to be searched; the root may be listed, too.
+    let permissions = if closed == absolute { "rx" } else { "x" };
+    Err(ConfigFault::ClosedRoot { root: root.into(), closed, permissions })
 }
 
 /// The pages of a host, each with the key that names it.

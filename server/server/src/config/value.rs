@@ -5,11 +5,11 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use command::near::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigFault;
-use super::near::did_you_mean;
 
 /// What is wrong, and which bytes of the text are at fault.
 #[derive(Debug)]

@@ -3,7 +3,9 @@
 
 use std::str::FromStr;
 
+use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, MachineError};
+use command::near::did_you_mean;
 use toml::{Table, Value};
 
 /// A key with the tables that contain it, and its one or more values.
@@ -131,8 +133,18 @@ fn machine(
         let typed = |(_, choice): &(&Setting, &Choice)| format!("--set {}", choice.typed);
         let named = settings.iter().find(culprit).map(typed);
         let all = || settings.iter().map(typed).collect::<Vec<_>>().join(" ");
-        format!("{}: {why}", named.unwrap_or_else(all))
+        format!("{}: {why}{}", named.unwrap_or_else(all), near_protocol(&why))
     })
+}
+
+/// A hint at the protocol that may have been meant by one that does not exist.
+fn near_protocol(why: &MachineError) -> String {
+    match why {
+        MachineError::Value { key, value, .. } if key == "protocol" => {
+            did_you_mean(value.trim_matches('"'), PROTOCOLS.map(|protocol| protocol.name))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Removes the origin of a file's value, which does not apply to the value typed in its place.

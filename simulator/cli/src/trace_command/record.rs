@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use command::help::usual;
+use command::near::did_you_mean;
 use command::programs::SERVER;
 use command::units::Duration;
 use command::{Failure, ProgressLine, notify, print};
-use tracer::{Options, Recipe, Recorder};
+use tracer::{Options, Recipe, RecipeError, Recorder, recipe_names};
 
 pub(super) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -95,7 +96,13 @@ impl RecorderName {
 
 pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let recipe = arguments.recipe.as_deref().map(Recipe::find).transpose();
-    let recipe = recipe.map_err(|why| Failure::Usage(why.to_string()))?;
+    let recipe = recipe.map_err(|why| {
+        let near = match &why {
+            RecipeError::Unknown(name) => did_you_mean(name, recipe_names()),
+            _ => String::new(),
+        };
+        Failure::Usage(format!("{why}{near}"))
+    })?;
     let options = options(arguments, recipe.as_ref())?;
     let summary = match &recipe {
         Some(recipe) => {

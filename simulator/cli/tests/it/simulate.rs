@@ -337,7 +337,7 @@ fn mistakes_are_one_line() {
                [llc]\ncpus_per_group = 2\nsize_kib = 256\nways = 2\nhit_cycles = 9\n";
     fs::write(root.path().join("llc.toml"), llc).unwrap();
     let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
-    let cases: [(&[&str], i32, &str); 13] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (
             &["absent", "--html=-", "--csv=b.csv", "--json=-"],
             2,
@@ -348,6 +348,11 @@ fn mistakes_are_one_line() {
             &["a.trace", "--set", "kernel.skw=1"],
             2,
             "--set kernel.skw=1: a machine has no such value",
+        ),
+        (
+            &["a.trace", "--set", "protocol=mesy"],
+            2,
+            "protocol = \"mesy\": give one of mesi, amsd, pscr, dragon (did you mean \"mesi\"?)",
         ),
         (&["a.trace", "--set", "cpus=4,65"], 2, "--set cpus=65: cpus = 65: give 1 to 64"),
         (&["a.trace", "--set", "cpus=1,2", "--cpus", "4"], 2, "--set cpus: --cpus says it as well"),

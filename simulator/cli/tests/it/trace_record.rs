@@ -96,6 +96,8 @@ fn mistakes_are_reported_in_a_line() {
     let (status, _, said) = run(&["trace", "record", "--out", "x", "--recipe", "nonsense"]);
     assert_eq!((status, said.lines().count()), (2, 1), "{said}");
     assert!(said.contains("no recipe nonsense: there are nginx, "), "{said}");
+    let (_, _, said) = run(&["trace", "record", "--out", "x", "--recipe", "ngnix"]);
+    assert!(said.ends_with(" or name a .toml file (did you mean \"nginx\"?)\n"), "{said}");
     let (status, _, said) = run(&["trace", "record", "--out", "x"]);
     assert_eq!(status, 2, "{said}");
 

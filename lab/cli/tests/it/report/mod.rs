@@ -323,6 +323,7 @@ fn labels_have_room_and_legends_are_like_their_curves() {
         println!("{kind}");
         layout::check_page(&mut browser, &page(scratch.path()));
         check_pointing(&mut browser);
+        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new(), "{kind}");
     }
 }
 

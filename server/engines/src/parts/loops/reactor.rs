@@ -3,8 +3,9 @@
 //! loops share are in `mod.rs`, the event mechanisms in `watch.rs`.
 //!
 //! While helpers have work of a connection it receives, so that a client that goes away is noticed.
-//! Then it is closed at once, and what the helpers bring back for it is dropped: they hold the
-//! files that they work on, and none of them its socket.
+//! After a reset the connection is closed at once, and what the helpers bring back for it is
+//! dropped: they hold the files that they work on, and none of them its socket. After an orderly
+//! end it is kept until its requests are answered, because the client may still read.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
 
