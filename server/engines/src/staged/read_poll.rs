@@ -128,7 +128,9 @@ impl ReadPoll {
                 Parked::Refused(client) => self.close(client),
             },
             Op::Job | Op::Shutdown => self.send_on(client, Stage::Read),
-            Op::Send { .. } | Op::File { .. } => self.send_on(client, Stage::Write),
+            Op::Send { .. } | Op::File { .. } | Op::Read { .. } => {
+                self.send_on(client, Stage::Write);
+            }
             Op::Wait | Op::Close { .. } => self.close(client),
         }
     }

@@ -231,6 +231,16 @@ impl Conversation<'_> {
                     sent => sent,
                 }
             }
+            Op::Read { file, offset, len } => {
+                let len = len.min(room.len());
+                return match os::files::read_at(file.as_fd(), &mut room[..len], offset) {
+                    Ok(0) | Err(_) => Err(self.cut_short()),
+                    Ok(read) => {
+                        reply.read(&room[..read]);
+                        Ok(true)
+                    }
+                };
+            }
             _ => return Ok(false),
         };
         match sent {

@@ -298,7 +298,9 @@ impl Waits {
     /// unless its calls block.
     pub(crate) fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
-            SendfileMode::Blocking => Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 },
+            SendfileMode::Blocking | SendfileMode::Off => {
+                Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 }
+            }
             SendfileMode::NonBlocking | SendfileMode::Probe if parks => Self::Elsewhere,
             SendfileMode::NonBlocking | SendfileMode::Probe => Self::InPoll,
         }

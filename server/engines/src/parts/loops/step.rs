@@ -3,6 +3,7 @@
 //! wait for the disk, and explains how and why so.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use session::{Connection, Op, Worker};
 
@@ -113,7 +114,7 @@ pub(crate) fn step(
             let len = head.len() + body.len();
             after_send(connection, w, outcome, len, ready)
         }
-        Op::File { .. } if turn.file_bytes == 0 => Step::Yield,
+        Op::File { .. } | Op::Read { .. } if turn.file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
             let mut chunk = len.min(turn.file_bytes);
             if std::mem::take(&mut turn.is_fetched) {
@@ -132,6 +133,13 @@ pub(crate) fn step(
             // A chunk is bounded far below the size of memory.
             let outcome = transport.send_file(file, offset, chunk as usize);
             after_send_file(connection, w, outcome, &mut turn.file_bytes, ready)
+        }
+        Op::Read { file, offset, len } => {
+            let len = len.min(buffer.len()).min(usize::try_from(turn.file_bytes).unwrap_or(len));
+            let read = os::files::read_at(file.as_fd(), &mut buffer[..len], offset).unwrap_or(0);
+            turn.file_bytes -= read as u64;
+            connection.read(w, &buffer[..read]);
+            Step::More
         }
         Op::Job => Step::Job,
         Op::Wait => Step::Away,
