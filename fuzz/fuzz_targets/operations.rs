@@ -75,7 +75,7 @@ fn limits() -> Limits {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let mut machine = Machine::new();
+    let mut machine = Machine::new(input.len());
     let mut rest = input;
     while let Some((&first, after)) = rest.split_first() {
         rest = machine.operate(first, after);
@@ -98,7 +98,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn new() -> Self {
+    /// A machine whose files are sent, or are read, in pieces of one of these sizes, by `choice`.
+    fn new(choice: usize) -> Self {
         let big = b"0123456789abcdef".repeat(200);
         let files = MemoryFiles::new(&[
             ("a.txt", b"0123456789"),
@@ -108,7 +109,11 @@ impl Machine {
             ("list/empty", b""),
             ("sub/index.html", b"<p>sub"),
         ]);
-        let mut pair = Pair::new(files, limits());
+        let mut pair = match choice % 2 {
+            0 => Pair::new(files, limits()),
+            _ => Pair::reading(files, limits()),
+        };
+        pair.read_bytes_max = [1, 7, 100, usize::MAX][choice / 2 % 4];
         pair.small_body_bytes_max = 100;
         Self { pair, sent: Vec::new(), is_disturbed: false, is_timed_out: false, received: 0 }
     }
@@ -223,6 +228,7 @@ impl Machine {
             let waits_for_window = self.pair.window == 0;
             assert!(op.0 != "wait" || waits_for_job, "it waits for a job that is not out");
             assert!(op.0 != "bytes" || waits_for_window, "it does not send");
+            assert!(op.0 != "read", "it does not read");
             assert!(op.0 == "job" || connection.deadline().is_some() || waits_for_job);
             return;
         };
@@ -261,6 +267,10 @@ fn shape(op: &Op<'_>) -> (&'static str, usize, usize) {
         Op::File { offset, len, .. } => {
             assert!(*len > 0, "nothing is sent");
             ("bytes", *offset as usize, *len as usize)
+        }
+        Op::Read { offset, len, .. } => {
+            assert!(*len > 0, "nothing is read");
+            ("read", *offset as usize, *len)
         }
         Op::Job => ("job", 0, 0),
         Op::Wait => ("wait", 0, 0),

@@ -58,6 +58,7 @@ fn sendfile_name(mode: SendfileMode) -> &'static str {
         SendfileMode::NonBlocking => "nonblocking",
         SendfileMode::Blocking => "blocking",
         SendfileMode::Probe => "probe",
+        SendfileMode::Off => "off",
     }
 }
 

@@ -64,6 +64,9 @@ pub enum SendfileMode {
     /// Non-blocking, but first the kernel is asked whether the file's next bytes are in memory. If
     /// not, the engine has them fetched where that delays no other client.
     Probe,
+    /// Without sendfile: bytes are read into memory, 16 KiB at most, and sent from there. For file
+    /// systems whose sendfile is slow or wrong. The disk may block.
+    Off,
 }
 
 /// The processes of an engine that does not run in the server's own process. The server's process

@@ -24,7 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "SPED (Flash, USENIX 1999, section 3.3)",
     about: "one thread and one event set for all connections of a partition",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -24,7 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "N-copy (Harji 2010; Geneves 2012, section II.B)",
     about: "processes that share nothing, each an event loop with its own listener",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

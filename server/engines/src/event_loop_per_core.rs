@@ -28,7 +28,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "N-copy (Geneves 2012, section II.B), with threads",
     about: "one pinned event loop per CPU, each with a listener of its own",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -26,7 +26,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "SYMPED (Pariag et al., EuroSys 2007)",
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -34,6 +34,7 @@ pub(crate) fn maker(
             cache: Arc::clone(&cache),
             first_level_slots_max: 4,
             revalidate_us: u64::MAX,
+            reads_files: false,
             log,
             counters,
         })

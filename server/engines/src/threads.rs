@@ -25,7 +25,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "thread per connection (Knot on NPTL: Geneves 2012, section II.A)",
     about: "a kernel thread for each connection, in calls that block",
     knobs: thread_each::KNOBS,
-    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,

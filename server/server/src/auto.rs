@@ -128,7 +128,7 @@ impl Choice {
             (_, true) if facts.width() == 1 => LOOP,
             (_, true) => LOOPS,
             (None, false) if facts.can_probe => HELPERS,
-            (None | Some(SendfileMode::NonBlocking), false) => POOL,
+            (None | Some(SendfileMode::NonBlocking | SendfileMode::Off), false) => POOL,
         };
         let by = if facts.nodes > 1 { Division::Node } else { Division::Count };
         let is_open = facts.sendfile.is_none() && engine == POOL;
@@ -194,6 +194,7 @@ impl Choice {
                 "files are sent without asking whether they are in memory"
             }
             (SendfileMode::Blocking, _) => "one call sends a whole file, and waits for its reader",
+            (SendfileMode::Off, _) => "files are read, and sent from memory",
             (SendfileMode::Probe, true) => "files that are not in memory are fetched first",
             (SendfileMode::Probe, false) => {
                 "this file system cannot say what is in memory: helpers fetch all larger files"

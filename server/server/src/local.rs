@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
-use engines::{Caretaker, Engine, MakeWorker, PartitionStart, Start, WorkerStart};
+use engines::{Caretaker, Engine, MakeWorker, PartitionStart, SendfileMode, Start, WorkerStart};
 use file_cache::Cache;
 use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
@@ -215,6 +215,7 @@ impl Assembly<'_> {
             cache,
             first_level_slots_max: self.first_level_slots_max(),
             revalidate_us: Revalidation::from_settings(settings).interval_us,
+            reads_files: ready.sendfile == SendfileMode::Off,
             log: self.log.clone(),
             counters: Arc::clone(&self.counters),
         }
@@ -277,6 +278,7 @@ struct WorkerFactory {
     cache: Arc<Cache<Entry>>,
     first_level_slots_max: usize,
     revalidate_us: u64,
+    reads_files: bool,
     log: Option<LogEnds>,
     counters: Arc<CounterBook>,
 }
@@ -290,6 +292,7 @@ impl WorkerFactory {
             cache: Arc::clone(&self.cache),
             first_level_slots_max: self.first_level_slots_max,
             revalidate_us: self.revalidate_us,
+            reads_files: self.reads_files,
             log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
             counters: self.counters.open(),
         })

@@ -58,6 +58,7 @@ fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
         }
         SendfileMode::Blocking => ("blocking", "a slow reader would delay all connections"),
         SendfileMode::Probe => ("probe", "it has no helper to fetch what is not in memory"),
+        SendfileMode::Off => unreachable!("every engine can read"),
     };
     let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
     let able: Vec<&str> = able.map(|spec| spec.name).collect();

@@ -160,6 +160,17 @@ impl Connection {
         }
     }
 
+    /// Takes in the bytes of a file that `Op::Read` asked for, or the first of them; none means that
+    /// the file has become shorter.
+    pub fn read(&mut self, w: &mut Worker, bytes: &[u8]) {
+        match &mut self.exchange {
+            Some(exchange) if self.state == State::Writing && !bytes.is_empty() => {
+                exchange.read(bytes);
+            }
+            _ => self.sent(w, 0),
+        }
+    }
+
     /// The job that is ready to be taken.
     #[must_use]
     pub fn job(&self) -> Option<&Job> {

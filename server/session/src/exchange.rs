@@ -14,6 +14,9 @@ use crate::tick::Tick;
 /// Larger buffers are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
 
+/// Bytes of a file that are read at once: the plain text of a TLS record (RFC 8446 §5.1).
+const READ_BYTES_MAX: usize = 1 << 14;
+
 /// A client may send this many bytes ahead of the response under way, and what is received at once
 /// beyond that.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024;
@@ -52,6 +55,8 @@ pub(crate) struct Exchange {
     pub(crate) job: Option<Job>,
     /// What the job's answer is for.
     pub(crate) purpose: Purpose,
+    /// Whether bytes of files pass through user space.
+    pub(crate) reads_files: bool,
     /// Bytes sent since the write deadline was last renewed.
     pub(crate) progress: u64,
     pub(crate) draft: Draft,
@@ -126,9 +131,12 @@ impl Exchange {
         self.finish();
         self.input_at = 0;
         self.scanned = 0;
-        for buffer in [&mut self.input, &mut self.head, &mut self.out] {
+        let out_max = if self.reads_files { READ_BYTES_MAX } else { KEPT_BYTES_MAX };
+        let [input, head, out] = [&mut self.input, &mut self.head, &mut self.out];
+        for (buffer, kept_max) in [(input, KEPT_BYTES_MAX), (head, KEPT_BYTES_MAX), (out, out_max)]
+        {
             buffer.clear();
-            if buffer.capacity() > KEPT_BYTES_MAX {
+            if buffer.capacity() > kept_max {
                 *buffer = Vec::new();
             }
         }
@@ -203,6 +211,10 @@ impl Exchange {
                         Op::Send { head, body: &bytes[*at as usize..*end as usize], more }
                     }
                     Body::File(_) if !head.is_empty() => Op::Send { head, body: &[], more: true },
+                    Body::File(file) if self.reads_files => {
+                        let len = (end - at).min(READ_BYTES_MAX as u64) as usize;
+                        Op::Read { file, offset: *at, len }
+                    }
                     Body::File(file) => Op::File { file, offset: *at, len: end - at },
                 }
             }
@@ -228,6 +240,19 @@ impl Exchange {
             }
         };
         body_is_sent && self.out_at == self.out.len()
+    }
+
+    /// Takes in bytes of the body's file, to be sent next.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        let BodySource::Variant { at, end, .. } = &mut self.body else { return };
+        debug_assert!(self.out_at == self.out.len(), "what is read is sent before more is read");
+        *at += bytes.len() as u64;
+        debug_assert!(at <= end, "more was read than there is");
+        self.draft.body_bytes += bytes.len() as u64;
+        self.out.clear();
+        self.out_at = 0;
+        self.out.reserve_exact(bytes.len());
+        self.out.extend_from_slice(bytes);
     }
 
     /// Makes bytes `at..end` of a variant the body, unless the request was HEAD.

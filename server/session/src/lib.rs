@@ -6,9 +6,11 @@
 //! calls, in this order:
 //!
 //! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below. A
-//!    job to be taken comes first, then bytes to be sent, then receiving, then waiting.
+//!    job to be taken comes first, then bytes to be sent, then a file to be read, then receiving,
+//!    then waiting.
 //! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;
 //!    `Op::Send`, `Op::File`, `Op::Shutdown` → [`Connection::sent`];
+//!    `Op::Read` → [`Connection::read`];
 //!    `Op::Job` → [`Connection::take_job`], and when the job has run [`Connection::done`].
 //! 3. While a job is out the connection goes on: it may receive, and when its client has gone it
 //!    may be closed, after which the job's answer has no meaning. A driver that cannot send because

@@ -25,6 +25,16 @@ pub enum Op<'s> {
         /// The number of bytes.
         len: u64,
     },
+    /// Read some of the `len` bytes of `file` from `offset`, and pass them to
+    /// [`crate::Connection::read`]. In place of `File` where bytes pass through user space.
+    Read {
+        /// The open file.
+        file: &'s FileRef,
+        /// The offset of its first byte.
+        offset: u64,
+        /// The number of bytes, 16 KiB at most.
+        len: usize,
+    },
     /// Take the job and run it.
     Job,
     /// Wait for the job that is out: its client has shut its side down, or has sent so much ahead

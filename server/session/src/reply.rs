@@ -62,8 +62,8 @@ impl Reply {
         self.response().job_done(w, done)
     }
 
-    /// The next operation of what was prepared, `Op::Send` or `Op::File`; `Op::Wait` if everything
-    /// is sent.
+    /// The next operation of what was prepared, `Op::Send`, `Op::File` or `Op::Read`; `Op::Wait` if
+    /// everything is sent.
     #[inline]
     #[must_use]
     pub fn op(&self) -> Op<'_> {
@@ -74,6 +74,11 @@ impl Reply {
     #[inline]
     pub fn sent(&mut self, n: usize) {
         self.exchange.sent(n);
+    }
+
+    /// Takes in bytes of a file that `Op::Read` asked for.
+    pub fn read(&mut self, bytes: &[u8]) {
+        self.exchange.read(bytes);
     }
 
     /// Prepares what follows when everything prepared is sent; none if the response is complete.

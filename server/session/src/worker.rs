@@ -33,6 +33,9 @@ pub struct WorkerParts {
     /// How old an entry may grow before it is checked in the file system, in microseconds;
     /// `u64::MAX` for trees that never change.
     pub revalidate_us: u64,
+    /// Whether the bytes of files pass through user space, so that they are asked for by
+    /// [`crate::Op::Read`].
+    pub reads_files: bool,
     /// The log of finished responses, if there is one.
     pub log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
@@ -66,6 +69,7 @@ pub struct Worker {
     /// The worker's number among the workers that share the listings.
     pub(crate) number: u64,
     pub(crate) cache: EntryCache,
+    reads_files: bool,
     pub(crate) log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
     pub counters: Arc<Counters>,
@@ -108,6 +112,7 @@ impl Worker {
             number: parts.listings.add_worker(),
             listings: parts.listings,
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
+            reads_files: parts.reads_files,
             log: parts.log,
             counters: parts.counters,
             path_scratch: Vec::with_capacity(256),
@@ -226,7 +231,9 @@ impl Worker {
     /// Takes an exchange with empty buffers.
     #[inline]
     pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
-        self.spare.pop().unwrap_or_default()
+        let mut exchange = self.spare.pop().unwrap_or_default();
+        exchange.reads_files = self.reads_files;
+        exchange
     }
 
     /// Takes an exchange back.

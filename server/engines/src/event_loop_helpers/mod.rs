@@ -37,7 +37,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "AMPED (Flash, USENIX 1999, section 3.4)",
     about: "event loops on one listener; helpers fetch what is not in memory, so no loop waits",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -41,7 +41,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "shared-SYMPED (Radhakrishnan 2019, section 3.8)",
     about: "processes with an event loop each, one listener, and a cache in shared memory",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -62,7 +62,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "Knot on Capriccio (N:1); uKnot (M:N; Radhakrishnan 2019, section 3.11)",
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

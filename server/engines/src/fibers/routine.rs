@@ -11,6 +11,7 @@ use site::resource::FileRef;
 use super::state::{NEVER, News};
 use crate::jobs::Runner;
 use crate::parts::loops::step::Ready;
+use crate::parts::loops::transport::{Moved, Plain, Transport};
 
 /// The routine of one fiber.
 #[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
@@ -42,7 +43,7 @@ pub(super) enum Errand {
         offset: u64,
         len: usize,
     },
-    Sent(io::Result<usize>),
+    Sent(io::Result<Moved>),
     /// The work panicked.
     Failed,
 }
@@ -96,7 +97,7 @@ impl Errand {
         match self {
             Self::Job(id, job, runner) => Self::Done(id, runner.run(job)),
             Self::File { file, offset, len } => {
-                Self::Sent(os::send::sendfile(socket.as_fd(), file.as_fd(), offset, len))
+                Self::Sent(Plain(socket.as_fd()).send_file(&file, offset, len))
             }
             other => other,
         }

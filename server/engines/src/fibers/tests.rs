@@ -11,6 +11,7 @@ use shuttle::thread;
 use super::ready::{Ready, Work};
 use super::routine::Errand;
 use super::state::{FiberState, News};
+use crate::parts::loops::transport::Moved;
 
 /// The number of interleavings of each model that are run.
 const RUNS: usize = 1_000;
@@ -254,7 +255,7 @@ impl Download {
     /// Sends, in a blocking thread, and gives the fiber back.
     fn send(&self) {
         *self.errand.lock().unwrap() = Errand::Sent(match self.has_room.load(Ordering::SeqCst) {
-            true => Ok(1),
+            true => Ok(Moved::Now(1)),
             false => Err(ErrorKind::WouldBlock.into()),
         });
         let _ = self.ready.push(FIBER);

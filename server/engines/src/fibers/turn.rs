@@ -15,7 +15,8 @@ use super::routine::{ConnectionFiber, Errand, Rest, Routine};
 use super::state::{NEVER, News};
 use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
-use crate::parts::loops::step::{STEPS_PER_JOB, Step, Turn, after_sendfile, step};
+use crate::parts::loops::step::{STEPS_PER_JOB, Step, Turn, after_send_file, step};
+use crate::parts::loops::transport::Plain;
 
 impl Routine {
     /// Ends the routine, where it cannot go on.
@@ -160,7 +161,7 @@ impl ConnectionFiber {
             Errand::Sent(outcome) => {
                 let (connection, ready) = (&mut self.connection, &mut self.ready);
                 let file_bytes = &mut turn.file_bytes;
-                after_sendfile(connection, &mut thread.worker, outcome, file_bytes, ready)
+                after_send_file(connection, &mut thread.worker, outcome, file_bytes, ready)
             }
             Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
         }
@@ -186,7 +187,7 @@ impl Driven for Serving<'_> {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
         match std::mem::replace(&mut fiber.errand, Errand::None) {
             Errand::None => step(
-                fiber.socket.as_fd(),
+                &mut Plain(fiber.socket.as_fd()),
                 &mut fiber.connection,
                 &mut thread.worker,
                 &mut thread.buffer,

@@ -47,7 +47,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "fork per connection (CERN httpd), and Apache prefork (MP in Flash, USENIX 1999)",
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -40,7 +40,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "io_uring (Axboe 2019); not in the papers",
     about: "one io_uring per CPU: completions are read from memory, not asked for",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe, SendfileMode::Off],
     obstacle,
     plan,
     start,

@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 
 use os::errors::Cause;
 use os::ring::{Descriptor, Event, Received, Ring};
-use session::{Connection, Op, Tick, Worker};
+use session::{Connection, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
 use super::knobs::{HELPERS, MULTISHOT, sizes};
-use super::socket::RingSocket;
+use super::socket::{RingSocket, RingTransport};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
@@ -32,7 +32,8 @@ use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
-use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
+use crate::parts::loops::step::{Step, Turn, step};
+use crate::parts::loops::transport::COALESCED_BYTES_MAX;
 use crate::parts::loops::{Loop, LoopContext, Shared, run_or_cut_off};
 
 /// The key of the helpers' wake-up call.
@@ -175,7 +176,7 @@ impl RingLoop {
             }
             Event::Ready { key } => {
                 if let Some(slot) = self.connections.get(key) {
-                    slot.socket.polling = None;
+                    slot.socket.sending_ended();
                     slot.ready.is_full = false;
                     self.drive(key);
                 }
@@ -231,7 +232,8 @@ impl RingLoop {
     #[inline]
     fn sent(&mut self, key: u64, result: io::Result<usize>) {
         let Some(slot) = self.connections.get(key) else { return };
-        slot.socket.sending = None;
+        slot.socket.sending_ended();
+        slot.ready.is_full = false;
         let Some(count) = result.ok() else { return self.close(key) };
         let (connection, worker) = (&mut slot.connection, &mut self.worker);
         match catch_unwind(AssertUnwindSafe(|| connection.sent(worker, count))) {
@@ -253,10 +255,12 @@ impl RingLoop {
         }
     }
 
-    /// Has the ring report when the socket, which is full, has room again.
+    /// Has the ring report when the socket, if it is full, has room again.
     fn wait_for_room(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
-        slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.descriptor));
+        if slot.ready.is_full {
+            slot.socket.wait_for_room(&mut self.ring, key);
+        }
         self.connections.schedule(key);
     }
 
@@ -389,44 +393,15 @@ struct Drive<'r> {
 }
 
 impl Driven for Drive<'_> {
-    /// Begins the operation of the ring that is next. For work that is no operation, takes one
-    /// step, which calls the kernel at most once, on an ordinary descriptor.
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
         let RingLoop { connections, ring, worker, buffer, is_multishot, .. } = &mut *self.ring_loop;
         // A connection that waits for its turn, or for a helper, goes on later.
         let slot = connections.get(self.key).filter(|slot| !slot.is_queued);
-        let Some(slot) = slot else { return Step::Away };
-        let (socket, connection) = (&mut slot.socket, &mut slot.connection);
-        match connection.next() {
-            Op::Recv if socket.is_at_end => {
-                connection.ingest(worker, &[]);
-                return Step::More;
-            }
-            Op::Recv => {
-                socket.receive(ring, self.key, *is_multishot);
-                return Step::Away;
-            }
-            Op::Send { .. } | Op::File { .. } if socket.is_sending() || slot.ready.is_fetching => {
-                return Step::Away;
-            }
-            // A head that more follows is sent by calls: a file, or the next of many parts.
-            Op::Send { head, body, more: false }
-                if head.len() + body.len() <= COALESCED_BYTES_MAX =>
-            {
-                let sending = ring.send(self.key, &socket.descriptor, [head, body], false);
-                socket.sending = Some(sending);
-                return Step::Away;
-            }
-            // These need no calls, and so no ordinary descriptor.
-            Op::Job => return Step::Job,
-            Op::Wait => return Step::Away,
-            Op::Close { reset: false } => return Step::Closed,
-            _ => {}
-        }
-        // Without an ordinary descriptor nothing more can be sent: the connection is cut off.
-        let Ok(ordinary) = ring.ordinary(&socket.descriptor) else { return Step::Closed };
-        step(ordinary, connection, worker, buffer, &mut slot.ready, turn)
+        let Some(Slot { socket, connection, ready, .. }) = slot else { return Step::Away };
+        let (key, is_multishot) = (self.key, *is_multishot);
+        let mut transport = RingTransport { ring, key, socket, is_multishot };
+        step(&mut transport, connection, worker, buffer, ready, turn)
     }
 
     fn job(&mut self) -> Begun {

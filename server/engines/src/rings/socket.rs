@@ -1,8 +1,12 @@
 //! A socket and the operations under way on it.
 
+use std::io;
 use std::rc::Rc;
 
 use os::ring::{Descriptor, Operation, Ring};
+use site::resource::FileRef;
+
+use crate::parts::loops::transport::{COALESCED_BYTES_MAX, Moved, Plain, Transport};
 
 /// The number of bytes that may be received ahead while a connection does not want any. Then its
 /// receive is cancelled, and the client's next bytes wait in the kernel, as in an event loop.
@@ -13,9 +17,8 @@ pub(super) struct RingSocket {
     pub(super) descriptor: Rc<Descriptor>,
     receiving: Option<Operation>,
     is_receive_cancelled: bool,
-    pub(super) sending: Option<Operation>,
-    /// The operation that waits for room in the socket's send buffer.
-    pub(super) polling: Option<Operation>,
+    /// The operation that sends, or waits for room in the socket's send buffer.
+    sending: Option<Operation>,
     /// Whether the stream has ended and the connection has not been told yet.
     pub(super) is_at_end: bool,
     /// The number of bytes received while the connection did not want any.
@@ -29,25 +32,21 @@ impl RingSocket {
             receiving: None,
             is_receive_cancelled: false,
             sending: None,
-            polling: None,
             is_at_end: false,
             ahead_bytes: 0,
         }
     }
 
-    /// Whether an operation is under way that must end before more is sent.
-    #[inline]
-    pub(super) fn is_sending(&self) -> bool {
-        self.sending.is_some() || self.polling.is_some()
+    /// Makes sure that the ring reports when the socket, which is full, has room again.
+    pub(super) fn wait_for_room(&mut self, ring: &mut Ring, key: u64) {
+        let descriptor = &self.descriptor;
+        self.sending.get_or_insert_with(|| ring.poll_writable(key, descriptor));
     }
 
-    /// Makes sure that a receive is under way, for a connection that wants bytes.
+    /// Records that the operation that sends, or waits for room, has ended.
     #[inline]
-    pub(super) fn receive(&mut self, ring: &mut Ring, key: u64, many: bool) {
-        self.ahead_bytes = 0;
-        if self.receiving.is_none() {
-            self.receiving = Some(ring.receive(key, &self.descriptor, many));
-        }
+    pub(super) fn sending_ended(&mut self) {
+        self.sending = None;
     }
 
     /// Records that the receive has ended, for any reason.
@@ -72,8 +71,72 @@ impl RingSocket {
 
     /// Cancels the operations under way, with the last of which the socket is closed.
     pub(super) fn hang_up(self, ring: &mut Ring) {
-        for operation in [self.receiving, self.sending, self.polling].into_iter().flatten() {
+        for operation in [self.receiving, self.sending].into_iter().flatten() {
             ring.cancel(operation);
+        }
+    }
+}
+
+/// A socket whose receives, and sends of small responses, are operations of a ring. What is no
+/// operation is a call, on an ordinary descriptor; without one the connection is cut off.
+pub(super) struct RingTransport<'r> {
+    pub(super) ring: &'r mut Ring,
+    pub(super) key: u64,
+    pub(super) socket: &'r mut RingSocket,
+    pub(super) is_multishot: bool,
+}
+
+impl RingTransport<'_> {
+    fn ordinary(&mut self) -> io::Result<Plain<'_>> {
+        self.ring.ordinary(&self.socket.descriptor).map(Plain)
+    }
+}
+
+impl Transport for RingTransport<'_> {
+    /// Makes sure that a receive is under way. What arrives is taken in where the ring has put it,
+    /// so that here nothing is received but the end of the stream.
+    #[inline]
+    fn receive(&mut self, _: &mut [u8]) -> io::Result<Moved> {
+        if self.socket.is_at_end {
+            return Ok(Moved::Now(0));
+        }
+        self.socket.ahead_bytes = 0;
+        if self.socket.receiving.is_none() {
+            let descriptor = &self.socket.descriptor;
+            self.socket.receiving =
+                Some(self.ring.receive(self.key, descriptor, self.is_multishot));
+        }
+        Ok(Moved::Later)
+    }
+
+    /// A head that more follows is sent by calls: a file, or the next of many parts.
+    #[inline]
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        more: bool,
+        buffer: &mut [u8],
+    ) -> io::Result<Moved> {
+        if more || head.len() + body.len() > COALESCED_BYTES_MAX {
+            return self.ordinary()?.send(head, body, more, buffer);
+        }
+        let descriptor = &self.socket.descriptor;
+        self.socket.sending = Some(self.ring.send(self.key, descriptor, [head, body], false));
+        Ok(Moved::Later)
+    }
+
+    fn send_file(&mut self, file: &FileRef, offset: u64, len: usize) -> io::Result<Moved> {
+        self.ordinary()?.send_file(file, offset, len)
+    }
+
+    fn shut_down(&mut self) -> io::Result<()> {
+        self.ordinary()?.shut_down()
+    }
+
+    fn reset_on_close(&mut self) {
+        if let Ok(mut ordinary) = self.ordinary() {
+            ordinary.reset_on_close();
         }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "WatPipe (Radhakrishnan 2019, section 3.9) and SEDA (SOSP 2001)",
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking],
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

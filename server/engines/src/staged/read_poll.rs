@@ -15,6 +15,7 @@ use super::queue::Sleep;
 use super::wait_set::{Direction, Dispatched, Parked};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
+use crate::parts::loops::transport::{Plain, Transport};
 use crate::parts::loops::{Loop, LoopContext};
 
 /// The stage.
@@ -127,7 +128,9 @@ impl ReadPoll {
                 Parked::Refused(client) => self.close(client),
             },
             Op::Job | Op::Shutdown => self.send_on(client, Stage::Read),
-            Op::Send { .. } | Op::File { .. } => self.send_on(client, Stage::Write),
+            Op::Send { .. } | Op::File { .. } | Op::Read { .. } => {
+                self.send_on(client, Stage::Write);
+            }
             Op::Wait | Op::Close { .. } => self.close(client),
         }
     }
@@ -140,8 +143,7 @@ impl ReadPoll {
 
     fn close(&mut self, mut client: BoxedClient) {
         if let Op::Close { reset: true } = client.connection.next() {
-            // If it fails the close is an orderly one.
-            let _ = os::socket::set_linger_zero(client.socket.as_fd());
+            Plain(client.socket.as_fd()).reset_on_close();
         }
         client.connection.close(&mut self.poller.worker);
         self.poller.wait_set.release(&mut client);

@@ -26,6 +26,7 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
+use crate::parts::loops::transport::Plain;
 use crate::parts::loops::{Loop, LoopContext, Shared, describe_panic};
 
 /// The number of spare buffers that a reading thread keeps: as many as one batch needs by default.
@@ -228,7 +229,7 @@ impl StageThread {
     #[inline]
     fn step_once(&mut self, client: &mut Client, turn: &mut Turn) -> Step {
         step(
-            client.socket.as_fd(),
+            &mut Plain(client.socket.as_fd()),
             &mut client.connection,
             &mut self.worker,
             &mut self.buffer,

@@ -23,6 +23,7 @@ use crate::parts::disk::helpers::{
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
+use crate::parts::loops::transport::Plain;
 
 /// One connection.
 pub(super) struct Client {
@@ -395,7 +396,7 @@ impl Driven for Turning<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
         let ThreadContext { worker, buffer } = &mut *self.thread;
-        step(self.socket, self.connection, worker, buffer, self.ready, turn)
+        step(&mut Plain(self.socket), self.connection, worker, buffer, self.ready, turn)
     }
 
     fn job(&mut self) -> Begun {

@@ -55,7 +55,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "async tasks (Tokio); user threads without stacks, after the papers",
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -35,7 +35,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "Apache worker, and Apache event (Radhakrishnan 2019, section 3.4)",
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
-    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

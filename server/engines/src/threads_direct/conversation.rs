@@ -16,7 +16,7 @@ use super::input::Input;
 use crate::parts::kernel_threads::blocking::{Waits, WorkerLease, remaining_ms};
 use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::step::send;
+use crate::parts::loops::transport::Plain;
 
 /// Serves a connection to its end.
 pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
@@ -223,13 +223,23 @@ impl Conversation<'_> {
         let remaining_ms = remaining_ms(pace.deadline, self.worker().now());
         self.waits.before_send(self.entry, remaining_ms).or(Err(End::Close))?;
         let sent = match reply.op() {
-            Op::Send { head, body, more } => send(socket, head, body, more, room),
+            Op::Send { head, body, more } => Plain(socket).send_both(head, body, more, room),
             Op::File { file, offset, len } => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 match os::send::sendfile(socket, file.as_fd(), offset, len) {
                     Ok(0) => return Err(self.cut_short()), // the file has become shorter
                     sent => sent,
                 }
+            }
+            Op::Read { file, offset, len } => {
+                let len = len.min(room.len());
+                return match os::files::read_at(file.as_fd(), &mut room[..len], offset) {
+                    Ok(0) | Err(_) => Err(self.cut_short()),
+                    Ok(read) => {
+                        reply.read(&room[..read]);
+                        Ok(true)
+                    }
+                };
             }
             _ => return Ok(false),
         };

@@ -25,7 +25,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "thread per connection, without the shared state machine (a control for threads)",
     about: "a kernel thread for each connection, in straight-line code: read, parse, answer, write",
     knobs: thread_each::KNOBS,
-    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,

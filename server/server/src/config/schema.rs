@@ -180,6 +180,7 @@ const SENDFILE_CHOICES: &[(&str, SendfileChoice)] = &[
     ("nonblocking", SendfileChoice::Mode(SendfileMode::NonBlocking)),
     ("blocking", SendfileChoice::Mode(SendfileMode::Blocking)),
     ("probe", SendfileChoice::Mode(SendfileMode::Probe)),
+    ("off", SendfileChoice::Mode(SendfileMode::Off)),
 ];
 const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
 const SYMLINKS: &[(&str, Symlinks)] =

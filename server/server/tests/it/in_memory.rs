@@ -118,6 +118,7 @@ impl InMemory {
             cache: Arc::new(Cache::new(cache.policy, budget, 4)),
             first_level_slots_max: 1024,
             revalidate_us: u64::MAX,
+            reads_files: false,
             log: None,
             counters: Arc::new(Counters::default()),
         });
@@ -241,6 +242,7 @@ impl InMemory {
                 connection.done(&mut self.worker, id, self.runner.run(job));
                 return true;
             }
+            Op::Read { .. } => panic!("this worker has files sent"),
             Op::Wait => panic!("no job is out, and nothing else can be waited for"),
             Op::Close { reset } => {
                 client.end.get_or_insert(if reset { End::Reset } else { End::Closed });

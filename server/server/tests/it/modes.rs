@@ -85,6 +85,8 @@ fn the_whole_suite_holds_in_every_way_to_send_files() {
         ("rings", "probe", Some("helpers=2")),
         ("fibers", "probe", Some("blocking_threads=2")),
         ("tasks", "probe", Some("blocking_threads=2")),
+        ("event-loop-per-core", "off", None),
+        ("threads-direct", "off", None),
     ];
     let variants = variants.map(|(engine, mode, knob)| {
         let knob = knob.map(|knob| format!("engine.knobs.{knob}"));
@@ -102,6 +104,7 @@ fn every_way_to_send_files_conforms_or_is_refused() {
             ("nonblocking", engines::SendfileMode::NonBlocking),
             ("blocking", engines::SendfileMode::Blocking),
             ("probe", engines::SendfileMode::Probe),
+            ("off", engines::SendfileMode::Off),
         ] {
             let set = format!("socket.sendfile={word}");
             if spec.sendfile.contains(&mode) {

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use session::{Connection, Limits};
+use session::{Connection, Limits, Op};
 use site::Site;
 use site::host::HostSettings;
 
@@ -79,6 +79,35 @@ fn a_request_that_hits_the_cache_allocates_nothing() {
     ] {
         assert_eq!(allocations(request.as_bytes(), status), 0, "{request}");
     }
+}
+
+#[test]
+fn a_file_that_is_read_piece_by_piece_allocates_nothing() {
+    const REQUEST: &[u8] = b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n";
+    static CONTENT: [u8; 40_000] = [b'x'; 40_000];
+    let mut pair = Pair::reading(MemoryFiles::new(&[("big", &CONTENT)]), Limits::default());
+    pair.small_body_bytes_max = 0;
+    pair.send(&REQUEST.repeat(2));
+    let (connection, worker) = (&mut pair.connection, &mut pair.worker);
+    let before = ALLOCATIONS.get();
+    let mut sent = 0;
+    for _ in 0..100 {
+        connection.ingest(worker, REQUEST);
+        loop {
+            match connection.next() {
+                Op::Send { head, body, .. } => {
+                    let n = head.len() + body.len();
+                    connection.sent(worker, n);
+                    sent += n;
+                }
+                Op::Read { len, .. } => connection.read(worker, &CONTENT[..len]),
+                Op::Recv => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(sent > 100 * CONTENT.len(), "{sent}");
+    assert_eq!(ALLOCATIONS.get() - before, 0);
 }
 
 #[test]

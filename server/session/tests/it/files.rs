@@ -6,10 +6,18 @@ use crate::memory::{MemoryFiles, PEER, Pair, open_files};
 
 const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
+const FILES: [(&str, &[u8]); 2] = [("a.txt", b"0123456789"), ("list/b.txt", b"b")];
+
 /// A pair whose bodies stay in files.
 fn pair() -> Pair {
-    let files = [("a.txt", &b"0123456789"[..]), ("list/b.txt", b"b")];
-    let mut pair = Pair::new(MemoryFiles::new(&files), Limits::default());
+    let mut pair = Pair::new(MemoryFiles::new(&FILES), Limits::default());
+    pair.small_body_bytes_max = 0;
+    pair
+}
+
+/// A pair that asks for the bytes of its files.
+fn reading_pair() -> Pair {
+    let mut pair = Pair::reading(MemoryFiles::new(&FILES), Limits::default());
     pair.small_body_bytes_max = 0;
     pair
 }
@@ -28,8 +36,47 @@ fn a_body_comes_from_its_file() {
 }
 
 #[test]
+fn what_is_read_in_pieces_is_what_is_sent() {
+    let requests: [&[u8]; 4] = [
+        GET,
+        b"GET /a.txt HTTP/1.1\r\nHost: h\r\nRange: bytes=3-7\r\n\r\n",
+        b"GET /a.txt HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1,4-8\r\n\r\n",
+        b"HEAD /a.txt HTTP/1.1\r\nHost: h\r\n\r\n",
+    ];
+    for request in requests {
+        let mut sent = pair();
+        sent.send(&request.repeat(2));
+        for read_bytes_max in 1..=10 {
+            let mut read = reading_pair();
+            read.read_bytes_max = read_bytes_max;
+            read.send(&request.repeat(2));
+            assert_eq!(without_boundary(&text(&read)), without_boundary(&text(&sent)));
+            assert_eq!(read.phase(), Phase::Idle);
+        }
+    }
+}
+
+/// A response of many parts has a boundary of its own.
+fn without_boundary(text: &str) -> String {
+    match text.split_once("boundary=") {
+        Some((_, rest)) => text.replace(rest.split_once('\r').expect("a line has an end").0, "B"),
+        None => text.to_owned(),
+    }
+}
+
+#[test]
 fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
-    let mut pair = pair();
+    ends_in_a_reset(pair());
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_ends_in_a_reset() {
+    let mut pair = reading_pair();
+    pair.read_bytes_max = 1;
+    ends_in_a_reset(pair);
+}
+
+fn ends_in_a_reset(mut pair: Pair) {
     pair.window = 0;
     pair.send(GET);
     while !text(&pair).ends_with("\r\n\r\n01234") {

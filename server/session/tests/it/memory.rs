@@ -140,6 +140,15 @@ fn address(file: &FileRef) -> usize {
     Arc::as_ptr(file) as usize
 }
 
+/// Reads at most `len` bytes of an open file.
+fn read_open(file: &FileRef, offset: u64, len: usize) -> Vec<u8> {
+    OPEN.with_borrow(|open| {
+        let content = &open[&address(file)].content;
+        let rest = content.get(offset as usize..).unwrap_or_default();
+        rest[..rest.len().min(len)].to_vec()
+    })
+}
+
 /// How many files this thread has open.
 pub(crate) fn open_files() -> usize {
     OPEN.with_borrow(|open| open.values().filter(|file| file.handle.strong_count() > 0).count())
@@ -166,6 +175,8 @@ pub(crate) struct Pair {
     pub(crate) closed: Option<bool>,
     /// How many bytes the client's window takes before it must be opened again.
     pub(crate) window: usize,
+    /// How many bytes of a file are read at once.
+    pub(crate) read_bytes_max: usize,
     /// Whether jobs are kept until `finish_job`.
     pub(crate) holds_jobs: bool,
     pub(crate) held: Option<(JobId, Job)>,
@@ -188,6 +199,15 @@ impl Pair {
     }
 
     pub(crate) fn on_site(site: Arc<Site>, files: MemoryFiles, limits: Limits) -> Self {
+        Self::with(site, files, limits, false)
+    }
+
+    /// A pair whose connection asks for the bytes of files, and sends them itself.
+    pub(crate) fn reading(files: MemoryFiles, limits: Limits) -> Self {
+        Self::with(Arc::clone(&SITE), files, limits, true)
+    }
+
+    fn with(site: Arc<Site>, files: MemoryFiles, limits: Limits, reads_files: bool) -> Self {
         let counters = Arc::new(Counters::default());
         let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
         let mut worker = Worker::new(WorkerParts {
@@ -197,6 +217,7 @@ impl Pair {
             cache: Arc::new(Cache::new(PolicyKind::S3Fifo, budget, 1)),
             first_level_slots_max: 256,
             revalidate_us: 1_000_000,
+            reads_files,
             log: None,
             counters: Arc::clone(&counters),
         });
@@ -212,6 +233,7 @@ impl Pair {
             is_shut: false,
             closed: None,
             window: usize::MAX,
+            read_bytes_max: usize::MAX,
             holds_jobs: false,
             held: None,
             files,
@@ -274,14 +296,13 @@ impl Pair {
             }
             Op::File { .. } if self.window == 0 => return false,
             Op::File { file, offset, len } => {
-                let n = OPEN.with_borrow(|open| {
-                    let content = &open[&address(file)].content;
-                    let rest = content.get(offset as usize..).unwrap_or_default();
-                    let n = rest.len().min(len as usize).min(self.window);
-                    self.received.extend_from_slice(&rest[..n]);
-                    n
-                });
-                self.count_sent(n);
+                let bytes = read_open(file, offset, self.window.min(len as usize));
+                self.received.extend_from_slice(&bytes);
+                self.count_sent(bytes.len());
+            }
+            Op::Read { file, offset, len } => {
+                let bytes = read_open(file, offset, len.min(self.read_bytes_max));
+                self.connection.read(&mut self.worker, &bytes);
             }
             Op::Job => {
                 let (id, job) = self.connection.take_job();

@@ -17,6 +17,7 @@ use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
+use crate::parts::loops::transport::Plain;
 
 /// Bytes received at once: a head of usual size several times over. The buffer occupies memory for
 /// as long as the thread lives, so it is small.
@@ -224,7 +225,8 @@ impl Drive<'_, '_> {
             return Step::Closed;
         }
         let (socket, connection) = (self.entry.socket(), &mut self.line.connection);
-        match step(socket, connection, worker, self.buffer, &mut Ready::default(), turn) {
+        let mut transport = Plain(socket);
+        match step(&mut transport, connection, worker, self.buffer, &mut Ready::default(), turn) {
             Step::Closed => return Step::Closed,
             Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
                 return Step::Wait;
@@ -296,7 +298,9 @@ impl Waits {
     /// unless its calls block.
     pub(crate) fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
-            SendfileMode::Blocking => Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 },
+            SendfileMode::Blocking | SendfileMode::Off => {
+                Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 }
+            }
             SendfileMode::NonBlocking | SendfileMode::Probe if parks => Self::Elsewhere,
             SendfileMode::NonBlocking | SendfileMode::Probe => Self::InPoll,
         }

@@ -12,6 +12,7 @@ pub(crate) mod drive;
 pub(crate) mod obey;
 pub(crate) mod reactor;
 pub(crate) mod step;
+pub(crate) mod transport;
 pub(crate) mod watch;
 pub(crate) mod wheel;
 

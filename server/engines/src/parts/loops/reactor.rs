@@ -25,6 +25,7 @@ use super::cpu_placement::CpuPlacement;
 use super::drive::{Begun, Driven, Pause, drive};
 use super::obey::{Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, step};
+use super::transport::Plain;
 use super::watch::{self, Watch};
 use super::{Loop, LoopContext, Shared, run_or_cut_off};
 use crate::engine::{SendfileMode, WorkerStart};
@@ -345,7 +346,7 @@ impl Driven for Drive<'_> {
         let Reactor { connections, worker, buffer, .. } = &mut *self.reactor;
         let Some(slot) = connections.get(self.key) else { return Step::Away };
         let Slot { socket, connection, ready, .. } = slot;
-        step(socket.as_fd(), connection, worker, buffer, ready, turn)
+        step(&mut Plain(socket.as_fd()), connection, worker, buffer, ready, turn)
     }
 
     fn job(&mut self) -> Begun {

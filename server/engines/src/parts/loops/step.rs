@@ -1,12 +1,13 @@
-//! One step of one connection: at most one network system call. All policy of input and output is
-//! here, once for all engines. [`in_memory`] finds out whether a send of a file would wait for the
-//! disk, and explains how and why so.
+//! One step of one connection: at most one operation of its [`Transport`]. All policy of input and
+//! output is here, once for all engines. [`in_memory`] finds out whether a send of a file would
+//! wait for the disk, and explains how and why so.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use session::{Connection, Op, Worker};
 
+use super::transport::{Moved, Transport};
 use crate::engine::SendfileMode;
 use crate::parts::disk::in_memory::{self, Sendable};
 
@@ -20,10 +21,6 @@ pub(crate) const STEPS_PER_TURN: u32 = 256;
 
 /// The number of steps that a job counts for: it may have waited for a disk.
 pub(crate) const STEPS_PER_JOB: u32 = 64;
-
-/// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
-/// costs less than a second vector element does in the kernel.
-pub(crate) const COALESCED_BYTES_MAX: usize = 4096;
 
 /// The known readiness of a socket and of the file that is sent on it. Events of the socket make it
 /// ready; steps find out that it is not any more.
@@ -95,7 +92,7 @@ impl Turn {
 /// Takes one step. `buffer` is lent to receive into and to gather a response in.
 #[inline]
 pub(crate) fn step(
-    socket: BorrowedFd<'_>,
+    transport: &mut impl Transport,
     connection: &mut Connection,
     w: &mut Worker,
     buffer: &mut [u8],
@@ -103,21 +100,21 @@ pub(crate) fn step(
     turn: &mut Turn,
 ) -> Step {
     match connection.next() {
-        Op::Recv => receive(socket, connection, w, buffer, ready),
+        Op::Recv => receive(transport, connection, w, buffer, ready),
         Op::Send { .. } | Op::File { .. } if ready.is_full || ready.is_fetching => {
             // Received beside that, so that a client that has gone is noticed.
             match connection.wants_input() {
-                true => receive(socket, connection, w, buffer, ready),
+                true => receive(transport, connection, w, buffer, ready),
                 false => Step::Wait,
             }
         }
         Op::Send { head, body, more } => {
-            let outcome = send(socket, head, body, more, buffer);
+            let outcome = transport.send(head, body, more, buffer);
             ready.fetched_until = 0; // what follows a head is another file or another part
             let len = head.len() + body.len();
             after_send(connection, w, outcome, len, ready)
         }
-        Op::File { .. } if turn.file_bytes == 0 => Step::Yield,
+        Op::File { .. } | Op::Read { .. } if turn.file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
             let mut chunk = len.min(turn.file_bytes);
             if std::mem::take(&mut turn.is_fetched) {
@@ -134,13 +131,22 @@ pub(crate) fn step(
                 }
             }
             // A chunk is bounded far below the size of memory.
-            let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
-            after_sendfile(connection, w, outcome, &mut turn.file_bytes, ready)
+            let outcome = transport.send_file(file, offset, chunk as usize);
+            after_send_file(connection, w, outcome, &mut turn.file_bytes, ready)
+        }
+        Op::Read { file, offset, len } => {
+            let len = len.min(buffer.len()).min(usize::try_from(turn.file_bytes).unwrap_or(len));
+            let read = os::files::read_at(file.as_fd(), &mut buffer[..len], offset).unwrap_or(0);
+            turn.file_bytes -= read as u64;
+            connection.read(w, &buffer[..read]);
+            Step::More
         }
         Op::Job => Step::Job,
         Op::Wait => Step::Away,
         Op::Shutdown => {
-            let _ = os::socket::shutdown_write(socket); // fails only if the peer has gone
+            if transport.shut_down().is_err() {
+                return Step::Closed;
+            }
             connection.sent(w, 0);
             // Input in the receive queue is to be dropped: receive even if the queue was empty.
             ready.is_drained = false;
@@ -148,7 +154,7 @@ pub(crate) fn step(
         }
         Op::Close { reset } => {
             if reset {
-                let _ = os::socket::set_linger_zero(socket); // if it fails the close is orderly
+                transport.reset_on_close();
             }
             Step::Closed
         }
@@ -157,7 +163,7 @@ pub(crate) fn step(
 
 #[inline]
 fn receive(
-    socket: BorrowedFd<'_>,
+    transport: &mut impl Transport,
     connection: &mut Connection,
     w: &mut Worker,
     buffer: &mut [u8],
@@ -166,51 +172,28 @@ fn receive(
     if ready.is_drained && !ready.is_hung_up {
         return Step::Wait;
     }
-    match os::send::recv(socket, buffer) {
-        Ok(n) => {
+    match transport.receive(buffer) {
+        Ok(Moved::Now(n)) => {
             ready.is_drained = n < buffer.len();
             connection.ingest(w, &buffer[..n]);
             Step::More
         }
+        Ok(Moved::Later) => Step::Away,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
         Err(_) => Step::Closed,
     }
-}
-
-/// Sends a head and a body with one call, through the buffer if they are small.
-#[inline]
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    head: &[u8],
-    body: &[u8],
-    more: bool,
-    buffer: &mut [u8],
-) -> io::Result<usize> {
-    let len = head.len() + body.len();
-    if body.is_empty() {
-        return os::send::send(socket, head, more);
-    }
-    if head.is_empty() {
-        return os::send::send(socket, body, more);
-    }
-    if len <= COALESCED_BYTES_MAX.min(buffer.len()) {
-        buffer[..head.len()].copy_from_slice(head);
-        buffer[head.len()..len].copy_from_slice(body);
-        return os::send::send(socket, &buffer[..len], more);
-    }
-    os::send::send_two(socket, head, body, more)
 }
 
 #[inline]
 fn after_send(
     connection: &mut Connection,
     w: &mut Worker,
-    outcome: io::Result<usize>,
+    outcome: io::Result<Moved>,
     len: usize,
     ready: &mut Ready,
 ) -> Step {
     match outcome {
-        Ok(n) => {
+        Ok(Moved::Now(n)) => {
             connection.sent(w, n);
             if n < len {
                 // The socket's buffer is full; the kernel reports when it has space.
@@ -219,8 +202,15 @@ fn after_send(
             }
             Step::More
         }
+        Ok(Moved::Later) => after_begin(ready),
         Err(error) => after_failure(&error, ready),
     }
+}
+
+/// The step after a send that is under way: no other is begun, as if the socket were full.
+fn after_begin(ready: &mut Ready) -> Step {
+    ready.is_full = true;
+    Step::Away
 }
 
 /// The step after a send that has sent nothing.
@@ -233,22 +223,23 @@ fn after_failure(error: &io::Error, ready: &mut Ready) -> Step {
     Step::Wait
 }
 
-/// The step after a sendfile call. Sending goes on until the turn is used up or the socket returns
-/// `WouldBlock`: only then an event comes when there is space again. A short count alone may have
-/// other reasons.
-pub(crate) fn after_sendfile(
+/// The step after bytes of a file were sent. Sending goes on until the turn is used up or the
+/// socket returns `WouldBlock`: only then an event comes when there is space again. A short count
+/// alone may have other reasons.
+pub(crate) fn after_send_file(
     connection: &mut Connection,
     w: &mut Worker,
-    outcome: io::Result<usize>,
+    outcome: io::Result<Moved>,
     file_bytes: &mut u64,
     ready: &mut Ready,
 ) -> Step {
     match outcome {
-        Ok(n) => {
+        Ok(Moved::Now(n)) => {
             connection.sent(w, n);
             *file_bytes -= n as u64;
             Step::More
         }
+        Ok(Moved::Later) => after_begin(ready),
         Err(error) => after_failure(&error, ready),
     }
 }
