@@ -160,8 +160,8 @@ impl Connection {
         }
     }
 
-    /// Takes in the bytes of a file that `Op::Read` asked for, or the first of them; none means that
-    /// the file has become shorter.
+    /// Takes in the bytes of a file that `Op::Read` asked for, or the first of them; none means
+    /// that the file has become shorter.
     pub fn read(&mut self, w: &mut Worker, bytes: &[u8]) {
         match &mut self.exchange {
             Some(exchange) if self.state == State::Writing && !bytes.is_empty() => {
