@@ -23,6 +23,12 @@ pub fn hint_and_names<'c>(
     (did_you_mean(word, names.iter().copied()), names.join(", "))
 }
 
+/// A mistake in one line: this value of an option is none of the words that it may be.
+pub fn none_of<'c>(option: &str, value: &str, words: impl IntoIterator<Item = &'c str>) -> String {
+    let (near, words) = hint_and_names(value, words);
+    format!("{option} {}: it must be one of {words}{near}", plain(value))
+}
+
 /// ` (did you mean "site/public"?)`, or nothing: the path in the same directory whose name is
 /// nearest, among those that are right.
 pub fn near_path(path: &Path, is_right: impl Fn(&Path) -> bool) -> String {
@@ -76,7 +82,14 @@ pub fn hint(near: Option<&(impl fmt::Debug + ?Sized)>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
 }
 
-fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+/// A value as it was typed, in quotes if it is not a plain word.
+pub(crate) fn plain(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() && c != '"';
+    if value.chars().all(is_plain) { value.into() } else { format!("{value:?}") }
+}
+
+/// The candidate that is nearest to a word, if one is near.
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(word, candidate);
     // Up to a third of the letters may be wrong: `hed_ms`, `precompresed`, but not `a` for `b`.
     let near = |candidate: &&str| {
@@ -113,6 +126,16 @@ mod tests {
         check("hots", " (did you mean \"host\"?)", "host, limits");
         check("x", "", "host, limits");
         assert_eq!(hint_and_names("x", []), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn a_word_that_is_none_of_those_of_an_option_is_one_line() {
+        let check = |value, expected: &str| {
+            assert_eq!(none_of("--workload", value, ["zipf", "1KB"]), expected);
+        };
+        let near = "--workload zpf: it must be one of zipf, 1KB (did you mean \"zipf\"?)";
+        check("zpf", near);
+        check("a b", "--workload \"a b\": it must be one of zipf, 1KB");
     }
 
     #[test]

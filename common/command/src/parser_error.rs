@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::Emphasis;
-use crate::near::{hint, hint_and_names};
+use crate::near::{hint, none_of, plain};
 use crate::outcome::{exit_code, notify, print};
 
 /// The exit status when the parser of `program` has refused the arguments, or has found that they
@@ -111,8 +111,7 @@ impl ErrorInContext<'_> {
     fn none_of(&self, option: &str, value: &str) -> String {
         // Not the parser's suggestion: `zsh` for `tcsh`.
         let words = self.words(ContextKind::ValidValue);
-        let (hint, words) = hint_and_names(value, words.iter().map(String::as_str));
-        format!("{option} {}: it must be one of {words}{hint}", plain(value))
+        none_of(option, value, words.iter().map(String::as_str))
     }
 
     fn conflict(&self) -> String {
@@ -139,12 +138,6 @@ impl ErrorInContext<'_> {
             _ => &[],
         }
     }
-}
-
-/// A value as it was typed, in quotes if it is not a plain word.
-fn plain(value: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_graphic() && c != '"';
-    if value.chars().all(is_plain) { value.into() } else { format!("{value:?}") }
 }
 
 #[cfg(test)]

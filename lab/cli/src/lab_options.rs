@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use command::near::{check_directory, hint_and_names, unreadable};
+use command::near::{check_directory, none_of, unreadable};
 use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
@@ -201,8 +201,7 @@ impl WorkloadOptions {
         let name = self.workload.as_deref().unwrap_or(default);
         WorkloadSpec::preset(name).ok_or_else(|| {
             let presets = lab::workload::PRESETS.iter().map(|preset| preset.name);
-            let (near, names) = hint_and_names(name, presets);
-            Failure::Usage(format!("--workload {name}{near}: there are {names}"))
+            Failure::Usage(none_of("--workload", name, presets))
         })
     }
 }

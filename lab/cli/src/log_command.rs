@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
-use command::near::{hint_and_names, unreadable};
+use command::near::{none_of, unreadable};
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
 use workload::ParseError;
@@ -167,8 +167,7 @@ fn compressed(program: &str, file: &Path) -> Failure {
 fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
     let known = FORMATS.iter().find(|(name, _)| *name == typed);
     known.map(|(_, format)| *format).ok_or_else(|| {
-        let (near, names) = hint_and_names(typed, FORMATS.iter().map(|(name, _)| *name));
-        Failure::Usage(format!("--format {typed}{near}: there are {names}"))
+        Failure::Usage(none_of("--format", typed, FORMATS.iter().map(|(name, _)| *name)))
     })
 }
 
@@ -249,8 +248,7 @@ fn model(arguments: &GenerateArguments) -> Result<Model, Failure> {
 
 fn preset(name: &str) -> Result<&'static ModelPreset, Failure> {
     ModelPreset::find(name).ok_or_else(|| {
-        let (near, names) = hint_and_names(name, MODEL_PRESETS.iter().map(|preset| preset.name));
-        Failure::Usage(format!("--preset {name}{near}: there are {names}"))
+        Failure::Usage(none_of("--preset", name, MODEL_PRESETS.iter().map(|preset| preset.name)))
     })
 }
 

@@ -45,7 +45,6 @@ mod server_spec;
 pub mod study;
 mod template;
 pub mod testbed;
-mod toml_error;
 pub mod trial;
 mod void;
 pub mod warm_up;

@@ -9,7 +9,6 @@ use crate::process;
 use crate::server::{Launch, values};
 use crate::server_description::{FormerKnob, ServerDescription, Setting};
 use crate::template::{Values, names};
-use crate::toml_error::one_line;
 use serde::Deserialize;
 use std::path::Path;
 use toml::{Table, Value};
@@ -183,8 +182,7 @@ pub fn configuration_file(
 /// What the server reads, with the root, the address and the keys that its command sets, which
 /// override what the file says.
 fn merged(read: &str, values: &Values, set: &Values) -> Result<String, String> {
-    let explain = |why: toml::de::Error| format!("{FILE}: {}", one_line(read, &why));
-    let mut file: Table = toml::from_str(read).map_err(explain)?;
+    let mut file = toml_reader::table(read).map_err(|why| format!("{FILE}: {why}"))?;
     put_root(&mut file, &values["root"])?;
     let address = format!("{}:{}", values["listen"], values["port"]);
     put(&mut file, "listen", vec![address].into())?;

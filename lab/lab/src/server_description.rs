@@ -6,7 +6,6 @@ use crate::former_names::rename_in_description;
 use crate::knob::Knob;
 use crate::record::Program;
 use crate::template::{self, PLACES, Values, check_value};
-use crate::toml_error::one_line;
 use command::renamed;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -253,7 +252,7 @@ impl ServerDescription {
     /// One line: what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (text, notices) = rename_in_description(text);
-        let description: Self = toml::from_str(&text).map_err(|why| one_line(&text, &why))?;
+        let description: Self = toml_reader::read(&text)?;
         description.check()?;
         Ok(Self { notices, ..description })
     }
@@ -418,7 +417,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        check("name = \"small\"", "nmae = \"small\"", "line 2: unknown field `nmae`");
+        check(
+            "name = \"small\"",
+            "nmae = \"small\"",
+            "line 2: unknown key \"nmae\" (did you mean \"name\"?)",
+        );
         check("name = \"small\"", "name = \"s/m\"", "its name \"s/m\" has more than letters");
         check("{port}", "{prot}", "{prot} is no known placeholder");
         check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\": x, y");
@@ -436,8 +439,12 @@ mod tests {
         let detect = "detect = {";
         check(detect, &format!("{build}{detect}"), "at_least = \"new\" is no version: 1.23 is");
         check("\"TERM\"", "\"SIGTERM\"", "no signal is called \"SIGTERM\"");
-        check("values = [", "valeus = [", "line 12: unknown field `valeus`");
-        check("description = \"d\"", "", "missing field `description`");
+        check(
+            "values = [",
+            "valeus = [",
+            "line 12: unknown key \"valeus\" (did you mean \"values\"?)",
+        );
+        check("description = \"d\"", "", "the key \"description\" is missing");
     }
 
     #[test]

@@ -660,7 +660,10 @@ mod tests {
         assert_eq!(read("--connection  request --idle=8"), Ok(expected));
         assert_eq!(read(""), Ok(Options::default()));
         let why = read("--conection keep").expect_err("it is misspelt");
-        assert_eq!(why, "`load`: --conection: there is no such load option");
+        assert_eq!(
+            why,
+            "`load`: --conection: there is no such load option (did you mean \"--connection\"?)"
+        );
     }
 
     #[test]

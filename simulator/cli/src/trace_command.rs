@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
-use command::near::{did_you_mean, unreadable};
+use command::near::{none_of, unreadable};
 use command::{DASH, Failure, ProgressLine, notify, print, whole_file};
 use memory_trace::{FORMS, Fault, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
@@ -241,9 +241,8 @@ fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form
     }
     let known = FORMS.iter().find(|(name, _)| *name == arguments.format);
     known.map(|(_, form)| *form).ok_or_else(|| {
-        let format = &arguments.format;
-        let near = did_you_mean(format, FORMS.iter().map(|(name, _)| *name));
-        Failure::Usage(format!("--format {format}{near}: must be lackey, din, drmemtrace or auto"))
+        let names = FORMS.iter().map(|(name, _)| *name).chain(["auto"]);
+        Failure::Usage(none_of("--format", &arguments.format, names))
     })
 }
 

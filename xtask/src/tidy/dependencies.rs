@@ -44,6 +44,7 @@ const TABLE: &[Allowed] = &[
         )
     },
     allowed("command", &["os"]),
+    allowed("toml-reader", &["command"]),
     allowed("doctor", &["command", "os"]),
     allowed("fileset", &["os", "workload"]),
     allowed("load", &["command", "http1", "os", "statistics", "workload"]),
@@ -58,12 +59,32 @@ const TABLE: &[Allowed] = &[
     },
     allowed(
         "ropewalk-sim",
-        &["coherence", "command", "memory-trace", "os", "page", "statistics", "tracer"],
+        &[
+            "coherence",
+            "command",
+            "memory-trace",
+            "os",
+            "page",
+            "statistics",
+            "toml-reader",
+            "tracer",
+        ],
     ),
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed(
         "lab",
-        &["command", "doctor", "http1", "load", "os", "page", "statistics", "system", "workload"],
+        &[
+            "command",
+            "doctor",
+            "http1",
+            "load",
+            "os",
+            "page",
+            "statistics",
+            "system",
+            "toml-reader",
+            "workload",
+        ],
     ),
     // Its tests simulate their recordings, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("tracer", &["memory-trace", "os"]) },

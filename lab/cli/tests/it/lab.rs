@@ -230,7 +230,11 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", "https://127.0.0.1", "ropewalk"], 2, "TLS is not supported; "),
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
         (&empty, 1, "workload access.log: no file that its log requests is in "),
-        (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
+        (
+            &["compare", "ropewalk", "ropewalk", "--workload", "x"],
+            2,
+            "--workload x: it must be one of zipf, ",
+        ),
         (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
         (&["compare", running, "ropewalk", "--log", "/x"], 2, started),
         (&["tune", "ropewalk", "--log", "/x"], 2, started),
@@ -299,7 +303,10 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
 fn options_of_the_load_are_checked_first() {
     let lab = Lab::new();
     let cases = [
-        ("--conection keep", "--conection: there is no such load option"),
+        (
+            "--conection keep",
+            "--conection: there is no such load option (did you mean \"--connection\"?)",
+        ),
         ("--timeout 5", "--timeout 5: "),
         ("--seed 5", "--seed: each run gives it itself: leave it out"),
         ("--lag-bound 5s", "--lag-bound: each run gives it itself: leave it out"),
@@ -612,6 +619,27 @@ fn a_study_tells_what_it_would_do() {
     let (status, _, err) = lab.run(&["study", text(&experiment), "--dry-run"]);
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
+}
+
+/// A key that is misspelt is named with its file, its line and the nearest right one.
+#[test]
+fn misspelt_keys_of_files_are_named_with_their_lines() {
+    let lab = Lab::new();
+    let check = |(from, to): (&str, &str), more: &[&str], expected: &str| {
+        let experiment = lab.study(from, to);
+        let (status, out, err) = lab.run(&[&["study", text(&experiment)], more].concat());
+        assert_eq!((status, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(expected) && err.trim_end().lines().count() == 1, "{err}");
+    };
+    let near =
+        "experiment.toml: line 4: unknown key \"repetitons\" (did you mean \"repetitions\"?)";
+    check(("repetitions", "repetitons"), &[], near);
+    let descriptions = lab.own_server("command = [\"PROGRAM\", \"{root}\", \"{port}\"]");
+    let file = descriptions.join("own.toml");
+    let text_of = fs::read_to_string(&file).unwrap().replace("description", "descripton");
+    fs::write(&file, text_of).unwrap();
+    let near = "own.toml: line 3: unknown key \"descripton\" (did you mean \"description\"?)";
+    check(("", ""), &["--servers", text(&descriptions)], near);
 }
 
 /// Testbeds that the machine cannot provide are found before anything is measured.

@@ -220,7 +220,7 @@ fn mistakes_are_one_line_and_status_2() {
     let generate = |flag, value, expected: &str| {
         check(&["generate", "--output", "/no/such", flag, value], expected);
     };
-    generate("--preset", "geneve", "--preset geneve (did you mean \"geneves\"?): there are ");
+    generate("--preset", "geneve", "--preset geneve: it must be one of ");
     generate("--directories", "0", "--directories 0: write a whole number from 1 to 100000");
     generate("--alpha", "21", "--alpha 21: write a number from 0 to 20");
     generate("--classes", "1,2,3", "--classes 1,2,3: write the weights of the four classes");
@@ -241,10 +241,10 @@ fn mistakes_are_one_line_and_status_2() {
     let import = |path: &std::path::Path, flag, value, expected: &str| {
         check(&["import", path.to_str().unwrap(), "--output", "-", flag, value], expected);
     };
-    let there = ": there are auto, common, combined, json\n";
+    let there = ": it must be one of auto, common, combined, json";
     import(&access, "--format", "apache", &format!("--format apache{there}"));
     let near = " (did you mean \"combined\"?)";
-    import(&access, "--format", "combine", &format!("--format combine{near}{there}"));
+    import(&access, "--format", "combine", &format!("--format combine{there}{near}"));
     import(
         &access,
         "--format",

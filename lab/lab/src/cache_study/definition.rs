@@ -8,8 +8,7 @@ use super::design::Design;
 use super::run::estimated_one_s;
 use crate::error::Error;
 use crate::study::budget;
-use crate::study::sizes::sized;
-use crate::toml_error;
+use crate::study::sizes::{Origin, sized};
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -69,9 +68,11 @@ impl Definition {
     /// # Errors
     /// What is wrong, in a line.
     pub fn parse(name: &str, text: &str, size: Option<&str>) -> Result<Self, String> {
-        let table = sized(toml_error::table(text)?, size)?;
-        let text = toml::to_string(&table).map_err(|why| why.to_string())?;
-        let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
+        let origin = Origin { text, size };
+        let table = sized(toml_reader::table(text)?, size)?;
+        let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
+        let written = toml_reader::read_value(table).map_err(|why| origin.explain(&why));
+        let written: Written = written?;
         let budget = written.budget.as_deref().map(parse_duration).transpose();
         let definition = Self {
             name: name.to_owned(),
@@ -84,7 +85,7 @@ impl Definition {
             budget_s: budget.map_err(|why| format!("budget: {why}"))?.map(|us| us as f64 / 1e6),
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),
-            text,
+            text: sized,
         };
         definition.check()?;
         Ok(definition)
@@ -134,13 +135,13 @@ keys = 8192
     #[test]
     fn mistakes_are_reported_in_a_line() {
         let cases = [
-            ("title = \"t\"", "", "missing field `title`"),
+            ("title = \"t\"", "", "the key \"title\" is missing"),
             ("title = \"t\"", "title = \"\"", "title: say what it is"),
             ("repetitions = 2", "repetitions = 0", "repetitions: at least 1"),
             ("repetitions = 2", "repetitions = 2\nbudget = \"5\"", "budget: "),
-            ("repetitions = 2", "repetitions = 2\nservers = []", "unknown field `servers`"),
+            ("repetitions = 2", "repetitions = 2\nservers = []", "line 4: unknown key \"servers\""),
             ("keys = 4096", "keys = 5000", "cache: keys: a power of two"),
-            ("keys = 4096", "kys = 5000", "unknown field `kys`"),
+            ("keys = 4096", "kys = 5000", "line 5: unknown key \"kys\" (did you mean \"keys\"?)"),
         ];
         for (from, to, expected) in cases {
             let text = TEXT.replacen(from, to, 1);

@@ -7,11 +7,12 @@ use std::cmp::Ordering;
 use command::near::hint_and_names;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
+use toml_reader::{Mistake, Step};
 
 use super::definition::Definition;
+use super::sizes::Origin;
 use crate::record::{self, ClaimMeasure, ClaimSide};
 use crate::server_spec::ServerSpec;
-use crate::toml_error;
 
 /// A finding of the source.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,16 +75,22 @@ struct Written {
 ///
 /// # Errors
 /// What is wrong, and with which of them, in a line.
-pub(super) fn read(written: Option<toml::Value>, of: &Definition) -> Result<Vec<Claim>, String> {
+pub(super) fn read(
+    written: Option<toml::Value>,
+    of: &Definition,
+    origin: Origin<'_>,
+) -> Result<Vec<Claim>, String> {
     let values = match written {
         None => Vec::new(),
         Some(toml::Value::Array(values)) => values,
         Some(_) => return Err("claims: is no list: begin each claim with [[claims]]".into()),
     };
     let claims = values.into_iter().zip(1..).map(|(value, number): (_, usize)| {
-        let written = value.try_into().map_err(|why| toml_error::message(&why));
-        let claim = written.and_then(|written| claim(written, of));
-        claim.map_err(|why| format!("claim number {number}: {why}"))
+        let written = toml_reader::read_value(value).map_err(|mistake| {
+            let mistake = mistake.below(Step::Item(number - 1)).below(Step::Key("claims".into()));
+            format!("{}claim number {number}: {mistake}", origin.line_prefix(&mistake))
+        });
+        claim(written?, of).map_err(|why| format!("claim number {number}: {why}"))
     });
     claims.collect()
 }
@@ -133,10 +140,9 @@ fn measure(typed: &str, of: &Definition) -> Result<ClaimMeasure, String> {
     let measure = match typed {
         "" => ClaimMeasure::default(),
         typed => {
-            let typed: serde::de::value::StrDeserializer<'_, toml::de::Error> =
-                typed.into_deserializer();
+            let typed: serde::de::value::StrDeserializer<'_, Mistake> = typed.into_deserializer();
             ClaimMeasure::deserialize(typed)
-                .map_err(|why| format!("measure: {}", toml_error::message(&why)))?
+                .map_err(|why| why.below(Step::Key("measure".into())).to_string())?
         }
     };
     match of.together && measure != ClaimMeasure::CpuPerRequest {
@@ -443,10 +449,10 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
     fn mistakes_are_told_in_a_line() {
         let h2o = "text = 't'\nservers = ['h2o']";
         for (claim, expected) in [
-            ("servers = ['h2o']", "claim number 1: missing field `text`"),
+            ("servers = ['h2o']", "claim number 1: the key \"text\" is missing"),
             ("text = ' '\nservers = ['h2o']", "claim number 1: text: say what was found"),
             ("text = 't'", "claim number 1: servers: name the servers"),
-            (&format!("{h2o}\nratio = 2"), "claim number 1: unknown field `ratio`"),
+            (&format!("{h2o}\nratio = 2"), "claim number 1: unknown key \"ratio\""),
             (
                 "text = 't'\nservers = ['ngnix']",
                 "claim number 1: servers: \"ngnix\" is none of the servers (did you mean \
@@ -488,8 +494,8 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
             (&format!("{h2o}\nat_least = 2\nat_most = 1"), "at_least: 2 is not below at_most, 1"),
             (
                 &format!("{h2o}\nmeasure = 'speed'"),
-                "measure: unknown variant `speed`, expected one of `throughput`, `cpu per \
-                 request`, `mean response time`, `p99 response time`",
+                "measure must be one of throughput, cpu per request, mean response time, p99 \
+                 response time, not \"speed\"",
             ),
         ] {
             let why = parse(claim).expect_err(claim);

@@ -2,6 +2,7 @@
 //! it replace those above.
 
 use command::near::hint_and_names;
+use toml_reader::Mistake;
 
 use super::claims;
 use crate::server_spec::ServerSpec;
@@ -27,6 +28,27 @@ pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::
         }
     }
     Ok(table)
+}
+
+/// The text of an experiment, and the size of it that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'t> {
+    pub(crate) text: &'t str,
+    pub(crate) size: Option<&'t str>,
+}
+
+impl Origin<'_> {
+    /// `line 3: `: where a mistake stands, which is in the size if that has the value at all.
+    pub(crate) fn line_prefix(&self, mistake: &Mistake) -> String {
+        let of_size = self.size.map(|size| ["sizes", size]);
+        let places: Vec<&[&str]> = of_size.iter().map(|place| &place[..]).collect();
+        mistake.line_prefix(self.text, &places)
+    }
+
+    /// The mistake after its line.
+    pub(crate) fn explain(&self, mistake: &Mistake) -> String {
+        self.line_prefix(mistake) + &mistake.to_string()
+    }
 }
 
 /// Whether the floor is one of the servers, which a size may replace by others.

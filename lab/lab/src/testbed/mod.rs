@@ -157,7 +157,7 @@ impl Testbed {
     /// # Errors
     /// What is wrong with it, in a line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let testbed: Self = toml::from_str(text).map_err(|why| why.message().to_owned())?;
+        let testbed: Self = toml_reader::read(text)?;
         testbed.check()?;
         Ok(testbed)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command, Error, FromArgMatches, ValueEnum};
+use command::near::{hint, nearest};
 use serde::Serializer;
 use serde_json::Value;
 
@@ -56,6 +57,14 @@ fn command() -> Command {
     Options::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true))
 }
 
+/// ` (did you mean "--connection"?)`, or nothing when no option is near.
+fn near_option(typed: &str) -> String {
+    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let command = command();
+    let near = nearest(name, command.get_opts().filter_map(Arg::get_long));
+    hint(near.map(|near| format!("--{near}")).as_ref())
+}
+
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
@@ -79,7 +88,7 @@ fn explain(why: &Error, words: &[String]) -> String {
         ErrorKind::UnknownArgument => {
             let typed = words.iter().find(|word| word.starts_with(option));
             let typed = typed.map_or(option, String::as_str);
-            format!("{typed}: there is no such load option")
+            format!("{typed}: there is no such load option{}", near_option(typed))
         }
         ErrorKind::ArgumentConflict => format!("{option}: it occurs twice; once is enough"),
         ErrorKind::InvalidValue if value.is_empty() => format!("{option}: its value is missing"),
@@ -174,6 +183,9 @@ mod tests {
         let check = |line: &str, why: &str| assert_eq!(of(line).unwrap_err(), why);
         check("--fast 3", "--fast: there is no such load option");
         check("--json f", "--json: there is no such load option");
+        let near =
+            "--conection=keep: there is no such load option (did you mean \"--connection\"?)";
+        check("--conection=keep", near);
         check("-x5", "-x5: there is no such load option");
         check("--idle", "--idle: its value is missing");
         check("--think-max --idle 5", "--think-max: its value is missing");

@@ -155,7 +155,11 @@ fn mistakes_are_reported_in_one_line() {
     says(&["trace", "import", &text, "--output", &output], "name it with --format", 2);
     let named = ["trace", "import", &text, "--output", &output, "--format"];
     says(&[&named[..], &["lackey"]].concat(), "no reference in it: is it lackey?", 1);
-    says(&[&named[..], &["pin"]].concat(), "--format pin (did you mean \"din\"?): must be", 2);
+    says(
+        &[&named[..], &["pin"]].concat(),
+        "--format pin: it must be one of lackey, din, drmemtrace, auto (did you mean \"din\"?)",
+        2,
+    );
     fs::write(&text, b"\x1f\x8b\x08").unwrap();
     says(&["trace", "import", &text, "--output", &output], "compressed: zcat ", 2);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
