@@ -84,16 +84,6 @@ impl MachineError {
     ) -> Self {
         Self::Value { key: key.into(), value: value.to_string(), advice: advice.into() }
     }
-
-    /// This error without its line number, for a text that the user does not see and whose line
-    /// numbers would mean nothing.
-    #[must_use]
-    pub fn without_line(self) -> Self {
-        match self {
-            Self::Text { what, .. } => Self::Text { line: None, what },
-            other => other,
-        }
-    }
 }
 
 fn line_prefix(line: Option<usize>) -> String {

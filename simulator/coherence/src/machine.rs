@@ -386,17 +386,9 @@ impl Machine {
     /// # Errors
     /// The text does not describe a machine, or describes an impossible one.
     pub fn from_toml(text: &str) -> Result<Self, MachineError> {
-        let machine = Self::unchecked_from_toml(text)?;
+        let machine: Self = toml::from_str(text).map_err(|why| text_error(text, &why))?;
         machine.check()?;
         Ok(machine)
-    }
-
-    /// Reads a machine from TOML without checking it, for a caller that changes more of it first.
-    ///
-    /// # Errors
-    /// The text does not describe a machine.
-    pub fn unchecked_from_toml(text: &str) -> Result<Self, MachineError> {
-        toml::from_str(text).map_err(|why| text_error(text, &why))
     }
 
     /// This machine as the whole text of a file. Tables that it does without are comments.

@@ -25,7 +25,7 @@ use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use command::help::usual;
 use command::near::unreadable;
-use command::{DASH, Failure, print, takes_stdout, whole_file};
+use command::{DASH, Failure, notify, print, takes_stdout, whole_file};
 
 use html::RunInputs;
 use lists::{CacheSize, Lists, Numbers};
@@ -198,13 +198,18 @@ impl SimulateArguments {
         let path = self.machine.as_deref();
         path.map_or_else(
             || Ok(Machine::default()),
-            |path| from_file(path, Machine::from_toml, "the file of a machine"),
+            |path| from_file(path, settings::read_machine, "the file of a machine"),
         )
     }
 
     /// The paper that is asked for: the shipped one if no file is named.
     fn paper(&self) -> Result<Option<Paper>, Failure> {
-        let named = |path: &PathBuf| from_file(path, paper::read, "the file of a paper");
+        let named = |path: &PathBuf| {
+            let paper = from_file(path, paper::read, "the file of a paper")?;
+            let tell = |notice: &String| notify(&format!("{}: {notice}", path.display()));
+            paper.notices.iter().for_each(tell);
+            Ok(paper)
+        };
         let paper =
             |path: &Option<PathBuf>| path.as_ref().map_or_else(|| Ok(paper::shipped()), named);
         self.paper.as_ref().map(paper).transpose()

@@ -156,7 +156,7 @@ fn forget_basis(whole: &mut Table, keys: &[String]) {
     }
 }
 
-fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static str> {
+fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), String> {
     let (last, tables) = keys.split_last().expect("a text has a first part");
     let optional = tables.first().is_some_and(|t| Machine::OPTIONAL_TABLES.contains(&&**t));
     let mut table = whole;
@@ -164,17 +164,24 @@ fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'
         if optional && !table.contains_key(key) {
             table.insert(key.clone(), Value::Table(Table::new()));
         }
-        let inner = table.get_mut(key).and_then(Value::as_table_mut);
-        table = inner.ok_or("a machine has no such table")?;
+        if !table.get(key).is_some_and(Value::is_table) {
+            let tables = table.iter().filter(|(_, value)| value.is_table()).map(|(name, _)| name);
+            let near = did_you_mean(key, tables.map(String::as_str));
+            return Err(format!("a machine has no such table{near}; see --print-machine"));
+        }
+        table = table.get_mut(key).and_then(Value::as_table_mut).expect("it is a table");
     }
     if optional && !table.contains_key(last) {
         // Whether the key exists is checked when the whole table is set.
         table.insert(last.clone(), value.clone());
         return Ok(());
     }
-    let Some(place) = table.get_mut(last).filter(|value| !value.is_table()) else {
-        return Err("a machine has no such value; see --print-machine");
-    };
+    if table.get(last).is_none_or(Value::is_table) {
+        let values = table.iter().filter(|(_, value)| !value.is_table()).map(|(name, _)| name);
+        let near = did_you_mean(last, values.map(String::as_str));
+        return Err(format!("a machine has no such value{near}; see --print-machine"));
+    }
+    let place = table.get_mut(last).expect("it is a value");
     *place = match (&*place, value) {
         // A whole number may be typed where a decimal number is expected.
         (Value::Float(_), Value::Integer(whole)) => Value::Float(*whole as f64),
@@ -186,9 +193,19 @@ fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'
 /// Reads a machine from the table. The error has no line, because the text belongs to no file of
 /// the operator's.
 fn read(table: &Table, check: Check<'_>) -> Result<Machine, MachineError> {
-    let text = toml::to_string(table).expect("a changed value is still TOML");
-    let machine = Machine::unchecked_from_toml(&text).map_err(MachineError::without_line)?;
+    let machine: Machine = toml_reader::read_value(table.clone())
+        .map_err(|mistake| MachineError::Text { line: None, what: mistake.to_string() })?;
     check(&machine)?;
+    Ok(machine)
+}
+
+/// Reads a machine's file.
+///
+/// # Errors
+/// In a line: the text does not describe a machine, or describes an impossible one.
+pub(super) fn read_machine(text: &str) -> Result<Machine, String> {
+    let machine: Machine = toml_reader::read(text)?;
+    machine.check().map_err(|why| format!("{why}{}", near_protocol(&why)))?;
     Ok(machine)
 }
 
@@ -257,10 +274,14 @@ mod tests {
         let sizes: Vec<_> = machines.iter().map(|one| one.llc.map(|llc| llc.size_kib)).collect();
         assert_eq!(sizes, [Some(3072), Some(6144)]);
         let why = all(&typed).expect_err("a value is missing");
-        assert!(why.contains("missing field `hit_cycles`"), "{why}");
+        assert!(why.contains("the key \"hit_cycles\" is missing"), "{why}");
         let nodes = ["numa.nodes=2,4", "numa.remote_extra_cycles=60"];
         assert_eq!(all(&nodes).map(|machines| machines.len()), Ok(2));
-        assert!(set("numa.knots=2").is_err_and(|why| why.contains("unknown field `knots`")));
+        assert!(
+            set("numa.node=2").is_err_and(|why| {
+                why.contains("unknown key \"node\" (did you mean \"nodes\"?)")
+            })
+        );
     }
 
     #[test]
@@ -286,6 +307,19 @@ mod tests {
         };
         let of_lists = machines(&Machine::default(), &settings, &check).expect("512 KiB fit");
         assert_eq!(of_lists[0].llc.map(|llc| llc.size_kib), Some(1024));
+    }
+
+    #[test]
+    fn mistakes_in_a_file_are_told_with_what_may_have_been_meant() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(read_machine(text).expect_err(text), expected);
+        };
+        check("\ncups = 2", "line 2: unknown key \"cups\" (did you mean \"cpus\"?)");
+        let known = "give one of mesi, amsd, pscr, dragon (did you mean \"mesi\"?)";
+        check("protocol = \"mesy\"", &format!("protocol = \"mesy\": {known}"));
+        let words = "line 2: memory_latency must be one of holds-bus, split, not \"splitt\" (did \
+                     you mean \"split\"?)";
+        check("[bus]\nmemory_latency = \"splitt\"", words);
     }
 
     #[test]
@@ -316,15 +350,18 @@ mod tests {
         }
         assert_eq!(set("cpus=4,8,4"), Err("cpus=4,8,4: 4 is there twice".into()));
         for (wrong, what) in [
-            ("kernel.skw=1", "no such value"),
+            ("kernel.skw=1", "no such value; see"),
+            ("bus.memory_latencyy=1", "no such value (did you mean \"memory_latency\"?); see"),
+            ("bsu.write_cycles=1", "no such table (did you mean \"bus\"?); see"),
             ("kernels.skew=1", "no such table"),
             ("kernel=1", "no such value"),
             ("llc=1", "no such value"),
-            ("llc.ways=2", "missing field"),
+            ("llc.ways=2", "the key \"cpus_per_group\" is missing"),
             ("kernel.code_skew=9", "give 0 to 4"),
             ("kernel.code_skew=high", "invalid type"),
             ("kernel.code_skew=[1,2]", "invalid type"),
-            ("scheduler.policy=fair", "unknown variant"),
+            ("scheduler.policy=fair", "policy must be one of random, affinity, not \"fair\""),
+            ("bus.memory_latency=splitt", "not \"splitt\" (did you mean \"split\"?)"),
         ] {
             let why = set(wrong).expect_err(wrong);
             assert!(why.starts_with(&format!("--set {wrong}: ")), "{why}");

@@ -343,7 +343,11 @@ fn mistakes_are_one_line() {
             2,
             "--json - and --html -: standard output takes one of them: give the other a file",
         ),
-        (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
+        (
+            &["a.trace", "--machine", "m.toml"],
+            2,
+            "m.toml: line 1: unknown key \"cups\" (did you mean \"cpus\"?)",
+        ),
         (
             &["a.trace", "--set", "kernel.skw=1"],
             2,
@@ -613,7 +617,7 @@ const TWO_SIZES: &str = "title = \"Two sizes\"\n\
     [[findings]]\n\
     claim = \"Two do more than one\"\n\
     place = \"page 2\"\n\
-    shown_if = [\"gsp(two) > gsp(one)\"]\n\
+    confirmed_if = [\"gsp(two) > gsp(one)\"]\n\
     told = \"GSP {gsp(one)} and {gsp(two)}\"\n";
 
 /// The opposite of what the run shows is contradicted, and with one seed nothing is decided.

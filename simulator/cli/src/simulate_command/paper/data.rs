@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use coherence::{Machine, protocol::protocol};
+use command::renamed;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -48,6 +49,9 @@ pub(in crate::simulate_command) struct Paper {
     sums: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) findings: Vec<Claim>,
+    /// Former names in the file, a line each.
+    #[serde(skip)]
+    pub(in crate::simulate_command) notices: Vec<String>,
 }
 
 /// The paper's machines by name.
@@ -129,7 +133,7 @@ pub(super) struct Claim {
     pub(super) claim: String,
     pub(super) place: String,
     /// The tests, all of which must hold.
-    pub(super) shown_if: Vec<String>,
+    pub(super) confirmed_if: Vec<String>,
     /// The sentence with the numbers that decide.
     pub(super) told: String,
     /// A sum, and the sentence to use if it is 0, in which case nothing is decided.
@@ -149,7 +153,11 @@ impl Paper {
     /// # Errors
     /// One line: why the text is no TOML, or not of this form.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut paper: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
+        let mut table = toml_reader::table(text)?;
+        let notices = rename_tests(&mut table);
+        let read = toml_reader::read_value(table);
+        let paper: Self = read.map_err(|why| why.line_prefix(text, &[]) + &why.to_string())?;
+        let mut paper = Self { notices, ..paper };
         for (name, chain) in &mut paper.chains {
             let base = named(&paper.machines.0, "machine", &chain.base);
             let resolved = base.and_then(|base| chain.resolve(*base));
@@ -204,13 +212,20 @@ fn named<'a, T>(all: &'a BTreeMap<String, T>, kind: &str, name: &str) -> Result<
     })
 }
 
-/// The message of the TOML parser in one line, without its drawing of the place.
-fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let what = why.message().lines().collect::<Vec<_>>().join(", ");
-    match why.span().and_then(|span| text.get(..span.start)) {
-        Some(before) => format!("line {}: {what}", before.matches('\n').count() + 1),
-        None => what,
+/// Gives the tests of findings their name of today, and returns a notice if they had another: it
+/// was changed in 0.1, and the former one is read until 0.2.
+fn rename_tests(paper: &mut Table) -> Vec<String> {
+    let [before, now] = ["shown_if", "confirmed_if"];
+    let findings = paper.get_mut("findings").and_then(Value::as_array_mut).into_iter().flatten();
+    let mut is_present = false;
+    for finding in findings.filter_map(Value::as_table_mut) {
+        if let (Some(tests), None) = (finding.get(before).cloned(), finding.get(now)) {
+            finding.remove(before);
+            finding.insert(now.into(), tests);
+            is_present = true;
+        }
     }
+    is_present.then(|| renamed(before, now)).into_iter().collect()
 }
 
 impl TryFrom<BTreeMap<String, Table>> for Machines {

@@ -43,10 +43,10 @@ pub(super) fn all(paper: &Paper, runs: &Runs) -> Result<Vec<Finding>, String> {
 
 /// The verdict on a claim, and the numbers that decide or what leaves it open.
 fn judge(claim: &Claim, names: Names<'_>, runs: &Runs) -> Result<(Verdict, String), String> {
-    if claim.shown_if.is_empty() {
-        return Err("shown_if: say what shows it".into());
+    if claim.confirmed_if.is_empty() {
+        return Err("confirmed_if: say what confirms it".into());
     }
-    let tested = claim.shown_if.iter().map(|test| names.test(test));
+    let tested = claim.confirmed_if.iter().map(|test| names.test(test));
     let tested: Vec<Option<Tested>> = tested.collect::<Result<_, _>>()?;
     let steps: String = tested.iter().flatten().map(|one| &*one.steps).collect();
     let numbers = names.sentence(&claim.told, &steps)?;

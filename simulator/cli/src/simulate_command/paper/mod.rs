@@ -112,6 +112,23 @@ mod tests {
     }
 
     #[test]
+    fn tests_are_read_under_their_former_name_with_a_notice() {
+        let finding = "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"\"\n";
+        let told = |key: &str| {
+            let paper = little(&format!("{finding}{key} = [\"gsp(only) > 1\"]")).expect(key);
+            assert_eq!(paper.findings[0].confirmed_if, ["gsp(only) > 1"]);
+            paper.notices
+        };
+        assert_eq!(told("confirmed_if"), [""; 0]);
+        let notice = "`shown_if` is called `confirmed_if` now; the old name is read until 0.2";
+        assert_eq!(told("shown_if"), [notice]);
+        assert!(
+            include_str!("../../../../../docs/internals/renames.md")
+                .contains("| `shown_if` | `confirmed_if` |")
+        );
+    }
+
+    #[test]
     fn mistakes_in_a_file_are_reported_in_one_line() {
         for (line, expected) in [
             ("other = { cpus = 0 }", "0 CPUs, 2M/2, 128 bytes, random, MESI: cpus = 0"),
@@ -144,16 +161,16 @@ mod tests {
                 "figure \"f\": give of, or a chain and parts",
             ),
             (
-                "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"\"\nshown_if = []",
-                "finding \"C\": shown_if: say what shows it",
+                "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"\"\nconfirmed_if = []",
+                "finding \"C\": confirmed_if: say what confirms it",
             ),
             (
                 "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"{x}\"\n\
-                 shown_if = [\"1 > 2\"]",
+                 confirmed_if = [\"1 > 2\"]",
                 "finding \"C\": no sum \"x\"; there is none",
             ),
             ("[about_if]\n\"cpus\" = \"No.\"", "about_if: \"cpus\": write KEY=VALUE"),
-            ("[[figure]]", "line 4: unknown field `figure`"),
+            ("[[figure]]", "line 4: unknown key \"figure\" (did you mean \"figures\"?)"),
         ] {
             let why = little(line).expect_err(line);
             assert!(why.contains(expected) && why.lines().count() == 1, "{line}: {why}");
