@@ -13,7 +13,7 @@ use lab::workload::Workload;
 use lab::{Conclusion, Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, print_knob_notices};
+use crate::lab_options::{LabOptions, WorkloadOptions, print_builds, print_knob_notices};
 use crate::verdict::print_verdict;
 
 pub(crate) const COMPARE_EXAMPLES: &str = "\
@@ -99,6 +99,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
     [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
+    print_builds(&lab, [&first, &second])?;
     let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut progress = ProgressLine::new();

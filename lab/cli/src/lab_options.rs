@@ -211,6 +211,14 @@ pub(crate) fn print_knob_notices(lab: &Lab, spec: &ServerSpec) {
     lab.knob_notices(spec).iter().for_each(|notice| notify(&format!("{spec}: {notice}")));
 }
 
+/// Says which of these servers are built from source before anything else is done.
+pub(crate) fn print_builds<'s>(
+    lab: &Lab,
+    specs: impl IntoIterator<Item = &'s ServerSpec>,
+) -> Result<(), Failure> {
+    lab.built_first(specs).map_or(Ok(()), |line| print(&format!("{line}\n")))
+}
+
 /// Says which names in a description of the user's own are others today.
 fn print_notices(description: &ServerDescription) {
     let folder = description.folder.as_deref().unwrap_or(Path::new(""));

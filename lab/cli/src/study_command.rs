@@ -14,7 +14,7 @@ use lab::study::{
 use lab::workload::Tools;
 use page::number::counted;
 
-use crate::lab_options::{open_records, print_knob_notices};
+use crate::lab_options::{open_records, print_builds, print_knob_notices};
 pub(crate) use arguments::{STUDY_EXAMPLES, STUDY_HELP, StudyArguments};
 use end::{Terminal, conclude};
 
@@ -45,6 +45,7 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     let mut lab = arguments.lab.open()?;
     definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
     definition.servers.iter().for_each(|typed| print_knob_notices(&lab, typed));
+    print_builds(&lab, &definition.servers)?;
     let selection =
         ProgressLine::during("looking for the servers", || Selection::find(&lab, &mut definition))?;
     print(&introduction(&definition, &selection, &lab.bench.tools))?;

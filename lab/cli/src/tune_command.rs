@@ -16,7 +16,9 @@ use lab::{Conclusion, ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 
-use crate::lab_options::{LabOptions, WorkloadOptions, open_records, print_knob_notices};
+use crate::lab_options::{
+    LabOptions, WorkloadOptions, open_records, print_builds, print_knob_notices,
+};
 use crate::verdict::print_verdict;
 
 pub(crate) const TUNE_EXAMPLES: &str = "\
@@ -117,6 +119,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
     print_knob_notices(&lab, &server);
+    print_builds(&lab, [&server])?;
     let typed = (arguments.server.as_str(), &server);
     let (plan, subject) = ProgressLine::during(&format!("preparing {}", spec.name), || {
         wanted.prepare(&lab, typed, &spec, conditions)

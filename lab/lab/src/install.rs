@@ -3,7 +3,7 @@
 //! Nothing is installed by itself: a server that is absent is reported with the command for it.
 
 use crate::process;
-use crate::server_description::ServerDescription;
+use crate::server_description::{Build, ServerDescription};
 use crate::template::{self, Values};
 use command::near::did_you_mean;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,14 @@ fn choose<'p>(
 }
 
 impl ServerDescription {
+    /// Whether looking for the server builds it: it comes as source, and that is here.
+    pub fn is_built(&self, surroundings: &Surroundings) -> bool {
+        let values = surroundings.values(self);
+        let is_here = |text: &String| fill(text, &values).is_ok();
+        let parts = |build: &Build| build.command.iter().chain([&build.folder]).all(is_here);
+        surroundings.build && self.obstacle.is_none() && self.build.as_ref().is_some_and(parts)
+    }
+
     /// Builds the server if it is built here, and finds out its version.
     ///
     /// # Errors
@@ -217,7 +225,7 @@ fn word_after(text: &str, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server_description::{Build, Needs};
+    use crate::server_description::Needs;
 
     const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
 
@@ -275,6 +283,17 @@ mod tests {
         let build = Build { folder: "{servers_dir}/own".into(), ..build("true") };
         let why = ServerDescription { build: Some(build), ..description }.install(&NOWHERE);
         assert!(why.expect_err("there is none").starts_with("it comes as source"));
+    }
+
+    #[test]
+    fn what_is_built_is_known_before() {
+        let built = |build: Option<Build>, surroundings: &Surroundings| {
+            ServerDescription { build, ..description("own", "'own'") }.is_built(surroundings)
+        };
+        let from = |folder: &str| Some(Build { folder: folder.into(), ..build("make") });
+        assert!(built(from("/"), &NOWHERE) && !built(None, &NOWHERE));
+        assert!(!built(from("{repository}/own"), &NOWHERE), "its source is elsewhere");
+        assert!(!built(from("/"), &Surroundings { build: false, ..NOWHERE }));
     }
 
     #[test]

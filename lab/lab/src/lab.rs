@@ -8,6 +8,7 @@ use crate::server_spec::ServerSpec;
 use crate::testbed::{Affinity, Place};
 use crate::trial::Bench;
 use crate::workload::Workload;
+use std::collections::BTreeSet;
 
 /// What servers are measured with.
 #[derive(Debug)]
@@ -48,6 +49,22 @@ impl Lab {
         let installed = found.installed.remove(0);
         let setting = spec.setting(&installed.description).map_err(Error::Usage)?;
         Ok((installed, setting))
+    }
+
+    /// The servers among these that looking for them builds from source, in a line that says that
+    /// no estimate has the time; none if there is none.
+    pub fn built_first<'s>(
+        &self,
+        specs: impl IntoIterator<Item = &'s ServerSpec>,
+    ) -> Option<String> {
+        let named = |name: &str| self.descriptions.iter().find(|known| known.name == name);
+        let is_built = |name: &&str| named(name).is_some_and(|it| it.is_built(&self.surroundings));
+        let names: BTreeSet<&str> =
+            specs.into_iter().filter_map(ServerSpec::name).filter(is_built).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then(|| {
+            format!("built from source first, which the estimate of time does not include: {names}")
+        })
     }
 
     /// What has become of knobs that were typed for a server, a line for each that was changed.

@@ -621,6 +621,23 @@ fn a_study_tells_what_it_would_do() {
     assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
 }
 
+/// What comes before a study and is in no estimate is said before it is done.
+#[test]
+fn servers_that_are_built_from_source_are_named_first() {
+    let lab = Lab::new();
+    let experiment = lab.study("\"no-such-thing\"", "\"own\"");
+    let descriptions = lab.own_server("command = [\"PROGRAM\", \"{root}\", \"{port}\"]");
+    let options = ["--dry-run", "--servers", text(&descriptions)];
+    let line = "built from source first, which the estimate of time does not include: own\n";
+    for (build, expected) in [("", false), ("build = { command = ['true'], folder = '/' }", true)] {
+        let file = descriptions.join("own.toml");
+        fs::write(&file, format!("{build}\n{}", fs::read_to_string(&file).unwrap())).unwrap();
+        let (status, out, err) = lab.run(&[&["study", text(&experiment)], &options[..]].concat());
+        assert_eq!(status, 0, "{out}{err}");
+        assert_eq!(out.starts_with(line), expected, "{out}");
+    }
+}
+
 /// A key that is misspelt is named with its file, its line and the nearest right one.
 #[test]
 fn misspelt_keys_of_files_are_named_with_their_lines() {

@@ -481,18 +481,26 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     };
     let testbeds = definition.testbeds.len();
     let windows = if definition.together { definition.workloads.len() * testbeds } else { cells };
+    // Servers that share a window are started and warmed up one after another.
+    let further = cells.saturating_sub(windows) as f64 * readying_s(definition);
     let ceilings = reckoned_ceiling_s(definition) * testbeds as f64;
-    let all = runs * windows as f64 * run_s + ceilings;
+    let all = runs * (windows as f64 * run_s + further) + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 
 /// The seconds of [`estimate_s`], and those with as many void runs made again as are usual on a
-/// busy machine. Servers that come as source are built before, and files of workloads have an
-/// estimate of their own: [`Tools::making_s`](crate::workload::Tools::making_s).
+/// busy machine. Servers that come as source are built before, which
+/// [`Lab::built_first`](crate::Lab::built_first) says, and files of workloads have an estimate of
+/// their own: [`Tools::making_s`](crate::workload::Tools::making_s).
 pub fn estimates_s(definition: &Definition, cells: usize, run_s: f64) -> [f64; 2] {
     let least = estimate_s(definition, cells, run_s);
     let most = least * (1.0 + VOID_RECKONED);
     [least, definition.budget_s.map_or(most, |budget| most.min(budget))]
+}
+
+/// Seconds that a server's start and end and warming up are reckoned to take.
+fn readying_s(definition: &Definition) -> f64 {
+    run_s(definition.window_s, WARM_UPS_RECKONED) - definition.window_s
 }
 
 /// Seconds that a run is reckoned to take with everything around it, if nothing is known of the

@@ -408,5 +408,8 @@ fn an_estimate_has_everything_that_takes_time() {
     check(&[("connections = [8]", "connections = [8, 16]")], 2, both(8.0 * run + ceiling));
     let bounded = "[offered]\nconnections = [8]\n[[testbeds]]\nname = \"t\"\ncpus = 1\nmemory = { disk_io = \"none\" }";
     check(&[("[offered]\nconnections = [8]", bounded)], 2, both(4.0 * (run + STAGING_S) + ceiling));
+    // Servers that are loaded together share the window, and not what comes before it.
+    let together = ("repetitions = 2", "repetitions = 2\ntogether = true");
+    check(&[together], 2, both(2.0 * (2.0 * run - 0.1) + ceiling));
     check(&[("repetitions = 2", "repetitions = 2\nbudget = \"5s\"")], 2, [5.0, 5.0]);
 }
