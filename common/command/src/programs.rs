@@ -134,7 +134,8 @@ impl Program {
     /// The end of a message. Programs that belong to no product have no package.
     fn how_to_install(&self) -> String {
         let has_package = [&SERVER, &LAB, &SIMULATOR].iter().any(|it| it.name == self.name);
-        let source = format!("cargo install --path {} in Ropewalk's sources", self.folder);
+        let source =
+            format!("cargo install --profile dist --path {} in Ropewalk's sources", self.folder);
         match has_package {
             true => format!("install version {VERSION} of it: its package, or {source}"),
             false => format!("install it: {source}"),
@@ -180,6 +181,17 @@ mod tests {
         path
     }
 
+    /// Programs of the sources are installed as the README says.
+    #[test]
+    fn how_to_install_is_the_line_of_the_readme() {
+        let readme = include_str!("../../../README.md");
+        let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+        let how = SERVER.how_to_install();
+        let (_, line) = how.split_once(", or ").expect("the package, or the sources");
+        let (line, _) = line.split_once(" in ").expect("the line, and where");
+        assert!(readme.contains(&format!("`{line}`")), "{line}");
+    }
+
     #[test]
     fn a_program_is_found_beside_this_one_and_then_in_path() {
         let (beside, in_path) = (Temporary::new(), Temporary::new());
@@ -187,7 +199,8 @@ mod tests {
         let find = || SIMULATOR.find_in(Some(beside.path()), Some(&path));
         let why = find().unwrap_err();
         let install = &format!(
-            "install version {VERSION} of it: its package, or cargo install --path simulator/cli"
+            "install version {VERSION} of it: its package, or cargo install --profile dist --path \
+             simulator/cli"
         );
         assert!(
             why.starts_with("ropewalk-sim is neither beside ") && why.contains(install),

@@ -193,7 +193,7 @@ fn an_absent_program_is_a_line() {
     command.current_dir(scratch.folder.path()).env("PATH", "/nonexistent");
     let (status, _, err) = finished(&mut command);
     let expected = "cache-bench is neither beside this program nor in PATH: install it: cargo \
-                    install --path servers/cache-bench in Ropewalk's sources\n";
+                    install --profile dist --path servers/cache-bench in Ropewalk's sources\n";
     assert_eq!((status, err), (1, format!("ropewalk: {expected}")));
     assert!(!scratch.records.exists());
 }
