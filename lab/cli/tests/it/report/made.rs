@@ -71,6 +71,8 @@ pub(super) struct Maker {
     folder: Folder,
     noise: Noise,
     number: u64,
+    /// When the runs that are added begin. Those of servers that are loaded together begin at once.
+    started_unix_us: u64,
 }
 
 pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
@@ -121,7 +123,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
 impl Maker {
     pub(super) fn new(path: &Path, header: &Header) -> Self {
         let folder = Folder::create(path, header).unwrap();
-        Self { folder, noise: Noise(7), number: 0 }
+        Self { folder, noise: Noise(7), number: 0, started_unix_us: 0 }
     }
 
     /// Writes two environments, and ceilings for all testbeds.
@@ -140,10 +142,12 @@ impl Maker {
 
     /// Adds one run of a server, with the results of a queue with one server.
     pub(super) fn run(&mut self, server: &Pretended, point: Point, block: u32, purpose: Purpose) {
-        let Offered::RequestsPerS(offered) = point.offered else {
-            panic!("no queue for closed clients");
-        };
         let capacity = server.capacity * self.noise.about(0.03);
+        let offered = match point.offered {
+            Offered::RequestsPerS(rate) => rate,
+            // Clients that wait for their replies have as many as the server can give.
+            Offered::Connections(_) => capacity,
+        };
         let over = (offered / capacity - 1.0).max(0.0);
         let throughput = offered.min(capacity * (1.0 - server.collapse * over).max(0.2));
         let used = (throughput / capacity).min(0.995);
@@ -163,6 +167,7 @@ impl Maker {
             point,
             block,
             purpose,
+            started_unix_us: self.started_unix_us,
             warm_up_s: 2.0,
             window_s: WINDOW_S,
             figures: Some(figures),
@@ -391,6 +396,33 @@ pub(super) fn comparison(path: &Path, blocks: u32) {
     for block in 0..blocks {
         for server in &SERVERS[1..3] {
             maker.run(server, point(server.name, "1 CPU", 8_000.0), block, Purpose::CommonRate);
+        }
+    }
+}
+
+/// Makes a study whose servers share their windows, as those of the README's picture do.
+pub(super) fn together(path: &Path) {
+    let mut header = header(Kind::Study, 6);
+    header.together = true;
+    header.floor = String::new();
+    let workload = |name: &str| Described { name: name.into(), ..header.workloads[0].clone() };
+    header.workloads = ["1k", "10k"].map(workload).into();
+    let mut maker = Maker::new(path, &header);
+    maker.surroundings();
+    for block in 0..6 {
+        for (workload, factor) in [("1k", 1.0), ("10k", 0.6)] {
+            maker.started_unix_us += 1_000_000;
+            for server in &SERVERS[1..] {
+                let server = Pretended {
+                    capacity: server.capacity * factor,
+                    cpu_us: server.cpu_us / factor,
+                    ..*server
+                };
+                let offered = Offered::Connections(64);
+                let workload = workload.into();
+                let point = Point { workload, offered, ..point(server.name, "1 CPU", 0.0) };
+                maker.run(&server, point, block, Purpose::Point);
+            }
         }
     }
 }

@@ -302,9 +302,10 @@ fn the_page_in_a_browser() {
 type Make = fn(&Path);
 
 /// Every kind of page.
-const KINDS: [(&str, Make); 8] = [
+const KINDS: [(&str, Make); 9] = [
     ("study", |path| made::study(path, 1, &made::TESTBEDS[..2])),
     ("crowd", made::crowd),
+    ("together", made::together),
     ("searches", |path| made::searched(path, 2)),
     ("utilisations", |path| made::utilisations(path, &made::SERVERS)),
     ("tuning", made::tuning),
