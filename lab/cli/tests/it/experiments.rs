@@ -37,7 +37,6 @@ fn expectations_have_claims_but_for_these() {
         "ourselves-load",
         "radhakrishnan-2019-appendix-a-cache",
         "radhakrishnan-2019-fig-3-16-uknot-tuning-2gb",
-        "radhakrishnan-2019-section-3-correctness-and-fairness",
         "radhakrishnan-2019-section-5-2-blocking-cluster",
         "radhakrishnan-2019-section-5-2-fewer-system-calls",
         "radhakrishnan-2019-section-5-2-latency-target",

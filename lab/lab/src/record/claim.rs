@@ -61,6 +61,10 @@ pub enum ClaimMeasure {
     /// The 99th percentile of the response time, at the same load or at the same utilisation.
     #[serde(rename = "p99 response time")]
     P99,
+    /// By how many percentage points kinds of file differ in how often they time out, of each
+    /// server by itself.
+    #[serde(rename = "fairness spread")]
+    Spread,
 }
 
 /// One or several servers under one name; of several the best counts.

@@ -162,6 +162,13 @@ fn sides(written: &Written, of: &Definition) -> Result<(Vec<Side>, Vec<Side>), S
     let is_floor = |spec: &ServerSpec| of.floor.is_some() && spec.name() == of.floor.as_deref();
     let all = || of.servers.iter().filter(|spec| !is_floor(spec));
     let alone = |spec: &ServerSpec| Side { name: spec.to_string(), servers: vec![spec.clone()] };
+    if measure(&written.measure, of)? == ClaimMeasure::Spread {
+        return match than.is_empty() && written.than_testbed.is_none() {
+            true if servers.is_empty() => Ok((all().map(alone).collect(), than)),
+            true => Ok((servers, than)),
+            false => Err("than: a spread is of each server by itself: leave it out".into()),
+        };
+    }
     match (&written.than_testbed, servers.is_empty(), than.is_empty()) {
         (Some(_), _, false) => {
             Err("than: with `than_testbed` each server is compared with itself: leave one of them \
@@ -251,7 +258,11 @@ fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Opti
         (Some(least), Some(most)) if least >= most => {
             Err(format!("at_least: {least} is not below at_most, {most}"))
         }
+        (Some(_), _) if measure == ClaimMeasure::Spread => {
+            Err("at_least: a spread is small, not large: say at_most".into())
+        }
         (None, None) if measure == ClaimMeasure::Throughput => Ok((Some(1.0), None)),
+        (None, None) if measure == ClaimMeasure::Spread => Ok((None, None)),
         (None, None) => Ok((None, Some(1.0))),
         bounds => Ok(bounds),
     }
@@ -446,6 +457,22 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
     }
 
     #[test]
+    fn a_spread_is_of_each_server_by_itself() {
+        let of = |more: &str| parse(&format!("text = 't'\nmeasure = 'fairness spread'\n{more}"));
+        let found = of("").expect("all servers but the floor");
+        assert_eq!((found.at_least, found.at_most, found.than.len()), (None, None, 0));
+        assert!(found.servers.iter().all(|side| side.name != "floor"), "{found:?}");
+        assert!(found.servers.len() > 1, "{found:?}");
+        let check = |more: &str, expected: &str| {
+            assert_eq!(of(more).expect_err(more), format!("claim number 1: {expected}"));
+        };
+        let than = "than: a spread is of each server by itself: leave it out";
+        check("than = ['nginx']", than);
+        check("than_testbed = 'one'", than);
+        check("at_least = 1", "at_least: a spread is small, not large: say at_most");
+    }
+
+    #[test]
     fn mistakes_are_told_in_a_line() {
         let h2o = "text = 't'\nservers = ['h2o']";
         for (claim, expected) in [
@@ -495,7 +522,7 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
             (
                 &format!("{h2o}\nmeasure = 'speed'"),
                 "measure must be one of throughput, cpu per request, mean response time, p99 \
-                 response time, not \"speed\"",
+                 response time, fairness spread, not \"speed\"",
             ),
         ] {
             let why = parse(claim).expect_err(claim);

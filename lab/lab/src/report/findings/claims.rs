@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::slice::from_ref;
 
-use super::super::comparison::{Comparison, is_unfair};
+use super::super::comparison::{Comparison, SPREAD_POINTS, is_unfair};
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary};
@@ -69,6 +69,7 @@ fn bounds(claim: &Claim) -> String {
         ClaimMeasure::CpuPerRequest => "CPU time per request",
         ClaimMeasure::MeanTime => "mean response time",
         ClaimMeasure::P99 => "p99 response time",
+        ClaimMeasure::Spread => return spread_bound(claim),
     };
     let ratio = number::plain;
     match (claim.at_least, claim.at_most) {
@@ -81,6 +82,11 @@ fn bounds(claim: &Claim) -> String {
     }
 }
 
+fn spread_bound(claim: &Claim) -> String {
+    let most = number::plain(claim.at_most.unwrap_or(SPREAD_POINTS));
+    format!("timeouts spread over kinds of file within {most} points")
+}
+
 /// What is measured at a point for a claim about a time; none for one about throughput, which is of
 /// peaks.
 fn time(claim: &Claim) -> Option<Measure> {
@@ -89,6 +95,7 @@ fn time(claim: &Claim) -> Option<Measure> {
         ClaimMeasure::CpuPerRequest => Some(Measure::CpuPerRequest),
         ClaimMeasure::MeanTime => Some(Measure::MeanTime),
         ClaimMeasure::P99 => Some(Measure::P99),
+        ClaimMeasure::Spread => Some(Measure::Spread),
     }
 }
 
@@ -144,6 +151,7 @@ fn overall(claim: &Claim, told: &[LocalVerdict<'_>], confidence: f64) -> (Judged
     let ratios: Vec<&Sides<'_>> = told.iter().filter_map(|told| told.sides.as_ref()).collect();
     let none = String::new();
     match () {
+        () if beyond > 0 && claim.measure == ClaimMeasure::Spread => (Judged::Contradicted, none),
         () if beyond > 0 && are_beyond(claim, &ratios, confidence) => (Judged::Contradicted, none),
         () if beyond > 0 => {
             let all = number::counted(ratios.len(), "ratio");
@@ -236,6 +244,10 @@ fn verdicts_in<'s>(
                 panels.into_iter().find(|one| one.closed == panel.closed)
             }
         };
+        if claim.measure == ClaimMeasure::Spread {
+            told.extend(claim.servers.iter().map(|side| verdict_alone(claim, side, panel)));
+            continue;
+        }
         let Some(beside) = beside else {
             let place = (workload, &*claim.than_testbed);
             told.push(LocalVerdict::open(unmeasured(place, header, summary)));
@@ -300,6 +312,30 @@ fn verdict_between<'p>(
     LocalVerdict { judged, text, sides: Some(sides) }
 }
 
+/// How a claim about the spread of timeouts is judged by one of its servers. The spread has been
+/// corrected for chance, so that its number decides; where nothing timed out, nothing can have been
+/// neglected.
+fn verdict_alone<'p>(claim: &Claim, side: &ClaimSide, panel: &'p Panel) -> LocalVerdict<'p> {
+    let series = match measured(claim, side, panel) {
+        Ok(all) => all[0],
+        Err(why) => return LocalVerdict::open(why),
+    };
+    let (name, place) = (&series.name, panel.title());
+    let timed_out =
+        |point: &&Measured| point.median(Measure::TimeoutShare).is_some_and(|share| share > 0.0);
+    let spreads = series.points.iter().filter(timed_out);
+    let widest = spreads.filter_map(|point| point.median(Measure::Spread)).reduce(f64::max);
+    let Some(widest) = widest else {
+        return LocalVerdict::open(format!("nothing timed out at {name} in {place}"));
+    };
+    let judged = match widest <= claim.at_most.unwrap_or(SPREAD_POINTS) {
+        true => Judged::Confirmed,
+        false => Judged::Contradicted,
+    };
+    let text = format!("{name} {} points in {place}", number::figure(widest));
+    LocalVerdict { judged, text, sides: None }
+}
+
 /// The servers of a side that were measured in a panel, the best first, or why not all of them
 /// were: of several each may be the best.
 fn measured<'p>(
@@ -323,7 +359,9 @@ fn measured<'p>(
             let name = format!("{} {setting}", side.name);
             return Err(format!("{} was not measured in {}", name.trim_end(), panel.title()));
         };
-        if claim.measure != ClaimMeasure::CpuPerRequest && is_unfair(series) {
+        let is_of_replies =
+            !matches!(claim.measure, ClaimMeasure::CpuPerRequest | ClaimMeasure::Spread);
+        if is_of_replies && is_unfair(series) {
             let place = panel.title();
             return Err(format!(
                 "{} did not serve all kinds of file alike in {place}",
@@ -422,6 +460,7 @@ mod tests {
     use super::*;
     use crate::record::{Described, Offered, Purpose, Run};
     use crate::report::made_runs::runs_on;
+    use load::error_kind::ErrorKind;
 
     fn side(name: &str) -> ClaimSide {
         ClaimSide {
@@ -706,6 +745,33 @@ mod tests {
         let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[unfair, slow()]);
         let expected = ": not decided: one did not serve all kinds of file alike in w, d, closed.";
         assert!(found.contains(expected), "{found}");
+    }
+
+    /// Of a server at which nothing timed out nothing is known.
+    #[test]
+    fn a_spread_of_timeouts_is_judged_by_itself() {
+        let at = |name: &str, timeouts: u64, points: f64| {
+            let mut runs = runs_on("d", name, &[100.0; 6], 10.0);
+            for figures in runs.iter_mut().filter_map(|run| run.figures.as_mut()) {
+                figures.spread_points = Some(points);
+                let kind = ErrorKind::ALL.into_iter().find(|kind| kind.is_timeout());
+                let name = kind.expect("there is one").name().to_owned();
+                figures.errors = [(name, timeouts)].into();
+            }
+            runs
+        };
+        let check = |one: Vec<Run>, at_most, expected: &str| {
+            let claim = Claim { measure: ClaimMeasure::Spread, ..claim(&[], None, at_most) };
+            let found = told(claim, Vec::new(), &[one]);
+            assert!(found.contains(expected), "{found}");
+        };
+        let within = "It is so (timeouts spread over kinds of file within 2 points): ";
+        let so = format!("{within}confirmed: one 1.5 points in w, d, closed.");
+        check(at("one", 9, 1.5), Some(2.0), &so);
+        check(at("one", 9, 3.5), Some(2.0), &format!("{within}contradicted: one 3.5 points"));
+        check(at("one", 9, 3.5), Some(4.0), "within 4 points): confirmed: ");
+        let nothing = "not decided: nothing timed out at one in w, d, closed.";
+        check(at("one", 0, 0.0), Some(2.0), &format!("{within}{nothing}"));
     }
 
     /// Of many ratios some lie beyond a bound by chance.
