@@ -13,11 +13,18 @@ use crate::{Temporary, install_script};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The first command that fails ends a tutorial. What it has started ends with it.
-const BEGIN: &str = "set -euo pipefail; trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
+/// The first command that fails ends a tutorial. What it has started ends with it. What people see
+/// is on both streams.
+const BEGIN: &str =
+    "exec 2>&1; set -euo pipefail; trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
 
 /// The second for which pages wait is enough for a reader, not on a machine with other work.
 const CURL_WAITS: &str = "retry-connrefused\nretry = 100\nretry-delay = 1\n";
+
+/// Words beside numbers that differ from run to run: units, and names of days and months.
+const BESIDE_NUMBERS: &str = "us ms s min h B kB MB GB KiB MiB GiB kB/s MB/s GB/s kbit/s Mbit/s Gbit/s \
+                              Mon Tue Wed Thu Fri Sat Sun \
+                              Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
 
 /// Runs the commands of a page; returns what they printed. `ropewalk` is the program of that name;
 /// others are found beside it. The page's port, 8080, becomes one that is free; and a
@@ -36,14 +43,69 @@ pub fn follow(page: &str, ropewalk: &Path) -> String {
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path);
     bash.env("CURL_HOME", shims.path()).env("TMPDIR", folder.path());
-    let child = bash.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = bash.stdin(Stdio::null()).stdout(Stdio::piped());
     let child = child.process_group(0).spawn().unwrap();
     let _guard = Guard::new("kill -s KILL -- \"-$1\"", [child.id().to_string()]).unwrap();
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{page}: {}\n{printed}\n{errors}", output.status);
+    assert!(output.status.success(), "{page}: {}\n{printed}", output.status);
     printed
+}
+
+/// The lines of a page's transcripts that are not like any line in `printed`: the same words, with
+/// any numbers, of which what follows the last may differ. `…` stands for anything. A line that
+/// contains one of `varying` depends on the machine, and is not compared.
+///
+/// # Panics
+/// When the page cannot be read.
+pub fn unlike(page: &str, printed: &str, varying: &[&str]) -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(REPOSITORY).join(page)).unwrap();
+    let printed: Vec<Vec<String>> = printed.lines().map(words).collect();
+    let is_unlike = |line: &&str| {
+        !varying.iter().any(|part| line.contains(part))
+            && !printed.iter().any(|words| is_like(words, line))
+    };
+    transcripts(&text).lines().filter(is_unlike).map(str::to_owned).collect()
+}
+
+/// The lines of the transcripts: of the blocks of text that follow commands.
+fn transcripts(page: &str) -> String {
+    let after = page.split("\n```sh\n").skip(1).filter_map(|block| block.split_once("\n```\n\n"));
+    let texts = after.filter_map(|(_, rest)| rest.strip_prefix("```text\n")?.split("\n```").next());
+    texts.map(|text| text.to_owned() + "\n").collect()
+}
+
+/// The words of a line; one `#` stands for all numbers between two words.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(|c: char| c.is_whitespace() || c == ',') {
+        let plain = word.trim_matches(|c| "[];:.()≥≤".contains(c));
+        let is_number = word.contains(|c: char| c.is_ascii_digit());
+        match () {
+            () if is_number && words.last().is_some_and(|last| last == "#") => {}
+            () if is_number => words.push("#".into()),
+            () if plain.is_empty() || BESIDE_NUMBERS.split(' ').any(|it| it == plain) => {}
+            () => words.push(word.into()),
+        }
+    }
+    words
+}
+
+/// Whether a printed line has the parts of a transcript's line, in their order. What follows the
+/// last number of either may be a verdict on it.
+fn is_like(printed: &[String], line: &str) -> bool {
+    let mut left = printed.join(" ");
+    let mut parts: Vec<_> = line.split('…').map(words).collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let part = part.join(" ");
+        let Some(at) = left.find(&part) else { return false };
+        left.drain(..at + part.len());
+    }
+    match last.iter().rposition(|word| word == "#") {
+        Some(at) if at + 1 < last.len() => left.contains(&last[..=at].join(" ")),
+        _ => left.ends_with(&last.join(" ")),
+    }
 }
 
 /// A script in place of the program: it serves at `port`, measurements count whatever else the
@@ -94,6 +156,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn transcripts_are_compared_by_their_words() {
+        let check = |printed: &str, line: &str, expected: bool| {
+            assert_eq!(is_like(&words(printed), line), expected, "{printed:?} {line:?}");
+        };
+        check("15 pairs of 1 s: about 78 s to 2 min", "2 pairs of 0.2 s: about 5 to 6 s", true);
+        check("15 pairs of 1 s: about 78 s to 2 min", "15 pairs of 1 s: about 60 s", false);
+        check("p99 us    870   [1, 2]  cannot tell", "p99 us  1.52 [0.9, 2]    B is better", true);
+        check("Date: Sun, 1 Mar 2026 09:00:00 GMT", "Date: Sat, 28 Nov 2026 18:43:04 GMT", true);
+        check(
+            "a/default, 1k: 7 replies/s, 9 late; about 8 s",
+            "a/default, 1k: …; about 1 min",
+            true,
+        );
+        check("b/default, 1k: 7 replies/s", "a/default, …", false);
+        check("anything", "…", true);
+        let page = "```sh\na\n```\n\n```text\none\n```\n\nMore.\n\n```text\ntwo\n```\n";
+        assert_eq!(transcripts(&format!("# A\n\n{page}")), "one\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use testkit::tools::{CURL, has};
-use testkit::tutorial::follow;
+use testkit::tutorial::{follow, unlike};
 
 use crate::server_process::ROPEWALK;
 
@@ -12,7 +12,10 @@ fn a_site_is_served_as_the_tutorial_says() {
     if !has(&CURL) {
         return;
     }
-    let printed = follow("docs/serve/README.md", Path::new(ROPEWALK)).to_lowercase();
+    let page = "docs/serve/README.md";
+    let printed = follow(page, Path::new(ROPEWALK));
+    assert_eq!(unlike(page, &printed, &["ropewalk: serving "]), [""; 0], "{printed}");
+    let printed = printed.to_lowercase();
     let expected = [
         "<h1>hello</h1>",
         "cache-control: no-cache",
