@@ -4,6 +4,7 @@
 use command::units::parse_duration;
 use serde::Deserialize;
 
+use super::claim::Claim;
 use super::design::Design;
 use super::run::estimated_one_s;
 use crate::error::Error;
@@ -23,6 +24,8 @@ pub struct Definition {
     pub question: String,
     /// The results of the source.
     pub expected: String,
+    /// What of that can be judged by the numbers.
+    pub claims: Vec<Claim>,
     /// The factors that are varied.
     pub design: Design,
     /// The number of measurements of each cell.
@@ -51,6 +54,8 @@ struct Written {
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
+    #[serde(default)]
+    claims: Vec<Claim>,
     cache: Design,
 }
 
@@ -80,6 +85,7 @@ impl Definition {
             source: written.source,
             question: written.question,
             expected: written.expected,
+            claims: written.claims,
             design: written.cache,
             repetitions: written.repetitions,
             budget_s: budget.map_err(|why| format!("budget: {why}"))?.map(|us| us as f64 / 1e6),
@@ -98,7 +104,12 @@ impl Definition {
             one if !(0.5..1.0).contains(&one.confidence) => {
                 Err("confidence: from 0.5, and below 1".into())
             }
-            one => one.design.check().map_err(|why| format!("cache: {why}")),
+            one => {
+                for (claim, number) in one.claims.iter().zip(1..) {
+                    claim.check().map_err(|why| format!("claim number {number}: {why}"))?;
+                }
+                one.design.check().map_err(|why| format!("cache: {why}"))
+            }
         }
     }
 }
@@ -141,6 +152,12 @@ keys = 8192
             ("repetitions = 2", "repetitions = 2\nbudget = \"5\"", "budget: "),
             ("repetitions = 2", "repetitions = 2\nservers = []", "line 4: unknown key \"servers\""),
             ("keys = 4096", "keys = 5000", "cache: keys: a power of two"),
+            (
+                "[cache]",
+                "[[claims]]\ntext = 't'\npart = 'locks'\nstores = ['clock']\nthan = 'hash'\n\
+                 measure = 'cpu'\nat_least = 1\n[cache]",
+                "claim number 1: hash of the name alone is no store of the part Locks",
+            ),
             ("keys = 4096", "kys = 5000", "line 5: unknown key \"kys\" (did you mean \"keys\"?)"),
         ];
         for (from, to, expected) in cases {

@@ -8,6 +8,7 @@
 
 mod bench;
 mod cell;
+mod claim;
 mod definition;
 mod design;
 mod header;
@@ -16,6 +17,7 @@ mod run;
 
 pub use bench::program;
 pub use cell::{Cell, Part, Store};
+pub use claim::{Claim, ClaimMeasure};
 pub use definition::Definition;
 pub use design::Design;
 pub use numbers::{Numbers, Pair};

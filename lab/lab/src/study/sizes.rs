@@ -19,7 +19,8 @@ pub(crate) fn sized(mut table: toml::Table, size: Option<&str>) -> Result<toml::
         let has_floor = is_floor_there(&table);
         let before = table.clone();
         merge(&mut table, changes);
-        if !changes.contains_key("claims") {
+        // Sizes of the cache by itself replace no names.
+        if !changes.contains_key("claims") && !table.contains_key("cache") {
             claims::fit(&mut table, &before);
         }
         // A floor that was never there is a mistake, and stays, to be reported as one.

@@ -5,6 +5,7 @@ use page::document::Fact;
 use page::number::counted;
 use statistics::values_min;
 
+use super::claims;
 use super::measure::Measure;
 use super::number::{self, figure, ratio};
 use super::summary::Summary;
@@ -15,7 +16,11 @@ use crate::report::findings::{self, Finding, Head};
 
 /// Makes all findings, in the order of reading.
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = findings::unjudged(&opened.header).into_iter().collect();
+    let mut findings = match summary.claims.is_empty() {
+        true => findings::unjudged(&opened.header).into_iter().collect(),
+        false => vec![Finding::new(Head::Expected, opened.header.expected.trim())],
+    };
+    findings.extend(claims::judge(&summary.claims, summary));
     findings.extend(Part::ALL.into_iter().filter_map(|part| cheapest(summary, part)));
     let blocks = summary.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
     let least = values_min(summary.confidence);

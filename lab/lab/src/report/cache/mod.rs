@@ -1,6 +1,7 @@
 //! The report of a study of the cache by itself, in the forms of any report but with other tables.
 //! All functions are pure.
 
+mod claims;
 mod figures;
 mod findings;
 mod measure;

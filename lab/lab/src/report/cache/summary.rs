@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use statistics::{Estimate, median_estimate, paired_ratio};
 
 use super::measure::Measure;
-use crate::cache_study::{Cell, Definition, Design, Numbers, Part};
+use crate::cache_study::{Cell, Claim, Definition, Design, Numbers, Part, Store};
 use crate::record::Opened;
 
 /// The cells in the order of their design.
@@ -15,6 +15,8 @@ pub(crate) struct Summary {
     pub(crate) confidence: f64,
     /// The design of the study; none if the header's definition cannot be parsed.
     pub(crate) design: Option<Design>,
+    /// What the source found.
+    pub(crate) claims: Vec<Claim>,
 }
 
 /// A cell, and its results in each block.
@@ -28,7 +30,8 @@ impl Summary {
     pub(crate) fn new(opened: &Opened) -> Self {
         let header = &opened.header;
         let definition = Definition::parse(&header.name, &header.definition, None).ok();
-        let design = definition.map(|definition| definition.design);
+        let (design, claims) =
+            definition.map(|definition| (definition.design, definition.claims)).unzip();
         let mut rows: Vec<Row> = Vec::new();
         for cell in design.iter().flat_map(Design::cells) {
             rows.push(Row { cell, blocks: BTreeMap::new() });
@@ -41,7 +44,8 @@ impl Summary {
             rows[index].blocks.insert(run.block, run.numbers.clone());
         }
         rows.retain(|row| !row.blocks.is_empty());
-        Self { rows, confidence: header.confidence, design }
+        let claims = claims.unwrap_or_default();
+        Self { rows, confidence: header.confidence, design, claims }
     }
 
     pub(crate) fn rows_of_part(&self, part: Part) -> impl Iterator<Item = &Row> {
@@ -57,17 +61,33 @@ impl Summary {
 
     /// The row of the part's first store under the same conditions; none if `row` is that row.
     pub(crate) fn first_of(&self, row: &Row) -> Option<&Row> {
-        let first = Cell { store: row.cell.part.stores()[0], ..row.cell.clone() };
-        self.rows.iter().find(|row| row.cell == first).filter(|_| first != row.cell)
+        self.beside(row, row.cell.part.stores()[0])
+    }
+
+    fn beside(&self, row: &Row, store: Store) -> Option<&Row> {
+        let other = Cell { store, ..row.cell.clone() };
+        self.rows.iter().find(|row| row.cell == other).filter(|_| other != row.cell)
     }
 
     /// The ratio to the part's first store, block by block; none for the first store itself.
     pub(crate) fn against_first(&self, row: &Row, measure: Measure) -> Option<Estimate> {
-        let first = self.first_of(row)?;
+        self.against(row, row.cell.part.stores()[0], measure, self.confidence)
+    }
+
+    /// The ratio to another store under the same conditions, block by block; none for that store
+    /// itself.
+    pub(crate) fn against(
+        &self,
+        row: &Row,
+        store: Store,
+        measure: Measure,
+        confidence: f64,
+    ) -> Option<Estimate> {
+        let first = self.beside(row, store)?;
         let pairs = row.blocks.iter().filter_map(|(block, numbers)| {
             Some((measure.value(numbers)?, measure.value(first.blocks.get(block)?)?))
         });
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        paired_ratio(&own, &others, self.confidence)
+        paired_ratio(&own, &others, confidence)
     }
 }
