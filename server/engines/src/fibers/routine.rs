@@ -26,7 +26,7 @@ pub(super) struct ConnectionFiber {
     pub(super) socket: OwnedFd,
     pub(super) ready: Ready,
     pub(super) key: u64,
-    pub(super) errand: Errand,
+    pub(super) blocking_work: BlockingWork,
     pub(super) is_new: bool,
     /// Whether the socket is in the epoll set.
     pub(super) is_watched: bool,
@@ -34,7 +34,7 @@ pub(super) struct ConnectionFiber {
 }
 
 /// The work that takes a fiber to the blocking cluster, and the outcome that it brings back.
-pub(super) enum Errand {
+pub(super) enum BlockingWork {
     None,
     Job(JobId, Job, Arc<Runner>),
     Done(JobId, Done),
@@ -64,7 +64,7 @@ impl Routine {
             socket,
             ready: Ready::default(),
             key,
-            errand: Errand::None,
+            blocking_work: BlockingWork::None,
             is_new: true,
             is_watched: false,
             has_left: false,
@@ -91,7 +91,7 @@ impl ConnectionFiber {
     }
 }
 
-impl Errand {
+impl BlockingWork {
     /// Does the work, in a thread that may block.
     pub(super) fn run(self, socket: &OwnedFd) -> Self {
         match self {

@@ -9,7 +9,7 @@ use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
 use super::ready::{Ready, Work};
-use super::routine::Errand;
+use super::routine::BlockingWork;
 use super::state::{FiberState, News};
 use crate::parts::loops::transport::Moved;
 
@@ -244,7 +244,7 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
 struct Download {
     state: FiberState,
     ready: Ready,
-    errand: Mutex<Errand>,
+    blocking_work: Mutex<BlockingWork>,
     has_room: AtomicBool,
     /// How many of the blocking thread and the client have done their part.
     ended: AtomicUsize,
@@ -254,10 +254,11 @@ struct Download {
 impl Download {
     /// Sends, in a blocking thread, and gives the fiber back.
     fn send(&self) {
-        *self.errand.lock().unwrap() = Errand::Sent(match self.has_room.load(Ordering::SeqCst) {
-            true => Ok(Moved::Now(1)),
-            false => Err(ErrorKind::WouldBlock.into()),
-        });
+        *self.blocking_work.lock().unwrap() =
+            BlockingWork::Sent(match self.has_room.load(Ordering::SeqCst) {
+                true => Ok(Moved::Now(1)),
+                false => Err(ErrorKind::WouldBlock.into()),
+            });
         let _ = self.ready.push(FIBER);
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
@@ -290,12 +291,12 @@ impl Download {
 
     /// Runs the fiber: it sends again, or takes in what the blocking thread found.
     fn run(&self) {
-        let mut errand = self.errand.lock().unwrap();
-        errand.apply(self.state.take_news());
-        let is_sent = match std::mem::replace(&mut *errand, Errand::None) {
-            Errand::None => self.has_room.load(Ordering::SeqCst),
-            Errand::Sent(outcome) => outcome.is_ok(),
-            _ => unreachable!("the errand is to send"),
+        let mut work = self.blocking_work.lock().unwrap();
+        work.apply(self.state.take_news());
+        let is_sent = match std::mem::replace(&mut *work, BlockingWork::None) {
+            BlockingWork::None => self.has_room.load(Ordering::SeqCst),
+            BlockingWork::Sent(outcome) => outcome.is_ok(),
+            _ => unreachable!("the work is to send"),
         };
         self.is_sent.fetch_or(is_sent, Ordering::SeqCst);
         if !self.state.rest(false) {
@@ -312,7 +313,7 @@ fn room_that_comes_while_a_blocking_thread_sends_is_not_missed() {
         let download = Arc::new(Download {
             state,
             ready: Ready::new(1),
-            errand: Mutex::new(Errand::None),
+            blocking_work: Mutex::new(BlockingWork::None),
             has_room: AtomicBool::new(false),
             ended: AtomicUsize::new(0),
             is_sent: AtomicBool::new(false),

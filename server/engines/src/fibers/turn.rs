@@ -11,7 +11,7 @@ use session::{Op, Phase};
 use site::resource::FileRef;
 
 use super::kernel_thread::KernelThread;
-use super::routine::{ConnectionFiber, Errand, Rest, Routine};
+use super::routine::{BlockingWork, ConnectionFiber, Rest, Routine};
 use super::state::{NEVER, News};
 use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
@@ -48,9 +48,9 @@ impl Life for Routine {
 
     fn block(&mut self) {
         if let Self::Connection(fiber) = self {
-            let errand = std::mem::replace(&mut fiber.errand, Errand::Failed);
-            let ran = catch_unwind(AssertUnwindSafe(|| errand.run(&fiber.socket)));
-            fiber.errand = ran.unwrap_or(Errand::Failed);
+            let work = std::mem::replace(&mut fiber.blocking_work, BlockingWork::Failed);
+            let ran = catch_unwind(AssertUnwindSafe(|| work.run(&fiber.socket)));
+            fiber.blocking_work = ran.unwrap_or(BlockingWork::Failed);
         }
     }
 }
@@ -91,7 +91,7 @@ impl ConnectionFiber {
         self.ready.is_drained &= !news.has(News::READABLE);
         self.ready.is_full &= !news.has(News::WRITABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
-        self.errand.apply(news);
+        self.blocking_work.apply(news);
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
@@ -143,27 +143,30 @@ impl ConnectionFiber {
         Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
     }
 
-    /// Takes in the outcome of an errand.
-    fn finish_errand(
+    /// Takes in the outcome of blocking work.
+    fn finish_blocking_work(
         &mut self,
-        errand: Errand,
+        work: BlockingWork,
         thread: &mut KernelThread,
         turn: &mut Turn,
     ) -> Step {
-        match errand {
-            Errand::Done(id, done) => {
+        match work {
+            BlockingWork::Done(id, done) => {
                 if answer(&mut self.connection, &mut thread.worker, id, done) {
                     thread.evict();
                 }
                 turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB).max(1);
                 Step::More
             }
-            Errand::Sent(outcome) => {
+            BlockingWork::Sent(outcome) => {
                 let (connection, ready) = (&mut self.connection, &mut self.ready);
                 let file_bytes = &mut turn.file_bytes;
                 after_send_file(connection, &mut thread.worker, outcome, file_bytes, ready)
             }
-            Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
+            BlockingWork::None
+            | BlockingWork::Job(..)
+            | BlockingWork::File { .. }
+            | BlockingWork::Failed => Step::Closed,
         }
     }
 
@@ -185,8 +188,8 @@ impl Driven for Serving<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        match std::mem::replace(&mut fiber.errand, Errand::None) {
-            Errand::None => step(
+        match std::mem::replace(&mut fiber.blocking_work, BlockingWork::None) {
+            BlockingWork::None => step(
                 &mut Plain(fiber.socket.as_fd()),
                 &mut fiber.connection,
                 &mut thread.worker,
@@ -194,7 +197,7 @@ impl Driven for Serving<'_> {
                 &mut fiber.ready,
                 turn,
             ),
-            back => fiber.finish_errand(back, thread, turn),
+            back => fiber.finish_blocking_work(back, thread, turn),
         }
     }
 
@@ -209,7 +212,7 @@ impl Driven for Serving<'_> {
         if is_blocking {
             let (id, job) = fiber.connection.take_job();
             thread.worker.counters.jobs_handed_out.add(1);
-            fiber.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
+            fiber.blocking_work = BlockingWork::Job(id, job, Arc::clone(&thread.runner));
             return Begun::Away;
         }
         if run_on_the_spot(&mut fiber.connection, &mut thread.worker, &thread.runner) {
@@ -228,7 +231,7 @@ impl Driven for Serving<'_> {
         // A chunk is bounded far below the size of memory.
         let len = len.min(turn.file_bytes) as usize;
         thread.worker.counters.cold_sends.add(1);
-        fiber.errand = Errand::File { file: FileRef::clone(file), offset, len };
+        fiber.blocking_work = BlockingWork::File { file: FileRef::clone(file), offset, len };
         Begun::Away
     }
 }
