@@ -25,10 +25,10 @@ pub(super) enum State {
     Ending = 2,
 }
 
-/// A request of the master to one process.
+/// A command of the master to one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Nothing = 0,
+pub(super) enum Command {
+    None = 0,
     /// End if you still wait for a connection: too many processes do.
     EndIfWaiting = 1,
     /// Close your connection if it still rests: others need a process.
@@ -66,7 +66,7 @@ const NOTES_MAX: usize = 64;
 const ROW_CELLS: usize = 8;
 const STATE: usize = 0;
 const RESTS_SINCE: usize = 1;
-const WISH: usize = 2;
+const COMMAND: usize = 2;
 /// The number of the error that the process ended with.
 const ERROR: usize = 3;
 
@@ -137,7 +137,7 @@ impl Row {
     /// Resets the row for a process that is about to be forked.
     pub(super) fn begin(self, state: State) {
         self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
-        self.0[WISH].store(Wish::Nothing as u64, Ordering::Relaxed);
+        self.0[COMMAND].store(Command::None as u64, Ordering::Relaxed);
         self.0[ERROR].store(0, Ordering::Relaxed);
         self.set_state(state);
     }
@@ -164,15 +164,15 @@ impl Row {
         (since != 0).then_some(Tick(since))
     }
 
-    pub(super) fn wish(self, wish: Wish) {
-        self.0[WISH].store(wish as u64, Ordering::Release);
+    pub(super) fn set_command(self, command: Command) {
+        self.0[COMMAND].store(command as u64, Ordering::Release);
     }
 
-    pub(super) fn wished(self) -> Wish {
-        match self.0[WISH].load(Ordering::Acquire) {
-            0 => Wish::Nothing,
-            1 => Wish::EndIfWaiting,
-            _ => Wish::CloseIfResting,
+    pub(super) fn command(self) -> Command {
+        match self.0[COMMAND].load(Ordering::Acquire) {
+            0 => Command::None,
+            1 => Command::EndIfWaiting,
+            _ => Command::CloseIfResting,
         }
     }
 
@@ -217,14 +217,14 @@ mod tests {
         let (first, second) = (board.row(0), board.row(1));
         first.begin(State::Serving);
         first.rest(Some(Tick(0)));
-        first.wish(Wish::CloseIfResting);
+        first.set_command(Command::CloseIfResting);
         first.fail(&io::Error::from_raw_os_error(24));
         second.begin(State::Ending);
-        let shown = |row: Row| (row.state(), row.rests_since(), row.wished(), row.error());
-        assert_eq!(shown(first), (State::Serving, Some(Tick(1)), Wish::CloseIfResting, 24));
-        assert_eq!(shown(second), (State::Ending, None, Wish::Nothing, 0));
+        let shown = |row: Row| (row.state(), row.rests_since(), row.command(), row.error());
+        assert_eq!(shown(first), (State::Serving, Some(Tick(1)), Command::CloseIfResting, 24));
+        assert_eq!(shown(second), (State::Ending, None, Command::None, 0));
         first.begin(State::Waiting);
-        assert_eq!(shown(first), (State::Waiting, None, Wish::Nothing, 0));
+        assert_eq!(shown(first), (State::Waiting, None, Command::None, 0));
         assert!(!board.orders.is_any_issued() && board.failure().is_none());
         board.order(Order::Drain);
         board.fail(&io::Error::from_raw_os_error(12));

@@ -10,7 +10,7 @@ use os::signals::SignalDescriptor;
 use os::socket::Readiness;
 use session::{HOUSEKEEPING_MS, Tick};
 
-use super::board::{Board, Row, State, Wish};
+use super::board::{Board, Command, Row, State};
 use crate::open_files::OpenFiles;
 use crate::orders::Order;
 use crate::parts::accept::listeners::{PAUSE_MS, is_exhaustion};
@@ -129,7 +129,7 @@ impl Child {
     fn is_done(&self) -> bool {
         self.connections_max == 0
             || self.listeners.is_empty() // accepting was stopped while it served
-            || self.row.wished() == Wish::EndIfWaiting
+            || self.row.command() == Command::EndIfWaiting
             || self.board.orders.is_issued(Order::StopAccepting)
     }
 
@@ -144,7 +144,7 @@ impl Child {
                 self.is_untidy = true;
                 self.registry.count_accepted();
                 self.serve(socket, peer)?;
-                self.row.wish(Wish::Nothing); // any wish concerned that connection
+                self.row.set_command(Command::None); // any command concerned that connection
                 self.row.set_state(State::Waiting);
                 self.row.rest(None);
                 self.board.change();
@@ -209,7 +209,7 @@ impl Child {
         Ok(())
     }
 
-    /// Carries out the orders and the wish of the master.
+    /// Carries out the orders and the command of the master.
     fn obey(&mut self, entry: &Entry) {
         if self.board.orders.is_issued(Order::StopAccepting) {
             self.listeners.clear();
@@ -221,19 +221,19 @@ impl Child {
         if self.board.orders.is_issued(Order::Abort) {
             self.registry.shared.orders.issue(Order::Abort);
         }
-        if self.row.wished() == Wish::CloseIfResting {
+        if self.row.command() == Command::CloseIfResting {
             let has_input = os::socket::wait_ready(entry.socket(), Readiness::Readable, 0);
             match !has_input.unwrap_or(false) && self.registry.evict() {
-                true => self.row.wish(Wish::Nothing),
+                true => self.row.set_command(Command::None),
                 false => self.decline(),
             }
         }
     }
 
-    /// Declines the wish of the master, which then turns to another process.
+    /// Declines the command of the master, which then turns to another process.
     fn decline(&self) {
-        if self.row.wished() != Wish::Nothing {
-            self.row.wish(Wish::Nothing);
+        if self.row.command() != Command::None {
+            self.row.set_command(Command::None);
             self.board.change();
         }
     }
@@ -295,7 +295,7 @@ impl Wait {
             self.set.wait(&mut self.events, 2, timeout)?;
             let is_there = |key| self.events.iter().any(|event| event.key == key);
             self.is_called = is_there(SIGNAL_KEY);
-            // The connection comes first: a wish is declined if the client has sent a request.
+            // The connection comes first: a command is declined if the client has sent a request.
             if is_there(SOCKET_KEY) {
                 return Ok(Woken::ForConnection);
             }

@@ -20,7 +20,7 @@
 //!
 //! Where to read: `master.rs` decides how many processes there are, `pool.rs` forks and ends them,
 //! `child.rs` is the code of one, `board.rs` is Apache's scoreboard, with the states of processes
-//! and the master's wishes, `note.rs` holds the master's reports on processes.
+//! and the master's commands, `note.rs` holds the master's reports on processes.
 
 mod board;
 mod child;

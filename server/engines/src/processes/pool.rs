@@ -10,7 +10,7 @@ use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
 use session::{Account, Tick, Worker};
 
-use super::board::{Board, Row, State, Wish};
+use super::board::{Board, Command, Row, State};
 use super::child::Child;
 use super::note::Note;
 use crate::engine::{MakeWorker, SendfileMode};
@@ -150,25 +150,25 @@ impl Pool {
     /// Has the process whose connection has rested longest close it, if one has rested for
     /// [`REST_MS`] and was not called to do so already. Otherwise returns when one will have.
     pub(super) fn free_resting(&self, now: Tick) -> Option<Tick> {
-        let uncalled = self.living().filter(|slot| slot.row.wished() == Wish::Nothing);
+        let uncalled = self.living().filter(|slot| slot.row.command() == Command::None);
         let resting = uncalled.filter_map(|slot| Some((slot.row.rests_since()?, slot)));
         let (since, slot) = resting.min_by_key(|(since, _)| *since)?;
         let at = since.plus_ms(REST_MS);
         if at > now {
             return Some(at);
         }
-        slot.request(Wish::CloseIfResting);
+        slot.send(Command::CloseIfResting);
         None
     }
 
-    /// Has the first process that waits for a connection end, if that was not requested already.
+    /// Has the first process that waits for a connection end, if it was not told to already.
     pub(super) fn end_one_waiting(&self) {
         let mut waiting = self.living().filter(|slot| slot.row.state() == State::Waiting);
-        let is_requested = |slot: &Slot| slot.row.wished() == Wish::EndIfWaiting;
+        let is_told = |slot: &Slot| slot.row.command() == Command::EndIfWaiting;
         if let Some(slot) = waiting.next()
-            && !is_requested(slot)
+            && !is_told(slot)
         {
-            slot.request(Wish::EndIfWaiting);
+            slot.send(Command::EndIfWaiting);
         }
     }
 
@@ -229,8 +229,8 @@ impl Pool {
 }
 
 impl Slot {
-    fn request(&self, wish: Wish) {
-        self.row.wish(wish);
+    fn send(&self, command: Command) {
+        self.row.set_command(command);
         self.call();
     }
 
