@@ -209,7 +209,9 @@ impl Child {
         Ok(())
     }
 
-    /// Carries out the orders and the command of the master.
+    /// Carries out the orders and the command of the master. This is not the trait of the loops
+    /// (`parts/loops/obey.rs`), which carries out an order once: a process serves a connection at a
+    /// time, and the orders hold for the next one, too.
     fn obey(&mut self, entry: &Entry) {
         if self.board.orders.is_issued(Order::StopAccepting) {
             self.listeners.clear();
