@@ -112,9 +112,9 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
     let local = Local::start(&config, &ready, share, sets, logs, CounterBook::Shared(ledger))?;
-    Attendant::new(local, task.control, settings.timeouts.drain_ms)
+    Controller::new(local, task.control, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
-        .and_then(Attendant::run)
+        .and_then(Controller::run)
 }
 
 /// Puts the listeners of a place into the sets of the layout.
@@ -131,7 +131,7 @@ fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec
 }
 
 /// Controls the engine of this process, by orders of the supervisor.
-struct Attendant {
+struct Controller {
     local: Local,
     control: UnixStream,
     epoll: Epoll,
@@ -141,7 +141,7 @@ struct Attendant {
     is_ending: bool,
 }
 
-impl Attendant {
+impl Controller {
     fn new(local: Local, control: UnixStream, drain_ms: u64) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
