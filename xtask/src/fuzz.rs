@@ -20,7 +20,7 @@ const SECONDS_DEFAULT: u32 = 10;
 const MEMORY_MIB_MAX: u32 = 2048;
 
 #[derive(Debug, PartialEq, Eq)]
-struct Wish {
+struct Options {
     seconds: u32,
     targets: Vec<String>,
 }
@@ -31,32 +31,32 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         print!("{HELP}");
         return Ok(());
     }
-    let wish = parse(arguments)?;
+    let options = parse(arguments)?;
     require(&[NIGHTLY, CARGO_FUZZ])?;
     let root = tools::workspace_root();
     let known = targets(&root)?;
-    for target in chosen(&wish, &known)? {
-        fuzz(&root, target, wish.seconds)?;
+    for target in chosen(&options, &known)? {
+        fuzz(&root, target, options.seconds)?;
     }
     Ok(())
 }
 
-fn parse(arguments: &[String]) -> Result<Wish, String> {
-    let mut wish = Wish { seconds: SECONDS_DEFAULT, targets: Vec::new() };
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options { seconds: SECONDS_DEFAULT, targets: Vec::new() };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--seconds" => {
                 let number = rest.next().and_then(|number| number.parse().ok());
-                wish.seconds = number.ok_or("--seconds needs a whole number")?;
+                options.seconds = number.ok_or("--seconds needs a whole number")?;
             }
             option if option.starts_with('-') => {
                 return Err(format!("fuzz knows no option {option}\n\n{HELP}"));
             }
-            target => wish.targets.push(target.to_owned()),
+            target => options.targets.push(target.to_owned()),
         }
     }
-    Ok(wish)
+    Ok(options)
 }
 
 fn require(tools: &[Tool]) -> Result<(), String> {
@@ -80,8 +80,8 @@ fn target_names(manifest: &str) -> Result<Vec<String>, String> {
     Ok(binaries.into_iter().flatten().filter_map(name).collect())
 }
 
-fn chosen<'k>(wish: &Wish, known: &'k [String]) -> Result<Vec<&'k str>, String> {
-    if wish.targets.is_empty() {
+fn chosen<'k>(options: &Options, known: &'k [String]) -> Result<Vec<&'k str>, String> {
+    if options.targets.is_empty() {
         return Ok(known.iter().map(String::as_str).collect());
     }
     let find =
@@ -90,7 +90,7 @@ fn chosen<'k>(wish: &Wish, known: &'k [String]) -> Result<Vec<&'k str>, String> 
                 format!("no fuzz target {wished:?}; there are: {}", known.join(", "))
             })
         };
-    wish.targets.iter().map(find).collect()
+    options.targets.iter().map(find).collect()
 }
 
 fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), String> {
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let wish = parse(&words("--seconds 3 head path")).expect("a good line");
-        assert_eq!(wish, Wish { seconds: 3, targets: words("head path") });
+        let options = parse(&words("--seconds 3 head path")).expect("a good line");
+        assert_eq!(options, Options { seconds: 3, targets: words("head path") });
         assert_eq!(parse(&[]).expect("nothing to ask for").seconds, SECONDS_DEFAULT);
         for bad in ["--seconds", "--seconds x", "--second 3"] {
             assert!(parse(&words(bad)).is_err(), "{bad}");
@@ -136,9 +136,9 @@ mod tests {
         let manifest = "[package]\nname = \"f\"\n[[bin]]\nname = \"head\"\n[[bin]]\nname = \"p\"\n";
         let known = target_names(manifest).expect("a good manifest");
         assert_eq!(known, ["head", "p"]);
-        let wish = |targets| Wish { seconds: 1, targets };
-        assert_eq!(chosen(&wish(vec![]), &known).expect("all"), ["head", "p"]);
-        assert_eq!(chosen(&wish(words("p")), &known).expect("one"), ["p"]);
-        assert!(chosen(&wish(words("q")), &known).is_err());
+        let options = |targets| Options { seconds: 1, targets };
+        assert_eq!(chosen(&options(vec![]), &known).expect("all"), ["head", "p"]);
+        assert_eq!(chosen(&options(words("p")), &known).expect("one"), ["p"]);
+        assert!(chosen(&options(words("q")), &known).is_err());
     }
 }
