@@ -11,7 +11,7 @@
 //! What a transaction does without groups is in `transact`.
 
 use super::hits::Geometry;
-use super::transact::{Access, Heard, bits};
+use super::transact::{Access, SnoopResponse, bits};
 use super::{Observer, Simulation};
 use crate::cache::{BLOCK_SHIFT, block_of, state_of, with_state};
 use crate::machine;
@@ -234,8 +234,8 @@ impl<O: Observer> Simulation<'_, O> {
     }
 
     /// Updates the group's line after a block was supplied inside it: memory may be out of date.
-    pub(super) fn supplied_inside(&mut self, access: Access, heard: Heard, to: State) {
-        if heard.dirty && !heard.owned && !self.table.is_dirty(to) {
+    pub(super) fn supplied_inside(&mut self, access: Access, response: SnoopResponse, to: State) {
+        if response.dirty && !response.owned && !self.table.is_dirty(to) {
             let last = self.last.as_mut().expect("only with last-level caches");
             last.owe(access.cpu, access.block);
         }
@@ -249,7 +249,7 @@ impl<O: Observer> Simulation<'_, O> {
         access: Access,
         what: Transaction,
         before: u64,
-        heard: &mut Heard,
+        response: &mut SnoopResponse,
     ) {
         let Some(last) = &mut self.last else { return };
         let own = last.group(access.cpu);
@@ -261,12 +261,12 @@ impl<O: Observer> Simulation<'_, O> {
             let place = last.find(group, access.block).expect("a copy's group has a line");
             let mut line = last.lines[group][place];
             // Whichever cache supplies, memory is updated in the same transaction.
-            heard.dirty |= line & OWES != 0;
+            response.dirty |= line & OWES != 0;
             line &= !OWES;
             if parked {
                 let reaction = self.table.reaction(state_of(line), what, access.private);
                 self.observer.row(false, reaction.row);
-                heard.add(reaction, self.table.is_dirty(reaction.to));
+                response.add(reaction, self.table.is_dirty(reaction.to));
                 line = with_state(line, reaction.to);
                 if reaction.to == INVALID {
                     last.parked[access.block as usize] &= !(1 << group);
@@ -349,7 +349,7 @@ impl<O: Observer> Simulation<'_, O> {
     }
 }
 
-impl Heard {
+impl SnoopResponse {
     /// Adds the reaction of one more copy.
     pub(super) fn add(&mut self, reaction: Reaction, dirty_after: bool) {
         self.signals |= reaction.says;

@@ -35,9 +35,9 @@ impl Access {
     }
 }
 
-/// The signals of other caches.
+/// The response of the other caches to a transaction that they snoop.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Heard {
+pub(super) struct SnoopResponse {
     pub(super) signals: Signals,
     pub(super) dirty: bool,
     pub(super) clean: bool,
@@ -116,20 +116,20 @@ impl<O: Observer> Simulation<'_, O> {
             return done;
         }
         let reach = self.reach(access, what);
-        let heard = self.snoop(access, what, reach);
+        let response = self.snoop(access, what, reach);
         let any = self.machine.bus.clean_supplier == CleanSupplier::AnyCopy;
-        let from_cache = heard.dirty || (heard.clean && any) || reach.near;
+        let from_cache = response.dirty || (response.clean && any) || reach.near;
         let remote = !from_cache && self.is_remote(access);
         let done = match (reach.inside, remote) {
             (true, _) => self.inside(access, what),
             (_, true) => self.bus.request_far(access.now, what),
             _ => self.bus.request(access.now, what, from_cache),
         };
-        let (number, row) = self.table.local(&wanted, heard.signals);
+        let (number, row) = self.table.local(&wanted, response.signals);
         self.observer.row(true, number);
         self.admit(access);
         if reach.inside {
-            self.supplied_inside(access, heard, row.to);
+            self.supplied_inside(access, response, row.to);
         }
         self.place_copy(access, ghost, row.to);
         self.blocks.mark_seen(access.block);
@@ -175,12 +175,12 @@ impl<O: Observer> Simulation<'_, O> {
         let sharing = self.classify_write(access);
         self.count_coherence(access, what, sharing);
         let reach = self.reach(access, what);
-        let heard = self.snoop(access, what, reach);
+        let response = self.snoop(access, what, reach);
         let done = match reach.inside {
             true => self.inside(access, what),
             false => self.bus.request(access.now, what, false),
         };
-        let (number, row) = self.table.local(&wanted, heard.signals);
+        let (number, row) = self.table.local(&wanted, response.signals);
         self.observer.row(true, number);
         self.caches[access.cpu].set_state(place, row.to);
         self.blocks.note_state(access.block, row.to);
@@ -210,7 +210,7 @@ impl<O: Observer> Simulation<'_, O> {
 
     /// Has all other caches that have the block react, or only those of the group if the
     /// transaction stays inside.
-    fn snoop(&mut self, access: Access, what: Transaction, reach: Reach) -> Heard {
+    fn snoop(&mut self, access: Access, what: Transaction, reach: Reach) -> SnoopResponse {
         let (all, ghosts) = (self.blocks.holders(access.block), self.blocks.ghosts(access.block));
         let mut holders = all;
         if reach.inside
@@ -220,27 +220,27 @@ impl<O: Observer> Simulation<'_, O> {
         }
         let others = holders & !(1 << access.cpu);
         let alike = self.blocks.alike(access.block);
-        let mut heard = Heard::default();
+        let mut response = SnoopResponse::default();
         if others == 0 {
         } else if what == Transaction::ReadBlock && alike != INVALID {
             // All would give the same signals, and would stay as they are.
-            self.react(access, what, alike, &mut heard);
+            self.react(access, what, alike, &mut response);
         } else {
-            let to = self.snoop_each(access, what, others, ghosts, &mut heard);
+            let to = self.snoop_each(access, what, others, ghosts, &mut response);
             let whole = holders == all && self.table.is_calm(to);
             self.blocks.set_alike(access.block, if whole { to } else { INVALID });
         }
         let late = !self.exact && bits(others).any(|cpu| self.cpus[cpu].started > access.now);
         self.counts.late += u64::from(late);
         if !reach.inside {
-            self.snoop_groups(access, what, holders, &mut heard);
+            self.snoop_groups(access, what, holders, &mut response);
         }
         let left = self.blocks.holders(access.block);
         if left & holders != holders && !access.private {
             // Earlier writes are not among those that the new ghosts have missed.
             self.notify_ghosts(access.set, access.block, ghosts);
         }
-        heard
+        response
     }
 
     /// Has each of these caches react. Returns the state that all of their copies are in then, or
@@ -251,13 +251,13 @@ impl<O: Observer> Simulation<'_, O> {
         what: Transaction,
         others: u64,
         ghosts: u64,
-        heard: &mut Heard,
+        response: &mut SnoopResponse,
     ) -> State {
         let mut all = None;
         for other in bits(others) {
             let cache = &self.caches[other];
             let place = cache.find(access.set, access.block).expect("a holder has a copy");
-            let to = self.react(access, what, state_of(cache.lines[place]), heard);
+            let to = self.react(access, what, state_of(cache.lines[place]), response);
             if to == INVALID {
                 self.take_away(access, other, place, what, ghosts);
             } else {
@@ -274,11 +274,11 @@ impl<O: Observer> Simulation<'_, O> {
         access: Access,
         what: Transaction,
         from: State,
-        heard: &mut Heard,
+        response: &mut SnoopResponse,
     ) -> State {
         let reaction = self.table.reaction(from, what, access.private);
         self.observer.row(false, reaction.row);
-        heard.add(reaction, self.table.is_dirty(reaction.to));
+        response.add(reaction, self.table.is_dirty(reaction.to));
         reaction.to
     }
 
