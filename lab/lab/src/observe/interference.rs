@@ -79,9 +79,9 @@ impl Disturbed {
     }
 }
 
-/// The activity of a server or a load generator within a trial's window.
+/// The CPU usage of a server or a load generator within a trial's window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Doings<'a> {
+pub(crate) struct CpuUsage<'a> {
     /// The CPUs on which it may run.
     pub(crate) cpus: &'a [usize],
     /// Processor time that it used.
@@ -110,14 +110,14 @@ pub(crate) struct Machine<'a> {
 /// The share of a trial's resources that other processes used, for each disturbed part.
 pub(crate) fn interference(
     machine: &Machine<'_>,
-    server: Doings<'_>,
-    generator: Doings<'_>,
+    server: CpuUsage<'_>,
+    generator: CpuUsage<'_>,
 ) -> BTreeMap<Disturbed, f64> {
     let is_shared = generator.cpus.iter().any(|cpu| server.cpus.contains(cpu));
     let mut shares = BTreeMap::new();
-    let mut insert_share = |disturbed: Disturbed, cpus: &[usize], own: &[Doings<'_>]| {
-        let wake_ups = own.iter().map(|doings| doings.wake_ups).sum();
-        let own_us = own.iter().map(|doings| doings.cpu_us).sum();
+    let mut insert_share = |disturbed: Disturbed, cpus: &[usize], own: &[CpuUsage<'_>]| {
+        let wake_ups = own.iter().map(|usage| usage.wake_ups).sum();
+        let own_us = own.iter().map(|usage| usage.cpu_us).sum();
         let foreign_us = machine.foreign_us(cpus, own_us, wake_ups);
         let all_us = cpus.len() as u64 * machine.window_us;
         shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
@@ -136,9 +136,9 @@ pub(crate) fn interference(
         ],
     };
     let both = [(Disturbed::Server, server), (Disturbed::Generator, generator)];
-    for ((disturbed, doings), delaying_us) in both.into_iter().zip(delaying_us) {
-        let waking_us = accounting::waking_us(doings.wake_ups, &machine.select_cpus(doings.cpus));
-        let share = doings.delayed_share(delaying_us, waking_us);
+    for ((disturbed, usage), delaying_us) in both.into_iter().zip(delaying_us) {
+        let waking_us = accounting::waking_us(usage.wake_ups, &machine.select_cpus(usage.cpus));
+        let share = usage.delayed_share(delaying_us, waking_us);
         shares.extend(share.map(|share| (disturbed, share)));
     }
     shares
@@ -158,7 +158,7 @@ pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64
     known.reduce(|worst, one| if one.1 > worst.1 { one } else { worst })
 }
 
-impl Doings<'_> {
+impl CpuUsage<'_> {
     /// The share of the time in which it wanted to run that it waited for other processes.
     /// `delaying_us` is the time for which these ran beyond the usual on any machine. Its threads
     /// are ready, and have no CPU, also while an idle CPU wakes up: `waking_us` is not counted.
@@ -195,9 +195,9 @@ mod tests {
         Cpu { cpu, idle_us, softirq_us, ..Cpu::default() }
     }
 
-    fn doings(cpus: &[usize], cpu_ms: u64, waited_ms: Option<u64>) -> Doings<'_> {
+    fn usage(cpus: &[usize], cpu_ms: u64, waited_ms: Option<u64>) -> CpuUsage<'_> {
         let waited_us = waited_ms.map(|ms| ms * MS);
-        Doings { cpus, cpu_us: cpu_ms * MS, waited_us, wake_ups: 0 }
+        CpuUsage { cpus, cpu_us: cpu_ms * MS, waited_us, wake_ups: 0 }
     }
 
     fn machine(cpus: &[Cpu]) -> Machine<'_> {
@@ -207,7 +207,7 @@ mod tests {
     #[track_caller]
     fn check(
         cores: &[Cpu],
-        (server, generator): (Doings<'_>, Doings<'_>),
+        (server, generator): (CpuUsage<'_>, CpuUsage<'_>),
         expected: &[(Disturbed, f64)],
     ) {
         let shares = interference(&machine(cores), server, generator);
@@ -220,9 +220,9 @@ mod tests {
         use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
         let none = [(ServerCpus, 0.0), (ClientCpus, 0.0), (Server, 0.0), (Generator, 0.0)];
         // Threads of a busy server wait for each other.
-        let busy = (doings(&[0], 992, Some(30_000)), doings(&[1], 995, Some(4)));
+        let busy = (usage(&[0], 992, Some(30_000)), usage(&[1], 995, Some(4)));
         check(&[core(0, 0, 0), core(1, 0, 0)], busy, &none);
-        let calm = (doings(&[0], 300, Some(3)), doings(&[1], 200, Some(2)));
+        let calm = (usage(&[0], 300, Some(3)), usage(&[1], 200, Some(2)));
         check(&[core(0, 695, 0), core(1, 795, 0)], calm, &none);
     }
 
@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn foreign_load_is_seen_on_either_side() {
         use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
-        let starved = (doings(&[0], 50, Some(700)), doings(&[1], 330, Some(660)));
+        let starved = (usage(&[0], 50, Some(700)), usage(&[1], 330, Some(660)));
         let expected =
             [(ServerCpus, 0.94), (ClientCpus, 0.66), (Server, 0.933), (Generator, 0.663)];
         check(&[core(0, 0, 0), core(1, 0, 0)], starved, &expected);
         // A server that waits for no other process is not delayed, though its caches may suffer.
-        let beside = (doings(&[0], 100, Some(0)), doings(&[1], 200, None));
+        let beside = (usage(&[0], 100, Some(0)), usage(&[1], 200, None));
         let expected = [(ServerCpus, 0.19), (ClientCpus, 0.0), (Server, 0.0)];
         check(&[core(0, 700, 0), core(1, 795, 0)], beside, &expected);
     }
@@ -244,9 +244,9 @@ mod tests {
     fn where_both_share_the_cpus_neither_is_foreign_to_the_other() {
         use Disturbed::{Generator, Server, SharedCpus};
         let cores = [core(0, 0, 0), core(1, 0, 0)];
-        let all = (doings(&[0, 1], 900, Some(800)), doings(&[0, 1], 1070, Some(700)));
+        let all = (usage(&[0, 1], 900, Some(800)), usage(&[0, 1], 1070, Some(700)));
         check(&cores, all, &[(SharedCpus, 0.005), (Server, 0.0), (Generator, 0.0)]);
-        let less = (doings(&[0, 1], 400, Some(800)), doings(&[1], 500, Some(700)));
+        let less = (usage(&[0, 1], 400, Some(800)), usage(&[1], 500, Some(700)));
         check(&cores, less, &[(SharedCpus, 0.54), (Server, 0.667), (Generator, 0.583)]);
     }
 
@@ -258,7 +258,7 @@ mod tests {
         let of = |foreign_ms: u64| {
             let cores = [core(0, 30_000 - 30 - foreign_ms, 0)];
             let machine = Machine { window_us, ..machine(&cores) };
-            interference(&machine, doings(&[0], 30, Some(24)), Doings::default())
+            interference(&machine, usage(&[0], 30, Some(24)), CpuUsage::default())
         };
         assert_eq!(of(240)[&Disturbed::Server], 0.0);
         assert!(of(3000)[&Disturbed::Server] > 0.4, "{:?}", of(3000));
@@ -272,8 +272,8 @@ mod tests {
         let of = |idle_ms, cpu_ms, wake_ups| {
             let cores = [core(0, idle_ms, 0)];
             let machine = Machine { window_us, ..machine(&cores) };
-            let server = Doings { wake_ups, ..doings(&[0], cpu_ms, Some(20)) };
-            interference(&machine, server, Doings::default())
+            let server = CpuUsage { wake_ups, ..usage(&[0], cpu_ms, Some(20)) };
+            interference(&machine, server, CpuUsage::default())
         };
         let quiet = [of(260, 196, 10_302), of(452, 32, 987)];
         assert!(quiet.iter().flat_map(BTreeMap::values).all(|share| *share < 0.01), "{quiet:?}");
@@ -290,8 +290,8 @@ mod tests {
         let of = |idle_ms, cpu_ms, waited_ms, wake_ups| {
             let cores = [core(0, idle_ms, 0)];
             let machine = Machine { window_us, ..machine(&cores) };
-            let generator = Doings { wake_ups, ..doings(&[0], cpu_ms, Some(waited_ms)) };
-            interference(&machine, Doings::default(), generator)
+            let generator = CpuUsage { wake_ups, ..usage(&[0], cpu_ms, Some(waited_ms)) };
+            interference(&machine, CpuUsage::default(), generator)
         };
         let quiet = [of(1932, 37, 5, 1100), of(300, 1410, 290, 58_000)];
         let least = quiet.iter().flat_map(BTreeMap::values).all(|share| *share < 0.01);
@@ -308,7 +308,7 @@ mod tests {
     fn what_the_lab_itself_did_is_not_foreign() {
         let cores = [core(0, 740, 0)];
         let machine = Machine { lab_us: 50 * MS, ..machine(&cores) };
-        let shares = interference(&machine, doings(&[0], 200, Some(50)), Doings::default());
+        let shares = interference(&machine, usage(&[0], 200, Some(50)), CpuUsage::default());
         assert!(shares.values().all(|share| *share == 0.0), "{shares:?}");
     }
 
@@ -316,11 +316,11 @@ mod tests {
     #[test]
     fn interrupts_are_no_interference() {
         let cores = [core(0, 0, 250)];
-        let server = doings(&[0], 745, Some(0));
+        let server = usage(&[0], 745, Some(0));
         let apart = Machine { interrupts_apart: true, ..machine(&cores) };
-        let shares = interference(&apart, server, Doings::default());
+        let shares = interference(&apart, server, CpuUsage::default());
         assert!(shares[&Disturbed::ServerCpus] < 0.01, "{shares:?}");
-        let shares = interference(&machine(&cores), server, Doings::default());
+        let shares = interference(&machine(&cores), server, CpuUsage::default());
         assert!(shares[&Disturbed::ServerCpus] > 0.2, "{shares:?}");
     }
 

@@ -31,8 +31,8 @@ use threads::Threads;
 
 pub use cpu::CoreUse;
 pub use hardware::Hardware;
+pub(crate) use interference::{CpuUsage, Machine, interference, interference_in, worst};
 pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_REPORTED};
-pub(crate) use interference::{Doings, Machine, interference, interference_in, worst};
 pub use others::Others;
 pub use pressure::Pressure;
 pub(crate) use window::WindowUse;

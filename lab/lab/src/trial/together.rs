@@ -6,7 +6,7 @@ use super::{
     AFTERMATH, Bench, LoadUse, NOT_BEGUN, Observation, PATIENCE, RunFailure, Target, Trial,
     await_measured, await_ready, finish, options, start_together,
 };
-use crate::observe::{Disturbed, Doings, Machine, Observed, Observer, WindowUse, interference};
+use crate::observe::{CpuUsage, Disturbed, Machine, Observed, Observer, WindowUse, interference};
 use crate::trial::Measured;
 use load::options::Options;
 use load::outcome::Outcome;
@@ -163,13 +163,13 @@ pub(super) fn disturbances(parts: &[Part<'_>]) -> Option<BTreeMap<Disturbed, f64
     };
     let waited = |waited_us: Option<u64>| waited_us.filter(|_| is_alone);
     let wake_ups = |part: &Part<'_>| part.observed.switches_voluntary.unwrap_or(0);
-    let servers = Doings {
+    let servers = CpuUsage {
         cpus: &server_cpus,
         cpu_us: parts.iter().map(|part| part.in_window.cpu_us()).sum(),
         waited_us: waited(first.observed.run_queue_wait_us),
         wake_ups: parts.iter().map(wake_ups).sum(),
     };
-    let generators = Doings {
+    let generators = CpuUsage {
         cpus: &client_cpus,
         cpu_us: parts.iter().map(|part| part.load.cpu_us).sum(),
         waited_us: waited(first.load.waited_us),
