@@ -111,7 +111,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     Side::name_apart(&mut sides);
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
-    let mut watch = Onlooker { progress: ProgressLine::new(), interrupt };
+    let mut watch = TerminalWatch { progress: ProgressLine::new(), interrupt };
     plan.make_ready(&lab.bench, &workload, &sides, &mut watch).map_err(failure)?;
     let folder = plan.begin(&place, &workload, &sides)?;
     let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut watch);
@@ -135,13 +135,13 @@ fn failure(why: Uncompared) -> Failure {
     }
 }
 
-/// The user at the terminal.
-struct Onlooker {
+/// Progress on the terminal, and interruptions from it.
+struct TerminalWatch {
     progress: ProgressLine,
     interrupt: Interrupt,
 }
 
-impl Watch for Onlooker {
+impl Watch for TerminalWatch {
     fn report(&mut self, line: &str) {
         self.progress.print_on_terminal(line);
     }
