@@ -18,8 +18,9 @@ cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
            engines, all benchmarks, a server that takes minutes to build (it is installed), the
-           packages, the README's commands on a machine that has nothing else, and whether equal
-           servers are found equal beside a load that comes and goes
+           packages, the README's commands on a machine that has nothing else (as an ordinary user
+           and as root, with /tmp in memory and on a disk), and whether equal servers are found
+           equal beside a load that comes and goes
 ";
 
 /// Engines in which threads share data.
@@ -142,7 +143,12 @@ pub(crate) const STEPS: &[Step] = &[
             &[NIGHTLY, MIRI],
         )
     },
-    step("fresh", When::Long, "cargo xtask fresh", &[ROOT, DEBOOTSTRAP, IPROUTE2]),
+    step(
+        "fresh",
+        When::Long,
+        "cargo xtask fresh user-tmpfs user-disk root-tmpfs root-disk",
+        &[ROOT, DEBOOTSTRAP, IPROUTE2],
+    ),
     step("bench-simulate", When::Short, "cargo test --package coherence --bench references", &[]),
     step("bench-simulate", When::Long, "cargo bench --package coherence --bench references", &[]),
     step(
@@ -229,13 +235,21 @@ mod tests {
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), due);
-            assert!(names.contains(&"fuzz"));
+            assert!(names.contains(&"fuzz") && names.contains(&"test-tmpfs"));
             assert_eq!(names.contains(&"miri"), long);
             assert_eq!(names.contains(&"tsan"), long);
             assert_eq!(names.contains(&"fresh"), long);
             assert_eq!(names.contains(&"package-deb"), long);
             assert_eq!(names.contains(&"static-web-server"), long);
         }
+    }
+
+    /// Root's rounds reuse what ordinary users have built, and not the other way round.
+    #[test]
+    fn the_bare_machine_has_every_round_and_roots_are_last() {
+        let fresh = STEPS.iter().find(|step| step.name == "fresh").expect("there is one");
+        let rounds: Vec<_> = fresh.command.split(' ').skip(3).collect();
+        assert_eq!(rounds, ["user-tmpfs", "user-disk", "root-tmpfs", "root-disk"]);
     }
 
     #[test]
