@@ -96,6 +96,28 @@ const TABLE: &[Allowed] = &[
     allowed("xtask", &["lab", "memory-trace", "os", "statistics", "testkit"]),
 ];
 
+/// Packages that a program may not use, not even by a new arrow of the table.
+struct Never {
+    program: &'static str,
+    uses: &'static [&'static str],
+    reason: &'static str,
+}
+
+/// A command parses its arguments, calls its product's library and prints. It cannot do the
+/// library's work without these packages.
+const NEVER: &[Never] = &[
+    Never {
+        program: "ropewalk",
+        uses: &["file-cache", "http1", "session", "site"],
+        reason: "requests are answered by server/server",
+    },
+    Never {
+        program: "ropewalk-lab",
+        uses: &["statistics", "system"],
+        reason: "studies, searches and comparisons are measured and judged by lab/lab",
+    },
+];
+
 /// The folders of the three products. They use packages of their own and of `common`.
 const PRODUCTS: [&str; 3] = ["lab", "server", "simulator"];
 
@@ -162,6 +184,10 @@ fn compare(row: &Allowed, manifest: &toml::Table) -> Vec<String> {
     let normal: Vec<&String> = normal.iter().filter(ours).collect();
     let development = sections(manifest, &["dev-dependencies"]);
     let mut messages = Vec::new();
+    for never in NEVER.iter().filter(|never| never.program == row.package) {
+        let used = normal.iter().filter(|name| never.uses.contains(&name.as_str()));
+        messages.extend(used.map(|name| format!("may never use {name}: {}", never.reason)));
+    }
     for name in &normal {
         if !row.normal.contains(&name.as_str()) {
             messages.push(format!("may not depend on {name}: see the table of dependencies"));
@@ -222,6 +248,18 @@ mod tests {
         }
         let renamed = "[dependencies]\nx = { package = \"os\", path = \"../os\" }";
         assert_eq!(messages("http1", renamed).len(), 1);
+    }
+
+    #[test]
+    fn a_program_that_does_its_librarys_work_is_found() {
+        let manifest = "[dependencies]\nstatistics = \"1\"\nlab = \"1\"";
+        let manifest = manifest.parse().expect("a manifest");
+        let lab = allowed("ropewalk-lab", &["lab", "statistics"]);
+        let reason = "studies, searches and comparisons are measured and judged by lab/lab";
+        assert_eq!(compare(&lab, &manifest), [format!("may never use statistics: {reason}")]);
+        assert!(compare(&allowed("lab", &["lab", "statistics"]), &manifest).is_empty());
+        let programs: Vec<_> = NEVER.iter().map(|never| never.program).collect();
+        assert!(programs.iter().all(|name| TABLE.iter().any(|row| row.package == *name)));
     }
 
     #[test]

@@ -59,6 +59,18 @@ const TABLE: &[Forbidden] = &[
         places: &["common/os/src/errors.rs"],
         in_tests: true,
     },
+    Forbidden {
+        code: "RunningServer",
+        instead: "only the lab starts servers: call a study, a search or a comparison",
+        places: &["lab/lab/"],
+        in_tests: true,
+    },
+    Forbidden {
+        code: "load::run",
+        instead: "a trial is a process of its own, which lab/lab/src/trial.rs starts",
+        places: &["lab/cli/src/load_command.rs"],
+        in_tests: true,
+    },
     // rustix's name for the same numbers.
     Forbidden { code: "Errno", instead: NUMBERS, places: &[], in_tests: true },
     Forbidden {
