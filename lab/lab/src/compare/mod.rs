@@ -602,6 +602,7 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         {
             caveats.push(format!("while {} was measured, {}", side.label(), whom.describe(share)));
         }
+        caveats.extend(mostly_own_lag(side, &common[index]));
         let spread = runs().filter_map(|run| run.figures.unfair_points()).fold(0.0, f64::max);
         if spread > 2.0 {
             let label = side.label();
@@ -611,6 +612,23 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         }
     }
     caveats
+}
+
+/// Names the response times of a table that are mostly the generator's own lag, if there are any.
+fn mostly_own_lag(side: &Side, common: &[Option<Measured>]) -> Option<String> {
+    let runs: Vec<&Measured> = common.iter().flatten().collect();
+    let is_own = |name: &&str| {
+        let own = runs.iter().filter(|run| run.figures.mostly_own_lag.contains(*name)).count();
+        own > 0 && 2 * own >= runs.len()
+    };
+    let names: Vec<&str> = ["p50", "p99"].into_iter().filter(is_own).collect();
+    let label = side.label();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} of {label} is mostly the generator's own lag: of the server it says little",
+            names.join(" and ")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -43,6 +43,14 @@ fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured
     }
 }
 
+/// Times of which one in ten is longer.
+fn times(usual_us: u64, long_us: u64) -> hdrhistogram::Histogram<u64> {
+    let mut times = load::measures::histogram();
+    times.record_n(usual_us, 90).expect("both are within the histogram's bounds");
+    times.record_n(long_us, 10).expect("both are within the histogram's bounds");
+    times
+}
+
 /// Ten pairs with a little noise.
 fn phase(first: impl Fn(f64) -> Measured, second: impl Fn(f64) -> Measured) -> Phase {
     let noise = |n: usize| 1.0 + 0.01 * (n * 3 % 7) as f64;
@@ -155,6 +163,25 @@ fn interference_while_a_server_was_measured_is_said() {
                     for 3 % of the time";
     assert_eq!(told(0.03), [expected]);
     assert_eq!(told(0.01), [""; 0]);
+}
+
+#[test]
+fn times_that_are_mostly_the_generators_own_are_named() {
+    let mut outcome = measured(900.0, None, 0).outcome;
+    outcome.measures.times.corrected = times(900, 13_400);
+    outcome.measures.times.lag = times(30, 8_100);
+    let own = Figures::from_outcome(&outcome).mostly_own_lag;
+    assert_eq!(own, ["p95", "p99", "p99.9", "max"].map(str::to_owned).into());
+    let told = |marked: usize| {
+        let mut runs = phase(|_| measured(500.0, None, 0), |_| measured(900.0, None, 0));
+        for run in runs[1].iter_mut().take(marked).flatten() {
+            run.figures.mostly_own_lag = own.clone();
+        }
+        compared(&runs).caveats
+    };
+    let expected = "p99 of b/usual is mostly the generator's own lag: of the server it says little";
+    assert_eq!(told(5), [expected]);
+    assert_eq!(told(4), [""; 0]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::template::Values;
 use crate::void::Void;
 use load::outcome::{Outcome, SPREAD_REQUESTS_MIN, file_kind_name, may_be_chance};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fmt, fs};
 use xxhash_rust::xxh3::xxh3_128;
@@ -377,6 +377,8 @@ pub struct Figures {
     /// Response times from when a request should have been sent, by name: `mean`, `p50`, `p90`,
     /// `p95`, `p99`, `p99.9`, `max`; in microseconds. Empty if there was no good reply.
     pub times_us: BTreeMap<String, f64>,
+    /// The names of the times above that are mostly the generator's own lag.
+    pub mostly_own_lag: BTreeSet<String>,
     /// How far apart the timeouts of kinds of file lie, in percentage points.
     pub spread_points: Option<f64>,
     /// Requests issued and good replies by kind of file, for the kinds that were requested.
@@ -440,6 +442,7 @@ impl Figures {
             error_share: outcome.error_share(),
             errors: errors.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
             times_us: quantiles(&times.corrected),
+            mostly_own_lag: mostly_own_lag(outcome),
             spread_points: outcome.fairness_spread().map(|spread| spread.points),
             served_by_kind: served_by_kind(outcome),
             lag_p99_us: times.lag.value_at_quantile(0.99) as f64,
@@ -461,17 +464,19 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
     if times.is_empty() {
         return BTreeMap::new();
     }
-    let at = |name: &str, share: f64| (name.to_owned(), times.value_at_quantile(share) as f64);
-    BTreeMap::from([
-        ("mean".to_owned(), times.mean()),
-        at("p50", 0.5),
-        at("p90", 0.9),
-        at("p95", 0.95),
-        at("p99", 0.99),
-        at("p99.9", 0.999),
-        ("max".to_owned(), times.max() as f64),
-    ])
+    let at = |(name, share): (&str, f64)| (name.to_owned(), times.value_at_quantile(share) as f64);
+    let mean = ("mean".to_owned(), times.mean());
+    QUANTILES.into_iter().map(at).chain([mean]).collect()
 }
+
+fn mostly_own_lag(outcome: &Outcome) -> BTreeSet<String> {
+    let own = QUANTILES.into_iter().filter(|(_, share)| outcome.is_mostly_own_lag(*share));
+    own.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The quantiles of response times that are recorded.
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
 /// The result of a search for the highest rate: the maximum achievable throughput (MAT).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -206,7 +206,7 @@ fn ratios(summary: &Summary) -> Option<Figure> {
         let Some((own, others)) = common(first, second) else { continue };
         let mut bars = Vec::new();
         for compared in by_measure(panel, (first, own), (second, others), summary.confidence) {
-            let (name, pair) = (compared.name.to_owned(), compared.pair);
+            let (name, pair) = (compared.name, compared.pair);
             pairs.extend(pair.pairs);
             table.rows.push(vec![panel.title(), name.clone(), pair.shown()]);
             bars.push(RankedBar {

@@ -194,7 +194,7 @@ fn compared(header: &Header, panels: &[&Panel], confidence: f64) -> Vec<Fact> {
             place = format!("; {}", panel.title());
         }
         for compared in by_measure(panel, (first, own), (second, others), confidence) {
-            let mut name = compared.name.to_owned();
+            let mut name = compared.name;
             name[..1].make_ascii_uppercase();
             if facts.iter().all(|fact| fact.name != name) {
                 let better = if compared.first_is_better { first } else { second };

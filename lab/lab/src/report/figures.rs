@@ -5,6 +5,7 @@ use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::measure::Measure;
 use super::number;
 use super::summary::{Measured, Panel, Series, Summary, spreads};
+use statistics::Estimate;
 
 /// The most curves in a figure: more cannot be told apart; the others are in the table.
 pub(crate) const CURVES_MAX: usize = 16;
@@ -319,10 +320,15 @@ fn table(panel: &Panel, kind: &Kind) -> Table {
     table
 }
 
-/// Formats a median with its interval; empty if it was not measured. The unit stands once, at the
-/// end.
+/// Formats a median with its interval; empty if it was not measured. A time that is mostly the
+/// generator's own lag has a `*`.
 pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
     let Some(estimate) = point.estimates.get(&measure) else { return String::new() };
+    with_interval(estimate, measure) + point.mark(measure)
+}
+
+/// Formats a median with its interval. The unit stands once, at the end.
+fn with_interval(estimate: &Estimate, measure: Measure) -> String {
     let interval = estimate.interval;
     let [value, low, high] =
         [estimate.median, interval.low, interval.high].map(|value| measure.show(value));

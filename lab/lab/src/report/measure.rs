@@ -186,6 +186,17 @@ impl Measure {
         let observed = ObservedRun { run, clients: run.figures.as_ref()?, cpus };
         (self.row().value)(&observed).filter(|value| value.is_finite())
     }
+
+    /// Whether the value of `run` is a response time that is mostly the generator's own lag.
+    pub(crate) fn is_mostly_own_lag(self, run: &Run) -> bool {
+        let name = match self {
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            _ => return false,
+        };
+        run.figures.as_ref().is_some_and(|figures| figures.mostly_own_lag.contains(name))
+    }
 }
 
 fn thousandths(value: f64) -> String {

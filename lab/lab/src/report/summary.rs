@@ -82,6 +82,8 @@ pub(crate) struct Measured {
     /// The medians of a block's runs, by block: a search may make several runs in a block.
     pub(crate) blocks: BTreeMap<u32, BTreeMap<Measure, f64>>,
     pub(crate) estimates: BTreeMap<Measure, Estimate>,
+    /// The response times that are mostly the generator's own lag in half of the runs or more.
+    pub(crate) mostly_own_lag: BTreeSet<Measure>,
     /// The names of the files with the whole outcomes.
     pub(crate) outcome_files: Vec<String>,
     /// The utilisation for which this rate was searched.
@@ -432,11 +434,22 @@ impl Measured {
             let estimate = median_estimate(&sample, confidence);
             self.estimates.extend(estimate.map(|estimate| (measure, estimate)));
         }
+        let runs: Vec<&Run> = runs.values().flatten().copied().collect();
+        let is_mostly_own = |measure: &Measure| {
+            let own = runs.iter().filter(|run| measure.is_mostly_own_lag(run)).count();
+            own > 0 && 2 * own >= runs.len()
+        };
+        self.mostly_own_lag = Measure::every().filter(is_mostly_own).collect();
         self
     }
 
     pub(crate) fn median(&self, measure: Measure) -> Option<f64> {
         Some(self.estimates.get(&measure)?.median)
+    }
+
+    /// The mark behind a time that is mostly the generator's own lag; else empty.
+    pub(crate) fn mark(&self, measure: Measure) -> &'static str {
+        if self.mostly_own_lag.contains(&measure) { "*" } else { "" }
     }
 
     /// Whether the server kept up with the offered load.

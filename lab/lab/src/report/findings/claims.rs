@@ -302,7 +302,10 @@ fn verdict_between<'p>(
         testbed => format!(" in {testbed}"),
     };
     let text = match pair.ratio.median.is_finite() {
-        true => format!("{first} {} times {second}{elsewhere} in {place}", pair.shown()),
+        true => {
+            let mark = mark(claim, own[0], others[0]);
+            format!("{first} {} times{mark} {second}{elsewhere} in {place}", pair.shown())
+        }
         false => format!("{second} served nothing{elsewhere} in {place}"),
     };
     let sides = Sides { own, others };
@@ -389,6 +392,12 @@ fn ratio(claim: &Claim, own: &Series, others: &Series, confidence: f64) -> Optio
     };
     // To a server that served nothing there is no ratio, but from it.
     compare(own, others).or_else(|| Some(compare(others, own)?.reversed()))
+}
+
+/// The mark behind a ratio of times of which one is mostly the generator's own lag; else empty.
+fn mark(claim: &Claim, own: &Series, others: &Series) -> &'static str {
+    let marks = time(claim).zip(points(own, others));
+    marks.map_or("", |(measure, (own, others))| own.mark(measure).max(others.mark(measure)))
 }
 
 /// The points at which times are compared: at the highest utilisation for which both have a rate of
@@ -542,6 +551,16 @@ mod tests {
         let mean = "(mean response time less than 1 times): confirmed: one 0.50 times two";
         check(ClaimMeasure::MeanTime, mean);
         check(ClaimMeasure::P99, "(p99 response time less than 1 times): contradicted: one 9.0");
+        let mut marked = runs.clone();
+        for run in &mut marked[1] {
+            let figures = run.figures.as_mut().expect("it has some");
+            figures.mostly_own_lag = ["p99".to_owned()].into();
+        }
+        let claim_of = |measure| Claim { measure, ..claim(&["two"], None, Some(1.0)) };
+        let found = told(claim_of(ClaimMeasure::P99), Vec::new(), &marked);
+        assert!(found.contains("contradicted: one 9.00 times* two"), "{found}");
+        let found = told(claim_of(ClaimMeasure::MeanTime), Vec::new(), &marked);
+        assert!(found.contains("confirmed: one 0.50 times two"), "{found}");
         let none = [fast(), slow()];
         let claim = Claim { measure: ClaimMeasure::P99, ..claim(&["two"], None, Some(1.0)) };
         let found = told(claim, Vec::new(), &none);

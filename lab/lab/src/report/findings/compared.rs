@@ -20,7 +20,8 @@ const COMPARED: [(Measure, &str); 4] = [
 pub(crate) struct ByMeasure {
     /// The place of the measure among all.
     pub(crate) index: usize,
-    pub(crate) name: &'static str,
+    /// The measure's name, with a `*` if it is a time that is mostly the generator's own lag.
+    pub(crate) name: String,
     pub(crate) pair: Comparison,
     pub(crate) first_is_better: bool,
 }
@@ -38,6 +39,7 @@ pub(crate) fn by_measure(
     let compared = compared.filter_map(|(index, (measure, name))| {
         let points = ((&*first.name, own), (&*second.name, others));
         let pair = Comparison::compare_points(points.0, points.1, measure, confidence)?;
+        let name = format!("{name}{}", own.mark(measure).max(others.mark(measure)));
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         Some(ByMeasure { index, name, pair, first_is_better })
     });

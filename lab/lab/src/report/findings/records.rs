@@ -23,6 +23,7 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     if opened.header.kind != Kind::Compare && !opened.header.together {
         precision(findings, summary);
     }
+    mostly_own_lag(findings, summary);
     saturated(findings, opened);
     not_at_rest(findings, opened);
     not_so_busy(findings, opened);
@@ -173,6 +174,17 @@ fn precision(findings: &mut Findings, summary: &Summary) {
         widest * 100.0
     );
     findings.add(Head::NotSupported, text);
+}
+
+/// Explains the mark of times that are mostly the generator's own lag, if there is any.
+fn mostly_own_lag(findings: &mut Findings, summary: &Summary) {
+    let series = || summary.panels.iter().flat_map(|panel| &panel.series);
+    let mut shown = series().flat_map(|one| one.points.iter().chain(&one.trials).chain(&one.held));
+    if shown.any(|point| !point.mostly_own_lag.is_empty()) {
+        let text = "A time with a *, or a ratio of such a time, is mostly the generator's own lag \
+                    in half of its runs or more: of the server it says little.";
+        findings.add(Head::NotSupported, text);
+    }
 }
 
 /// Reports closed runs in which the clients had no processor time left. The closed runs at the

@@ -62,6 +62,42 @@ fn few_blocks_that_agree_only_seem_to() {
     check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
 
+/// The mark stands in tables and verdicts, and one sentence says what it means.
+#[test]
+fn times_that_are_mostly_the_generators_own_are_marked() {
+    let timed = |server: &str, marked: usize| {
+        let mut runs = runs(server, 200.0, &[200.0; 6]);
+        for (index, run) in runs.iter_mut().enumerate() {
+            let figures = run.figures.as_mut().expect("each run has figures");
+            let times = [("p50", 900.0), ("p99", 13_400.0)];
+            figures.times_us = times.map(|(name, us)| (name.to_owned(), us)).into();
+            if index < marked {
+                figures.mostly_own_lag = ["p99".to_owned()].into();
+            }
+        }
+        runs
+    };
+    let told = |marked| {
+        let runs = [timed("one", marked), timed("two", 0)].concat();
+        let header = Header { kind: Kind::Compare, ..Header::default() };
+        let opened = Opened { header, runs, ..Opened::default() };
+        let summary = Summary::new(&opened);
+        let cells = tables::points(&summary.panels[0]).rows.concat();
+        let texts = findings(&opened, &summary).into_iter().map(|finding| finding.text);
+        (cells, texts.collect::<Vec<_>>().join("\n"))
+    };
+    let (cells, texts) = told(3);
+    let times: Vec<&String> = cells.iter().filter(|cell| cell.starts_with("13.4")).collect();
+    assert_eq!(times, ["13.4*", "13.4"]);
+    assert!(cells.iter().all(|cell| !cell.starts_with("0.9") || !cell.contains('*')), "{cells:?}");
+    assert!(texts.contains("99th percentile of response times* (1"), "{texts}");
+    assert!(texts.contains("median response time (1"), "{texts}");
+    let sentence = "A time with a *, or a ratio of such a time, is mostly the generator's own lag";
+    assert_eq!(texts.matches(sentence).count(), 1, "{texts}");
+    let (cells, texts) = told(2);
+    assert!(!cells.concat().contains('*') && !texts.contains('*'), "{cells:?}\n{texts}");
+}
+
 /// Runs that are void for it take no part, and do not count here.
 #[test]
 fn interference_in_runs_that_count_is_reported() {
