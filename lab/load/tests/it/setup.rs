@@ -175,8 +175,9 @@ pub(crate) fn run_from(start_unix_us: u64, plan: &Plan) -> Outcome {
     run_watched(plan, &mut Watcher { start_unix_us, ..Watcher::default() })
 }
 
+/// Runs `plan` under `watcher`, and checks what must hold for every run.
 #[track_caller]
-fn run_watched(plan: &Plan, watcher: &mut Watcher) -> Outcome {
+pub(crate) fn run_watched(plan: &Plan, watcher: &mut Watcher) -> Outcome {
     let outcome = run(plan, Setting::default(), watcher).unwrap();
     if outcome.first_bad.is_none() {
         check_sums(&outcome.measures);
