@@ -92,9 +92,9 @@ typedef struct {
    uint64_t arguments[6]; /* of the system call that runs */
 } Recorder;
 
-/* Of a thread that has not run yet: there is no room, which makes it ask for some. */
-static Recorder nobody;
-static __thread Recorder* mine __attribute__((tls_model("initial-exec"))) = &nobody;
+/* Of a thread that has not run yet. It has no room, so that the thread asks for some. */
+static Recorder no_recorder;
+static __thread Recorder* mine __attribute__((tls_model("initial-exec"))) = &no_recorder;
 
 /* ---------------------------------------------------------------------------------- all threads */
 
@@ -289,7 +289,7 @@ static Recorder* new_recorder(void)
 static void change_slice(bool between_blocks)
 {
    Recorder* recorder = mine;
-   if (recorder == &nobody) recorder = mine = new_recorder();
+   if (recorder == &no_recorder) recorder = mine = new_recorder();
    if (recorder->start == recorder->scrap && recorder->scrap != NULL
        && goes_on_in_scrap(recorder, between_blocks))
       return;

@@ -5,7 +5,7 @@
    Software Foundation, either version 2 of the License, or (at your option) any later version.
 
    What it is: instruction fetches, loads and stores as Cachegrind counts them, system calls,
-   atomic operations and futexes, changes of thread, where memory is mapped from, and who allocates
+   atomic operations and futexes, changes of thread, where memory is mapped from, and what allocates
    it. What it is not: a simulator, a filter or a compressor. It appends eight bytes for each event to a file that
    is mapped into memory, so that nothing is lost whichever way a process ends, and leaves all else
    to the program that started it.
@@ -191,7 +191,7 @@ static ULong references_in_chunk(void)
    return count;
 }
 
-/* Once a chunk gets no more records: who reads the log need not count them. */
+/* Once a chunk gets no more records: readers of the log need not count them. */
 static void say_count(ULong count)
 {
    say("chunk %d %llu", chunks - 1, count);
@@ -370,7 +370,7 @@ static void say_caller(UInt n, DiEpoch epoch, Addr address, void* unused)
       site_length += VG_(sprintf)(site_line + site_length, " %lx", address);
 }
 
-/* Who calls: a number for all the calls that lead here, 0 if there are too many such. */
+/* A number for the chain of calls that leads here, 0 if there are too many. */
 static UInt site_here(ThreadId thread)
 {
    ExeContext* context = VG_(record_ExeContext)(thread, 0);

@@ -157,8 +157,8 @@ mod tests {
     use crate::record::Header;
     use testkit::{Temporary, install_script};
 
-    struct Nobody;
-    impl Watch for Nobody {
+    struct Unwatched;
+    impl Watch for Unwatched {
         fn report(&mut self, _line: &str) {}
 
         fn is_interrupted(&mut self) -> bool {
@@ -179,7 +179,7 @@ mod tests {
             let definition = Definition::parse("x", text, None).expect("it is right");
             let folder = Folder::create(&own.path().join("records"), &Header::default());
             let folder = folder.expect("a new folder");
-            Study::new(&definition, &program, &folder, &[], Nobody).run()
+            Study::new(&definition, &program, &folder, &[], Unwatched).run()
         };
         let wrong = r#"read line; echo '{"Err":"a wrong value"}'; read line"#;
         assert_eq!(ended(wrong), Err(Error::Failed("a wrong value".into())));
