@@ -7,19 +7,14 @@ use std::path::{Path, PathBuf};
 
 use command::estimate::minutes;
 use command::{DASH, Emphasis, Failure, ProgressLine, print, takes_stdout};
-use load::filling;
-use load::find_limit::{
-    self, Conditions, FIRST_SHARE, Limit, Rates, TRIALS_MIN, TRIALS_USUAL, Trial,
-};
+use load::find_limit::{Conditions, Limit, TRIALS_MIN, TRIALS_USUAL, Trial, Trials};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
 use load::options::{Arrivals, Options, parse_start};
-use load::outcome::{Outcome, Setting};
-use load::plan::{Model, Plan, Process};
+use load::outcome::Outcome;
 use load::report;
 use load::report::progress::Progress;
 use load::run::{Watch, run};
-use load::schedule::Schedule;
 
 use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 
@@ -199,14 +194,6 @@ fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The default length of a trial.
-const TRIAL: &str = "5s";
-/// The default load before a trial's window, to which the time is added that sessions need until
-/// their number is steady.
-const TRIAL_WARM_UP_US: u64 = 1_000_000;
-/// Time for the server to recover between trials.
-const REST_US: u64 = 500_000;
-
 fn find_limit(
     options: &Options,
     conditions: &Conditions,
@@ -214,51 +201,16 @@ fn find_limit(
     observer: &mut Observer,
 ) -> Result<(), Failure> {
     check_search(options, output)?;
-    let mut options = options.clone();
-    let has_rate = options.rate.is_some() || options.request_rate.is_some();
-    options.duration.get_or_insert_with(|| TRIAL.into());
-    if !has_rate {
-        options.rate = Some("1".into());
-    }
-    let (mut plan, setting) = options.resolve().map_err(Failure::Usage)?;
-    let Model::Open(process) = plan.model.clone() else {
-        return Err(usage("--find-limit", "sessions must arrive at a rate"));
-    };
-    if options.warm_up.is_none() {
-        let filling_us = filling::bounded(plan.log.filling_us());
-        let filling_us = filling_us.map_err(|why| usage("--find-limit", &why))?;
-        plan.warm_up_us = TRIAL_WARM_UP_US + filling_us;
-    }
-    filling::check(&plan).map_err(Failure::Usage)?;
-    let first_rate = match &process {
-        Process::Constant(rate) | Process::Poisson(rate) if has_rate => rate.rate(0),
-        _ => guess(&plan, &setting, observer).map_err(Failure::Operation)?,
-    };
-    plan.rest_us = REST_US;
-    let window_us = plan.duration_us.unwrap_or(1);
+    let trials = Trials::new(options).map_err(Failure::Usage)?;
     if !output.quiet {
-        let trial_us = plan.warm_up_us + window_us + plan.rest_us;
-        note(&announcement(conditions, trial_us as f64 / 1e6, has_rate));
+        note(&announcement(conditions, trials.trial_s(), trials.has_first_rate()));
     }
-    let mut trial = |rate: f64| {
-        // Ctrl-C may also have come between two trials.
-        if observer.interrupt.came() {
-            return Ok(None);
-        }
-        plan.model = Model::Open(steady(&process, rate)?);
-        let outcome = run(&plan, setting.clone(), observer)?;
-        if outcome.interrupted {
-            return Ok(None);
-        }
-        Ok(Some(outcome))
-    };
     let mut seen = |trial: &Trial| {
         if !output.quiet {
             note(&report::limit::trial(trial));
         }
     };
-    let rates = Rates { first: first_rate, min: 1e6 / window_us.max(1) as f64 };
-    let limit = find_limit::search(conditions, rates, &mut trial, &mut seen);
+    let limit = trials.find_limit(conditions, observer, &mut seen);
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
 }
 
@@ -318,29 +270,6 @@ fn show_limit(
         0 => Ok(()),
         status => Err(Failure::Reported(status)),
     }
-}
-
-/// The rate at which the search begins: a part of the rate of a short closed run.
-fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64, String> {
-    const CLIENTS: u64 = 32;
-    let mut plan = plan.clone();
-    plan.model = Model::Closed { clients: CLIENTS, endless: false };
-    plan.duration_us = Some(1_000_000);
-    plan.warm_up_us = 0;
-    plan.sessions_max = None;
-    let outcome = run(&plan, setting.clone(), observer)?;
-    let length = plan.log.requests() as f64 / plan.log.sessions() as f64;
-    Ok((outcome.throughput() / length * FIRST_SHARE).max(1.0))
-}
-
-/// An arrival process at one steady rate: a Poisson process remains one, any other becomes
-/// constant.
-fn steady(process: &Process, rate: f64) -> Result<Process, String> {
-    let schedule = Schedule::constant(rate).ok_or_else(|| format!("{rate} is no rate"))?;
-    Ok(match process {
-        Process::Poisson(_) => Process::Poisson(schedule),
-        Process::Constant(_) | Process::Trace(_) => Process::Constant(schedule),
-    })
 }
 
 #[cfg(test)]

@@ -4,15 +4,17 @@
 //! The search doubles the rate until a condition breaks, halves the gap until it is small, and then
 //! tries the lower end and the upper end again, to tell how sure the answer is. A rate at which the
 //! generator gives out, or is disturbed, bounds the gap as a rate at which a condition breaks does.
-//! The caller decides what a trial is.
+//! [`search`] leaves to its caller what a trial is; those of the load generator are [`Trials`].
 
 mod bracket;
 mod conditions;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 pub use bracket::{Bracket, Judged, Rules, Tally};
 pub use conditions::{Conditions, Kept, Violation};
+pub use trials::Trials;
 
 use crate::outcome::{EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
 use crate::void::Void;
@@ -28,7 +30,7 @@ const TRIALS_MAX: usize = 40;
 
 /// The rate of the first trial, as a part of what the server gave in a closed run. It should hold:
 /// the search goes up from it.
-pub const FIRST_SHARE: f64 = 1.0 / 8.0;
+const FIRST_SHARE: f64 = 1.0 / 8.0;
 /// Trials that bracket a limit that is less than a factor of 2 from the first rate.
 const BRACKETING_MIN: usize = 2;
 /// Trials that bracket a limit of up to twice the rate of the closed run: an eighth, a quarter, a
@@ -47,11 +49,11 @@ pub const TRIALS_MIN: usize = BRACKETING_MIN + HALVINGS + CONFIRMING;
 
 /// The rate at which a search begins, and the lowest rate that it tries, in sessions per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+struct Rates {
     /// The rate of the first trial, if it is not too low.
-    pub first: f64,
+    first: f64,
     /// The lowest rate whose trial says anything: a few sessions fall into its window.
-    pub min: f64,
+    min: f64,
 }
 
 /// One run at one rate.
@@ -110,7 +112,7 @@ pub struct Rung {
 ///
 /// # Errors
 /// Why a trial could not be made.
-pub fn search(
+fn search(
     conditions: &Conditions,
     rates: Rates,
     trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, String>,
