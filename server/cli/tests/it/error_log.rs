@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 
 use testkit::{Temporary, side_by_side};
@@ -99,6 +100,50 @@ fn ten_lines_a_second_are_written_and_the_others_counted() {
         let left_out: usize = lines.iter().map(|line| number_left_out(line)).sum();
         assert_eq!(written + left_out, REFUSED, "{arguments:?}: {lines:?}");
     });
+}
+
+/// Responses, the access log and all other messages are those of a server that has one.
+#[test]
+fn without_an_error_log_nothing_else_changes() {
+    let directory = Temporary::new();
+    let site = directory.path().join("site");
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    symlink("/", site.join("out")).unwrap();
+    symlink("circle", site.join("circle")).unwrap();
+    for_each_engine(|arguments| {
+        let logs = Temporary::new();
+        let [with, without] = ["stderr", "off"].map(|errors| {
+            let log = logs.path().join(errors);
+            let set = [format!("log.errors={errors}"), format!("log.path={}", log.display())];
+            let log_arguments = ["--log", "combined", "--set", &set[0], "--set", &set[1]];
+            let mut command = Command::new(ROPEWALK);
+            let command = serve(&mut command, &site).args(arguments).args(TIME_TO_END);
+            let server = ServerProcess::start(command.args(log_arguments));
+            let statuses = ["/", "/out", "/circle", "/missing"].map(|path| server.status(path));
+            let port = server.address().port().to_string();
+            let lines = server.stop().into_iter().map(|line| line.replace(&port, "PORT"));
+            let is_of_error_log = |line: &String| line.starts_with("ropewalk: refused ");
+            let (refused, others): (Vec<_>, Vec<_>) = lines.partition(is_of_error_log);
+            (refused.len(), (statuses, logged(&log), others))
+        });
+        assert_eq!((with.0, without.0), (2, 0), "{arguments:?}");
+        assert_eq!(with.1.0, [200, 404, 404, 404], "{arguments:?}");
+        assert_eq!(with.1, without.1, "{arguments:?}");
+    });
+}
+
+/// The requests in an access log, without dates and durations, in alphabetical order: each worker
+/// hands its lines over when it has time.
+fn logged(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let request = |line: &str| {
+        let (_, request) = line.split_once("] ").unwrap();
+        let (request, _duration_us) = request.rsplit_once(' ').unwrap();
+        request.to_owned()
+    };
+    let mut requests: Vec<String> = text.lines().map(request).collect();
+    requests.sort();
+    requests
 }
 
 /// Requests `path` and reads the answer, which is a page of the server's own; returns its first
