@@ -132,7 +132,7 @@ impl Response<'_> {
         if variant.coding != negotiate::Coding::Identity {
             fields.add("Content-Encoding", variant.coding.token().as_bytes());
         }
-        if file.varies() && failure.status != 406 {
+        if file.varies() {
             fields.add("Vary", &b"Accept-Encoding"[..]);
         }
         fields.add("X-Content-Type-Options", &b"nosniff"[..]);

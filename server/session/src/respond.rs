@@ -9,7 +9,7 @@ use file_cache::Hit;
 use http1::{Expectation, FieldName, Head, Method, Parsed, Target, Version};
 use site::accept;
 use site::answer::{Answer, answer};
-use site::fields::FieldList;
+use site::fields::{FieldList, add_to_vary};
 use site::host::Host;
 use site::listing::CONTENT_SECURITY_POLICY;
 use site::path;
@@ -17,7 +17,7 @@ use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::after::After;
 use crate::exchange::{Draft, Listing, Purpose, Then};
-use crate::failure::{ALLOW, Failure};
+use crate::failure::{ALLOW, BY_NAVIGATION, Failure};
 use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
 use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
@@ -183,23 +183,19 @@ impl Response<'_> {
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
-        let connection = match purpose {
-            Purpose::Fallback => self.varying_connection_lines(),
-            _ => self.connection_line(),
-        };
+        let connection = self.connection_line();
         let exchange = &mut *self.exchange;
+        let head_start = exchange.out.len();
         match answer(request.head, file, w.unix_seconds(), w.limits.ranges_max) {
             Answer::Whole(index) => {
                 let variant = file.variant(index);
                 exchange.draft.status = 200;
                 variant.write_ok(&mut exchange.out, w.date(), connection);
                 exchange.send_range(hit, index, 0, variant.len);
-                Prepared::Bytes
             }
             Answer::NotModified(index) => {
                 exchange.draft.status = 304;
                 file.variant(index).write_not_modified(&mut exchange.out, w.date(), connection);
-                Prepared::Bytes
             }
             Answer::Partial(index, ranges) => {
                 exchange.draft.status = 206;
@@ -218,15 +214,19 @@ impl Response<'_> {
                     }
                     None => start_parts(w, exchange, hit, index, ranges, connection),
                 }
-                Prepared::Bytes
             }
-            Answer::PreconditionFailed => self.error(w, request, 412),
-            Answer::NotAcceptable => self.error(w, request, 406),
+            Answer::PreconditionFailed => return self.error(w, request, 412),
+            Answer::NotAcceptable => return self.error(w, request, 406),
             Answer::RangeNotSatisfiable(index) => {
                 let file_len = Some(file.variant(index).len);
-                self.fail(w, request.into(), Failure { file_len, ..Failure::from_status(416) })
+                let failure = Failure { file_len, ..Failure::from_status(416) };
+                return self.fail(w, request.into(), failure);
             }
         }
+        if purpose == Purpose::Fallback {
+            add_to_vary(&mut exchange.out, head_start, BY_NAVIGATION);
+        }
+        Prepared::Bytes
     }
 
     /// Answers for a path that does not exist: with the application's page for navigations, if

@@ -140,20 +140,6 @@ impl Response<'_> {
             (After::Close | After::Linger, _) => b"Connection: close\r\n",
         }
     }
-
-    /// The `Connection` line after one which says that other requests for the path get another
-    /// response ([`BY_NAVIGATION`](crate::failure::BY_NAVIGATION)).
-    pub(crate) fn varying_connection_lines(&self) -> &'static [u8] {
-        match (*self.after, self.exchange.draft.is_http10) {
-            (After::KeepAlive, false) => b"Vary: Accept, Sec-Fetch-Mode\r\n",
-            (After::KeepAlive, true) => {
-                b"Vary: Accept, Sec-Fetch-Mode\r\nConnection: keep-alive\r\n"
-            }
-            (After::Close | After::Linger, _) => {
-                b"Vary: Accept, Sec-Fetch-Mode\r\nConnection: close\r\n"
-            }
-        }
-    }
 }
 
 pub(crate) fn start_head<'v>(w: &Worker, out: &'v mut Vec<u8>, status: u16) -> HeadWriter<'v> {

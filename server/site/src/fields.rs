@@ -4,6 +4,7 @@
 //! that sends the message writes them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// A response field for paths, as an operator writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,9 +55,14 @@ struct Field<'a> {
 
 impl<'a> FieldList<'a> {
     /// Adds a field of the response itself. Values are the server's own, or were checked with the
-    /// configuration.
+    /// configuration. Members of lists are added to those that the response has already.
     pub fn add(&mut self, name: &'a str, value: impl Into<Cow<'a, [u8]>>) {
-        self.fields.push(Field { name, value: value.into(), is_by_rule: false });
+        let field = Field { name, value: value.into(), is_by_rule: false };
+        let known = self.fields.iter_mut().find(|known| known.name == name);
+        match known.filter(|_| is_one_of(name, LISTS)) {
+            Some(known) => known.join(&field.value),
+            None => self.fields.push(field),
+        }
     }
 
     /// Adds the fields of rules, whose globs match the path, in their order.
@@ -75,7 +81,7 @@ impl<'a> FieldList<'a> {
         for rule in rules.filter(is_for) {
             let known = self.fields.iter_mut().find(|f| f.name.eq_ignore_ascii_case(&rule.name));
             match known {
-                Some(field) if is_one_of(&rule.name, LISTS) => field.join(&rule.value),
+                Some(field) if is_one_of(&rule.name, LISTS) => field.join(rule.value.as_bytes()),
                 Some(field) if is_one_of(&rule.name, SINGLE) => field.replace(&rule.value),
                 _ => self.fields.push(Field {
                     name: &rule.name,
@@ -124,12 +130,12 @@ impl<'a> Field<'a> {
     }
 
     /// Adds the members of `list` that the value does not have yet.
-    fn join(&mut self, list: &str) {
+    fn join(&mut self, list: &[u8]) {
         // Codings are listed in the order in which they were applied (RFC 9110 §8.4): a rule
         // describes the file, and the server's own coding was applied after that.
         let (first, second) = match self.name.eq_ignore_ascii_case("Content-Encoding") {
-            true => (list.as_bytes(), &*self.value),
-            false => (&*self.value, list.as_bytes()),
+            true => (list, &*self.value),
+            false => (&*self.value, list),
         };
         let mut joined: Vec<u8> = Vec::with_capacity(first.len() + second.len() + 2);
         for member in first.split(|&byte| byte == b',').chain(second.split(|&byte| byte == b',')) {
@@ -145,12 +151,53 @@ impl<'a> Field<'a> {
     }
 }
 
+/// Adds members to the `Vary` line of a head that is written already and begins at `start`; a line
+/// if there is none. Nothing is allocated if `head` has room.
+pub fn add_to_vary(head: &mut Vec<u8>, start: usize, members: &[u8]) {
+    let mut value = vary_value(head, start);
+    for member in members.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+        if has_member(&head[value.clone()], member) {
+            continue;
+        }
+        let separator: &[u8] = if value.is_empty() { b"" } else { b", " };
+        for part in [separator, member] {
+            insert(head, value.end, part);
+            value.end += part.len();
+        }
+    }
+}
+
+/// Where the value of the `Vary` line lies, which is added with an empty value if there is none.
+fn vary_value(head: &mut Vec<u8>, start: usize) -> Range<usize> {
+    let mut at = start;
+    for line in head[start..].split_inclusive(|&byte| byte == b'\n') {
+        match line.iter().position(|&byte| byte == b':') {
+            Some(colon) if line[..colon].eq_ignore_ascii_case(VARY.as_bytes()) => {
+                let begin = at + colon + ": ".len();
+                return begin..begin.max(at + line.trim_ascii_end().len());
+            }
+            None if line == b"\r\n" => break,
+            _ => at += line.len(),
+        }
+    }
+    insert(head, at, b"Vary: \r\n");
+    let value = at + "Vary: ".len();
+    value..value
+}
+
+fn insert(head: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    head.extend_from_slice(bytes);
+    head[at..].rotate_right(bytes.len());
+}
+
 fn has_member(list: &[u8], member: &[u8]) -> bool {
     list.split(|&byte| byte == b',').any(|known| known.trim_ascii().eq_ignore_ascii_case(member))
 }
 
 /// Lists whose members are merged into one line.
-const LISTS: &[&str] = &["Allow", "Content-Encoding", "Content-Language", "Vary"];
+const LISTS: &[&str] = &["Allow", "Content-Encoding", "Content-Language", VARY];
+
+const VARY: &str = "Vary";
 
 /// Fields that have one value: if a field occurs twice, clients use one of the values or ignore
 /// both. `Cache-Control` is a list, but its directives contradict each other (`no-cache,
@@ -264,6 +311,26 @@ mod tests {
             "Content-Encoding: gzip, br",
         );
         check(&[], &["Vary: Origin", "Vary: Origin"], 200, Content::File, "Vary: Origin");
+        let ours = ["Vary: Accept", "X: y", "Vary: Accept-Encoding, Accept"];
+        check(&ours, &[], 200, Content::Other, "Vary: Accept, Accept-Encoding | X: y");
+    }
+
+    #[test]
+    fn a_head_that_is_written_already_has_one_vary_line() {
+        let check = |before: &str, expected: &str| {
+            let pair = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\nVary: of the body");
+            let mut head = [b"before\r\n", pair(before).as_bytes()].concat();
+            add_to_vary(&mut head, 8, b"Accept, Sec-Fetch-Mode");
+            let expected = format!("before\r\n{}", pair(expected));
+            assert_eq!(String::from_utf8_lossy(&head), expected);
+        };
+        check("", "Vary: Accept, Sec-Fetch-Mode\r\n");
+        check("ETag: \"a:b\"\r\n", "ETag: \"a:b\"\r\nVary: Accept, Sec-Fetch-Mode\r\n");
+        check("Vary: \r\n", "Vary: Accept, Sec-Fetch-Mode\r\n");
+        check(
+            "vary: Origin, accept\r\nX-Vary: z\r\n",
+            "vary: Origin, accept, Sec-Fetch-Mode\r\nX-Vary: z\r\n",
+        );
     }
 
     #[test]
