@@ -27,6 +27,7 @@ pub mod document_root;
 mod invariants;
 pub mod layout;
 pub mod loop_disk;
+mod memory_disk;
 pub mod multipart;
 mod one_by_one;
 mod patience;
@@ -56,6 +57,7 @@ pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
 pub use document_root::DocumentRoot;
 pub use loop_disk::LoopDisk;
+pub use memory_disk::MemoryDisk;
 pub use one_by_one::{Test, one_by_one};
 pub use patience::{comes_true, undisturbed, wait_until};
 pub use processes::{

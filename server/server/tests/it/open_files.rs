@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use os::accounting;
 use server::Server;
-use testkit::{StalledFile, Temporary, at_a_time};
+use testkit::{MemoryDisk, StalledFile, Temporary, at_a_time};
 
 use crate::serving::{connect, get, start};
 
@@ -100,6 +100,27 @@ fn a_file_without_requests_is_closed_and_opened_again() {
             assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
             serve_until_closed(server, &directory.path().join("site/once.bin"));
         }
+    });
+}
+
+/// What is mounted below the root can be unmounted while the server runs, once its files are not
+/// requested any more.
+#[test]
+fn a_file_system_without_requests_can_be_unmounted() {
+    let scratch = Temporary::new();
+    if let Err(why) = MemoryDisk::new(scratch.path()) {
+        return testkit::skip("unmounting below the root of a server", &why);
+    }
+    for_every_engine(&["cache.descriptors_idle_ms=1000"], |directory, server| {
+        let place = directory.path().join("site/below");
+        fs::create_dir(&place).unwrap();
+        let disk = MemoryDisk::new(&place).unwrap();
+        let path = directory.file("site/below/once.bin", vec![3; LEN]);
+        assert!(get(server, "/below/once.bin").starts_with("HTTP/1.1 200 "));
+        serve_until_closed(server, &path);
+        disk.unmount().unwrap();
+        assert!(!path.exists());
+        assert!(get(server, "/asked.bin").starts_with("HTTP/1.1 200 "));
     });
 }
 
