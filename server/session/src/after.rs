@@ -20,8 +20,7 @@ impl After {
     /// (`is_last`), and returns the body that has to be read and dropped before the next request.
     /// `arrived` are the bytes after the head that have arrived.
     #[inline]
-    #[must_use]
-    pub fn from_request(
+    pub(crate) fn from_request(
         head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,

@@ -41,9 +41,13 @@ enum State {
     Reading,
     /// A job is ready to be taken.
     Working,
-    /// The job was taken and has not been answered.
+    /// The job was taken and has not been answered, and nothing is left to send.
     Waiting,
     Writing,
+    /// As `Writing`, and the rest of the job is ready to be taken.
+    Continuing,
+    /// As `Writing`, and the job is out for the rest of its answer.
+    Streaming,
     /// Dropping an unwanted request body.
     Skipping,
     /// About to shut the write side down.
@@ -56,6 +60,40 @@ enum State {
 }
 
 /// One client connection.
+///
+/// # The grammar of its calls
+///
+/// [`Connection::next`] says what to do, and the driver reports each result:
+///
+/// | operation | when it is done | what it is |
+/// |---|---|---|
+/// | [`Op::Job`] | `take_job`, run it, `done` | a request, or the page of an error, needs a job |
+/// | [`Op::Stream`] | `take_job`, run it, `done` | a job that has answered in part can go on |
+/// | [`Op::Send`], [`Op::File`] | `sent` | a response, or a part of one |
+/// | [`Op::Read`] | `read` | bytes of a file, which are then sent |
+/// | [`Op::Recv`] | `ingest`, with nothing at the end of the stream | a request, or its rest |
+/// | [`Op::Wait`] | | the job that is out has to come back first |
+/// | [`Op::Shutdown`] | `sent(0)` | no more is sent |
+/// | [`Op::Close`] | `close`, and nothing after it | the end, in order or with a reset |
+///
+/// Beside these, at any time: `ingest` if [`Connection::wants_input`], `done` for a job that is
+/// out, `expire` when the [`Connection::deadline`] has passed, `drain`, and `close`.
+///
+/// # What always holds
+///
+/// * The next operation changes only with a call that takes `&mut self`.
+/// * Operations come in the order of the table: what a job has to do is begun before bytes are
+///   sent, bytes are sent before more is received. A driver whose socket is full has therefore
+///   nothing else to do for the connection than to receive.
+/// * The bytes of an operation do not move until `sent`, whatever is ingested and whichever job is
+///   answered meanwhile.
+/// * One job is out at a time. A job that has answered in part keeps its number for its next part,
+///   which is prepared when half of the last is sent, and kept while the other half is.
+/// * There is a deadline, unless a job is out and nothing is left to send: then the connection
+///   waits for its own server.
+/// * After the end of the client's stream nothing is received, and requests that came before it
+///   are answered. After `Shutdown` nothing is sent. After `Close` nothing changes any more.
+/// * The answer to a job that has ended, or whose connection has, is dropped.
 pub struct Connection {
     exchange: Option<Box<Exchange>>,
     peer: SocketAddr,
@@ -103,8 +141,11 @@ impl Connection {
             State::Fresh | State::Idle | State::Reading | State::Skipping | State::Lingering => {
                 Op::Recv
             }
-            State::Writing => self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op()),
+            State::Writing | State::Streaming => {
+                self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op())
+            }
             State::Working => Op::Job,
+            State::Continuing => Op::Stream(self.job_id()),
             State::Waiting if self.wants_input() => Op::Recv,
             State::Waiting => Op::Wait,
             State::ShuttingDown => Op::Shutdown,
@@ -112,16 +153,16 @@ impl Connection {
         }
     }
 
-    /// Whether bytes are received beside the next operation: while a response is sent that its
-    /// client does not take, and while a job is out. A client that has sent 16 KiB ahead of its
-    /// answers waits. The answer has a meaning while a job is ready or out and while a response is
-    /// sent; in all other states [`Connection::next`] alone says whether to receive.
+    /// Whether to receive: because that is the next operation, or beside it, while a response is
+    /// sent that its client does not take, and while a job is out. A client that has sent 16 KiB
+    /// ahead of its answers waits.
     #[inline]
     #[must_use]
     pub fn wants_input(&self) -> bool {
         let is_open = !matches!(self.state, State::ShuttingDown | State::Closed { .. });
+        let is_busy = matches!(self.phase(), Phase::Working | Phase::Writing);
         let kept = self.exchange.as_ref().map_or(0, |exchange| exchange.unread().len());
-        is_open && !self.is_at_end && kept < AHEAD_BYTES_MAX
+        is_open && !self.is_at_end && (!is_busy || kept < AHEAD_BYTES_MAX)
     }
 
     /// Takes all received bytes; none means the end of the stream.
@@ -137,7 +178,11 @@ impl Connection {
                 self.read_stashed(w);
             }
             State::Lingering => self.linger(bytes.len()),
-            State::Working | State::Waiting | State::Writing => self.take_ahead(w, bytes),
+            State::Working
+            | State::Waiting
+            | State::Writing
+            | State::Continuing
+            | State::Streaming => self.take_ahead(w, bytes),
             State::ShuttingDown | State::Closed { .. } => {}
         }
     }
@@ -147,8 +192,8 @@ impl Connection {
     #[inline]
     pub fn sent(&mut self, w: &mut Worker, n: usize) {
         match self.state {
-            State::Writing if n > 0 => self.count_sent(w, n),
-            State::Writing => {
+            State::Writing | State::Continuing | State::Streaming if n > 0 => self.count_sent(w, n),
+            State::Writing | State::Continuing | State::Streaming => {
                 w.counters.bodies_cut_short.add(1);
                 self.state = State::Closed { reset: true };
             }
@@ -174,28 +219,42 @@ impl Connection {
     /// The job that is ready to be taken.
     #[must_use]
     pub fn job(&self) -> Option<&Job> {
-        self.exchange.as_ref().and_then(|exchange| exchange.job.as_ref())
+        match self.state {
+            State::Working | State::Continuing => self.exchange.as_ref()?.job.as_ref(),
+            _ => None,
+        }
     }
 
-    /// Takes the job. Only when [`Connection::next`] returned `Op::Job`.
+    /// Takes the job, or the rest of it. Only when [`Connection::next`] returned `Op::Job` or
+    /// `Op::Stream`.
+    ///
+    /// # Panics
+    /// If it returned something else.
     pub fn take_job(&mut self) -> (JobId, Job) {
         let job = self.exchange.as_mut().and_then(|exchange| exchange.job.take());
-        let job = job.expect("a job is taken once, after Op::Job");
-        self.state = State::Waiting;
-        self.job = self.job.wrapping_add(1);
+        let job = job.expect("a job is taken once, after Op::Job or Op::Stream");
+        self.state = match (self.state, &self.exchange) {
+            (State::Continuing, Some(exchange)) if !exchange.is_sent() => State::Streaming,
+            _ => State::Waiting,
+        };
         (self.job_id(), job)
     }
 
-    /// The job that was taken last.
+    /// The job that is ready to be taken, or was taken last.
     fn job_id(&self) -> JobId {
         JobId { number: self.job, stream: 0 }
     }
 
     /// Reports the answer to a job. An answer to an earlier job is dropped.
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
-        if self.state == State::Waiting && id == self.job_id() {
-            let prepared = self.response(w).job_done(w, done);
-            self.follow(w, prepared);
+        if !matches!(self.state, State::Waiting | State::Streaming) || id != self.job_id() {
+            return;
+        }
+        let prepared = self.response(w).job_done(w, done);
+        match (self.state, prepared) {
+            // The client's time for what is being sent goes on.
+            (State::Streaming, Prepared::Bytes) => self.state = State::Writing,
+            _ => self.follow(w, prepared),
         }
     }
 
@@ -207,7 +266,7 @@ impl Connection {
             State::Fresh | State::Idle => Phase::Idle,
             State::Reading => Phase::Reading,
             State::Working | State::Waiting => Phase::Working,
-            State::Writing => Phase::Writing,
+            State::Writing | State::Continuing | State::Streaming => Phase::Writing,
             State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,
             State::Closed { .. } => Phase::Closed,
         }
@@ -231,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::expire`] is due; none while a job is out.
+    /// When [`Connection::expire`] is due; none while a job is out and nothing is left to send.
     #[must_use]
     #[inline]
     pub fn deadline(&self) -> Option<Tick> {
@@ -249,7 +308,7 @@ impl Connection {
             }
             // A decision to close is kept: a reset must not become an orderly close.
             State::Waiting | State::Closed { .. } => {}
-            State::Writing => {
+            State::Writing | State::Continuing | State::Streaming => {
                 w.counters.connections_expired.add(1);
                 self.state = State::Closed { reset: true };
             }
@@ -342,18 +401,12 @@ impl Connection {
         }
     }
 
-    /// Begins a request: decides about its body and the connection, then prepares its answer.
+    /// Begins a request: prepares its answer.
     #[inline]
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
-        let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
-        self.after = after;
-        let mut response = self.response(w);
-        if body.is_some() {
-            response.exchange.skipper = body;
-        }
-        let prepared = response.respond(w, bytes, head);
+        let prepared = self.response(w).respond(w, bytes, head, arrived, is_last);
         self.follow(w, prepared);
     }
 
@@ -381,6 +434,7 @@ impl Connection {
             Prepared::Job => {
                 // The time for the request is over: it must not run out while the job runs.
                 self.state = State::Working;
+                self.job = self.job.wrapping_add(1);
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
             Prepared::Nothing => {
@@ -420,6 +474,8 @@ impl Connection {
         }
         if is_sent {
             self.advance(w);
+        } else if self.state == State::Writing && exchange.has_room() {
+            self.state = State::Continuing;
         }
     }
 
@@ -427,15 +483,22 @@ impl Connection {
     #[inline]
     fn advance(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
-        if !matches!(exchange.then, Then::Finish) {
-            match (Response { exchange, after: &mut self.after }).refill() {
-                // A response of many parts keeps its deadline, which its progress renews.
-                Some(Prepared::Bytes) => return,
-                Some(prepared) => return self.follow(w, prepared),
-                None => {}
-            }
+        if matches!(exchange.then, Then::Finish) {
+            return self.finish(w);
         }
-        self.finish(w);
+        if self.state == State::Streaming {
+            self.state = State::Waiting;
+            return;
+        }
+        match (Response { exchange, after: &mut self.after }).refill() {
+            // A response of many parts keeps its deadline, which its progress renews.
+            Some(Prepared::Bytes) => {}
+            Some(_) => {
+                self.state = State::Continuing;
+                self.deadline = w.now().plus_ms(w.limits.write_ms);
+            }
+            None => self.finish(w),
+        }
     }
 
     /// Ends a complete response, and continues with the next request.

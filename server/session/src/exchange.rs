@@ -7,7 +7,7 @@ use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 
 use crate::failure::Failure;
-use crate::job::{Job, ListCursor};
+use crate::job::Job;
 use crate::op::Op;
 use crate::tick::Tick;
 
@@ -51,7 +51,7 @@ pub(crate) struct Exchange {
     /// The request's own body, which is still to be read and dropped.
     pub(crate) skipper: Option<BodySkipper>,
     pub(crate) skipped: u64,
-    /// A job that has not been taken yet.
+    /// A job that has not been taken yet, or the rest of one.
     pub(crate) job: Option<Job>,
     /// What the job's answer is for.
     pub(crate) purpose: Purpose,
@@ -92,10 +92,12 @@ pub(crate) struct Parts {
     pub(crate) boundary: [u8; 24],
 }
 
-/// A listing that is being sent.
+/// A listing that is being sent. Its rest is a job of the exchange.
 pub(crate) struct Listing {
-    /// Where to continue; none when the last item is in the output.
-    pub(crate) cursor: Option<Box<ListCursor>>,
+    /// The piece that follows the one in `out`: that does not move while it is sent.
+    pub(crate) ahead: Vec<u8>,
+    /// Whether the last piece is in the output or ahead.
+    pub(crate) is_complete: bool,
     /// Whether the transfer coding is chunked; otherwise the close ends the body (HTTP/1.0).
     pub(crate) chunked: bool,
 }
@@ -242,6 +244,59 @@ impl Exchange {
         body_is_sent && self.out_at == self.out.len()
     }
 
+    /// Whether everything ahead of the body is sent; for a stream that is all that is prepared.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.out_at == self.out.len()
+    }
+
+    /// Whether more of a stream may be prepared: at most half of the last piece is left to send,
+    /// and none is ahead.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        let Then::List(listing) = &self.then else { return false };
+        let is_low = self.out_at >= self.out.len() / 2;
+        is_low && listing.ahead.is_empty() && self.job.is_some()
+    }
+
+    /// Adds a piece of a stream to what is sent; ahead of its time if another is being sent.
+    pub(crate) fn put_piece(&mut self, bytes: &[u8], has_more: bool) {
+        let is_first = self.draft.body_bytes == 0;
+        let is_sent = self.is_sent();
+        if is_sent {
+            self.out.clear();
+            self.out_at = 0;
+        }
+        let Then::List(listing) = &mut self.then else {
+            unreachable!("only a listing asks for one")
+        };
+        let is_ahead = !is_first && !is_sent;
+        let out = if is_ahead { &mut listing.ahead } else { &mut self.out };
+        match listing.chunked {
+            true => put_chunk(out, bytes, !has_more),
+            false => out.extend_from_slice(bytes),
+        }
+        self.draft.body_bytes += bytes.len() as u64;
+        listing.is_complete = !has_more;
+        if !has_more && !is_ahead {
+            self.then = Then::Finish;
+        }
+    }
+
+    /// Takes the piece ahead as the next to be sent. Returns whether there was one.
+    pub(crate) fn take_ahead(&mut self) -> bool {
+        let Then::List(listing) = &mut self.then else { return false };
+        if listing.ahead.is_empty() {
+            return false;
+        }
+        std::mem::swap(&mut self.out, &mut listing.ahead);
+        listing.ahead.clear();
+        self.out_at = 0;
+        if listing.is_complete {
+            self.then = Then::Finish;
+        }
+        true
+    }
+
     /// Takes in bytes of the body's file, to be sent next.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         let BodySource::Variant { at, end, .. } = &mut self.body else { return };
@@ -261,6 +316,18 @@ impl Exchange {
         if !self.draft.is_head && at < end {
             self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
         }
+    }
+}
+
+/// Writes a chunk, and the end of the body after the last (RFC 9112 §7.1).
+fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
+    if !bytes.is_empty() {
+        out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(b"\r\n");
+    }
+    if is_last {
+        out.extend_from_slice(b"0\r\n\r\n");
     }
 }
 

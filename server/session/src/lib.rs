@@ -2,21 +2,8 @@
 //!
 //! A [`Connection`] is a state machine. It returns the next operation as an [`Op`]; its driver
 //! performs it and reports the result. All engines drive the same connections, so a difference
-//! between two engines is a difference in concurrency and in nothing else. A driver makes these
-//! calls, in this order:
-//!
-//! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below. A
-//!    job to be taken comes first, then bytes to be sent, then a file to be read, then receiving,
-//!    then waiting.
-//! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;
-//!    `Op::Send`, `Op::File`, `Op::Shutdown` → [`Connection::sent`];
-//!    `Op::Read` → [`Connection::read`];
-//!    `Op::Job` → [`Connection::take_job`], and when the job has run [`Connection::done`].
-//! 3. While a job is out the connection goes on: it may receive, and when its client has gone it
-//!    may be closed, after which the job's answer has no meaning. A driver that cannot send because
-//!    the socket is full receives in the meantime if [`Connection::wants_input`].
-//! 4. [`Connection::deadline`] and [`Connection::expire`] when it has passed.
-//! 5. [`Connection::close`] once, last.
+//! between two engines is a difference in concurrency and in nothing else. The grammar of the calls
+//! is at [`Connection`].
 //!
 //! Every call may come with another [`Worker`], and a `Connection` may move between threads.
 //!

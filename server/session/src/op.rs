@@ -2,6 +2,8 @@
 
 use site::resource::FileRef;
 
+use crate::job::JobId;
+
 /// The next operation that a driver performs for a connection.
 #[derive(Debug)]
 pub enum Op<'s> {
@@ -35,8 +37,11 @@ pub enum Op<'s> {
         /// The number of bytes, 16 KiB at most.
         len: usize,
     },
-    /// Take the job and run it.
+    /// Take the job with [`crate::Connection::take_job`] and run it.
     Job,
+    /// Take the rest of this job, which has answered in part, likewise: there is room for the next
+    /// part of its answer.
+    Stream(JobId),
     /// Wait for the job that is out: its client has shut its side down, or has sent so much ahead
     /// of the answer that no more is received.
     Wait,

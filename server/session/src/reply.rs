@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use http1::Head;
+use http1::{BodySkipper, Head};
 
 use crate::after::After;
 use crate::exchange::Exchange;
@@ -20,13 +20,21 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Begins the response to a request: `bytes` is its head, and `after` is what follows from it
-    /// for the connection ([`After::from_request`]).
+    /// Begins the response to a request: `bytes` is its head, `arrived` are the bytes after it that
+    /// have arrived, and `is_last` says that the connection is closed after it in any case. Returns
+    /// the request's body as well, if it is to be read and dropped after the response.
     #[inline]
-    pub fn begin(w: &mut Worker, bytes: &[u8], head: &Head<'_>, after: After) -> (Self, Prepared) {
-        let mut reply = Self { exchange: w.take_exchange(), after };
-        let prepared = reply.response().respond(w, bytes, head);
-        (reply, prepared)
+    pub fn begin(
+        w: &mut Worker,
+        bytes: &[u8],
+        head: &Head<'_>,
+        arrived: &[u8],
+        is_last: bool,
+    ) -> (Self, Prepared, Option<BodySkipper>) {
+        let mut reply = Self { exchange: w.take_exchange(), after: After::KeepAlive };
+        let prepared = reply.response().respond(w, bytes, head, arrived, is_last);
+        let body = reply.exchange.skipper.take();
+        (reply, prepared, body)
     }
 
     /// Begins the response to bytes that are no request, or to one that will never be complete.

@@ -24,9 +24,17 @@ use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
 use crate::worker::Worker;
 
 impl Response<'_> {
-    /// Answers a well-formed head.
+    /// Answers a well-formed head. `arrived` are the bytes after it that have arrived, and the
+    /// response may be the connection's last anyway (`is_last`).
     #[inline]
-    pub(crate) fn respond(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) -> Prepared {
+    pub(crate) fn respond(
+        &mut self,
+        w: &mut Worker,
+        bytes: &[u8],
+        head: &Head<'_>,
+        arrived: &[u8],
+        is_last: bool,
+    ) -> Prepared {
         let draft = Draft {
             started: w.now(),
             is_head: head.method == Method::Head,
@@ -37,7 +45,14 @@ impl Response<'_> {
         if w.log.is_some() {
             self.exchange.head.extend_from_slice(bytes);
         }
-        let Some(host) = w.site.find(head.host) else {
+        let host = w.site.find(head.host);
+        // What becomes of the request's body depends on what answers it: files have no use for one.
+        let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
+        *self.after = after;
+        if body.is_some() {
+            self.exchange.skipper = body;
+        }
+        let Some(host) = host else {
             let failed = FailedRequest { bytes, head: Some(head), host: None };
             let reason = "No site of that name is served here.";
             return self.plain_error(w, failed, Failure { reason, ..Failure::from_status(421) });
@@ -92,16 +107,16 @@ impl Response<'_> {
         let exchange = &mut *self.exchange;
         exchange.out.clear();
         exchange.out_at = 0;
-        match &mut exchange.then {
+        match &exchange.then {
             Then::Finish => None,
             Then::Parts(_) => {
                 next_part(exchange);
                 Some(Prepared::Bytes)
             }
-            Then::List(listing) => {
-                exchange.job = Some(Job::ListMore(listing.cursor.take()?));
-                Some(Prepared::Job)
-            }
+            Then::List(_) => match exchange.take_ahead() {
+                true => Some(Prepared::Bytes),
+                false => exchange.job.is_some().then_some(Prepared::Job),
+            },
         }
     }
 
@@ -288,7 +303,8 @@ impl Response<'_> {
         if exchange.draft.is_head {
             return Prepared::Bytes;
         }
-        exchange.then = Then::List(Box::new(Listing { cursor: None, chunked }));
+        let ahead = Vec::new();
+        exchange.then = Then::List(Box::new(Listing { ahead, is_complete: false, chunked }));
         exchange.head.clear();
         exchange.head.extend_from_slice(request.bytes);
         exchange.job = Some(Job::List { host: request.host, path, format, permit });
@@ -298,30 +314,20 @@ impl Response<'_> {
     /// Handles the next bytes of a listing.
     fn listed(&mut self, w: &mut Worker, request: Request<'_>, outcome: ListOutcome) -> Prepared {
         let exchange = &mut *self.exchange;
-        let Then::List(listing) = &mut exchange.then else {
-            unreachable!("only a listing asks for one")
-        };
-        let (bytes, cursor) = match outcome {
-            Ok(listed) => listed,
+        match outcome {
+            Ok((bytes, cursor)) => {
+                exchange.put_piece(&bytes, cursor.is_some());
+                exchange.job = cursor.map(Job::ListMore);
+                Prepared::Bytes
+            }
             // Nothing has been sent yet, so the status can still be an error.
             Err(_) if exchange.draft.body_bytes == 0 => {
                 exchange.out.clear();
                 exchange.then = Then::Finish;
-                return self.unavailable(w, request);
+                self.unavailable(w, request)
             }
-            Err(_) => return Prepared::Nothing,
-        };
-        exchange.draft.body_bytes += bytes.len() as u64;
-        if listing.chunked {
-            put_chunk(&mut exchange.out, &bytes, cursor.is_none());
-        } else {
-            exchange.out.extend_from_slice(&bytes);
+            Err(_) => Prepared::Nothing,
         }
-        match cursor {
-            Some(_) => listing.cursor = cursor,
-            None => exchange.then = Then::Finish,
-        }
-        Prepared::Bytes
     }
 }
 
@@ -341,17 +347,6 @@ fn canonical_path(hit: &Hit<Entry>) -> &[u8] {
 }
 
 type ListOutcome = std::io::Result<(Vec<u8>, Option<Box<crate::job::ListCursor>>)>;
-
-fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
-    if !bytes.is_empty() {
-        out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
-        out.extend_from_slice(bytes);
-        out.extend_from_slice(b"\r\n");
-    }
-    if is_last {
-        out.extend_from_slice(b"0\r\n\r\n");
-    }
-}
 
 /// Whether a browser is going to show the answer as a page: only then may an application's page
 /// replace a path that does not exist. A missing script answered with a page breaks the site in

@@ -94,7 +94,7 @@ impl Client {
         }
         match self.connection.next() {
             Op::Recv if self.ready.is_drained && !self.ready.is_hung_up => Stage::ReadPoll,
-            Op::Recv | Op::Job | Op::Shutdown => Stage::Read,
+            Op::Recv | Op::Job | Op::Stream(_) | Op::Shutdown => Stage::Read,
             Op::Send { .. } | Op::File { .. } | Op::Read { .. } => Stage::Write,
             // Every job is run on the spot, so that none is ever out.
             Op::Wait | Op::Close { .. } => Stage::ReadPoll,

@@ -127,7 +127,7 @@ impl ReadPoll {
                 Parked::Ready(client) => self.send_on(client, Stage::Read),
                 Parked::Refused(client) => self.close(client),
             },
-            Op::Job | Op::Shutdown => self.send_on(client, Stage::Read),
+            Op::Job | Op::Stream(_) | Op::Shutdown => self.send_on(client, Stage::Read),
             Op::Send { .. } | Op::File { .. } | Op::Read { .. } => {
                 self.send_on(client, Stage::Write);
             }

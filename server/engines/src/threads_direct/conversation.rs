@@ -148,9 +148,7 @@ impl Conversation<'_> {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
         let is_last = is_last || self.is_taken || self.registry.is_draining();
-        let (after, body) = After::from_request(head, arrived, is_last, &self.limits);
-        let (reply, prepared) = Reply::begin(self.worker(), bytes, head, after);
-        (reply, prepared, body)
+        Reply::begin(self.worker(), bytes, head, arrived, is_last)
     }
 
     /// Begins the response to bytes that are no request, or will never be a whole one.

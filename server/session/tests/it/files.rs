@@ -1,8 +1,8 @@
 //! Bodies from files, files that change, listings, jobs that fail.
 
-use session::{Connection, Limits, Phase};
+use session::{Limits, Phase};
 
-use crate::memory::{MemoryFiles, PEER, Pair, open_files};
+use crate::memory::{MemoryFiles, Pair, open_files};
 
 const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -125,10 +125,8 @@ fn a_listing_too_many_is_answered_with_retry_after() {
     let get = b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n";
     pair.window = 10;
     pair.send(get);
-    let other = Connection::new(&pair.worker, PEER.parse().unwrap());
-    let mut first = std::mem::replace(&mut pair.connection, other);
+    let mut first = pair.change_connection();
     pair.window = usize::MAX;
-    pair.received.clear();
     for _ in 0..2 {
         pair.send(get);
     }

@@ -8,3 +8,4 @@ mod files;
 mod memory;
 mod shared_level;
 mod splits;
+mod streams;

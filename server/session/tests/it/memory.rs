@@ -21,6 +21,11 @@ use site::listing::Renderer;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
+#[path = "grammar.rs"]
+pub(crate) mod grammar;
+
+use grammar::{Grammar, shape};
+
 /// Files in memory. Directories are the prefixes of their names.
 pub(crate) struct MemoryFiles {
     files: BTreeMap<Vec<u8>, (Vec<u8>, i128)>,
@@ -180,16 +185,22 @@ pub(crate) struct Pair {
     /// Whether jobs are kept until `finish_job`.
     pub(crate) holds_jobs: bool,
     pub(crate) held: Option<(JobId, Job)>,
+    /// The job that was answered last.
+    answered: Option<JobId>,
     pub(crate) files: MemoryFiles,
     /// The size up to which bodies are kept in memory.
     pub(crate) small_body_bytes_max: u64,
     site: Arc<Site>,
     now: Tick,
     is_at_end: bool,
+    grammar: Grammar,
 }
 
 /// The number of listings at a time: a place that is not given back fails the next listing.
 const LISTINGS_MAX: usize = 1;
+
+/// The number of pieces in which a listing comes: its beginning, its end, and blanks between them.
+pub(crate) const LISTING_PIECES: usize = 4;
 
 pub(crate) const PEER: &str = "192.0.2.7:4711";
 
@@ -236,21 +247,30 @@ impl Pair {
             read_bytes_max: usize::MAX,
             holds_jobs: false,
             held: None,
+            answered: None,
             files,
             small_body_bytes_max: u64::MAX,
             site,
             now,
             is_at_end: false,
+            grammar: Grammar::default(),
         }
     }
 
-    /// Opens a new connection on the same worker.
+    /// Closes the connection, and opens another on the same worker.
     pub(crate) fn reconnect(&mut self) {
         self.connection.close(&mut self.worker);
-        self.connection = Connection::new(&self.worker, PEER.parse().expect("an address"));
+        let _ = self.change_connection();
+    }
+
+    /// Goes on with another connection of the same worker, and returns the former.
+    pub(crate) fn change_connection(&mut self) -> Connection {
+        let other = Connection::new(&self.worker, PEER.parse().expect("an address"));
         self.received.clear();
-        self.held = None;
+        (self.held, self.answered) = (None, None);
+        self.grammar = Grammar::default();
         (self.is_shut, self.closed, self.is_at_end) = (false, None, false);
+        std::mem::replace(&mut self.connection, other)
     }
 
     /// Sends bytes from the client, and drives the connection until it waits.
@@ -281,8 +301,12 @@ impl Pair {
     }
 
     fn turn(&mut self) -> bool {
+        self.grammar.asked(&self.connection);
         match self.connection.next() {
-            Op::Recv if self.is_at_end => self.connection.ingest(&mut self.worker, &[]),
+            Op::Recv if self.is_at_end => {
+                self.connection.ingest(&mut self.worker, &[]);
+                self.grammar.ended();
+            }
             Op::Recv | Op::Wait => return false,
             Op::Send { head, body, .. } => {
                 let n = self.window.min(head.len() + body.len());
@@ -304,8 +328,9 @@ impl Pair {
                 let bytes = read_open(file, offset, len.min(self.read_bytes_max));
                 self.connection.read(&mut self.worker, &bytes);
             }
-            Op::Job => {
+            Op::Job | Op::Stream(_) => {
                 let (id, job) = self.connection.take_job();
+                self.grammar.took(id);
                 self.held = Some((id, job));
                 if !self.holds_jobs {
                     self.finish_job();
@@ -314,6 +339,7 @@ impl Pair {
             Op::Shutdown => {
                 self.is_shut = true;
                 self.connection.sent(&mut self.worker, 0);
+                self.grammar.shut();
             }
             Op::Close { reset } => {
                 self.is_shut = true;
@@ -365,6 +391,10 @@ impl Pair {
                 cursor.renderer.header(&cursor.path, &mut bytes);
                 Done::Listed(Ok((bytes, Some(Box::new(cursor)))))
             }
+            Job::ListMore(mut cursor) if cursor.next < LISTING_PIECES - 2 => {
+                cursor.next += 1;
+                Done::Listed(Ok((vec![b' '; 50], Some(cursor))))
+            }
             Job::ListMore(cursor) => {
                 let mut bytes = Vec::new();
                 cursor.renderer.footer(&mut bytes);
@@ -386,10 +416,24 @@ impl Pair {
     }
 
     fn job_done(&mut self, id: JobId, done: Done) {
+        self.grammar.answered(id, matches!(done, Done::Listed(Ok((_, Some(_))))));
+        self.answered = Some(id);
         self.connection.done(&mut self.worker, id, done);
         if self.holds_jobs {
             self.drive();
         }
+    }
+
+    /// Answers once more the job that was answered last, which is dropped.
+    pub(crate) fn answer_again(&mut self) {
+        let Some(id) = self.answered else { return };
+        if self.held.as_ref().is_some_and(|(held, _)| *held == id) {
+            return; // its rest is out under the same number
+        }
+        let before = shape(&self.connection.next());
+        let done = Done::Resolved(Err(io::ErrorKind::Other.into()));
+        self.connection.done(&mut self.worker, id, done);
+        assert_eq!(shape(&self.connection.next()), before, "an answer that nothing waits for");
     }
 
     /// Lets `ms` milliseconds pass, and acts on the deadline if it has passed.

@@ -266,7 +266,7 @@ impl Driven for Drive<'_, '_> {
         }
         match self.line.connection.next() {
             Op::Recv => self.receive(),
-            Op::Job => Step::Job,
+            Op::Job | Op::Stream(_) => Step::Job,
             _ => self.send(turn),
         }
     }

@@ -11,9 +11,10 @@ use super::transport::{Moved, Transport};
 use crate::engine::SendfileMode;
 use crate::parts::disk::in_memory::{self, Sendable};
 
-/// Bytes received at once: a head of usual size many times over, or several pipelined ones. Threads
-/// that serve one connection each have less ([`crate::parts::kernel_threads::blocking`]).
-pub(crate) const RECEIVE_BYTES: usize = 16 * 1024;
+/// Bytes received at once: a head of usual size many times over, or several pipelined ones, or a
+/// whole record of TLS, header and expansion included (RFC 8446 §5.2). Threads that serve one
+/// connection each have less ([`crate::parts::kernel_threads::blocking`]).
+pub(crate) const RECEIVE_BYTES: usize = 5 + (16 * 1024) + 256;
 
 /// Steps that one connection may take before others get a turn: some hundred requests if it
 /// pipelines them, and always enough for one.
@@ -55,7 +56,7 @@ pub(crate) enum Step {
     Cold,
     /// Wait: the socket is not ready, or bytes that are to be sent are being fetched.
     Wait,
-    /// A job of the connection is to be taken.
+    /// A job of the connection, or the rest of one, is to be taken.
     Job,
     /// Something is under way elsewhere, and the socket is of no interest until it is back.
     Away,
@@ -141,7 +142,7 @@ pub(crate) fn step(
             connection.read(w, &buffer[..read]);
             Step::More
         }
-        Op::Job => Step::Job,
+        Op::Job | Op::Stream(_) => Step::Job,
         Op::Wait => Step::Away,
         Op::Shutdown => {
             if transport.shut_down().is_err() {
@@ -198,12 +199,21 @@ fn after_send(
             if n < len {
                 // The socket's buffer is full; the kernel reports when it has space.
                 ready.is_full = true;
-                return Step::Wait;
+                return meanwhile(connection);
             }
             Step::More
         }
         Ok(Moved::Later) => after_begin(ready),
         Err(error) => after_failure(&error, ready),
+    }
+}
+
+/// The step after a send that has filled the socket: what comes next may be prepared meanwhile.
+#[cold]
+fn meanwhile(connection: &Connection) -> Step {
+    match connection.next() {
+        Op::Stream(_) => Step::More,
+        _ => Step::Wait,
     }
 }
 
@@ -241,5 +251,131 @@ pub(crate) fn after_send_file(
         }
         Ok(Moved::Later) => after_begin(ready),
         Err(error) => after_failure(&error, ready),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use session::{Counters, Done, Limits, Tick};
+    use site::host::HostSettings;
+    use site::resource::FileRef;
+    use testkit::Temporary;
+
+    use super::*;
+    use crate::idle;
+    use crate::jobs::Runner;
+
+    /// A socket in memory whose client takes `room` bytes, and then no more.
+    struct Narrow {
+        input: Vec<u8>,
+        room: usize,
+    }
+
+    impl Transport for Narrow {
+        fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
+            if self.input.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let len = self.input.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&self.input[..len]);
+            self.input.drain(..len);
+            Ok(Moved::Now(len))
+        }
+
+        fn send(&mut self, head: &[u8], body: &[u8], _: bool, _: &mut [u8]) -> io::Result<Moved> {
+            let n = (head.len() + body.len()).min(self.room);
+            self.room -= n;
+            if n == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Moved::Now(n)) }
+        }
+
+        fn send_file(&mut self, _: &FileRef, _: u64, _: usize) -> io::Result<Moved> {
+            unreachable!("no file is asked for")
+        }
+
+        fn shut_down(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn reset_on_close(&mut self) {}
+    }
+
+    /// A connection of a narrow socket, and what runs its jobs.
+    struct Bench {
+        runner: Runner,
+        worker: Worker,
+        connection: Connection,
+        ready: Ready,
+        socket: Narrow,
+    }
+
+    impl Bench {
+        /// A client has asked for the listing of a directory.
+        fn new(root: &std::path::Path) -> Self {
+            let settings = HostSettings { listing: true, ..HostSettings::new(root.into()) };
+            let site = Arc::new(site::Site::new(vec![settings]).unwrap());
+            let runner = Runner::new(Arc::clone(&site), 0).unwrap();
+            let mut worker =
+                idle::maker(site, Limits::default())(None, Arc::new(Counters::default()));
+            worker.set_time(Tick(1), 1);
+            let connection = Connection::new(&worker, "192.0.2.7:4711".parse().unwrap());
+            let input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+            let socket = Narrow { input, room: 0 };
+            Self { runner, worker, connection, ready: Ready::default(), socket }
+        }
+
+        /// Takes steps until one makes no progress.
+        fn run(&mut self) -> Step {
+            let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
+            let mut buffer = [0; RECEIVE_BYTES];
+            loop {
+                let (socket, connection) = (&mut self.socket, &mut self.connection);
+                let (worker, ready) = (&mut self.worker, &mut self.ready);
+                match step(socket, connection, worker, &mut buffer, ready, &mut turn) {
+                    Step::More => {}
+                    other => return other,
+                }
+            }
+        }
+
+        /// Runs the job that the connection wants. Returns the length of what it lists.
+        fn answer(&mut self) -> usize {
+            let (id, job) = self.connection.take_job();
+            let done = self.runner.run(job);
+            let len = if let Done::Listed(Ok((bytes, _))) = &done { bytes.len() } else { 0 };
+            self.connection.done(&mut self.worker, id, done);
+            len
+        }
+
+        /// Lets the client take `n` bytes more, of which the loop gets an event.
+        fn open(&mut self, n: usize) -> Step {
+            self.socket.room = n;
+            self.ready.is_full = false;
+            self.run()
+        }
+    }
+
+    #[test]
+    fn what_comes_next_is_prepared_while_the_socket_is_full() {
+        let directory = Temporary::new();
+        for number in 0..1000 {
+            directory.file(&format!("{number:0200}"), "");
+        }
+        let mut bench = Bench::new(directory.path());
+        assert_eq!(bench.run(), Step::Job);
+        assert_eq!(bench.answer(), 0, "the path is resolved");
+        assert_eq!(bench.run(), Step::Job);
+        let len = bench.answer();
+        assert!(len > 64 * 1024, "{len} bytes are several sends");
+        assert_eq!(bench.run(), Step::Wait);
+        // Less than half of it is taken: more would be kept for too long.
+        assert_eq!(bench.open(len / 4), Step::Wait);
+        assert!(bench.ready.is_full);
+        assert_eq!(bench.open(len / 2), Step::Job);
+        assert!(bench.ready.is_full, "the rest of the first piece has no room");
+        assert!(bench.answer() > 64 * 1024);
+        assert_eq!(bench.run(), Step::Wait, "one piece ahead is enough");
+        assert_eq!(bench.open(len / 2), Step::Wait);
     }
 }

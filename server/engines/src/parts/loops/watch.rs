@@ -183,3 +183,59 @@ fn interest(connection: &Connection, ready: &Ready) -> Interest {
     };
     if connection.wants_input() { room.with(Interest::READ) } else { room }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use session::{Counters, Limits};
+
+    use super::*;
+    use crate::idle;
+
+    const KEY: u64 = 7;
+
+    /// What a wait reports of the socket: whether it is readable, and writable.
+    fn events(watch: &mut Watch) -> Option<(bool, bool)> {
+        watch.wait(Some(0)).unwrap();
+        let event = watch.event(0)?;
+        assert_eq!(event.key, KEY);
+        Some((event.readable, event.writable))
+    }
+
+    /// A socket with room to send, which level-triggered mechanisms report as long as it is watched
+    /// for that.
+    #[test]
+    fn a_socket_is_watched_for_what_its_connection_wants_and_for_nothing_else() {
+        for mechanism in 1..=3 {
+            let mut watch = Watch::new(mechanism, 4).unwrap();
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let make = idle::maker(idle::directory_site("/"), Limits::default());
+            let mut worker = make(None, Arc::new(Counters::default()));
+            let connection = Connection::new(&worker, "192.0.2.7:4711".parse().unwrap());
+            let mut slot = Slot {
+                connection,
+                socket: OwnedFd::from(ours),
+                ready: Ready::default(),
+                watched: Interest::NONE,
+                is_queued: false,
+            };
+            let mut follow = |slot: &mut Slot| {
+                watch.follow(slot, KEY).unwrap();
+                events(&mut watch)
+            };
+            assert_eq!(follow(&mut slot), None, "it is to be readable");
+            slot.connection.ingest(&mut worker, b"no request\r\n\r\n");
+            assert_eq!(follow(&mut slot), Some((false, true)), "an answer is to be sent");
+            // The client has shut its side down, and what is to be sent is being fetched.
+            slot.connection.ingest(&mut worker, b"");
+            slot.ready.is_fetching = true;
+            assert_eq!(follow(&mut slot), None, "nothing is wanted of it");
+            assert_eq!(slot.watched, Interest::NONE);
+            slot.ready.is_fetching = false;
+            assert_eq!(follow(&mut slot), Some((false, true)), "it is watched again");
+        }
+    }
+}
