@@ -23,8 +23,9 @@ use std::process::{Child, Command, ExitStatus};
 /// The interval, in milliseconds, at which running processes are checked.
 const LOOK_MS: u32 = 200;
 /// How long a command has to end after it was asked to: under Valgrind everything takes fifty times
-/// as long.
-const END_WITHIN_MS: u64 = 20_000;
+/// as long, and each program that it still starts takes a second of an idle CPU. A second Ctrl-C
+/// cuts this short.
+const END_WITHIN_MS: u64 = 60_000;
 /// How long other processes may outlive the command without being noted.
 const FOLLOW_WITHIN_MS: u64 = 3_000;
 /// How long processes that outlived the command have to end.

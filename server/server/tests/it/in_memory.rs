@@ -237,7 +237,7 @@ impl InMemory {
                 client.end = Some(End::Closed);
                 0
             }
-            Op::Job => {
+            Op::Job | Op::Stream(_) => {
                 let (id, job) = connection.take_job();
                 connection.done(&mut self.worker, id, self.runner.run(job));
                 return true;

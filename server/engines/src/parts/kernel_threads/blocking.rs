@@ -11,13 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use os::socket::Readiness;
 use session::{Connection, Op, Phase, Tick, Worker};
+use site::resource::FileRef;
 
 use super::registry::{Arrival, Entry, Registry};
 use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
-use crate::parts::loops::transport::Plain;
+use crate::parts::loops::transport::{Moved, Plain, Transport};
 
 /// Bytes received at once: a head of usual size several times over. The buffer occupies memory for
 /// as long as the thread lives, so it is small.
@@ -83,6 +84,12 @@ impl Line {
 
     fn remaining_ms(&self, now: Tick) -> u64 {
         remaining_ms(self.connection.deadline().unwrap_or(now), now)
+    }
+
+    /// The socket, whose calls wait until the connection's deadline.
+    #[inline]
+    fn socket<'a>(&'a mut self, entry: &'a Entry, now: Tick) -> WaitingSocket<'a> {
+        WaitingSocket { entry, remaining_ms: self.remaining_ms(now), waits: &mut self.waits }
     }
 
     fn expire_if_due(&mut self, worker: &mut Worker) {
@@ -191,12 +198,12 @@ impl Drive<'_, '_> {
                 return Step::Wait;
             }
         }
-        let remaining_ms = self.line.remaining_ms(now);
-        let received = self.line.waits.receive(self.entry, remaining_ms, self.buffer);
+        let received = self.line.socket(self.entry, now).receive(self.buffer);
         let is_taken = is_idle && !self.entry.resume();
         let worker = self.lease.worker();
         match received {
-            Ok(n) => {
+            Ok(Moved::Later) => return Step::Away, // never: a call that waits is over when it returns
+            Ok(Moved::Now(n)) => {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
                 if n > 0 && (is_taken || self.registry.is_draining()) {
@@ -220,13 +227,9 @@ impl Drive<'_, '_> {
         self.is_called = false;
         let worker = self.lease.worker();
         let remaining_ms = self.line.remaining_ms(worker.now());
-        let is_writing = self.line.connection.phase() == Phase::Writing;
-        if is_writing && self.line.waits.before_send(self.entry, remaining_ms).is_err() {
-            return Step::Closed;
-        }
-        let (socket, connection) = (self.entry.socket(), &mut self.line.connection);
-        let mut transport = Plain(socket);
-        match step(&mut transport, connection, worker, self.buffer, &mut Ready::default(), turn) {
+        let Line { connection, waits, .. } = &mut *self.line;
+        let mut socket = WaitingSocket { entry: self.entry, waits, remaining_ms };
+        match step(&mut socket, connection, worker, self.buffer, &mut Ready::default(), turn) {
             Step::Closed => return Step::Closed,
             Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
                 return Step::Wait;
@@ -279,6 +282,54 @@ impl Driven for Drive<'_, '_> {
         read_clock(worker);
         self.line.connection.done(worker, id, done);
         Begun::Done
+    }
+}
+
+/// A socket whose calls wait, for about `remaining_ms` milliseconds at most; then they fail with
+/// `WouldBlock`. Where the socket does not block, only receiving waits.
+struct WaitingSocket<'a> {
+    entry: &'a Entry,
+    waits: &'a mut Waits,
+    remaining_ms: u64,
+}
+
+impl WaitingSocket<'_> {
+    /// The socket, ready to send.
+    #[inline]
+    fn sending(&mut self) -> io::Result<Plain<'_>> {
+        self.waits.before_send(self.entry, self.remaining_ms)?;
+        Ok(Plain(self.entry.socket()))
+    }
+}
+
+impl Transport for WaitingSocket<'_> {
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
+        self.waits.receive(self.entry, self.remaining_ms, buffer).map(Moved::Now)
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        more: bool,
+        buffer: &mut [u8],
+    ) -> io::Result<Moved> {
+        self.sending()?.send(head, body, more, buffer)
+    }
+
+    #[inline]
+    fn send_file(&mut self, file: &FileRef, offset: u64, len: usize) -> io::Result<Moved> {
+        self.sending()?.send_file(file, offset, len)
+    }
+
+    fn shut_down(&mut self) -> io::Result<()> {
+        Plain(self.entry.socket()).shut_down()
+    }
+
+    fn reset_on_close(&mut self) {
+        Plain(self.entry.socket()).reset_on_close();
     }
 }
 
