@@ -202,7 +202,7 @@ impl Drive<'_, '_> {
         let is_taken = is_idle && !self.entry.resume();
         let worker = self.lease.worker();
         match received {
-            Ok(Moved::Later) => return Step::Away, // never: a call that waits is over when it returns
+            Ok(Moved::Later) => return Step::Away, // never: its calls are over when they return
             Ok(Moved::Now(n)) => {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
