@@ -152,6 +152,7 @@ impl Machine {
             b'j' => pair.finish_job(),
             b'f' => pair.fail_job(),
             b'k' => pair.answer_again(),
+            b'l' => pair.puts_off ^= true,
             b'a' => pair.advance(100),
             b'b' => pair.advance(1_000),
             b'c' => pair.advance(10_000),

@@ -4,7 +4,7 @@
 //! The search doubles the rate until a condition breaks, halves the gap until it is small, and then
 //! tries the lower end and the upper end again, to tell how sure the answer is. A rate at which the
 //! generator gives out, or is disturbed, bounds the gap as a rate at which a condition breaks does.
-//! [`search`] leaves to its caller what a trial is; those of the load generator are [`Trials`].
+//! `search` leaves to its caller what a trial is; those of the load generator are [`Trials`].
 
 mod bracket;
 mod conditions;
@@ -41,7 +41,7 @@ const BRACKETING_USUAL: usize = 5;
 const HALVINGS: usize = 6;
 /// Trials that confirm both ends, each of which has been tried once.
 const CONFIRMING: usize = 2 * (CONFIRMATIONS as usize - 1);
-/// How many trials a search takes from [`FIRST_SHARE`] on, if no trial is void and each repetition
+/// How many trials a search takes from its first rate on, if no trial is void and each repetition
 /// has the result of the first trial.
 pub const TRIALS_USUAL: usize = BRACKETING_USUAL + HALVINGS + CONFIRMING;
 /// How many trials a search takes at least, wherever it begins.

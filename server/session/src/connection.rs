@@ -44,9 +44,9 @@ enum State {
     /// The job was taken and has not been answered, and nothing is left to send.
     Waiting,
     Writing,
-    /// As `Writing`, and the rest of the job is ready to be taken.
+    /// The rest of the job is ready to be taken; bytes may be left to send.
     Continuing,
-    /// As `Writing`, and the job is out for the rest of its answer.
+    /// Bytes are left to send, and the job is out for the rest of its answer.
     Streaming,
     /// Dropping an unwanted request body.
     Skipping,
@@ -82,13 +82,14 @@ enum State {
 /// # What always holds
 ///
 /// * The next operation changes only with a call that takes `&mut self`.
-/// * Operations come in the order of the table: what a job has to do is begun before bytes are
-///   sent, bytes are sent before more is received. A driver whose socket is full has therefore
-///   nothing else to do for the connection than to receive.
+/// * Of several operations that are possible, the one that is higher in the table comes first: a
+///   job is begun before bytes are sent, and bytes are sent before more is received. A driver whose
+///   socket is full has therefore nothing else to do for the connection than to receive.
 /// * The bytes of an operation do not move until `sent`, whatever is ingested and whichever job is
 ///   answered meanwhile.
 /// * One job is out at a time. A job that has answered in part keeps its number for its next part,
-///   which is prepared when half of the last is sent, and kept while the other half is.
+///   which is prepared when half of the last is sent, and kept while the other half is. A driver
+///   that has no room for it now may put it off ([`Connection::put_off`]) and send the other half.
 /// * There is a deadline, unless a job is out and nothing is left to send: then the connection
 ///   waits for its own server.
 /// * After the end of the client's stream nothing is received, and requests that came before it
@@ -238,6 +239,16 @@ impl Connection {
             _ => State::Waiting,
         };
         (self.job_id(), job)
+    }
+
+    /// Puts the rest of a job off until what is left to send is sent. Returns whether anything is.
+    pub fn put_off(&mut self) -> bool {
+        let is_left = self.exchange.as_ref().is_some_and(|exchange| !exchange.is_sent());
+        let is_put_off = self.state == State::Continuing && is_left;
+        if is_put_off {
+            self.state = State::Writing;
+        }
+        is_put_off
     }
 
     /// The job that is ready to be taken, or was taken last.

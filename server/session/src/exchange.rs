@@ -93,10 +93,13 @@ pub(crate) struct Parts {
 }
 
 /// A listing that is being sent. Its rest is a job of the exchange.
+#[derive(Default)]
 pub(crate) struct Listing {
     /// The piece that follows the one in `out`: that does not move while it is sent.
-    pub(crate) ahead: Vec<u8>,
-    /// Whether the last piece is in the output or ahead.
+    pub(crate) following: Vec<u8>,
+    /// The number of its bytes that are content.
+    pub(crate) following_bytes: u64,
+    /// Whether the last piece is prepared.
     pub(crate) is_complete: bool,
     /// Whether the transfer coding is chunked; otherwise the close ends the body (HTTP/1.0).
     pub(crate) chunked: bool,
@@ -244,21 +247,21 @@ impl Exchange {
         body_is_sent && self.out_at == self.out.len()
     }
 
-    /// Whether everything ahead of the body is sent; for a stream that is all that is prepared.
+    /// Whether everything ahead of the body is sent; for a stream, the piece that is being sent.
     pub(crate) fn is_sent(&self) -> bool {
         self.out_at == self.out.len()
     }
 
-    /// Whether more of a stream may be prepared: at most half of the last piece is left to send,
-    /// and none is ahead.
+    /// Whether more of a stream may be prepared: at most half of the piece that is being sent is
+    /// left, and none follows it yet.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         let Then::List(listing) = &self.then else { return false };
         let is_low = self.out_at >= self.out.len() / 2;
-        is_low && listing.ahead.is_empty() && self.job.is_some()
+        is_low && listing.following.is_empty() && self.job.is_some()
     }
 
-    /// Adds a piece of a stream to what is sent; ahead of its time if another is being sent.
+    /// Adds a piece of a stream to what is sent. It is kept while another is being sent.
     pub(crate) fn put_piece(&mut self, bytes: &[u8], has_more: bool) {
         let is_first = self.draft.body_bytes == 0;
         let is_sent = self.is_sent();
@@ -269,27 +272,31 @@ impl Exchange {
         let Then::List(listing) = &mut self.then else {
             unreachable!("only a listing asks for one")
         };
-        let is_ahead = !is_first && !is_sent;
-        let out = if is_ahead { &mut listing.ahead } else { &mut self.out };
+        let is_kept = !is_first && !is_sent;
+        let out = if is_kept { &mut listing.following } else { &mut self.out };
         match listing.chunked {
             true => put_chunk(out, bytes, !has_more),
             false => out.extend_from_slice(bytes),
         }
-        self.draft.body_bytes += bytes.len() as u64;
         listing.is_complete = !has_more;
-        if !has_more && !is_ahead {
+        match is_kept {
+            true => listing.following_bytes = bytes.len() as u64,
+            false => self.draft.body_bytes += bytes.len() as u64,
+        }
+        if !has_more && !is_kept {
             self.then = Then::Finish;
         }
     }
 
-    /// Takes the piece ahead as the next to be sent. Returns whether there was one.
-    pub(crate) fn take_ahead(&mut self) -> bool {
+    /// Goes on to the piece that follows. Returns whether there is one.
+    pub(crate) fn next_piece(&mut self) -> bool {
         let Then::List(listing) = &mut self.then else { return false };
-        if listing.ahead.is_empty() {
+        if listing.following.is_empty() {
             return false;
         }
-        std::mem::swap(&mut self.out, &mut listing.ahead);
-        listing.ahead.clear();
+        std::mem::swap(&mut self.out, &mut listing.following);
+        listing.following.clear();
+        self.draft.body_bytes += listing.following_bytes;
         self.out_at = 0;
         if listing.is_complete {
             self.then = Then::Finish;

@@ -1,5 +1,5 @@
 //! The number of directory listings at a time. Each holds an open directory and all its names until
-//! the client has taken all but the last of it, and no budget of the cache counts them.
+//! the client has taken all but the last two pieces, and no budget of the cache counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -39,8 +39,8 @@ pub enum Op<'s> {
     },
     /// Take the job with [`crate::Connection::take_job`] and run it.
     Job,
-    /// Take the rest of this job, which has answered in part, likewise: there is room for the next
-    /// part of its answer.
+    /// Take the rest of this job with [`crate::Connection::take_job`] and run it: half of the last
+    /// part of its answer is sent.
     Stream(JobId),
     /// Wait for the job that is out: its client has shut its side down, or has sent so much ahead
     /// of the answer that no more is received.

@@ -46,7 +46,7 @@ impl Response<'_> {
             self.exchange.head.extend_from_slice(bytes);
         }
         let host = w.site.find(head.host);
-        // What becomes of the request's body depends on what answers it: files have no use for one.
+        // Decided where the host is known. Files have no use for a body: it is dropped.
         let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         *self.after = after;
         if body.is_some() {
@@ -113,7 +113,7 @@ impl Response<'_> {
                 next_part(exchange);
                 Some(Prepared::Bytes)
             }
-            Then::List(_) => match exchange.take_ahead() {
+            Then::List(_) => match exchange.next_piece() {
                 true => Some(Prepared::Bytes),
                 false => exchange.job.is_some().then_some(Prepared::Job),
             },
@@ -303,8 +303,7 @@ impl Response<'_> {
         if exchange.draft.is_head {
             return Prepared::Bytes;
         }
-        let ahead = Vec::new();
-        exchange.then = Then::List(Box::new(Listing { ahead, is_complete: false, chunked }));
+        exchange.then = Then::List(Box::new(Listing { chunked, ..Listing::default() }));
         exchange.head.clear();
         exchange.head.extend_from_slice(request.bytes);
         exchange.job = Some(Job::List { host: request.host, path, format, permit });

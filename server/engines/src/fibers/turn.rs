@@ -97,7 +97,9 @@ impl ConnectionFiber {
         }
         let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
-        if news.has(News::EXPIRED) {
+        // While the fiber was away its client had no chance: what it brings back comes first.
+        let was_away = !matches!(self.blocking_work, BlockingWork::None);
+        if news.has(News::EXPIRED) && !was_away {
             self.expire(thread);
         }
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))

@@ -248,13 +248,6 @@ impl RingLoop {
         self.go_on(key, false);
     }
 
-    #[inline]
-    fn schedule(&mut self, key: u64) {
-        if self.connections.get(key).is_some() {
-            self.connections.schedule(key);
-        }
-    }
-
     /// Has the ring report when the socket, if it is full, has room again.
     fn wait_for_room(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
@@ -439,9 +432,8 @@ impl Offload for RingLoop {
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         turn.is_fetched = is_fetched;
         match drive(&mut Drive { ring_loop: self, key }, &mut turn) {
-            Pause::Wait => self.wait_for_room(key),
+            Pause::Wait | Pause::Away => self.wait_for_room(key),
             Pause::Yield => self.connections.queue(key),
-            Pause::Away => self.schedule(key),
             Pause::Closed => self.close(key),
         }
     }

@@ -33,7 +33,7 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
             &engine,
             "host.listing=true",
             "limits.listings_max=2",
-            "partitions.cpus=[\"0\"]",
+            CPU,
             "timeouts.write_ms=600000", // a client that reads nothing stays to the end
         ];
         let server = start(&directory, &set);
@@ -55,6 +55,52 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
         drop(stalled);
         let is_free = || get(&server, "/few/").starts_with("HTTP/1.1 200 OK\r\n");
         assert!(comes_true(is_free), "{name}: their places are free again");
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
+
+/// A single worker.
+const CPU: &str = "partitions.cpus=[\"0\"]";
+
+/// More than the kernel takes from a server for a client that does not read.
+const LONG_NAMES: usize = 20_000;
+
+/// Engines with the knobs under which others than their loops prepare what comes next.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("event-loop-helpers", "engine.knobs.kind=processes"),
+    ("rings", "engine.knobs.helpers=1"),
+    ("fibers", "engine.knobs.blocking_threads=1"),
+    ("tasks", "engine.knobs.blocking_threads=0"),
+];
+
+#[test]
+fn a_client_that_reads_more_slowly_than_the_server_sends_gets_all_of_a_listing() {
+    let directory = Temporary::new();
+    fs::create_dir_all(directory.path().join("site/many")).unwrap();
+    for number in 0..LONG_NAMES {
+        File::create(directory.path().join(format!("site/many/{number:0200}"))).unwrap();
+    }
+    let specs = crate::engines();
+    let is_tested = |name: &str| specs.iter().any(|spec| spec.name == name);
+    // A client that is forgotten is cut off after this time, at the latest after half a minute.
+    let engines = specs.iter().map(|spec| (spec.name, "timeouts.write_ms=10000"));
+    let elsewhere = ELSEWHERE.into_iter().filter(|(name, _)| is_tested(name));
+    let cases: Vec<_> = engines.chain(elsewhere).collect();
+    at_a_time(2, &cases, |(name, knob)| {
+        let engine = format!("engine.name={name}");
+        let server = start(&directory, &[&engine, knob, "host.listing=true", CPU]);
+        let mut client = begin(&server);
+        let mut buffer = vec![0; 200_000];
+        let mut page = Vec::new();
+        std::thread::sleep(Duration::from_millis(300)); // the socket fills
+        while !page.ends_with(b"\r\n0\r\n\r\n") {
+            let n = client.read(&mut buffer).unwrap_or_else(|why| panic!("{name} {knob}: {why}"));
+            assert!(n > 0, "{name} {knob}: it ends after {} bytes", page.len());
+            page.extend_from_slice(&buffer[..n]);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let names = page.windows(8).filter(|bytes| bytes == b"\"name\":\"").count();
+        assert_eq!(names, LONG_NAMES, "{name} {knob}");
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
     });
 }

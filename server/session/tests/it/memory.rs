@@ -185,6 +185,8 @@ pub(crate) struct Pair {
     /// Whether jobs are kept until `finish_job`.
     pub(crate) holds_jobs: bool,
     pub(crate) held: Option<(JobId, Job)>,
+    /// Whether the rest of a job is put off while there is something to send.
+    pub(crate) puts_off: bool,
     /// The job that was answered last.
     answered: Option<JobId>,
     pub(crate) files: MemoryFiles,
@@ -247,6 +249,7 @@ impl Pair {
             read_bytes_max: usize::MAX,
             holds_jobs: false,
             held: None,
+            puts_off: false,
             answered: None,
             files,
             small_body_bytes_max: u64::MAX,
@@ -302,6 +305,9 @@ impl Pair {
 
     fn turn(&mut self) -> bool {
         self.grammar.asked(&self.connection);
+        if self.puts_off && self.connection.put_off() {
+            return true;
+        }
         match self.connection.next() {
             Op::Recv if self.is_at_end => {
                 self.connection.ingest(&mut self.worker, &[]);

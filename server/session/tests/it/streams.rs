@@ -110,6 +110,35 @@ fn a_client_has_no_deadline_when_it_has_taken_all_there_is() {
 }
 
 #[test]
+fn the_rest_may_be_put_off_until_all_is_sent() {
+    let mut pair = pair();
+    pair.puts_off = true;
+    pair.finish_job();
+    let (_, len) = unsent(&pair);
+    take(&mut pair, len / 2);
+    assert!(pair.held.is_none(), "there is something to send yet");
+    take(&mut pair, len - len / 2);
+    assert!(pair.held.is_some(), "nothing else is left to do");
+    pair.window = usize::MAX;
+    (1..LISTING_PIECES).for_each(|_| pair.finish_job());
+    assert_eq!(pair.received, whole_listing());
+}
+
+#[test]
+fn what_was_never_sent_is_not_counted() {
+    let mut pair = pair();
+    pair.finish_job();
+    let (_, len) = unsent(&pair);
+    take(&mut pair, len / 2);
+    let text = String::from_utf8_lossy(&pair.received).into_owned();
+    let (_, chunk) = text.split_once("\r\n\r\n").expect("the whole head");
+    let first = u64::from_str_radix(chunk.split("\r\n").next().unwrap(), 16).unwrap();
+    pair.finish_job(); // a piece that follows, of which nothing is sent
+    pair.reconnect();
+    assert_eq!(pair.counters.body_bytes.get(), first);
+}
+
+#[test]
 fn a_piece_that_fails_ends_in_a_reset_though_another_is_being_sent() {
     let mut pair = pair();
     pair.finish_job();

@@ -44,9 +44,13 @@ impl BlockingWork {
     }
 
     /// Hands the work that a connection wants to the helpers: its job, or the fetch of the next
-    /// bytes of its file. If the helpers have no room the connection waits in line.
+    /// bytes of its file. If the helpers have no room the connection sends what it has, or waits in
+    /// line.
     fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) -> Begun {
         let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.has_room()) else {
+            if slot.connection.put_off() {
+                return Begun::Out;
+            }
             if !std::mem::replace(&mut slot.is_queued, true) {
                 self.line.push_back(key);
             }

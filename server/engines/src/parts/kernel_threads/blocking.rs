@@ -202,8 +202,7 @@ impl Drive<'_, '_> {
         let is_taken = is_idle && !self.entry.resume();
         let worker = self.lease.worker();
         match received {
-            Ok(Moved::Later) => return Step::Away, // never: its calls are over when they return
-            Ok(Moved::Now(n)) => {
+            Ok(n) => {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
                 if n > 0 && (is_taken || self.registry.is_draining()) {
@@ -286,7 +285,7 @@ impl Driven for Drive<'_, '_> {
 }
 
 /// A socket whose calls wait, for about `remaining_ms` milliseconds at most; then they fail with
-/// `WouldBlock`. Where the socket does not block, only receiving waits.
+/// `WouldBlock`. How they wait, if they do, is the connection's [`Waits`].
 struct WaitingSocket<'a> {
     entry: &'a Entry,
     waits: &'a mut Waits,
@@ -294,6 +293,11 @@ struct WaitingSocket<'a> {
 }
 
 impl WaitingSocket<'_> {
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.waits.receive(self.entry, self.remaining_ms, buffer)
+    }
+
     /// The socket, ready to send.
     #[inline]
     fn sending(&mut self) -> io::Result<Plain<'_>> {
@@ -305,7 +309,7 @@ impl WaitingSocket<'_> {
 impl Transport for WaitingSocket<'_> {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
-        self.waits.receive(self.entry, self.remaining_ms, buffer).map(Moved::Now)
+        Self::receive(self, buffer).map(Moved::Now)
     }
 
     #[inline]

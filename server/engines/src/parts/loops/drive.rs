@@ -24,7 +24,7 @@ pub(crate) enum Pause {
 pub(crate) enum Begun {
     /// It is done, or cannot be done apart from the step that needs it.
     Done,
-    /// It is out: the connection goes on with what else there is.
+    /// It is out, or put off: the connection goes on with what else there is.
     Out,
     /// Nothing happens to the connection until the engine comes back to it.
     Away,

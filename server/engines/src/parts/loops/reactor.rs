@@ -350,7 +350,14 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> Begun {
-        self.reactor.begin_job(self.key)
+        let begun = self.reactor.begin_job(self.key);
+        if begun == Begun::Done
+            && let Some(slot) = self.reactor.connections.get(self.key)
+        {
+            // It may have taken long: there may be room again, and the event is still to be seen.
+            slot.ready.is_full = false;
+        }
+        begun
     }
 
     fn fetch(&mut self, _: &Turn) -> Begun {
