@@ -10,7 +10,8 @@ use site::resource::Entry;
 use site::{Site, SiteError};
 
 use crate::config::{
-    Config, ConfigError, ConfigFault, LimitSettings, Settings, TimeoutSettings, host_key,
+    AccessForm, Config, ConfigError, ConfigFault, LimitSettings, LogSettings, Settings,
+    TimeoutSettings, host_key,
 };
 use crate::engine_choice::{self, EngineChoice};
 use crate::layout::{Layout, Share};
@@ -86,6 +87,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
         .map_err(|why| config.unfit("socket.sendfile", why))?;
     let mut without_effect = modes::without_effect(settings, engine.spec, &layout);
     without_effect.extend(engine.notices.iter().cloned());
+    without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     Ok(Ready {
         site: Arc::new(site(settings)?),
@@ -98,6 +100,16 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
         layout,
         sendfile,
         without_effect,
+    })
+}
+
+/// The message about a path for a log that is off.
+fn log_without_lines(log: &LogSettings) -> Option<String> {
+    let is_lost = log.access == AccessForm::Off && log.path != "-";
+    is_lost.then(|| {
+        "log.path makes no difference, because no access log is written: use --log combined, or \
+         set log.access = \"combined\""
+            .into()
     })
 }
 

@@ -90,6 +90,15 @@ pub enum ConfigFault {
     /// A setting of a host has a value that it cannot have.
     #[error(transparent)]
     Setting(SettingError),
+    /// A host without names that is not the default, so that no request can reach it.
+    #[error(
+        "no request can reach this host: give it names, {}",
+        if *.has_default { "because another host is the default" } else { "or default = true" }
+    )]
+    UnreachableHost {
+        /// Whether another host is the default.
+        has_default: bool,
+    },
     /// The bound on the request line is above the bound on the head, which is this.
     #[error("limits.request_line_bytes_max is above head_bytes_max ({0})")]
     LineAboveHead(u64),
@@ -144,6 +153,17 @@ pub enum ConfigFault {
     /// A log that is a directory.
     #[error("{0:?} is a directory: name a file in it")]
     LogIsDirectory(PathBuf),
+    /// A log that clients could request.
+    #[error(
+        "the access log {log:?} would be published, because it is in the root {root:?}: write it \
+         elsewhere"
+    )]
+    PublishedLog {
+        /// The log.
+        log: PathBuf,
+        /// The root of the first host that has it.
+        root: PathBuf,
+    },
     /// The settings name neither a host nor a directory.
     #[error("nothing to serve: add a [[host]] or name a directory")]
     NothingToServe,

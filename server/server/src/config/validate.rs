@@ -29,6 +29,7 @@ pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
         return Err(origins.explain("limits.request_line_bytes_max", fault));
     }
     check_claims(&settings.hosts, origins)?;
+    check_reach(&settings.hosts, origins)?;
     for (index, host) in settings.hosts.iter().enumerate() {
         check_root(&host.root).map_err(|why| origins.explain(&host_key(index, "root"), why))?;
     }
@@ -43,7 +44,7 @@ pub(super) fn check_files(settings: &Settings, origins: &Origins) -> Checked {
             check_page(host, page).map_err(|why| origins.explain(&host_key(index, &key), why))?;
         }
     }
-    check_log(&settings.log).map_err(|why| origins.explain("log.path", why))
+    check_log(&settings.log, &settings.hosts).map_err(|why| origins.explain("log.path", why))
 }
 
 /// Checks that no two hosts claim the same name, and that at most one claims all other names.
@@ -64,6 +65,21 @@ fn check_claims(hosts: &[HostSettings], origins: &Origins) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Checks that some request can reach each host: by a name, or because the host is the default,
+/// which the first one without names is if no other is.
+fn check_reach(hosts: &[HostSettings], origins: &Origins) -> Checked {
+    let nameless = |index: &usize| hosts[*index].names.is_empty();
+    let first = || (0..hosts.len().min(1)).find(nameless);
+    let default = hosts.iter().position(|host| host.default).or_else(first);
+    match (0..hosts.len()).filter(nameless).find(|index| Some(*index) != default) {
+        Some(index) => {
+            let fault = ConfigFault::UnreachableHost { has_default: default.is_some() };
+            Err(origins.explain(&item_key("host", index), fault))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_root(root: &Path) -> Result<(), ConfigFault> {
@@ -147,7 +163,7 @@ fn has_file(host: &HostSettings, name: &str) -> io::Result<bool> {
     Ok([""].into_iter().chain(suffixes).any(is_there))
 }
 
-fn check_log(log: &LogSettings) -> Result<(), ConfigFault> {
+fn check_log(log: &LogSettings, hosts: &[HostSettings]) -> Result<(), ConfigFault> {
     if log.access == AccessForm::Off || log.path == "-" {
         return Ok(());
     }
@@ -160,6 +176,26 @@ fn check_log(log: &LogSettings) -> Result<(), ConfigFault> {
     match (directory.is_dir(), path.is_dir()) {
         (false, _) => Err(ConfigFault::NoLogDirectory(directory.into())),
         (true, true) => Err(ConfigFault::LogIsDirectory(path.into())),
-        (true, false) => Ok(()),
+        (true, false) => check_log_is_outside(path, directory, hosts),
+    }
+}
+
+/// Checks that a log in this directory is below no root, whatever links lead there. A hidden name
+/// is no exception: the rule that hides it may change, and the log would stay.
+fn check_log_is_outside(
+    log: &Path,
+    directory: &Path,
+    hosts: &[HostSettings],
+) -> Result<(), ConfigFault> {
+    // The log may not exist yet, and what it links to may not either.
+    let file = log.read_link().map_or_else(|_| log.into(), |to| directory.join(to));
+    let found = file.canonicalize().or_else(|_| file.parent().unwrap_or(directory).canonicalize());
+    let is_above = |root: &Path| {
+        let (Ok(found), Ok(root)) = (&found, root.canonicalize()) else { return false };
+        found.starts_with(root)
+    };
+    match hosts.iter().find(|host| is_above(&host.root)) {
+        Some(host) => Err(ConfigFault::PublishedLog { log: log.into(), root: host.root.clone() }),
+        None => Ok(()),
     }
 }

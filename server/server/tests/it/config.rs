@@ -230,6 +230,75 @@ fn hosts_that_claim_the_same() {
 }
 
 #[test]
+fn hosts_that_no_request_reaches() {
+    let hosts = |keys: &[&str]| -> String {
+        keys.iter().map(|keys| format!("[[host]]\nroot = \".\"\n{keys}\n")).collect()
+    };
+    let check = |keys: &[&str], line: usize, remedy: &str| {
+        let expected = format!("{line}:1: no request can reach this host: {remedy}");
+        check_wrong(&[(&hosts(keys), &expected)]);
+    };
+    let names = "give it names, because another host is the default";
+    check(&["", ""], 4, names);
+    check(&["", "default = true"], 1, names);
+    check(&["names = [\"a\"]", ""], 4, "give it names, or default = true");
+    for keys in [&["", "names = [\"a\"]"], &["names = [\"a\"]", "default = true"]] {
+        load(&hosts(keys), |_| ()).expect("each has its requests");
+    }
+}
+
+/// Whoever names a file for the log expects one.
+#[test]
+fn a_log_that_is_not_written_is_reported() {
+    let reported = |text: &str| server::check(&load(text, |_| ()).unwrap()).unwrap().without_effect;
+    let path = "[log]\npath = \"../access.log\"";
+    let expected = "log.path makes no difference, because no access log is written: use --log \
+                    combined, or set log.access = \"combined\"";
+    assert_eq!(reported(path), [expected]);
+    assert_eq!(reported(&format!("{path}\naccess = \"json\"")), [""; 0]);
+    assert_eq!(reported(""), [""; 0]);
+}
+
+/// A log below a root is refused, even if only a link leads there.
+#[test]
+fn a_log_is_not_published() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    directory.file("site/old.log", "");
+    directory.file("two/logs/old.log", "");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, directory.path().join(name)).unwrap();
+    };
+    link("two/logs", "logs");
+    link("site/old.log", "a.log");
+    link("site/none.log", "b.log");
+    let check = |path: &str, root: Option<&str>| {
+        let text = format!(
+            "[log]\naccess = \"json\"\npath = \"{path}\"\n\
+             [[host]]\nroot = \"site\"\n[[host]]\nnames = [\"two\"]\nroot = \"two\""
+        );
+        let file = directory.file("ropewalk.toml", text);
+        let arguments = Arguments { config: Some(file.clone()), ..Arguments::default() };
+        let at = directory.path();
+        let expected = root.map(|root| {
+            let (file, log, root) = (file.display(), at.join(path), at.join(root));
+            format!(
+                "{file}:3:8: the access log {log:?} would be published, because it is in the \
+                 root {root:?}: write it elsewhere"
+            )
+        });
+        assert_eq!(Config::load(&arguments).err().map(|why| why.to_string()), expected, "{path}");
+    };
+    check("site/new.log", Some("site"));
+    check("site/.new.log", Some("site"));
+    check("logs/new.log", Some("two"));
+    check("a.log", Some("site"));
+    check("b.log", Some("site"));
+    check("site.log", None);
+    check("site/../new.log", None);
+}
+
+#[test]
 fn a_log_needs_a_directory() {
     check_wrong(&[
         (
