@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, Error};
+use clap::{Arg, Command, Error};
 
 use crate::Emphasis;
 use crate::near::{hint, none_of, plain};
@@ -31,8 +31,9 @@ pub fn exit_code_of_parser(error: &Error, program: &Command, arguments: &[OsStri
             ExitCode::from(2)
         }
         _ => {
-            let command = command_in(&typed_name(program), program, arguments).join(" ");
-            notify(&format!("{}: see `{command} --help`", ErrorInContext(error).mistake()));
+            let (names, command) = command_in(&typed_name(program), program, arguments);
+            let mistake = ErrorInContext { error, command }.mistake();
+            notify(&format!("{mistake}: see `{names} --help`"));
             ExitCode::from(2)
         }
     }
@@ -46,20 +47,29 @@ fn typed_name(program: &Command) -> String {
     name.map_or_else(|| program.get_name().into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The name of the program, and the names of the command that the arguments begin with.
-fn command_in<'p>(name: &'p str, program: &'p Command, arguments: &[OsString]) -> Vec<&'p str> {
-    let mut names = vec![name];
-    let mut within = program;
+/// The name of the program with the names of the command that the arguments begin with, and that
+/// command.
+fn command_in<'p>(
+    name: &str,
+    program: &'p Command,
+    arguments: &[OsString],
+) -> (String, &'p Command) {
+    let (mut names, mut within) = (name.to_owned(), program);
     for argument in arguments {
         let Some(command) = within.find_subcommand(argument) else { break };
-        names.push(command.get_name());
+        names += " ";
+        names += command.get_name();
         within = command;
     }
-    names
+    (names, within)
 }
 
 /// An error with its context.
-struct ErrorInContext<'e>(&'e Error);
+struct ErrorInContext<'e> {
+    error: &'e Error,
+    /// The command whose arguments are wrong.
+    command: &'e Command,
+}
 
 impl ErrorInContext<'_> {
     /// What is wrong, and which word was meant if one is near.
@@ -67,9 +77,9 @@ impl ErrorInContext<'_> {
         let [argument, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue]
             .map(|kind| self.words(kind).join(" and "));
         let option = argument.split(' ').next().unwrap_or_default();
-        match self.0.kind() {
+        match self.error.kind() {
             ErrorKind::UnknownArgument if argument.starts_with('-') => {
-                format!("unknown option {argument:?}{}", self.hint(ContextKind::SuggestedArg))
+                format!("unknown option {argument:?}{}", self.option_hint(&argument))
             }
             ErrorKind::UnknownArgument => format!("unexpected argument {argument:?}"),
             ErrorKind::InvalidSubcommand => self.unknown_command(),
@@ -84,7 +94,7 @@ impl ErrorInContext<'_> {
             }
             ErrorKind::InvalidValue => self.none_of(option, &value),
             ErrorKind::ValueValidation => {
-                let why = self.0.source().map(ToString::to_string).unwrap_or_default();
+                let why = self.error.source().map(ToString::to_string).unwrap_or_default();
                 format!(
                     "{option} {}: {}",
                     plain(&value),
@@ -125,6 +135,24 @@ impl ErrorInContext<'_> {
         }
     }
 
+    /// ` (did you mean "--port"?)`, or nothing. For a letter these are the options that begin with
+    /// it.
+    fn option_hint(&self, typed: &str) -> String {
+        let longs = self.command.get_arguments().filter(|option| !option.is_hide_set());
+        let longs = longs.filter_map(Arg::get_long);
+        let meant: Vec<String> = match typed.strip_prefix('-').filter(|it| it.len() == 1) {
+            Some(letter) => longs
+                .filter(|long| long.starts_with(letter))
+                .map(|long| format!("\"--{long}\""))
+                .collect(),
+            None => Vec::new(),
+        };
+        match meant.is_empty() {
+            true => self.hint(ContextKind::SuggestedArg),
+            false => format!(" (did you mean {}?)", meant.join(" or ")),
+        }
+    }
+
     /// ` (did you mean "serve"?)`, or nothing. The parser lists the nearest word last.
     fn hint(&self, kind: ContextKind) -> String {
         hint(self.words(kind).last())
@@ -132,7 +160,7 @@ impl ErrorInContext<'_> {
 
     /// The words of this kind in the context.
     fn words(&self, kind: ContextKind) -> &[String] {
-        match self.0.get(kind) {
+        match self.error.get(kind) {
             Some(ContextValue::String(word)) => std::slice::from_ref(word),
             Some(ContextValue::Strings(words)) => words,
             _ => &[],
@@ -142,7 +170,7 @@ impl ErrorInContext<'_> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Arg, ArgAction, value_parser};
+    use clap::{ArgAction, value_parser};
 
     use super::*;
 
@@ -163,11 +191,9 @@ mod tests {
     fn line(arguments: &[&str]) -> String {
         let error = program().try_get_matches_from([&["program"], arguments].concat()).unwrap_err();
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        format!(
-            "{} ({})",
-            ErrorInContext(&error).mistake(),
-            command_in("program", &program(), &arguments).join(" ")
-        )
+        let program = program();
+        let (names, command) = command_in("program", &program, &arguments);
+        format!("{} ({names})", ErrorInContext { error: &error, command }.mistake())
     }
 
     #[test]
@@ -185,6 +211,8 @@ mod tests {
         measure(&[], "<FILE> is required");
         measure(&["a", "b"], "unexpected argument \"b\"");
         measure(&["a", "--kin", "b"], "unknown option \"--kin\" (did you mean \"--kind\"?)");
+        measure(&["a", "-c", "9"], "unknown option \"-c\" (did you mean \"--count\"?)");
+        measure(&["a", "-x"], "unknown option \"-x\"");
         measure(&["a", "--kind"], "--kind <X>: a value is missing");
         measure(
             &["a", "--kind", "plan"],

@@ -1,5 +1,6 @@
 //! Which engine serves, with its knobs set. What `auto` chooses is in `auto.rs`.
 
+use command::near::hint_and_names;
 use engines::{ENGINES, EngineSpec, FormerKnob, KnobValues, Now};
 
 use crate::config::{AUTO, Config, ConfigError, KnobSetting, did_you_mean};
@@ -24,9 +25,12 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
     let name = settings.name.as_str();
     let spec = engines::find(name).ok_or_else(|| {
         let names = ENGINES.iter().map(|spec| spec.name).chain([AUTO]);
-        let hint = did_you_mean(name, names);
-        let why = format!("unknown engine {name:?}{hint}: see `ropewalk engines`");
-        config.unfit("engine.name", why)
+        let (hint, names) = hint_and_names(name, names);
+        let remedy = match hint.is_empty() {
+            true => format!("it must be one of {names}"),
+            false => "see `ropewalk engines`".into(),
+        };
+        config.unfit("engine.name", format!("unknown engine {name:?}{hint}: {remedy}"))
     })?;
     let (mut knobs, mut notices) = (spec.default_knobs(), Vec::new());
     for (knob, setting) in &settings.knobs {

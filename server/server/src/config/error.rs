@@ -34,6 +34,9 @@ pub enum ConfigFault {
     /// The file cannot be read.
     #[error("cannot read the configuration: {0}")]
     Unreadable(io::Error),
+    /// The file is a directory.
+    #[error("this is a directory: name the configuration, a file")]
+    FileIsDirectory,
     /// There is no such file; what may have been meant, in parentheses, or nothing.
     #[error("there is no such file{0}: name the configuration")]
     NoFile(String),
@@ -45,7 +48,7 @@ pub enum ConfigFault {
     UnknownKey {
         /// The key as it was written.
         key: String,
-        /// What may have been meant, in parentheses, or nothing.
+        /// What may have been meant, in parentheses, or what to write after a colon, or nothing.
         hint: String,
     },
     /// This is the name of a section, not of a key.
@@ -63,14 +66,14 @@ pub enum ConfigFault {
         allowed: String,
         /// The value that was found.
         found: String,
-        /// What may have been meant, in parentheses, or nothing.
+        /// What may have been meant, in parentheses, or what to write after a colon, or nothing.
         hint: String,
     },
     /// A value that is not an address to listen at.
     #[error("{0}")]
     Address(String),
     /// A value that is not a port.
-    #[error("{0:?} is no port: write a number, such as 8080")]
+    #[error("{0:?} is no port: write a number from 1 to 65535, such as 8080")]
     Port(String),
     /// An address occurs twice.
     #[error("{0} is listed twice: keep one")]

@@ -9,6 +9,7 @@ use command::near::did_you_mean;
 use toml::de::DeTable;
 
 use super::error::ConfigFault;
+use super::schema::HOST_KEYS;
 use super::value::{Fault, Unit, Value, show_number};
 
 /// A key whose value is kept in a `T`.
@@ -107,7 +108,7 @@ pub(super) fn read_table<T: Clone>(
         } else if keys.iter().any(|key| is_below(key.name, &full)) {
             read_section(&value, &full, keys, target, seen)
         } else {
-            let hint = hint(section, name.get_ref(), keys);
+            let hint = hint(section, name.get_ref(), &value, keys);
             let fault = ConfigFault::UnknownKey { key: name.get_ref().to_string(), hint };
             Err(Fault { span: name.span(), fault })
         };
@@ -120,15 +121,22 @@ pub(super) fn read_table<T: Clone>(
     first.map_or(Ok(()), Err)
 }
 
-/// Reads a list of tables, each of which must have the keys named in `required`.
+/// Reads a list of tables that are written as `[[section]]`, each of which must have the keys named
+/// in `required`.
 pub(super) fn read_rows<T: Clone>(
     value: &Value<'_>,
+    section: &str,
     keys: &[Key<T>],
     required: &[&'static str],
     new: fn() -> T,
 ) -> Result<Vec<T>, Fault> {
+    let hint = || format!(": write [[{section}]] with {}", listed(required));
+    if !value.is_list() {
+        return Err(value.must_be_with_hint("a list", hint()));
+    }
     value.list(|row| {
-        let table = row.table().ok_or_else(|| row.must_be("a list of tables"))?;
+        let table = row.table();
+        let table = table.ok_or_else(|| row.must_be_with_hint("a list of tables", hint()))?;
         let missing = required.iter().find(|name| !table.contains_key(**name));
         if let Some(name) = missing {
             return Err(row.fault(ConfigFault::Missing(name)));
@@ -183,21 +191,51 @@ const RENAMED: &[(&str, &str, &str)] = &[(
     ": \"cpu\" is socket.listeners = \"reuseport-cpu\" now, \"none\" the default",
 )];
 
-/// The key that this one was renamed to; else the nearest name in this section; failing that, the
-/// same name in another section.
-fn hint<T>(section: &str, name: &str, keys: &[Key<T>]) -> String {
+/// What to write in place of a key of other servers, or of a key that belongs elsewhere.
+fn foreign(name: &str, value: &Value<'_>) -> Option<String> {
+    let hint = match name {
+        "port" => {
+            let port = value.bare().unwrap_or_else(|| "8080".into());
+            format!(": write listen = [{port:?}] at the top")
+        }
+        "tls" | "ssl" | "https" => ": there is no TLS here, put a proxy in front".into(),
+        "server" => ": put `listen` at the top, and `root` under [[host]]".into(),
+        _ if HOST_KEYS.iter().any(|key| key.name == name) => ": it belongs under [[host]]".into(),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// The key that this one was renamed to; else what is known of such a key of other servers; else the
+/// nearest name in this section; failing that, the same name in another section, or all names.
+fn hint<T: Clone>(section: &str, name: &str, value: &Value<'_>, keys: &[Key<T>]) -> String {
     let renamed = RENAMED.iter().find(|(old, key, _)| (*old, *key) == (section, name));
     if let Some((_, _, now)) = renamed {
         return (*now).into();
     }
+    if let Some(hint) = foreign(name, value).filter(|_| section.is_empty()) {
+        return hint;
+    }
     let prefix = join(section, "");
     let here = keys.iter().filter_map(|key| key.name.strip_prefix(&prefix));
-    let near = did_you_mean(name, here.map(|rest| rest.split('.').next().unwrap_or(rest)));
+    let here: Vec<&str> = here.map(|rest| rest.split('.').next().unwrap_or(rest)).collect();
+    let near = did_you_mean(name, here.iter().copied());
     if !near.is_empty() {
         return near;
     }
-    let elsewhere = keys.iter().find(|key| key.name.rsplit('.').next() == Some(name));
-    elsewhere.map_or_else(String::new, |key| format!(" (did you mean {:?}?)", key.name))
+    match keys.iter().find(|key| key.last_name() == name) {
+        Some(key) => format!(" (did you mean {:?}?)", key.name),
+        None if section.is_empty() => String::new(),
+        None => format!(": [{section}] has {}", here.join(", ")),
+    }
+}
+
+/// Words in a sentence: `path, name and value`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [some @ .., last] if !some.is_empty() => format!("{} and {last}", some.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 pub(super) fn join(section: &str, name: &str) -> String {

@@ -167,6 +167,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|why| {
             let fault = match why.kind() {
                 io::ErrorKind::NotFound => ConfigFault::NoFile(near_path(path, Path::is_file)),
+                io::ErrorKind::IsADirectory => ConfigFault::FileIsDirectory,
                 _ => ConfigFault::Unreadable(why),
             };
             at_source(&name, fault)

@@ -223,7 +223,7 @@ fn read_addresses(
 
 fn read_hosts(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
     let new = || HostSettings::new(PathBuf::new());
-    settings.hosts = read_rows(value, HOST_KEYS, &["root"], new)?;
+    settings.hosts = read_rows(value, "host", HOST_KEYS, &["root"], new)?;
     Ok(())
 }
 
@@ -333,19 +333,25 @@ fn checked(
 }
 
 fn read_cache_control(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.cache_control =
-        read_rows(value, CACHE_CONTROL_KEYS, &["path", "value"], Default::default)?;
+    host.cache_control = read_rows(
+        value,
+        "host.cache_control",
+        CACHE_CONTROL_KEYS,
+        &["path", "value"],
+        Default::default,
+    )?;
     Ok(())
 }
 
 fn read_headers(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
     let new = HeaderRule::default;
-    host.headers = read_rows(value, HEADER_KEYS, &["path", "name", "value"], new)?;
+    host.headers = read_rows(value, "host.header", HEADER_KEYS, &["path", "name", "value"], new)?;
     Ok(())
 }
 
 fn read_redirects(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.redirects = read_rows(value, REDIRECT_KEYS, &["from", "to"], new_redirect)?;
+    host.redirects =
+        read_rows(value, "host.redirect", REDIRECT_KEYS, &["from", "to"], new_redirect)?;
     Ok(())
 }
 

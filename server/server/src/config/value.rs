@@ -49,8 +49,28 @@ impl<'t> Value<'t> {
     pub(super) fn text(&self) -> Result<&'t str, Fault> {
         match self.value {
             DeValue::String(text) => Ok(text),
-            _ => Err(self.must_be("a string")),
+            _ => {
+                let quoted = self.integer().map(|number| format!(": write {number:?}"));
+                Err(self.must_be_with_hint("a string", quoted.unwrap_or_default()))
+            }
         }
+    }
+
+    /// A whole number as it was written.
+    fn integer(&self) -> Option<String> {
+        match self.value {
+            DeValue::Integer(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The value without quotes, if it is a text or a whole number.
+    pub(super) fn bare(&self) -> Option<String> {
+        self.text().map(String::from).ok().or_else(|| self.integer())
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.value, DeValue::Array(_))
     }
 
     pub(super) fn switch(&self) -> Result<bool, Fault> {
@@ -96,7 +116,7 @@ impl<'t> Value<'t> {
         let found = choices.iter().find(|(word, _)| Some(*word) == text);
         found.map(|(_, choice)| *choice).ok_or_else(|| {
             let hint = text.map_or_else(String::new, |text| did_you_mean(text, words()));
-            self.must_be_one_of(&show_words(words()), hint)
+            self.must_be_with_hint(&show_words(words()), hint)
         })
     }
 
@@ -107,7 +127,10 @@ impl<'t> Value<'t> {
     ) -> Result<Vec<T>, Fault> {
         match self.value {
             DeValue::Array(items) => items.iter().map(Value::new).map(read).collect(),
-            _ => Err(self.must_be("a list")),
+            _ => {
+                let listed = self.bare().map(|item| format!(": write [{item:?}]"));
+                Err(self.must_be_with_hint("a list", listed.unwrap_or_default()))
+            }
         }
     }
 
@@ -122,10 +145,11 @@ impl<'t> Value<'t> {
 
     /// A fault "must be this, not that" without a key: the code that reads the key adds its name.
     pub(super) fn must_be(&self, allowed: &str) -> Fault {
-        self.must_be_one_of(allowed, String::new())
+        self.must_be_with_hint(allowed, String::new())
     }
 
-    fn must_be_one_of(&self, allowed: &str, hint: String) -> Fault {
+    /// The same; the hint follows at once, so that it begins with a space or a colon.
+    pub(super) fn must_be_with_hint(&self, allowed: &str, hint: String) -> Fault {
         let (key, found) = (String::new(), self.describe());
         self.fault(ConfigFault::Value { key, allowed: allowed.into(), found, hint })
     }

@@ -26,10 +26,18 @@ pub struct OutputError {
     pub why: io::Error,
 }
 
+/// What is wrong, and what to do.
 fn reason(lacks_reader: bool, why: &io::Error) -> String {
-    match lacks_reader {
-        true => "it is a FIFO; start its reader first".into(),
-        false => why.to_string(),
+    match why.kind() {
+        _ if lacks_reader => "it is a FIFO; start its reader first".into(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied: let this user write it, or name another file".into()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "its file system can only be read: name a file elsewhere".into()
+        }
+        io::ErrorKind::IsADirectory => "it is a directory: name a file in it".into(),
+        _ => why.to_string(),
     }
 }
 
@@ -82,5 +90,31 @@ impl Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(()) // nothing is buffered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_answered_with_what_to_do() {
+        let check = |kind: io::ErrorKind, expected: &str| {
+            let (what, path) = ("the access log", "/a.log".into());
+            let error = OutputError { what, path, lacks_reader: false, why: kind.into() };
+            assert_eq!(
+                error.to_string(),
+                format!("cannot open the access log \"/a.log\": {expected}")
+            );
+        };
+        check(
+            io::ErrorKind::PermissionDenied,
+            "permission denied: let this user write it, or name another file",
+        );
+        check(
+            io::ErrorKind::ReadOnlyFilesystem,
+            "its file system can only be read: name a file elsewhere",
+        );
+        check(io::ErrorKind::IsADirectory, "it is a directory: name a file in it");
     }
 }

@@ -10,7 +10,8 @@ use testkit::Temporary;
 /// Loads `text` as `ropewalk.toml`, with a host unless it has one, and further arguments.
 fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, String> {
     let directory = Temporary::new();
-    let text = match text.contains("[[host]]") || text.starts_with("host") {
+    let has_host = ["host", "[host]"].iter().any(|start| text.starts_with(start));
+    let text = match has_host || text.contains("[[host]]") {
         true => text.into(),
         false => format!("{text}\n[[host]]\nroot = \".\"\n"),
     };
@@ -37,7 +38,11 @@ fn unknown_keys() {
         ("lissten = [\"8080\"]", "1:1: unknown key \"lissten\" (did you mean \"listen\"?)"),
         ("\n\n  [cach]\n", "3:4: unknown key \"cach\" (did you mean \"cache\"?)"),
         ("[cache]\npolcy = 1", "2:1: unknown key \"polcy\" (did you mean \"policy\"?)"),
-        ("[limits]\nxyz = 1", "2:1: unknown key \"xyz\""),
+        (
+            "[timeouts]\nxyz = 1",
+            "2:1: unknown key \"xyz\": [timeouts] has head_ms, head_bytes_per_s_min, idle_ms, \
+             write_ms, linger_ms, drain_ms",
+        ),
         ("head_ms = 1", "1:1: unknown key \"head_ms\" (did you mean \"timeouts.head_ms\"?)"),
         ("timeouts.heads_ms=1", "1:10: unknown key \"heads_ms\" (did you mean \"head_ms\"?)"),
         (
@@ -47,6 +52,29 @@ fn unknown_keys() {
         (
             "[[host]]\nroot = \".\"\n[[host.redirect]]\nform = \"/a\"\nfrom = \"\"\nto = \"\"",
             "4:1: unknown key \"form\" (did you mean \"from\"?)",
+        ),
+    ]);
+}
+
+/// What other servers have, or have elsewhere.
+#[test]
+fn keys_that_beginners_try() {
+    check_wrong(&[
+        ("root = \"site\"", "1:1: unknown key \"root\": it belongs under [[host]]"),
+        ("listing = true", "1:1: unknown key \"listing\": it belongs under [[host]]"),
+        ("port = 8081", "1:1: unknown key \"port\": write listen = [\"8081\"] at the top"),
+        ("port = \"8081\"", "1:1: unknown key \"port\": write listen = [\"8081\"] at the top"),
+        (
+            "[[host]]\nroot = \".\"\nport = 81",
+            "3:1: unknown key \"port\": write listen = [\"81\"] at the top",
+        ),
+        (
+            "[tls]\ncert = \"a.pem\"",
+            "1:2: unknown key \"tls\": there is no TLS here, put a proxy in front",
+        ),
+        (
+            "[server]\nport = 80",
+            "1:2: unknown key \"server\": put `listen` at the top, and `root` under [[host]]",
         ),
     ]);
 }
@@ -62,7 +90,13 @@ fn the_first_of_several_faults_is_reported() {
 #[test]
 fn wrong_forms() {
     check_wrong(&[
-        ("listen = \"8080\"", "1:10: listen must be a list, not \"8080\""),
+        (
+            "listen = \"127.0.0.1:8080\"",
+            "1:10: listen must be a list, not \"127.0.0.1:8080\": write [\"127.0.0.1:8080\"]",
+        ),
+        ("listen = 8080", "1:10: listen must be a list, not 8080: write [\"8080\"]"),
+        ("listen = [8080]", "1:11: listen must be a string, not 8080: write \"8080\""),
+        ("listen = true", "1:10: listen must be a list, not true"),
         ("listen = []", "1:10: no address is listed here: name one, such as 8080"),
         (
             "listen = [\"8080\", \"127.0.0.1:8080\"]",
@@ -73,7 +107,8 @@ fn wrong_forms() {
             "1:11: \"here:80\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080",
         ),
         ("cache = 7", "1:9: \"cache\" is a section: write [cache]"),
-        ("host = 7", "1:8: host must be a list, not 7"),
+        ("host = 7", "1:8: host must be a list, not 7: write [[host]] with root"),
+        ("[host]\nroot = \".\"", "1:1: host must be a list, not a table: write [[host]] with root"),
         (
             "[partitions]\npin = \"yes\"",
             "2:7: partitions.pin must be \"auto\", \"always\" or \"never\", not \"yes\"",
@@ -147,6 +182,24 @@ fn wrong_hosts() {
             "2:8: \"ropewalk.toml\" is not a directory: name the directory that holds it",
         ),
         ("[[host]]\nroot = \"\"", "2:8: root must be a directory, not \"\""),
+        (
+            "[[host]]\nroot = \".\"\nindex = \"index.html\"",
+            "3:9: index must be a list, not \"index.html\": write [\"index.html\"]",
+        ),
+        (
+            "[[host]]\nroot = \".\"\ncache_control = \"max-age=60\"",
+            "3:17: cache_control must be a list, not \"max-age=60\": write \
+             [[host.cache_control]] with path and value",
+        ),
+        (
+            "[[host]]\nroot = \".\"\n[host.redirect]\n\"/a\" = \"/b\"",
+            "3:1: redirect must be a list, not a table: write [[host.redirect]] with from and to",
+        ),
+        (
+            "[[host]]\nroot = \".\"\nheader = [\"X: y\"]",
+            "3:11: header must be a list of tables, not \"X: y\": write [[host.header]] with \
+             path, name and value",
+        ),
         (
             "[[host]]\nroot = \".\"\nerror_pages = { 200 = \"/x\" }",
             "3:23: error_pages: \"200\" is no status from 400 to 599",
@@ -371,6 +424,18 @@ fn an_error_says_where_it_is() {
     assert!(matches!(place("listen = [").1, ConfigFault::Syntax(_)));
 }
 
+#[test]
+fn an_engine_that_is_none_is_answered_with_the_names() {
+    let check = |name: &str, expected: &str| {
+        let config = load("", |arguments| arguments.engine = Some(name.into())).unwrap();
+        let error = server::check(&config).expect_err(name).to_string();
+        assert_eq!(error, format!("--engine: unknown engine {name:?}{expected}"));
+    };
+    check("treads", " (did you mean \"threads\"?): see `ropewalk engines`");
+    let names: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
+    check("epoll", &format!(": it must be one of {}, auto", names.join(", ")));
+}
+
 /// A setting that no engine of several processes supports is reported at its place, too.
 #[test]
 fn what_does_not_fit_the_engine_says_where_it_is() {
@@ -463,15 +528,15 @@ fn wrong_flags() {
     );
     check(
         &|a| a.config = Some("/".into()),
-        "/: cannot read the configuration: Is a directory (os error 21)",
+        "/: this is a directory: name the configuration, a file",
     );
     check(
         &|a| a.port = Some("80x".into()),
-        "--port: \"80x\" is no port: write a number, such as 8080",
+        "--port: \"80x\" is no port: write a number from 1 to 65535, such as 8080",
     );
     check(
         &|a| a.port = Some(":80".into()),
-        "--port: \":80\" is no port: write a number, such as 8080",
+        "--port: \":80\" is no port: write a number from 1 to 65535, such as 8080",
     );
     check(&|a| a.set = vec!["host.listing".into()], "--set host.listing: write SECTION.KEY=VALUE");
 }
