@@ -124,7 +124,7 @@ pub fn show(findings: &[Finding]) -> String {
     let Tally { fine, wrong, obsolete, unreadable } = Tally::from_findings(findings);
     let all = findings.len();
     text + &format!(
-        "{all} checks: {wrong} wrong, {fine} fine, {obsolete} obsolete, {unreadable} not \
+        "{all} checks: {wrong} to look at, {fine} fine, {obsolete} obsolete, {unreadable} not \
          readable here\n"
     )
 }
@@ -214,7 +214,7 @@ note somaxconn            128
      costs: it costs
      mend:  sysctl
 
-4 checks: 1 wrong, 1 fine, 1 obsolete, 1 not readable here
+4 checks: 1 to look at, 1 fine, 1 obsolete, 1 not readable here
 ";
         assert_eq!(show(&all), expected);
     }

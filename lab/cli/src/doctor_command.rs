@@ -4,7 +4,7 @@ use std::path::Path;
 
 use command::Failure;
 
-/// Prints the checks. The exit status is 1 if any finding is wrong.
+/// Prints the checks.
 pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
     doctor::check_directory(directory)?;
     doctor::print(&lab::doctor::examine(directory), is_json)

@@ -197,8 +197,8 @@ Examples:
 
 const DOCTOR_HELP: &str = "\
 Exit status:
-  0  nothing is wrong
-  1  something is
+  0  the checks were made, whatever they found
+  1  they could not be printed
   2  wrong usage
 
 Examples:

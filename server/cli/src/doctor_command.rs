@@ -6,7 +6,7 @@ use std::path::Path;
 use command::Failure;
 use doctor::Machine;
 
-/// Prints the checks. The exit status is 1 if any finding is wrong.
+/// Prints the checks.
 pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
     doctor::check_directory(directory)?;
     let checks = doctor::serving();

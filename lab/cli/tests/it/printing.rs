@@ -17,7 +17,9 @@ fn the_doctor_has_a_line_for_each_check_of_a_testbed() {
         assert_eq!(out.lines().filter(is_it).count(), 1, "{subject}: {out}");
     }
     let wrong = out.lines().filter(|line| line.starts_with("note ")).count();
-    assert_eq!(status, i32::from(wrong > 0), "{out}");
+    assert_eq!(status, 0, "notes are advice: {out}");
+    assert!(out.ends_with(" not readable here\n"), "{out}");
+    assert!(out.contains(&format!(" checks: {wrong} to look at, ")), "{out}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ const MISTAKES: &[(&[&str], &str)] = &[
         "--port <PORT> cannot be used with --listen <ADDR>: leave one out: see `ropewalk serve --help`",
     ),
     // Addresses.
-    (&["serve", "--port", "80x"], "--port: \"80x\" is no port: write a number, such as 8080"),
+    (&["serve", "--port", "80x"], "--port: \"80x\" is no port: write a number from 1 to 65535, such as 8080"),
     (
         &["serve", "--listen", "8080x"],
         "--listen: \"8080x\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or \
@@ -224,9 +224,9 @@ fn doctor_has_a_line_for_each_thing() {
     }
     let wrong = out.lines().filter(|line| line.starts_with("note ")).count();
     assert_eq!(out.matches("\n     mend:  ").count(), wrong, "each has a remedy: {out}");
-    assert_eq!(status, i32::from(wrong > 0), "{out}");
+    assert_eq!(status, 0, "notes are advice: {out}");
     let last = out.lines().last().unwrap();
-    assert!(last.contains(&format!(" checks: {wrong} wrong, ")), "{last}");
+    assert!(last.contains(&format!(" checks: {wrong} to look at, ")), "{last}");
 }
 
 #[test]
@@ -237,6 +237,6 @@ fn doctor_speaks_to_programs() {
     let findings = report["findings"].as_array().unwrap();
     let wrong = findings.iter().filter(|finding| finding["verdict"] == "wrong").count();
     assert_eq!(report["tally"]["wrong"], wrong);
-    assert_eq!(status, i32::from(wrong > 0));
+    assert_eq!(status, 0);
     assert!(findings.iter().any(|finding| finding["subject"] == "openat2"), "{out}");
 }
