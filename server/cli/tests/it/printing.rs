@@ -58,7 +58,10 @@ const MISTAKES: &[(&[&str], &str)] = &[
         "--port <PORT> cannot be used with --listen <ADDR>: leave one out: see `ropewalk serve --help`",
     ),
     // Addresses.
-    (&["serve", "--port", "80x"], "--port: \"80x\" is no port: write a number from 1 to 65535, such as 8080"),
+    (
+        &["serve", "--port", "80x"],
+        "--port: \"80x\" is no port: write a number from 1 to 65535, such as 8080",
+    ),
     (
         &["serve", "--listen", "8080x"],
         "--listen: \"8080x\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or \

@@ -334,10 +334,26 @@ fn at_source(source: &str, fault: ConfigFault) -> ConfigError {
 
 fn parse<'t>(source: &Source<'t>) -> Result<Spanned<DeTable<'t>>, ConfigError> {
     DeTable::parse(source.text).map_err(|error| {
+        let error =
+            first_missing(source.text).filter(|it| start(it) < start(&error)).unwrap_or(error);
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         let fault = ConfigFault::Syntax(message);
         source.explain(Fault { span: error.span().unwrap_or(0..0), fault })
     })
+}
+
+/// The first error about something that is missing, which the parser reports as an empty span. It
+/// puts errors of what contains others in front: of the list, not of the string without an end in
+/// it, although that is why the list goes on.
+fn first_missing(text: &str) -> Option<toml::de::Error> {
+    let (_, errors) = DeTable::parse_recoverable(text);
+    let is_missing = |error: &toml::de::Error| error.span().is_some_and(|span| span.is_empty());
+    errors.into_iter().filter(is_missing).min_by_key(start)
+}
+
+/// Where an error begins.
+fn start(error: &toml::de::Error) -> usize {
+    error.span().map_or(0, |span| span.start)
 }
 
 /// The place that errors in the directory argument of the command line name.

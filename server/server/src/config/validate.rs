@@ -188,7 +188,8 @@ fn check_log_is_outside(
     hosts: &[HostSettings],
 ) -> Result<(), ConfigFault> {
     // The log may not exist yet, and what it links to may not either.
-    let file = log.read_link().map_or_else(|_| log.into(), |to| directory.join(to));
+    let name = log.read_link().unwrap_or_else(|_| log.file_name().unwrap_or_default().into());
+    let file = directory.join(name);
     let found = file.canonicalize().or_else(|_| file.parent().unwrap_or(directory).canonicalize());
     let is_above = |root: &Path| {
         let (Ok(found), Ok(root)) = (&found, root.canonicalize()) else { return false };

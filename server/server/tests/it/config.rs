@@ -349,6 +349,15 @@ fn a_log_is_not_published() {
     check("b.log", Some("site"));
     check("site.log", None);
     check("site/../new.log", None);
+    let here = Arguments {
+        directory: Some(".".into()),
+        log: Some("json".into()),
+        set: vec!["log.path=new.log".into()],
+        ..Arguments::default()
+    };
+    let error = Config::load(&here).unwrap_err().to_string();
+    let expected = "--set log.path=new.log: the access log \"new.log\" would be published";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -485,6 +494,9 @@ fn no_toml() {
     check_wrong(&[
         ("listen = [", "3:1: missing comma between array elements, expected `,`"),
         ("[log]\n[log]", "2:2: duplicate key"),
+        // Not the line below, at which the parser sees that the list does not end.
+        ("listen = [\"8080]\n\n[log]\n", "1:17: invalid basic string, expected `\"`"),
+        ("log.path = \"a\n", "1:14: invalid basic string, expected `\"`"),
     ]);
 }
 
