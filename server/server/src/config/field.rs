@@ -206,8 +206,9 @@ fn foreign(name: &str, value: &Value<'_>) -> Option<String> {
     Some(hint)
 }
 
-/// The key that this one was renamed to; else what is known of such a key of other servers; else the
-/// nearest name in this section; failing that, the same name in another section, or all names.
+/// The key that this one was renamed to; else what to write in place of a key of other servers;
+/// else the nearest name in this section; failing that, the same name in another section, or all
+/// names.
 fn hint<T: Clone>(section: &str, name: &str, value: &Value<'_>, keys: &[Key<T>]) -> String {
     let renamed = RENAMED.iter().find(|(old, key, _)| (*old, *key) == (section, name));
     if let Some((_, _, now)) = renamed {
