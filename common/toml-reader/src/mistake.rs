@@ -25,13 +25,26 @@ pub enum Step {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
-    UnknownKey { key: String, known: &'static [&'static str] },
-    UnknownWord { word: String, known: &'static [&'static str] },
+    UnknownKey {
+        key: String,
+        known: &'static [&'static str],
+    },
+    UnknownWord {
+        word: String,
+        known: &'static [&'static str],
+    },
     MissingKey(&'static str),
+    /// A key or an item, beside all that is read of its table or list.
+    LeftOver(&'static str),
     Other(String),
 }
 
 impl Mistake {
+    /// This key or item, to which it leads, is not read.
+    pub(crate) fn left_over(what: &'static str) -> Self {
+        Fault::LeftOver(what).into()
+    }
+
     /// This mistake as one of the value that contains its value, after a step.
     #[must_use]
     pub fn below(mut self, step: Step) -> Self {
@@ -100,8 +113,22 @@ impl fmt::Display for Mistake {
                 let near = did_you_mean(word, known.iter().copied());
                 write!(f, "{} must be one of {}, not {word:?}{near}", self.key(), known.join(", "))
             }
+            Fault::LeftOver(what) => {
+                let step = self.steps.first().map(Step::to_string).unwrap_or_default();
+                write!(f, "{what} {step} is one too many")
+            }
             Fault::MissingKey(key) => write!(f, "the key {key:?} is missing"),
             Fault::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The key in quotes, or the number of the item from 1.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => write!(f, "{key:?}"),
+            Self::Item(index) => write!(f, "{}", index + 1),
         }
     }
 }

@@ -99,6 +99,23 @@ fn a_mistake_is_one_line_with_its_number_and_the_nearest_word() {
     );
 }
 
+#[test]
+fn a_key_or_an_item_beside_what_is_read_is_a_mistake() {
+    #[derive(Debug, Deserialize)]
+    struct Both {
+        _pair: (u8, u8),
+        _kind: Kind,
+    }
+    let check = |pair: &str, kind: &str, expected: &str| {
+        let found = read::<Both>(&format!("_pair = {pair}\n_kind = {kind}\n"));
+        assert_eq!(found.map(|_| ()).err().unwrap_or_default(), expected);
+    };
+    check("[1, 2]", "{ both = { cpus = 1 } }", "");
+    check("[1, 2,\n3]", "\"busy\"", "line 2: item 3 is one too many");
+    let key = "line 2: key \"x\" is one too many";
+    check("[1, 2]", "{ both = { cpus = 1 }, x = 1 }", key);
+}
+
 /// A table in which something was replaced has lines in two places of the text.
 #[test]
 fn the_line_of_a_changed_table_is_looked_for_where_it_may_come_from() {

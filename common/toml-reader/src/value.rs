@@ -31,6 +31,24 @@ impl Entries {
     fn new(table: toml::Table) -> Self {
         Self { left: table.into_iter(), current: None }
     }
+
+    /// Checks that nothing is left over.
+    fn end(mut self) -> Result<(), Mistake> {
+        match self.left.next() {
+            None => Ok(()),
+            Some((key, _)) => Err(Mistake::left_over("key").below(Step::Key(key))),
+        }
+    }
+}
+
+impl Items {
+    /// Checks that nothing is left over.
+    fn end(mut self) -> Result<(), Mistake> {
+        match self.0.next() {
+            None => Ok(()),
+            Some((index, _)) => Err(Mistake::left_over("item").below(Step::Item(index))),
+        }
+    }
 }
 
 impl<'de> Deserializer<'de> for Reader {
@@ -43,8 +61,16 @@ impl<'de> Deserializer<'de> for Reader {
             Value::Float(number) => visitor.visit_f64(number),
             Value::Boolean(is_so) => visitor.visit_bool(is_so),
             Value::Datetime(date) => visitor.visit_string(date.to_string()),
-            Value::Array(items) => visitor.visit_seq(Items(items.into_iter().enumerate())),
-            Value::Table(table) => visitor.visit_map(Entries::new(table)),
+            Value::Array(items) => {
+                let mut items = Items(items.into_iter().enumerate());
+                let read = visitor.visit_seq(&mut items)?;
+                items.end().map(|()| read)
+            }
+            Value::Table(table) => {
+                let mut entries = Entries::new(table);
+                let read = visitor.visit_map(&mut entries)?;
+                entries.end().map(|()| read)
+            }
         }
     }
 
@@ -69,7 +95,9 @@ impl<'de> Deserializer<'de> for Reader {
         match self.0 {
             Value::String(word) => visitor.visit_enum(word.into_deserializer()),
             Value::Table(table) => {
-                visitor.visit_enum(MapAccessDeserializer::new(Entries::new(table)))
+                let mut entries = Entries::new(table);
+                let read = visitor.visit_enum(MapAccessDeserializer::new(&mut entries))?;
+                entries.end().map(|()| read)
             }
             other => Self(other).deserialize_any(visitor),
         }
