@@ -177,7 +177,7 @@ pub(crate) fn run_from(start_unix_us: u64, plan: &Plan) -> Outcome {
 
 /// Runs `plan` under `watcher`, and checks what must hold for every run.
 #[track_caller]
-pub(crate) fn run_watched(plan: &Plan, watcher: &mut Watcher) -> Outcome {
+pub(crate) fn run_watched(plan: &Plan, watcher: &mut dyn Watch) -> Outcome {
     let outcome = run(plan, Setting::default(), watcher).unwrap();
     if outcome.first_bad.is_none() {
         check_sums(&outcome.measures);

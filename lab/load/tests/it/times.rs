@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
+use load::measures::Interval;
 use load::plan::{ConnectionUse, Model};
+use load::run::Watch;
 use load::void::Void;
 use os::socket::{ListenOptions, accept, listen, local_addr};
 use testkit::scripted::{Action, Reply, Scripted};
@@ -223,6 +225,17 @@ fn a_server_that_sessions_overload_does_not_keep_up() {
     });
 }
 
+/// Interrupts a run at this time, whatever it has done.
+struct Limit(u64);
+
+impl Watch for Limit {
+    fn on_interval(&mut self, _seconds: f64, _interval: &Interval) {}
+
+    fn wants_to_stop(&mut self) -> bool {
+        os::clock::now() >= self.0
+    }
+}
+
 /// A thousand sessions are due each microsecond: most have not begun when the run has to end, at
 /// its window and a timeout.
 #[test]
@@ -234,9 +247,8 @@ fn overdue_requests_are_given_up_and_the_run_is_void() {
     (plan.connection_use, plan.interval_us) = (ConnectionUse::Keep, 10 * MS);
     let ends_us = 220 * MS;
     // A run that does not end by itself is interrupted, and fails.
-    let stop_at_us = Some(os::clock::now() + ends_us + SLACK_US);
-    let mut watcher = Watcher { stop_at_us, ..Watcher::default() };
-    let outcome = run_watched(&plan, &mut watcher);
+    let stop_at_us = os::clock::now() + ends_us + SLACK_US;
+    let outcome = run_watched(&plan, &mut Limit(stop_at_us));
     assert!(!outcome.interrupted, "the run did not end");
     let lasted_us = outcome.measures.series.len() as u64 * plan.interval_us;
     assert!(lasted_us <= ends_us + SLACK_US, "{lasted_us} us");
