@@ -9,14 +9,9 @@ use crate::TASKS_MAX;
 /// What is wrong with the description of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// The text is not TOML, or its TOML does not describe a machine.
-    #[error("{}{what}", line_prefix(*.line))]
-    Text {
-        /// The number of the faulty line, counted from one, if it is known.
-        line: Option<usize>,
-        /// The message of the TOML parser.
-        what: String,
-    },
+    /// The text is not TOML, or its TOML does not describe a machine: the message of its reader.
+    #[error("{0}")]
+    Text(String),
     /// A key has a value that it cannot have.
     #[error("{key} = {value}: {advice}")]
     Value {
@@ -84,8 +79,4 @@ impl MachineError {
     ) -> Self {
         Self::Value { key: key.into(), value: value.to_string(), advice: advice.into() }
     }
-}
-
-fn line_prefix(line: Option<usize>) -> String {
-    line.map_or_else(String::new, |line| format!("line {line}: "))
 }

@@ -194,7 +194,7 @@ fn set_value(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), St
 /// the operator's.
 fn read(table: &Table, check: Check<'_>) -> Result<Machine, MachineError> {
     let machine: Machine = toml_reader::read_value(table.clone())
-        .map_err(|mistake| MachineError::Text { line: None, what: mistake.to_string() })?;
+        .map_err(|mistake| MachineError::Text(mistake.to_string()))?;
     check(&machine)?;
     Ok(machine)
 }
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn a_typed_value_does_not_have_the_origin_of_the_files_value() {
         let file = "[basis.kernel]\nrun_mean = \"measured\"\ncode_skew = \"fitted\"\n";
-        let base = Machine::from_toml(file).expect("it is right");
+        let base = read_machine(file).expect("it is right");
         let typed = ["kernel.run_mean=7".parse::<Setting>().expect("a setting")];
         let machine = machines(&base, &typed, &Machine::check).expect("it is right").remove(0);
         let left: Vec<&String> = machine.basis["kernel"].keys().collect();
