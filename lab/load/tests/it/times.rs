@@ -15,8 +15,8 @@ use testkit::sockets::{SYN_SENT, TcpSocket, tcp_sockets};
 use testkit::{undisturbed, wait_until};
 
 use crate::setup::{
-    MS, Watcher, closed, errors, get, lifted, log, millis, open, plan, run_to_end, run_watched,
-    scripted, send,
+    MS, closed, errors, get, lifted, log, millis, open, plan, run_to_end, run_watched, scripted,
+    send,
 };
 
 /// How much longer than it should a run may take on a machine whose CPUs are busy. It tells a run
