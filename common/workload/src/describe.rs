@@ -55,8 +55,10 @@ pub struct Spread {
 pub struct Bytes {
     /// Requests whose reply's length is known: from the name of the file or from the log.
     pub requests_of_known_length: u64,
-    /// The mean length of these replies.
+    /// The mean length of these replies; those to HEAD have none.
     pub mean: f64,
+    /// How many requests are HEAD.
+    pub head_requests: u64,
     /// The number of different URIs.
     pub files: u64,
     /// The number of different URIs whose length is known.
@@ -70,8 +72,8 @@ pub struct Bytes {
 pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
     let popularity = popularity(log);
     let files = files(log, &popularity);
-    let known: Vec<(u64, u64)> =
-        files.values().filter_map(|file| Some((file.requests, file.bytes?))).collect();
+    let known: Vec<(RequestedFile, u64)> =
+        files.values().filter_map(|file| Some((*file, file.bytes?))).collect();
     let last = log.sessions().checked_sub(1);
     Description {
         sessions: log.sessions() as u64,
@@ -80,9 +82,9 @@ pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
         burst_length: burst_lengths(log).collect(),
         think_s: pauses_s(log).collect(),
         starts_span_s: last.and_then(|last| log.start_us(last)).map(|us| us as f64 / US_PER_S),
-        bytes: Bytes::from_lengths(files.len(), &known),
+        bytes: Bytes::from_lengths(&files, &known),
         working_set: working_sets(
-            known.iter().map(|&(requests, bytes)| (requests as f64, bytes)).collect(),
+            known.iter().map(|&(file, bytes)| (file.requests as f64, bytes)).collect(),
             &SHARES,
         ),
         fit: target.and_then(|mix| fit(log, &popularity, mix)),
@@ -93,8 +95,8 @@ pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
 #[must_use]
 pub fn bytes_with_lengths(log: &RequestLog, length: impl Fn(&[u8]) -> Option<u64>) -> Bytes {
     let files = files(log, &popularity(log));
-    let known = files.iter().filter_map(|(uri, file)| Some((file.requests, length(uri)?)));
-    Bytes::from_lengths(files.len(), &known.collect::<Vec<_>>())
+    let known = files.iter().filter_map(|(uri, file)| Some((*file, length(uri)?)));
+    Bytes::from_lengths(&files, &known.collect::<Vec<_>>())
 }
 
 /// The SPECweb99 mix to compare `log` with by default: the classes' published shares, alpha 1, and
@@ -123,6 +125,8 @@ fn popularity(log: &RequestLog) -> Vec<u64> {
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestedFile {
     requests: u64,
+    /// Those among them that are HEAD.
+    head_requests: u64,
     bytes: Option<u64>,
 }
 
@@ -132,6 +136,7 @@ fn files<'l>(log: &'l RequestLog, popularity: &[u64]) -> HashMap<&'l [u8], Reque
     for (template, &requests) in log.templates().iter().zip(popularity) {
         let file = files.entry(&template.uri).or_default();
         file.requests += requests;
+        file.head_requests += if &*template.method == "HEAD" { requests } else { 0 };
         let named = located(template).map(|file| file.bytes());
         // An access log may have several lengths for one URI (304, a range): the longest is right.
         file.bytes = file.bytes.max(named.or(template.reply_bytes).or(template.seen_bytes));
@@ -167,13 +172,15 @@ fn fit(log: &RequestLog, popularity: &[u64], mix: &Mix) -> Option<Fit> {
 }
 
 impl Bytes {
-    fn from_lengths(files: usize, known: &[(u64, u64)]) -> Self {
-        let requests: u64 = known.iter().map(|file| file.0).sum();
-        let total: f64 = known.iter().map(|file| file.0 as f64 * file.1 as f64).sum();
+    fn from_lengths(files: &HashMap<&[u8], RequestedFile>, known: &[(RequestedFile, u64)]) -> Self {
+        let requests: u64 = known.iter().map(|(file, _)| file.requests).sum();
+        let with_body = |file: &RequestedFile| (file.requests - file.head_requests) as f64;
+        let total: f64 = known.iter().map(|(file, bytes)| with_body(file) * *bytes as f64).sum();
         Self {
             requests_of_known_length: requests,
             mean: if requests > 0 { total / requests as f64 } else { 0.0 },
-            files: files as u64,
+            head_requests: files.values().map(|file| file.head_requests).sum(),
+            files: files.len() as u64,
             files_of_known_length: known.len() as u64,
             files_bytes: known.iter().fold(0, |sum: u64, file| sum.saturating_add(file.1)),
         }
@@ -205,7 +212,11 @@ impl Description {
 impl fmt::Display for Description {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sessions, requests, session_length, burst_length, think_s, bytes, .. } = self;
-        writeln!(out, "{sessions} sessions, {requests} requests")?;
+        let heads = match bytes.head_requests {
+            0 => String::new(),
+            heads => format!(", {heads} of them HEAD"),
+        };
+        writeln!(out, "{sessions} sessions, {requests} requests{heads}")?;
         let Spread { mean, max, .. } = session_length;
         writeln!(out, "session length: mean {mean:.2}, longest {max}")?;
         if burst_length.max > 1.0 {

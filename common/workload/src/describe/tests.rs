@@ -33,6 +33,7 @@ fn a_log_made_by_hand() {
         Bytes {
             requests_of_known_length: 4,
             mean: f64::from(1024 + 102 + 500 + 1024) / 4.0,
+            head_requests: 0,
             files: 5,
             files_of_known_length: 4,
             files_bytes: 1024 + 102 + 500 + 1024,
@@ -50,6 +51,21 @@ fn a_log_made_by_hand() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
+}
+
+#[test]
+fn replies_to_head_have_no_body() {
+    let mut builder = RequestLog::builder();
+    builder.push(Template { reply_bytes: Some(600), ..get("/a") }, false, 0);
+    for _ in 0..2 {
+        builder.push(Template { method: "HEAD".into(), ..get("/a") }, false, 0);
+    }
+    let log = builder.finish().unwrap();
+    let found = describe(&log, None);
+    assert_eq!((found.bytes.mean, found.bytes.head_requests), (200.0, 2));
+    assert_eq!((found.bytes.files, found.bytes.files_bytes), (1, 600));
+    assert!(found.to_string().starts_with("1 sessions, 3 requests, 2 of them HEAD\n"), "{found}");
+    assert_eq!(bytes_with_lengths(&log, |_| Some(900)).mean, 300.0);
 }
 
 #[test]

@@ -118,8 +118,10 @@ pub struct ImportReport {
     pub clients: u64,
     /// Requests left out for their method, by method, most frequent first.
     pub other_methods: Vec<(String, u64)>,
-    /// Requests left out because they were not answered with 2xx or 304.
-    pub not_good: u64,
+    /// Requests left out because they were redirected (3xx except 304).
+    pub redirected: u64,
+    /// Requests left out because they were not answered with 2xx or 3xx.
+    pub failed: u64,
     /// Lines that could not be read, in the order in which their kinds occurred.
     pub malformed: Vec<Malformed>,
     /// Replayed requests by the first digit of their status, index 0 for any other.
@@ -167,7 +169,8 @@ impl fmt::Display for ImportReport {
             writeln!(out, "{count} {method} left out: only GET and HEAD are replayed")?;
         }
         let counts = [
-            (self.not_good, "left out for their status"),
+            (self.redirected, "redirects left out"),
+            (self.failed, "left out for their status"),
             (self.out_of_order, "lines out of order, sorted"),
             (self.pauses_shortened, "pauses shortened"),
             (self.without_client, "lines without a client address, told apart by user agent only"),
@@ -254,7 +257,8 @@ fn keep(
     let uri = path_of(&line.uri)?;
     let is_good = matches!(line.status, 200..=299 | 304);
     if options.good_only && !is_good {
-        report.not_good += 1;
+        let is_redirect = matches!(line.status, 300..=399);
+        *(if is_redirect { &mut report.redirected } else { &mut report.failed }) += 1;
         return Ok(());
     }
     report.requests += 1;

@@ -250,7 +250,11 @@ fn what_is_left_out_is_counted() {
     assert_eq!(malformed, expected.map(|(reason, lines, first)| (reason.to_owned(), lines, first)));
     assert!(report.to_string().contains("2 PUT left out"));
     let good = ImportOptions { good_only: true, ..ImportOptions::default() };
-    assert_eq!(check_with(&good, &text.concat(), "@0 /a~7:0").not_good, 1);
+    let report = check_with(&good, &text.concat(), "@0 /a~7:0");
+    assert_eq!((report.redirected, report.failed), (0, 1));
+    let moved = line("a", at, "GET /b", 301, 0, "x") + &line("a", at, "GET /c", 304, 0, "x");
+    let report = check_with(&good, &moved, "@0 /c:0");
+    assert_eq!((report.redirected, report.failed), (1, 0));
 }
 
 #[test]
