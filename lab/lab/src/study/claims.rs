@@ -71,6 +71,9 @@ struct Written {
     left_out: Vec<String>,
 }
 
+/// The key of a claim's number in the text, where others before it have gone ([`fit`]).
+const NUMBER: &str = "number";
+
 /// Reads the claims of an experiment.
 ///
 /// # Errors
@@ -85,7 +88,8 @@ pub(super) fn read(
         Some(toml::Value::Array(values)) => values,
         Some(_) => return Err("claims: is no list: begin each claim with [[claims]]".into()),
     };
-    let claims = values.into_iter().zip(1..).map(|(value, number): (_, usize)| {
+    let claims = values.into_iter().zip(1..).map(|(mut value, position): (_, usize)| {
+        let number = take_number(&mut value).unwrap_or(position);
         let written = toml_reader::read_value(value).map_err(|mistake| {
             let mistake = mistake.below(Step::Item(number - 1)).below(Step::Key("claims".into()));
             format!("{}claim number {number}: {mistake}", origin.line_prefix(&mistake))
@@ -93,6 +97,12 @@ pub(super) fn read(
         claim(written?, of).map_err(|why| format!("claim number {number}: {why}"))
     });
     claims.collect()
+}
+
+/// Takes the number that a claim had before others went ([`fit`]).
+fn take_number(claim: &mut toml::Value) -> Option<usize> {
+    let number = claim.as_table_mut()?.remove(NUMBER)?;
+    usize::try_from(number.as_integer()?).ok().filter(|&number| number > 0)
 }
 
 fn claim(written: Written, of: &Definition) -> Result<Claim, String> {
@@ -270,15 +280,23 @@ fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Opti
 
 /// Fits the claims of an experiment to a size that replaced what they name: a name that has gone
 /// is left out, which leaves the claim open, and a claim that has nothing left to compare goes. A
-/// name that was never there is a mistake, and stays, to be reported as one.
+/// name that was never there is a mistake, and stays, to be reported as one, by the number that the
+/// claim has in the file.
 pub(super) fn fit(table: &mut toml::Table, before: &toml::Table) {
     let Some(toml::Value::Array(claims)) = table.get("claims") else { return };
-    let fitted = claims.iter().filter_map(|claim| match claim {
-        toml::Value::Table(claim) => fitted(claim.clone(), table, before).map(toml::Value::Table),
-        mistake => Some(mistake.clone()),
-    });
-    let fitted: Vec<toml::Value> = fitted.collect();
-    table.insert("claims".into(), fitted.into());
+    let mut left: Vec<toml::Value> = Vec::new();
+    for (claim, number) in claims.iter().zip(1..) {
+        let toml::Value::Table(claim) = claim else {
+            left.push(claim.clone());
+            continue;
+        };
+        let Some(mut claim) = fitted(claim.clone(), table, before) else { continue };
+        if number > left.len() + 1 {
+            claim.insert(NUMBER.into(), toml::Value::Integer(number as i64));
+        }
+        left.push(claim.into());
+    }
+    table.insert("claims".into(), left.into());
 }
 
 /// The claim as far as there is in `table` what it names, if there is anything left to compare.
@@ -563,6 +581,27 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
         for known in [whole, of("small").expect("what is left")] {
             let again = Definition::parse("x", &known.text, None).expect("its own text");
             assert_eq!(again.claims, known.claims);
+        }
+    }
+
+    /// Those before it may have gone.
+    #[test]
+    fn a_mistake_in_a_claim_of_a_size_has_the_claims_own_line_and_number() {
+        let text = |second: &str| {
+            format!(
+                "{TEXT}\n[[claims]]\ntext = 't'\nservers = ['h2o']\n[[claims]]\ntext = 'u'\n\
+                 {second}\n[sizes.small]\nservers = ['nginx', 'floor']\n"
+            )
+        };
+        let why = |second: &str, size| {
+            Definition::parse("x", &text(second), size).expect_err("it is wrong")
+        };
+        for second in ["serverz = ['nginx']", "servers = ['caddy']"] {
+            // The names that it might have been are those of the size.
+            let [small, whole] = [Some("small"), None].map(|size| why(second, size));
+            let [small, whole] = [&small, &whole].map(|why| why.split("name one of").next());
+            assert_eq!(small, whole);
+            assert!(small.is_some_and(|why| why.contains("claim number 2: ")), "{small:?}");
         }
     }
 
