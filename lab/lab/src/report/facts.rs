@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_server_is_ahead_of_nobody() {
+    fn a_single_server_is_not_said_to_be_ahead() {
         let runs = ["w", "x"].map(|workload| blocks("one", workload, 100.0, 1.0)).concat();
         let expected =
             ["Highest throughput: 100 /s", "CPU per request: 1 us", "Void runs: 0 of 12"];

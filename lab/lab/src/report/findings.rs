@@ -81,7 +81,7 @@ impl Findings {
     }
 }
 
-pub(crate) use claims::unjudged;
+pub(crate) use claims::{expectation, labelled, unjudged};
 pub(crate) use compared::{by_measure, common, keep_up};
 
 /// Makes all findings, in the order of the report.

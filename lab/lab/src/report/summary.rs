@@ -35,6 +35,8 @@ pub(crate) struct Panel {
     pub(crate) cpus: Option<f64>,
     /// Whether clients wait for their replies; the offered load is then their number.
     pub(crate) closed: bool,
+    /// Whether it is of one of the two phases of a comparison.
+    pub(crate) is_phase: bool,
     pub(crate) series: Vec<Series>,
     /// The limit of the path between the hosts, in requests per second.
     pub(crate) limit_per_s: Option<f64>,
@@ -256,6 +258,7 @@ impl Panel {
             testbed: testbed.to_owned(),
             cpus,
             closed,
+            is_phase: opened.header.kind == Kind::Compare,
             floor: floor.map(|series| series.name.clone()),
             gauge: Gauge::of_cpus(cpus, number_of(&opened.header.testbeds, testbed, "client_cpus")),
             limit_per_s: limit_per_s(opened, workload, testbed),
@@ -266,10 +269,14 @@ impl Panel {
 
     /// The title of the panel in figures and tables.
     pub(crate) fn title(&self) -> String {
-        let parts: Vec<&str> =
-            [&*self.workload, &*self.testbed].into_iter().filter(|part| !part.is_empty()).collect();
-        let form = if self.closed { ", closed" } else { "" };
-        format!("{}{form}", parts.join(", "))
+        let (testbed, form) = match (self.is_phase, self.closed) {
+            (true, true) => ("this machine", "all clients"),
+            (true, false) => ("this machine", "common rate"),
+            (false, true) => (&*self.testbed, "closed"),
+            (false, false) => (&*self.testbed, ""),
+        };
+        let parts = [&*self.workload, testbed, form].into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(", ")
     }
 
     /// The series of the floor, if it ran.
@@ -578,6 +585,19 @@ mod tests {
 
     fn throughputs(point: &Measured) -> Vec<f64> {
         point.blocks.values().map(|values| values[&Measure::Throughput]).collect()
+    }
+
+    /// The phases of a comparison have the names that the command prints.
+    #[test]
+    fn the_title_of_a_panel_says_how_it_was_loaded() {
+        let title = |is_phase, closed, testbed: &str| {
+            let (workload, testbed) = ("w".into(), testbed.into());
+            Panel { workload, testbed, closed, is_phase, ..Panel::default() }.title()
+        };
+        assert_eq!(title(true, true, "here"), "w, this machine, all clients");
+        assert_eq!(title(true, false, "here"), "w, this machine, common rate");
+        assert_eq!(title(false, true, "1 CPU"), "w, 1 CPU, closed");
+        assert_eq!(title(false, false, ""), "w");
     }
 
     #[test]

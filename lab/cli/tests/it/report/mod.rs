@@ -68,7 +68,7 @@ fn a_study_in_words_and_tables() {
             "# All servers, Zipf in memory & beyond",
             "zipf, 1 CPU: event-loop reaches the highest throughput, ",
             "times the requests of nginx, the next.",
-            "µServer and WatPipe serve most, Apache least. (To be judged by the reader.)",
+            "Expected: µServer and WatPipe serve most, Apache least. (To be judged by the reader.)",
             "| At a glance |",
             "| Void runs | 2 of 506 |",
             "## Each against each\n\n### zipf, 1 CPU\n",
@@ -133,7 +133,7 @@ fn a_comparison_begins_with_its_verdict() {
         &text,
         &[
             "both event-loop and nginx keep up. event-loop is better in CPU time per request (0.7",
-            "Ratios are event-loop to nginx.",
+            "Ratios are event-loop to nginx, the median of those of the pairs.",
             "| CPU time per request | 0.7",
         ],
     );

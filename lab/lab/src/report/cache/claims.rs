@@ -7,7 +7,7 @@ use super::measure::Measure;
 use super::number::{counted, ratio};
 use super::summary::Summary;
 use crate::cache_study::{Claim, ClaimMeasure};
-use crate::report::findings::{Finding, Head};
+use crate::report::findings::{Finding, Head, labelled};
 
 /// Of this part of the ratios the intervals must lie beyond the bounds, at a confidence raised
 /// accordingly, to contradict a claim (Rüger 1978): of many some do so by chance.
@@ -17,7 +17,7 @@ const BEYOND_SHARE: f64 = 2.0 / 3.0;
 pub(super) fn judge(claims: &[Claim], summary: &Summary) -> Vec<Finding> {
     let told = |claim: &Claim| {
         let text = format!(" ({}): {}.", bounds(claim), judged(claim, summary));
-        Finding::with_subject(claim.text.trim_end_matches('.'), Head::Expected, &text)
+        Finding::with_subject(&labelled(&claim.text), Head::Expected, &text)
     };
     claims.iter().map(told).collect()
 }
@@ -122,7 +122,8 @@ mod tests {
                 at_most: None,
             };
             let told = &judge(&[claim], &summary)[0].text;
-            let head = "It pays (CPU, ns/request more than 1.00 times that of map, a mutex for each bucket): ";
+            let head = "Expected: It pays (CPU, ns/request more than 1.00 times that of map, a \
+                        mutex for each bucket): ";
             assert_eq!(*told, format!("{head}{expected}."));
         };
         check([1.2, 1.3, 1.5], 6, "confirmed: of 3 ratios 3 within, 0 beyond; 1.20 to 1.50 times");

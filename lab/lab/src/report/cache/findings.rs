@@ -16,9 +16,9 @@ use crate::report::findings::{self, Finding, Head};
 
 /// Makes all findings, in the order of reading.
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
-    let mut findings = match summary.claims.is_empty() {
+    let mut findings: Vec<Finding> = match summary.claims.is_empty() {
         true => findings::unjudged(&opened.header).into_iter().collect(),
-        false => vec![Finding::new(Head::Expected, opened.header.expected.trim())],
+        false => findings::expectation(&opened.header, "").into_iter().collect(),
     };
     findings.extend(claims::judge(&summary.claims, summary));
     findings.extend(Part::ALL.into_iter().filter_map(|part| cheapest(summary, part)));

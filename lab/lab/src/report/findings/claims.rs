@@ -40,25 +40,32 @@ pub(super) fn judge(findings: &mut Findings, opened: &Opened, summary: &Summary)
         findings.0.extend(unjudged(header));
         return;
     }
-    if !header.expected.trim().is_empty() {
-        findings.add(Head::Expected, header.expected.trim());
-    }
+    findings.0.extend(expectation(header, ""));
     for claim in &header.claims {
         let (judged, figures) = judged(claim, header, summary);
         let bounds = bounds(claim);
         let text = format!(" ({bounds}): {}: {figures}.", judged.name());
-        findings.0.push(Finding::with_subject(
-            claim.text.trim_end_matches('.'),
-            Head::Expected,
-            &text,
-        ));
+        findings.0.push(Finding::with_subject(&labelled(&claim.text), Head::Expected, &text));
     }
+}
+
+/// What tells an expectation from a result, among which it is printed.
+const LABEL: &str = "Expected: ";
+
+/// The text of a claim as the subject of a sentence.
+pub(crate) fn labelled(claim: &str) -> String {
+    format!("{LABEL}{}", claim.trim_end_matches('.'))
 }
 
 /// The expectation as a text, which only a reader can judge.
 pub(crate) fn unjudged(header: &Header) -> Option<Finding> {
+    expectation(header, " (To be judged by the reader.)")
+}
+
+/// The expectation as a text with this end, if there is one.
+pub(crate) fn expectation(header: &Header, end: &str) -> Option<Finding> {
     let expected = header.expected.trim();
-    let text = format!("{expected} (To be judged by the reader.)");
+    let text = format!("{LABEL}{expected}{end}");
     (!expected.is_empty()).then(|| Finding::new(Head::Expected, text))
 }
 
@@ -493,7 +500,7 @@ mod tests {
         let all = super::super::findings(&opened, &Summary::new(&opened));
         let expected: Vec<&Finding> =
             all.iter().filter(|finding| finding.head == Head::Expected).collect();
-        assert_eq!(expected[0].text, "So.", "{expected:?}");
+        assert_eq!(expected[0].text, "Expected: So.", "{expected:?}");
         expected[1].text.clone()
     }
 
@@ -820,7 +827,7 @@ mod tests {
     fn a_text_alone_is_left_to_the_reader() {
         let header = Header { expected: " Nobody knows. ".into(), ..Header::default() };
         let text = unjudged(&header).expect("there is one").text;
-        assert_eq!(text, "Nobody knows. (To be judged by the reader.)");
+        assert_eq!(text, "Expected: Nobody knows. (To be judged by the reader.)");
         assert!(unjudged(&Header::default()).is_none());
     }
 

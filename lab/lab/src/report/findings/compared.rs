@@ -88,8 +88,8 @@ fn verdict(
                 better[usize::from(!first_is_better)].push(text);
             }
             RatioVerdict::TooFew if !interval.contains(1.0) => {
-                let who = if first_is_better { &first.name } else { &second.name };
-                weak.push(format!("{who} in {text}"));
+                let ahead = if first_is_better { &first.name } else { &second.name };
+                weak.push(format!("{ahead} in {text}"));
             }
             RatioVerdict::Tie => ties.push(text),
             RatioVerdict::Open | RatioVerdict::TooFew => open.push(text),
@@ -112,7 +112,8 @@ fn verdict(
     if !open.is_empty() {
         text.push_str(&format!(" More pairs would tell: {}.", listed(&open)));
     }
-    text.push_str(&format!(" Ratios are {} to {}.", first.name, second.name));
+    let (first, second) = (&first.name, &second.name);
+    text.push_str(&format!(" Ratios are {first} to {second}, the median of those of the pairs."));
     findings.add_for_panel(panel, Head::Verdict, &text);
     if !weak.is_empty() {
         let text = format!(

@@ -102,7 +102,11 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
             "{short} of {} have fewer valid runs than the {asked} that were asked for.",
             number::counted(all, "point")
         );
-        findings.add(Head::NotSupported, text);
+        let has_verdict = findings.0.iter().any(|finding| finding.head == Head::Verdict);
+        match has_verdict {
+            true => findings.add(Head::Verdict, format!("Mind: {text}")),
+            false => findings.add(Head::NotSupported, text),
+        }
     }
 }
 
