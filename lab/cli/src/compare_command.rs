@@ -1,6 +1,7 @@
 //! `ropewalk compare`: two servers under the same load. How they are judged is the part of `lab`.
 
-use std::path::PathBuf;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use command::estimate::minutes_between;
@@ -19,7 +20,8 @@ use crate::verdict::print_verdict;
 pub(crate) const COMPARE_EXAMPLES: &str = "\
 Examples:
   ropewalk compare ropewalk nginx            files of SPECweb99, in memory
-  ropewalk compare http://127.0.0.1:80 ropewalk --log access.log --root /srv/www";
+  cp /var/log/nginx/access.log mine.log      its server writes on into it
+  ropewalk compare http://127.0.0.1:80 ropewalk --log mine.log --root /srv/www";
 
 pub(crate) const COMPARE_HELP: &str = "\
 A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk servers` lists
@@ -40,8 +42,9 @@ Exit status:
 Examples:
   ropewalk compare ropewalk nginx            files of SPECweb99, in memory
   ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
-  ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log access.log
-  ropewalk compare http://127.0.0.1:80 ropewalk --log access.log --root /srv/www
+  cp /var/log/nginx/access.log mine.log      its server writes on into it
+  ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log mine.log
+  ropewalk compare http://127.0.0.1:80 ropewalk --log mine.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers --pairs 30";
 
 /// The options that most comparisons need.
@@ -97,6 +100,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
         .map(|typed| typed.parse::<ServerSpec>().map_err(Failure::Usage));
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
+    let log = spec.log_file.as_deref().and_then(GivenLog::new);
     let lab = arguments.lab.open()?;
     [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
     print_builds(&lab, [&first, &second])?;
@@ -118,6 +122,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     drop(watch);
     let comparison = compared.map_err(failure)?;
     let Conclusion { details, verdict } = conclude(&comparison, &sides);
+    log.as_ref().and_then(GivenLog::growth).as_deref().into_iter().for_each(notify);
     let page = write_page(&folder)?;
     print(&details)?;
     print_verdict(&verdict, &format!("More: {}", page.display()))?;
@@ -132,6 +137,34 @@ fn failure(why: Uncompared) -> Failure {
             notify(&why);
             Failure::Reported(UNDECIDED)
         }
+    }
+}
+
+/// The log that was typed. It is read once, before the servers are started.
+struct GivenLog {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl GivenLog {
+    /// Takes the size of the log; none of what is no file.
+    fn new(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok().filter(Metadata::is_file)?;
+        Some(Self { path: path.to_owned(), bytes: meta.len() })
+    }
+
+    /// Says that the log has grown since, if it has: it is then that of a server that was compared.
+    fn growth(&self) -> Option<String> {
+        let grown = fs::metadata(&self.path).ok()?.len().checked_sub(self.bytes)?;
+        let path = self.path.display();
+        (grown > 0).then(|| {
+            format!(
+                "{path} has grown by {grown} bytes during the comparison: one of the servers writes \
+                 it, so that it now has the comparison's requests, too; give the next one a copy: \
+                 head -c {} {path} > mine.log",
+                self.bytes
+            )
+        })
     }
 }
 
@@ -188,6 +221,10 @@ impl CompareArguments {
 fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) -> String {
     let described = &workload.described;
     let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
+    let heads = match number("head_requests") {
+        heads if heads > 0.0 => format!(" ({heads:.0} of them HEAD)"),
+        _ => String::new(),
+    };
     let started = sides.iter().filter(|side| matches!(side.instance, Instance::Started(_)));
     let started: Vec<String> = started.map(Side::label).collect();
     let cpus = listed_cpus(&lab.server_cpus);
@@ -198,7 +235,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         _ => format!("servers on CPU {cpus}, "),
     };
     format!(
-        "{}: {}\n{:.0} requests for {:.0} files, {:.0} bytes in the mean\n\
+        "{}: {}\n{:.0} requests{heads} for {:.0} files, {:.0} bytes in the mean\n\
          {servers}clients on CPU {}\n\
          {} pairs of {} s with {} clients, then as many at a common rate: about {}\n\n",
         described.name,

@@ -132,11 +132,22 @@ fn choose<'p>(
             (None, None) => {
                 let known = descriptions.iter().map(|description| description.name.as_str());
                 let near = did_you_mean(name, known);
-                Err(format!("there is no server {name:?}{near}: see `ropewalk servers`"))
+                let meant = if is_host_and_port(name) {
+                    format!("if it runs already write http://{name}")
+                } else {
+                    "see `ropewalk servers`".to_owned()
+                };
+                Err(format!("there is no server {name:?}{near}: {meant}"))
             }
         }
     };
     names.iter().map(find).collect()
+}
+
+/// Whether a name is a host and a port: `localhost:8080`.
+fn is_host_and_port(name: &str) -> bool {
+    name.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 impl ServerDescription {
@@ -273,6 +284,9 @@ mod tests {
         check("d", "there is no server \"d\": see `ropewalk servers`");
         let near = "there is no server \"c-tree\" (did you mean \"c-three\"?)";
         check("c-tree", &format!("{near}: see `ropewalk servers`"));
+        let typed = "there is no server \"localhost:18080\": if it runs already write ";
+        check("localhost:18080", &format!("{typed}http://localhost:18080"));
+        check("x:fibers", "there is no server \"x:fibers\": see `ropewalk servers`");
     }
 
     #[test]

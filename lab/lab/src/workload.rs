@@ -5,6 +5,8 @@
 //! in the scratch directory and only checked the next time. What is sent, and when, is the part of
 //! `trial`.
 
+mod given_log;
+
 use crate::http::{self, Connection};
 use crate::process;
 use crate::record::Described;
@@ -13,6 +15,7 @@ use crate::wrk;
 use ::workload::describe::{Description, bytes_with_lengths, describe};
 use ::workload::fileset::{FileSet, Preset as FileSetPreset};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
+use given_log::Tally;
 use load::expected::file_for_uri;
 use load::options::Options;
 use load::plan::{ConnectionUse, Verify};
@@ -334,9 +337,8 @@ impl Tools {
         spec.check()?;
         let explain = |why: String| format!("workload {}: {why}", spec.name);
         let root = self.files(spec).map_err(explain)?;
-        let path = self.log(spec).map_err(explain)?;
-        let log = read_log(&path).map_err(explain)?;
-        let (log, path, changes) = self.adapted(spec, log, path).map_err(explain)?;
+        let (log, path, tally) = self.log(spec).map_err(explain)?;
+        let (log, path, changes) = self.adapted(spec, log, path, tally).map_err(explain)?;
         let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
@@ -365,26 +367,23 @@ impl Tools {
         spec: &WorkloadSpec,
         log: RequestLog,
         path: PathBuf,
+        mut tally: Tally,
     ) -> Result<(RequestLog, PathBuf, String), String> {
         if spec.log_file.is_none() {
             return Ok((log, path, String::new()));
         }
         let there: Vec<bool> = log.templates().iter().map(|asked| is_there(spec, asked)).collect();
-        let mut changes = String::new();
-        if let Some(first) = there.iter().position(|there| !there) {
-            changes = format!(
-                "; no file is at {} of {} paths, such as {}, which are left out",
-                there.iter().filter(|there| !**there).count(),
-                there.len(),
-                String::from_utf8_lossy(&log.templates()[first].uri)
-            );
-        }
         let length_max = if spec.is_condensed { LENGTH_MAX } else { usize::MAX };
-        if log.longest_session() > length_max {
-            changes.push_str(&format!("; sessions of more than {length_max} requests are cut"));
-        }
-        if changes.is_empty() {
-            return Ok((log, path, changes));
+        let is_cut = log.longest_session() > length_max;
+        let missing = there.iter().position(|there| !there);
+        let changes = |tally: &Tally| {
+            let cut = format!("sessions of more than {length_max} requests are cut");
+            let parts = [tally.to_string(), if is_cut { cut } else { String::new() }];
+            let said = parts.iter().filter(|part| !part.is_empty());
+            said.map(|part| format!("; {part}")).collect::<String>()
+        };
+        if missing.is_none() && !is_cut {
+            return Ok((log, path, changes(&tally)));
         }
         let chosen = log.selected(&there, length_max);
         if chosen.requests() == 0 {
@@ -394,12 +393,15 @@ impl Tools {
                 root.display()
             ));
         }
+        if let Some(first) = missing {
+            let count = (log.requests() - chosen.requests()) as u64;
+            tally.leave_out_missing(count, &log.templates()[first].uri);
+        }
+        let changes = changes(&tally);
         // One log may be replayed on several directories with different files.
         let what = format!("{}\n{:?}\n{length_max}", path.display(), spec.root);
         let place = self.scratch.join("logs").join(digest(&what) + ".log");
-        let mut text = Vec::new();
-        wsesslog::write(&chosen, &mut text, &changes).map_err(|why| format!("{why}"))?;
-        write(&place, &text)?;
+        write_log(&chosen, &place, &changes)?;
         Ok((chosen, place, changes))
     }
 
@@ -459,20 +461,25 @@ impl Tools {
         Ok(folder)
     }
 
-    /// The log in httperf's format. Logs with equal options are equal, so each is made once.
-    fn log(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
+    /// The log, where it is in httperf's format, and which of its requests are used. Logs with
+    /// equal options are equal, so each is made once. A web server's log is read once: the server
+    /// may go on writing it.
+    fn log(&self, spec: &WorkloadSpec) -> Result<(RequestLog, PathBuf, Tally), String> {
         let folder = self.scratch.join("logs");
         make_folder(&folder)?;
         if let Some(path) = &spec.log_file {
             let path =
                 fs::canonicalize(path).map_err(|why| format!("{}: {why}", path.display()))?;
-            if is_wsesslog(&path)? {
-                return Ok(path);
+            let bytes = fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+            if is_wsesslog(&bytes, &path)? {
+                let log = parse_log(&bytes, &path)?;
+                let tally = Tally::of_sessions(&log);
+                return Ok((log, path, tally));
             }
+            let (log, tally) = given_log::sessions(&bytes, &path)?;
             let sessions = folder.join(format!("{}.log", digest(&path)));
-            let (from, to) = (path.display().to_string(), sessions.display().to_string());
-            self.run(&["log", "import", &from, "--good-only", "--output", &to])?;
-            return Ok(sessions);
+            write_log(&log, &sessions, &format!("of {}", path.display()))?;
+            return Ok((log, sessions, tally));
         }
         let options = spec.log.as_deref().unwrap_or_default();
         let path = folder.join(format!("{}.log", digest(options)));
@@ -482,7 +489,9 @@ impl Tools {
             words.extend(options.split_whitespace());
             self.run(&words)?;
         }
-        Ok(path)
+        let log = read_log(&path)?;
+        let tally = Tally::of_sessions(&log);
+        Ok((log, path, tally))
     }
 }
 
@@ -589,8 +598,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
 
 /// Whether a file is in httperf's format and not a web server's log: lines of the former begin with
 /// a path, or with white space before one; lines of the latter with an address or a brace.
-fn is_wsesslog(path: &Path) -> Result<bool, String> {
-    let text = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+fn is_wsesslog(text: &[u8], path: &Path) -> Result<bool, String> {
     let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start);
     let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
     let first = first.ok_or_else(|| format!("{}: it has no requests", path.display()))?;
@@ -599,7 +607,17 @@ fn is_wsesslog(path: &Path) -> Result<bool, String> {
 
 fn read_log(path: &Path) -> Result<RequestLog, String> {
     let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
-    wsesslog::read(&bytes, 0).map_err(|why| format!("{}: {why}", path.display()))
+    parse_log(&bytes, path)
+}
+
+fn parse_log(bytes: &[u8], path: &Path) -> Result<RequestLog, String> {
+    wsesslog::read(bytes, 0).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn write_log(log: &RequestLog, path: &Path, comment: &str) -> Result<(), String> {
+    let mut text = Vec::new();
+    wsesslog::write(log, &mut text, comment).map_err(|why| why.to_string())?;
+    write(path, &text)
 }
 
 /// Writes a log of one session that requests everything once, so that a server then holds all that
@@ -611,9 +629,7 @@ fn write_prime(log: &RequestLog, path: &Path) -> Result<(), String> {
     }
     builder.end_session();
     let log = builder.finish().map_err(|why| format!("{why}"))?;
-    let mut text = Vec::new();
-    wsesslog::write(&log, &mut text, "everything once").map_err(|why| format!("{why}"))?;
-    write(path, &text)
+    write_log(&log, path, "everything once")
 }
 
 fn numbers(description: &Description) -> BTreeMap<String, f64> {
@@ -621,6 +637,7 @@ fn numbers(description: &Description) -> BTreeMap<String, f64> {
     [
         ("sessions", description.sessions as f64),
         ("requests", description.requests as f64),
+        ("head_requests", bytes.head_requests as f64),
         ("requests_per_session", description.session_length.mean),
         ("mean_body_bytes", bytes.mean),
         ("files", bytes.files as f64),
@@ -733,7 +750,7 @@ mod tests {
             Ok::<_, String>((requests, workload.requests.sessions(), changes))
         };
         assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
-        let gone = "no file is at 2 of 3 paths, such as /gone, which are left out";
+        let gone = "1 of 4 requests are used: 3 for no file, such as /gone";
         assert_eq!(prepare(false, "/gone\n/a\n/d\n\n/gone\n"), Ok((1, 1, Some(gone.into()))));
         let cut = "sessions of more than 100 requests are cut";
         assert_eq!(prepare(true, &"/a\n".repeat(250)), Ok((250, 3, Some(cut.into()))));
@@ -815,19 +832,16 @@ mod tests {
 
     #[test]
     fn an_access_log_is_told_from_sessions() {
-        let folder = scratch("kind");
-        let path = folder.join("log");
+        let path = Path::new("log");
         let cases = [
             ("\n# x\n  /a\n", Ok(true)),
             ("127.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1\n", Ok(false)),
             ("{\"uri\": \"/\"}\n", Ok(false)),
-            ("# nothing\n\n", Err(format!("{}: it has no requests", path.display()))),
+            ("# nothing\n\n", Err("log: it has no requests".to_owned())),
         ];
         for (text, expected) in cases {
-            fs::write(&path, text).expect("writable");
-            assert_eq!(is_wsesslog(&path), expected, "{text}");
+            assert_eq!(is_wsesslog(text.as_bytes(), path), expected, "{text}");
         }
-        fs::remove_dir_all(folder).expect("it is ours");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn the_cpus_are_shown_only_for_servers_that_are_started_here() {
     let lab = Lab::new();
     let server = crate::server_process::served(&site(&lab), &[]);
     let url = format!("http://{}", server.address());
-    let check = |second: &str, number: u32, expected: &str| {
+    let check = |second: &str, number: u32, expected: &str, caveat: &str| {
         let (scratch, records) = (lab.path("scratch"), lab.path(&format!("records-{number}")));
         let (root, log) = (lab.path("site"), lab.path("access.log"));
         let what = ["compare", &url, second, "--log", text(&log), "--root", text(&root)];
@@ -117,9 +117,46 @@ fn the_cpus_are_shown_only_for_servers_that_are_started_here() {
         let line = out.lines().nth(2).unwrap();
         assert!(line.starts_with(expected) && line.contains("clients on CPU "), "{out}");
         assert!(!line.contains("servers"), "{out}");
+        assert!(out.contains(caveat), "{out}");
     };
-    check(&url, 1, "clients on CPU ");
-    check("ropewalk:event-loop", 2, "ropewalk:event-loop/default on CPU ");
+    check(&url, 1, "clients on CPU ", "\nMind: both run as they were started: their workers, ");
+    let unlike = format!("\nMind: {url} runs as it was started: its workers and its log may ");
+    check("ropewalk:event-loop", 2, "ropewalk:event-loop/default on CPU ", &unlike);
+}
+
+/// A server that runs already writes what the clients request into its log, which the next
+/// comparison would then replay.
+#[test]
+fn a_log_that_grows_during_the_comparison_is_named() {
+    let lab = Lab::new();
+    let (root, log) = (site(&lab), lab.path("access.log"));
+    let bytes = fs::metadata(&log).unwrap().len();
+    let place = format!("log.path={}", text(&log));
+    let logging = ["--set", "log.access=combined", "--set", &place];
+    let servers = [&logging[..], &[]].map(|set| crate::server_process::served(&root, set));
+    let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
+    let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs=1"];
+    let (status, out, err) = lab.run(&[&what[..], &SHORT[1..]].concat());
+    assert_eq!(status, 3, "{out}{err}");
+    let advice = format!("give the next one a copy: head -c {bytes} {} > mine.log\n", text(&log));
+    assert!(err.contains("access.log has grown by ") && err.ends_with(&advice), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(out.contains("\n20 requests for 1 files, "), "it is read once, before: {out}");
+}
+
+/// Its files are not those that it should have.
+#[test]
+fn a_server_that_lacks_the_workload_is_told_where_the_files_are() {
+    let lab = Lab::new();
+    let server = crate::server_process::served(&site(&lab), &[]);
+    let url = format!("http://{}", server.address());
+    let (status, _, err) = lab.run(&[&["compare", &url, &url][..], &SHORT].concat());
+    assert_eq!(status, 1, "{err}");
+    assert!(
+        err.contains("; the files of 1KB are in /") && err.contains(": serve these, "),
+        "{err}"
+    );
+    assert!(err.ends_with(" or measure with requests of your own (--log FILE)\n"), "{err}");
 }
 
 /// Users read a page for a minute, all users behind a proxy appear as one client, and some files no
@@ -145,8 +182,8 @@ fn a_log_of_real_users_can_be_replayed() {
     let traffic = ["--log", text(&log), "--root", text(&root), "--connections=4"];
     let (status, out, err) = lab.run(&[&what[..], &traffic, &SHORT[1..]].concat());
     assert_eq!(status, 3, "{out}{err}");
-    let gone = "; no file is at 1 of 2 paths, such as /gone.html?x=1, which are left \
-                out; sessions of more than 100 requests are cut; the pauses in sessions are left out\n";
+    let gone = "; 250 of 251 requests are used: 1 for no file, such as /gone.html?x=1; \
+                sessions of more than 100 requests are cut; the pauses in sessions are left out\n";
     assert!(out.contains(gone), "{out}");
     let runs = lab.records().runs;
     let served = runs.iter().filter_map(|run| run.figures.as_ref()).map(|f| f.throughput_per_s);

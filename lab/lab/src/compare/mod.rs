@@ -29,7 +29,7 @@ use crate::trial::{Bench, Measured, RunFailure, Target, Trial};
 use crate::void::{VOID_RECKONED, Void, in_words};
 use crate::warm_up::{Readying, UNTIL_STEADY, WARM_UPS_RECKONED, warm_up_s};
 use crate::watch::Watch;
-use crate::workload::Workload;
+use crate::workload::{PRESETS, Workload};
 use statistics::{Generator, median};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -184,6 +184,19 @@ impl Side {
         }
     }
 
+    /// Where the right files are, for a server that runs already and may serve others.
+    fn hint_at_files(&self, workload: &Workload) -> String {
+        if matches!(self.instance, Instance::Started(_)) || workload.root.as_os_str().is_empty() {
+            return String::new();
+        }
+        let name = &workload.described.name;
+        let hint = format!("; the files of {name} are in {}: serve these", workload.root.display());
+        match PRESETS.iter().any(|preset| preset.name == name) {
+            true => hint + ", or measure with requests of your own (--log FILE)",
+            false => hint,
+        }
+    }
+
     /// Checks that the server still runs, as far as that is known: a server that has ended cannot
     /// be compared.
     ///
@@ -296,7 +309,10 @@ impl Plan {
             if watch.is_interrupted() {
                 return Err(Uncompared::Interrupted);
             }
-            let warm_up = warm_up.map_err(|why| Uncompared::run_failed(side, &why))?;
+            let warm_up = warm_up.map_err(|why| {
+                let hint = side.hint_at_files(workload);
+                Uncompared::Failed(format!("{}: {why}{hint}", side.label()))
+            })?;
             let runs = side.still_runs("while it was warmed up", offered);
             runs.map_err(Uncompared::Failed)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
@@ -338,7 +354,8 @@ impl Plan {
             let verdict = figure.judge(self.margin, self.confidence);
             (figure, verdict)
         });
-        let caveats = caveats(sides, &saturated, &common);
+        let mut caveats = caveats(sides, &saturated, &common);
+        caveats.extend(started_by_others(sides));
         let (figures, confidence) = (figures.into(), self.confidence);
         Ok(Comparison { figures, rate_per_s, confidence, void: phases.void, caveats })
     }
@@ -612,6 +629,30 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         }
     }
     caveats
+}
+
+/// What a reader must know of servers that the lab has not started, if there are any.
+fn started_by_others(sides: &[Side; 2]) -> Option<String> {
+    let is_running = |side: &Side| matches!(side.instance, Instance::Running(_));
+    let [first, second] = sides;
+    match [first, second].map(is_running) {
+        [false, false] => None,
+        [true, true] => Some(
+            "both run as they were started: their workers, CPUs and logs may differ, and they may \
+             use the clients' CPUs"
+                .to_owned(),
+        ),
+        [true, false] => Some(unlike(&first.label(), &second.label())),
+        [false, true] => Some(unlike(&second.label(), &first.label())),
+    }
+}
+
+/// What differs between a server that runs already and one that the lab has started.
+fn unlike(running: &str, started: &str) -> String {
+    format!(
+        "{running} runs as it was started: its workers and its log may be others than those of \
+         {started}, which is pinned to the server's CPUs, while it may use the clients' as well"
+    )
 }
 
 /// Names the response times of a table that are mostly the generator's own lag, if there are any.

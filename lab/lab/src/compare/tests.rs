@@ -165,6 +165,14 @@ fn interference_while_a_server_was_measured_is_said() {
     assert_eq!(told(0.01), [""; 0]);
 }
 
+/// How they were set is not known, and a verdict is of that as well.
+#[test]
+fn servers_that_ran_already_are_a_caveat() {
+    let expected = "both run as they were started: their workers, CPUs and logs may differ, and \
+                    they may use the clients' CPUs";
+    assert_eq!(started_by_others(&sides()).as_deref(), Some(expected));
+}
+
 #[test]
 fn times_that_are_mostly_the_generators_own_are_named() {
     let mut outcome = measured(900.0, None, 0).outcome;

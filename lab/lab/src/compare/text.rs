@@ -7,6 +7,9 @@ use page::number;
 use statistics::{median, values_min};
 use std::fmt::Write as _;
 
+/// What stands in the table. The ratio of two medians may be another.
+const COLUMNS: &str = "A and B are medians, A / B is the median of the pairs' ratios.";
+
 /// How many void windows are listed one by one.
 const VOID_MAX: usize = 6;
 
@@ -22,7 +25,7 @@ fn details(comparison: &Comparison, sides: &[Side; 2]) -> String {
     }
     let rate = comparison.rate_per_s;
     let confidence = number::percent(comparison.confidence);
-    let _ = writeln!(text, "\nThe common rate is {rate:.0} requests/s.\n");
+    let _ = writeln!(text, "\nThe common rate is {rate:.0} requests/s. {COLUMNS}\n");
     let _ = writeln!(text, "{:<28} {:>10} {:>10}   A / B [{confidence}]", "", "A", "B");
     for (figure, verdict) in &comparison.figures {
         text.push_str(&line(figure, verdict));
