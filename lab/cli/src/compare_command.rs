@@ -159,9 +159,9 @@ impl GivenLog {
         let path = self.path.display();
         (grown > 0).then(|| {
             format!(
-                "{path} has grown by {grown} bytes during the comparison: one of the servers writes \
-                 it, so that it now has the comparison's requests, too; give the next one a copy: \
-                 head -c {} {path} > mine.log",
+                "{path} has grown by {grown} bytes during the comparison: one of the servers \
+                 writes it, so that it now has the comparison's requests as well; give the next \
+                 one a copy: head -c {} {path} > mine.log",
                 self.bytes
             )
         })
