@@ -71,8 +71,9 @@ struct Written {
     left_out: Vec<String>,
 }
 
-/// The key of a claim's number in the text, where others before it have gone ([`fit`]).
-const NUMBER: &str = "number";
+/// The key of a claim's number in the text, where others before it have gone ([`fit`]). It begins
+/// with a blank, as no key does that is typed.
+const NUMBER: &str = " number";
 
 /// Reads the claims of an experiment.
 ///
