@@ -10,6 +10,10 @@ use crate::config::{Config, ConfigError, ListenAddress, ListenerMode, item_key};
 use crate::layout::ListenerSet;
 use crate::start_error::{StartError, is_absent};
 
+/// How many ports are tried where the kernel chooses one: it may be free for IPv4 and taken for
+/// IPv6.
+const PORTS_TRIED_MAX: usize = 16;
+
 /// Sets of listeners: each set has one for every address of its group.
 #[derive(Debug)]
 pub(crate) struct Listeners {
@@ -99,6 +103,27 @@ impl Listeners {
         options: &ListenOptions,
         sets: &[usize],
     ) -> Result<(), StartError> {
+        let before = (self.addresses.len(), self.sets.iter().map(Vec::len).collect::<Vec<_>>());
+        for _ in 1..PORTS_TRIED_MAX {
+            let added = self.add_on_one_port(address, options, sets);
+            let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
+            match added {
+                Err(StartError::Listen { why, .. }) if address.is_any_port() && is_taken(&why) => {
+                    self.addresses.truncate(before.0);
+                    self.sets.iter_mut().zip(&before.1).for_each(|(set, &len)| set.truncate(len));
+                }
+                other => return other,
+            }
+        }
+        self.add_on_one_port(address, options, sets)
+    }
+
+    fn add_on_one_port(
+        &mut self,
+        address: ListenAddress,
+        options: &ListenOptions,
+        sets: &[usize],
+    ) -> Result<(), StartError> {
         let mut port = None;
         for (index, mut one) in address.socket_addresses().into_iter().enumerate() {
             one.set_port(port.unwrap_or(one.port()));
@@ -153,4 +178,35 @@ fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> 
     let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     sets.push(inherited);
     Ok(Listeners { are_shared: sets.len() > 1, are_inherited: true, sets, addresses })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Among so many ports that are taken for IPv6 there is soon one that is free for IPv4.
+    #[test]
+    fn a_port_that_the_kernel_chooses_is_free_for_both_protocols() {
+        let taken: io::Result<Vec<_>> = (0..500).map(|_| TcpListener::bind("[::1]:0")).collect();
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(why) => return testkit::skip("ports of both protocols", &why.to_string()),
+        };
+        let options = ListenOptions { ipv6_only: true, ..ListenOptions::default() };
+        for _ in 0..500 {
+            let mut listeners = Listeners {
+                sets: vec![Vec::new()],
+                addresses: Vec::new(),
+                are_shared: false,
+                are_inherited: false,
+            };
+            listeners.add(ListenAddress::Localhost(0), &options, &[0]).unwrap();
+            let ports: Vec<u16> = listeners.addresses.iter().map(SocketAddr::port).collect();
+            assert!(ports.len() == 2 && ports[0] == ports[1], "{ports:?}");
+            assert_eq!(listeners.sets[0].len(), 2);
+        }
+        drop(taken);
+    }
 }
