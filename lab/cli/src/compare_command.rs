@@ -100,7 +100,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
         .map(|typed| typed.parse::<ServerSpec>().map_err(Failure::Usage));
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
-    let log = spec.log_file.as_deref().and_then(GivenLog::new);
+    let log = spec.log_file.as_deref().and_then(LogSize::new);
     let lab = arguments.lab.open()?;
     [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
     print_builds(&lab, [&first, &second])?;
@@ -122,7 +122,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     drop(watch);
     let comparison = compared.map_err(failure)?;
     let Conclusion { details, verdict } = conclude(&comparison, &sides);
-    log.as_ref().and_then(GivenLog::growth).as_deref().into_iter().for_each(notify);
+    log.as_ref().and_then(LogSize::growth).as_deref().into_iter().for_each(notify);
     let page = write_page(&folder)?;
     print(&details)?;
     print_verdict(&verdict, &format!("More: {}", page.display()))?;
@@ -140,13 +140,13 @@ fn failure(why: Uncompared) -> Failure {
     }
 }
 
-/// The log that was typed. It is read once, before the servers are started.
-struct GivenLog {
+/// The size of the log that was typed. The log is read once, before the servers are started.
+struct LogSize {
     path: PathBuf,
     bytes: u64,
 }
 
-impl GivenLog {
+impl LogSize {
     /// Takes the size of the log; none of what is no file.
     fn new(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok().filter(Metadata::is_file)?;

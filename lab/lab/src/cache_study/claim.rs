@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::cell::{Part, Store};
+use crate::study::check_bounds;
 
 /// A finding of the source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -52,10 +53,7 @@ impl Claim {
                 Err(format!("than: {} would be compared with itself", self.than))
             }
             (None, None) => Err("say at_least or at_most".into()),
-            (Some(least), Some(most)) if least >= most => {
-                Err(format!("at_least: {least} is not below at_most, {most}"))
-            }
-            _ => Ok(()),
+            (least, most) => check_bounds(least, most),
         }
     }
 }

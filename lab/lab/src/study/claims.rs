@@ -257,9 +257,8 @@ fn unknown(name: &str, what: &str, all: &[&str]) -> String {
     format!("{name:?} is none of the {what}{near}: name one of {all}")
 }
 
-/// The bounds of the ratio. Without any, to be better is claimed.
-fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Option<f64>), String> {
-    let (least, most) = (written.at_least, written.at_most);
+/// Checks the bounds of a claim's ratio, as far as they are given.
+pub(crate) fn check_bounds(least: Option<f64>, most: Option<f64>) -> Result<(), String> {
     for (key, bound) in [("at_least", least), ("at_most", most)] {
         if let Some(bound) = bound.filter(|bound| !(*bound > 0.0 && bound.is_finite())) {
             return Err(format!("{key}: {bound} is no ratio: give a number above 0"));
@@ -269,6 +268,15 @@ fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Opti
         (Some(least), Some(most)) if least >= most => {
             Err(format!("at_least: {least} is not below at_most, {most}"))
         }
+        _ => Ok(()),
+    }
+}
+
+/// The bounds of the ratio. Without any, to be better is claimed.
+fn bounds(written: &Written, measure: ClaimMeasure) -> Result<(Option<f64>, Option<f64>), String> {
+    let (least, most) = (written.at_least, written.at_most);
+    check_bounds(least, most)?;
+    match (least, most) {
         (Some(_), _) if measure == ClaimMeasure::Spread => {
             Err("at_least: a spread is small, not large: say at_most".into())
         }

@@ -22,6 +22,7 @@ pub(crate) mod sizes;
 mod stage;
 pub(crate) mod utilisation;
 
+pub(crate) use claims::check_bounds;
 pub use claims::{Claim, Side};
 pub use definition::{Definition, OfferedPlan};
 pub use experiment::Experiment;
