@@ -139,3 +139,6 @@ pub(crate) trait Offload {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
