@@ -365,7 +365,7 @@ impl Connection {
     fn read_lent(&mut self, w: &mut Worker, bytes: &[u8]) {
         match self.read_head(w, bytes, 0) {
             Ok(taken) if taken == bytes.len() => {}
-            Ok(taken) => self.stash(w, &bytes[taken..]),
+            Ok(taken) => self.take_ahead(w, &bytes[taken..]),
             Err(scanned) => {
                 self.stash(w, bytes);
                 self.wait_for_head(w, scanned);
@@ -387,9 +387,12 @@ impl Connection {
         let (at, scanned) = (exchange.input_at, exchange.scanned);
         let outcome = self.read_head(w, &input[at..], scanned);
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        exchange.input = input;
+        (exchange.input, exchange.input_at) = (input, at);
         match outcome {
-            Ok(taken) => exchange.consume(taken),
+            Ok(taken) => {
+                exchange.consume(taken);
+                self.skip_ahead(w);
+            }
             Err(scanned) => self.wait_for_head(w, scanned),
         }
     }
@@ -517,7 +520,7 @@ impl Connection {
     fn finish(&mut self, w: &mut Worker) {
         let Some(mut exchange) = self.exchange.take() else { return };
         w.record(&exchange, self.peer);
-        let skipper = exchange.skipper.take();
+        let (skipper, skipped) = (exchange.skipper.take(), exchange.skipped);
         let is_simple = skipper.is_none() && exchange.unread().is_empty();
         if self.after != After::KeepAlive {
             let after = if is_simple { self.after } else { After::Linger };
@@ -529,7 +532,7 @@ impl Connection {
             return self.rest(w);
         }
         exchange.finish();
-        exchange.skipper = skipper;
+        (exchange.skipper, exchange.skipped) = (skipper, skipped);
         self.exchange = Some(exchange);
         self.state = State::Reading;
         self.head_began = w.now();
@@ -595,6 +598,13 @@ impl Connection {
     fn take_ahead(&mut self, w: &mut Worker, bytes: &[u8]) {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
         exchange.keep(bytes);
+        self.skip_ahead(w);
+    }
+
+    /// Drops what has arrived of an unwanted body before the response is sent.
+    #[cold]
+    fn skip_ahead(&mut self, w: &Worker) {
+        let Some(exchange) = &mut self.exchange else { return };
         if exchange.skip_body(w.limits.unread_body_bytes_max) == Skipped::Broken {
             self.after = After::Linger;
         }

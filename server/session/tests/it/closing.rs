@@ -92,6 +92,48 @@ fn whether_a_body_is_too_long_does_not_depend_on_how_it_is_cut() {
     }
 }
 
+/// The limit is for the whole body, wherever the response ends in it.
+#[test]
+fn an_unwanted_body_that_goes_on_after_the_response_has_the_same_limit() {
+    let chunk = [&b"1000\r\n"[..], &[b'x'; 0x1000], b"\r\n"].concat();
+    for before in [0, 8, 15] {
+        let mut pair = pair();
+        pair.holds_jobs = true;
+        pair.send(b"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+        (0..before).for_each(|_| pair.send(&chunk));
+        pair.finish_job();
+        assert_eq!(pair.statuses(), [200]);
+        (before..15).for_each(|_| pair.send(&chunk));
+        assert!(!pair.is_shut, "60 KiB are within the limit, {before} chunks ahead");
+        (0..2).for_each(|_| pair.send(&chunk));
+        assert!(pair.is_shut, "68 KiB are over the limit of 64, {before} chunks ahead");
+    }
+}
+
+/// A body that comes with its head is dropped like one that comes later: it is no reason to stop
+/// receiving while the job is out.
+#[test]
+fn an_unwanted_body_behind_its_head_does_not_count_as_ahead() {
+    let head = b"GET /other HTTP/1.1\r\nHost: h\r\nContent-Length: 40000\r\n\r\n";
+    let request = [&head[..], &[b'x'; 20_000]].concat();
+    let mut alone = pair();
+    alone.holds_jobs = true;
+    alone.send(&request);
+    let mut behind_another = pair();
+    behind_another.holds_jobs = true;
+    behind_another.send(GET);
+    behind_another.send(&request);
+    behind_another.finish_job();
+    for (mut pair, statuses) in [(alone, &[404, 200][..]), (behind_another, &[200, 404, 200])] {
+        assert!(pair.connection.wants_input(), "a job is out, and nothing is kept");
+        pair.send(&[b'x'; 20_000]);
+        pair.holds_jobs = false;
+        pair.finish_job();
+        pair.send(GET);
+        assert_eq!(pair.statuses(), statuses);
+    }
+}
+
 #[test]
 fn an_expectation_with_a_body_gets_its_final_status_and_a_close() {
     let mut pair = pair();
