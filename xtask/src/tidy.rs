@@ -4,6 +4,7 @@
 //! that. A rule here reads the tracked files as text and reports where each breach is and what to
 //! do instead.
 
+mod anchors;
 mod dependencies;
 mod engine_imports;
 mod experiments;
