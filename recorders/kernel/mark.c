@@ -1,6 +1,6 @@
 /* Ends a period of the measurement and begins another, whose number is its argument; 0: none.
 
-   Copyright (C) 2026 the authors of Ropewalk; GPL-2.0-or-later, see LICENSE. */
+   Copyright (C) 2026 the Ropewalk developers; GPL-2.0-or-later, see LICENSE. */
 
 #define _GNU_SOURCE
 #include <stdlib.h>

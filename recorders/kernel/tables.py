@@ -1,7 +1,7 @@
 """Prints what places.c has counted in two periods as the table of docs/studies/foglia-2001.md.
 
 Usage: tables.py FOLDER CONSOLE. The console says at which address system calls enter the kernel.
-Copyright (C) 2026 the authors of Ropewalk; GPL-2.0-or-later, see LICENSE.
+Copyright (C) 2026 the Ropewalk developers; GPL-2.0-or-later, see LICENSE.
 """
 
 import math

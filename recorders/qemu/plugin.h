@@ -1,6 +1,6 @@
 /* QEMU's plugin API, version 1: what the plugins here use of it. Debian ships no header.
 
-   Copyright (C) 2026 the authors of Ropewalk. This program is free software: you can redistribute
+   Copyright (C) 2026 the Ropewalk developers. This program is free software: you can redistribute
    it and/or modify it under the terms of the GNU General Public License as published by the Free
    Software Foundation, either version 2 of the License, or (at your option) any later version. */
 

@@ -1,6 +1,6 @@
 /* A Valgrind tool that records every memory reference of every process of a command.
 
-   Copyright (C) 2026 the authors of Ropewalk. This program is free software: you can redistribute
+   Copyright (C) 2026 the Ropewalk developers. This program is free software: you can redistribute
    it and/or modify it under the terms of the GNU General Public License as published by the Free
    Software Foundation, either version 2 of the License, or (at your option) any later version.
 
@@ -865,8 +865,8 @@ static void before_options(void)
 {
    VG_(details_name)("references");
    VG_(details_description)("records all memory references");
-   VG_(details_copyright_author)("GPL-2.0-or-later, by the authors of Ropewalk");
-   VG_(details_bug_reports_to)("the authors of Ropewalk");
+   VG_(details_copyright_author)("GPL-2.0-or-later, by the Ropewalk developers");
+   VG_(details_bug_reports_to)("the Ropewalk developers");
    VG_(details_avg_translation_sizeB)(500);
    VG_(basic_tool_funcs)(after_options, instrument, process_ends);
    VG_(needs_command_line_options)(process_option, print_usage, print_debug_usage);
