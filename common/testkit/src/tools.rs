@@ -71,6 +71,8 @@ pub const VALGRIND: Tool =
     packaged("Valgrind", "valgrind", "apt-get install valgrind gcc libc6-dev");
 /// Records references to memory, several times as fast.
 pub const QEMU: Tool = packaged("QEMU", "qemu-x86_64", "apt-get install qemu-user gcc libc6-dev");
+/// Shows the system calls of a program.
+pub const STRACE: Tool = packaged("strace", "strace", "apt-get install strace");
 /// A shell whose completion is tested.
 pub const BASH: Tool = packaged("Bash", "bash", "apt-get install bash");
 /// A shell whose completion is tested.
@@ -100,6 +102,7 @@ pub const TOOLS: &[Tool] = &[
     PYTHON,
     VALGRIND,
     QEMU,
+    STRACE,
     BASH,
     ZSH,
     FISH,

@@ -3,6 +3,7 @@
 //! need what a test may not have are shown as sessions ("```console").
 
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,19 +28,34 @@ const BESIDE_NUMBERS: &str = "us ms s min h B kB MB GB KiB MiB GiB kB/s MB/s GB/
                               Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
 
 /// Runs the commands of a page; returns what they printed. `ropewalk` is the program of that name;
-/// others are found beside it. The page's port, 8080, becomes one that is free; and a
+/// others are found beside it. The page's ports, 8080 and 8081, become ones that are free; and a
 /// measurement that is void, because the machine has other work, is as good an example.
 ///
 /// # Panics
 /// When the page cannot be read, or a command fails.
 pub fn follow(page: &str, ropewalk: &Path) -> String {
+    follow_in(&Temporary::new(), page, ropewalk)
+}
+
+/// Runs the commands of a page that begins in the root of the sources, and needs this folder of it.
+/// What they write lies elsewhere.
+///
+/// # Panics
+/// When the page cannot be read, or a command fails.
+pub fn follow_beside(source: &str, page: &str, ropewalk: &Path) -> String {
+    let folder = Temporary::new();
+    symlink(Path::new(REPOSITORY).join(source), folder.path().join(source)).unwrap();
+    follow_in(&folder, page, ropewalk)
+}
+
+fn follow_in(folder: &Temporary, page: &str, ropewalk: &Path) -> String {
     let text = std::fs::read_to_string(Path::new(REPOSITORY).join(page)).unwrap();
-    let (folder, shims) = (Temporary::new(), Temporary::new());
-    let port = free_port().to_string();
-    install_script(&stand_in(ropewalk, &port), &shims.path().join("ropewalk"));
+    let shims = Temporary::new();
+    let ports = free_ports();
+    install_script(&stand_in(ropewalk, &ports[0]), &shims.path().join("ropewalk"));
     shims.file(".curlrc", CURL_WAITS);
     let path = format!("{}:{}", shims.path().display(), std::env::var("PATH").unwrap());
-    let script = BEGIN.to_owned() + &commands(&text).replace("8080", &port);
+    let script = BEGIN.to_owned() + &at_ports(&commands(&text), &ports);
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path);
     bash.env("CURL_HOME", shims.path()).env("TMPDIR", folder.path());
@@ -132,9 +148,16 @@ fn commands(page: &str) -> String {
     blocks.map(|block| block.split("\n```").next().unwrap_or_default().to_owned() + "\n").collect()
 }
 
-/// A port at which nothing listens now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// Two ports at which nothing listens now.
+fn free_ports() -> [String; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port().to_string())
+}
+
+/// The commands with these ports in place of the page's, which may be parts of each other.
+fn at_ports(commands: &str, [first, second]: &[String; 2]) -> String {
+    let marked = commands.replace("8080", "\0").replace("8081", second);
+    marked.replace('\0', first)
 }
 
 #[cfg(test)]
@@ -176,6 +199,14 @@ mod tests {
         check("anything", "…", true);
         let page = "```sh\na\n```\n\n```text\none\n```\n\nMore.\n\n```text\ntwo\n```\n";
         assert_eq!(transcripts(&format!("# A\n\n{page}")), "one\n");
+    }
+
+    #[test]
+    fn ports_are_replaced_by_free_ones() {
+        let ports = ["38081".to_owned(), "48080".to_owned()];
+        assert_eq!(at_ports("a :8080 :8081 :8080", &ports), "a :38081 :48080 :38081");
+        let [first, second] = free_ports();
+        assert_ne!(first, second);
     }
 
     #[test]

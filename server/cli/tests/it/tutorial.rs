@@ -1,9 +1,9 @@
-//! The tutorial of the documentation, command by command.
+//! The tutorials of the documentation, command by command.
 
 use std::path::Path;
 
-use testkit::tools::{CURL, has};
-use testkit::tutorial::{follow, unlike};
+use testkit::tools::{CURL, STRACE, has};
+use testkit::tutorial::{follow, follow_beside, unlike};
 
 use crate::server_process::ROPEWALK;
 
@@ -31,4 +31,15 @@ fn a_site_is_served_as_the_tutorial_says() {
     for text in expected {
         assert!(printed.contains(text), "{text:?} is not in:\n{printed}");
     }
+}
+
+#[test]
+fn a_request_is_seen_at_work_as_the_page_of_internals_says() {
+    if !has(&CURL) || !has(&STRACE) {
+        return;
+    }
+    let page = "docs/internals/README.md";
+    let printed = follow_beside("examples", page, Path::new(ROPEWALK));
+    assert_eq!(unlike(page, &printed, &["ropewalk: serving "]), [""; 0], "{printed}");
+    assert_eq!(printed.matches("\"GET /index.html ").count(), 2, "{printed}");
 }
