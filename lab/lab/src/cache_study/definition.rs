@@ -158,6 +158,12 @@ keys = 8192
                  measure = 'cpu'\nat_least = 1\n[cache]",
                 "claim number 1: hash of the name alone is no store of the part Locks",
             ),
+            (
+                "[cache]",
+                "[[claims]]\ntext = 't'\npart = 'locks'\nstores = ['clock']\nthan = 'lru'\n\
+                 measure = 'cpu'\nat_least = 0\n[cache]",
+                "claim number 1: at_least: 0 is no ratio: give a number above 0",
+            ),
             ("keys = 4096", "kys = 5000", "line 5: unknown key \"kys\" (did you mean \"keys\"?)"),
         ];
         for (from, to, expected) in cases {
