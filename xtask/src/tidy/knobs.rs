@@ -6,7 +6,7 @@ use super::source::{Source, Tree};
 
 const ENGINES: &str = "server/engines/src/";
 const PAGE: &str = "docs/serve/engines.md";
-/// Pages for those who change the sources: the knobs in them are examples or former names.
+/// Pages for developers: the knobs in them are examples or former names.
 const INTERNALS: &str = "docs/internals/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -19,7 +19,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             // `threads` on the page of engines is the engine, not the pool's knob.
             let is_ambiguous = engines.iter().any(|engine| engine == name);
             let has_use = texts.iter().any(|text| {
-                is_set(&text.text, name)
+                is_set(&text.text, name, of.as_deref(), &engines)
                     || (text.path == PAGE
                         && !is_ambiguous
                         && is_described(&text.text, name, of.as_deref()))
@@ -36,7 +36,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// The engine that a file belongs to. Files that several engines share belong to none.
 fn engine(path: &str) -> Option<String> {
     let name = path.strip_prefix(ENGINES)?.split(['/', '.']).next()?;
-    (name != "parts").then(|| name.replace('_', "-"))
+    (!["parts", "knobs"].contains(&name)).then(|| name.replace('_', "-"))
 }
 
 fn says_why(path: &str) -> bool {
@@ -55,20 +55,45 @@ fn knobs(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a text names a knob by its whole key.
-fn is_set(text: &str, knob: &str) -> bool {
+/// Whether a text names a knob by its whole key, as one of its engine: several engines may have a
+/// knob of that name.
+fn is_set(text: &str, knob: &str, engine: Option<&str>, engines: &[String]) -> bool {
     text.match_indices("engine.knobs.").any(|(at, prefix)| {
         let key = &text[at + prefix.len()..];
         key.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() == Some(knob)
+            && engine.is_none_or(|engine| is_about(&text[..line_end(text, at)], engine, engines))
     })
 }
 
-/// Whether a part of the page, from one heading to the next, names both the knob, `name` or
-/// `name = 1`, and its engine. Elsewhere such a word may be a key of the configuration.
+fn line_end(text: &str, at: usize) -> usize {
+    text[at..].find('\n').map_or(text.len(), |length| at + length)
+}
+
+/// Whether the last line of a text that names an engine names this one.
+fn is_about(text: &str, engine: &str, engines: &[String]) -> bool {
+    let last = text.lines().rev().find(|line| engines.iter().any(|one| is_named(line, one)));
+    last.is_some_and(|line| is_named(line, engine))
+}
+
+/// Whether a line names an engine, rather than processes or threads of any kind.
+fn is_named(line: &str, engine: &str) -> bool {
+    line.match_indices(engine).any(|(at, name)| {
+        let before = &line[..at];
+        let is_name = before.ends_with(['`', ':', '"']) || before.ends_with("--engine ");
+        let after = line[at + name.len()..].chars().next();
+        is_name && after.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '-' && c != '_')
+    })
+}
+
+/// Whether a part of the page, from one heading to the next, names both the knob, as `name`,
+/// `name = 1` or by its whole key, and its engine. Elsewhere such a word may be a key of the
+/// configuration.
 fn is_described(page: &str, knob: &str, engine: Option<&str>) -> bool {
     page.split("\n#").any(|part| {
         engine.is_none_or(|engine| part.contains(&format!("`{engine}`")))
-            && (part.contains(&format!("`{knob}`")) || part.contains(&format!("`{knob} = ")))
+            && [format!("`{knob}`"), format!("`{knob} = "), format!("`engine.knobs.{knob}`")]
+                .iter()
+                .any(|name| part.contains(name))
     })
 }
 
@@ -94,31 +119,40 @@ mod tests {
         for (path, text) in [
             ("docs/serve/engines.md", "# A\n\n`wells` are as deep as `depth` says\n"),
             ("docs/serve/engines.md", "`wells`: with `depth = 2`\n"),
-            ("docs/a.md", "(`engine.knobs.depth`: how deep)\n"),
-            ("docs/a.md", "`--set engine.knobs.depth=4`\n"),
-            ("experiments/a.toml", "knobs = { \"engine.knobs.depth\" = 2 }\n"),
-            ("experiments/a.toml", "servers = [\"ropewalk:a,engine.knobs.depth=2\"]\n"),
+            ("docs/serve/engines.md", "`wells` are as deep as `engine.knobs.depth` says\n"),
+            ("docs/a.md", "`wells` (`engine.knobs.depth`: how deep)\n"),
+            ("docs/a.md", "`--engine wells`\n`--set engine.knobs.depth=4`\n"),
+            ("experiments/a.toml", "engine = \"wells\"\nknobs = { \"engine.knobs.depth\" = 2 }\n"),
+            ("experiments/a.toml", "servers = [\"ropewalk:wells,engine.knobs.depth=2\"]\n"),
         ] {
             assert_eq!(found(path, text), [""; 0], "{text}");
         }
         for (path, text) in [
             ("docs/serve/engines.md", "`wells` of great depth, or `depths`\n"),
-            ("docs/a.md", "`engine.knobs.depths`\n"),
-            ("docs/internals/renames.md", "`engine.knobs.depth`\n"),
-            ("docs/internals/README.md", "`--set engine.knobs.depth=4`\n"),
-            ("crates/a.rs", "// `engine.knobs.depth`\n"),
+            ("docs/a.md", "`wells`: `engine.knobs.depths`\n"),
+            ("docs/internals/renames.md", "`wells`: `engine.knobs.depth`\n"),
+            ("docs/internals/README.md", "`--engine wells --set engine.knobs.depth=4`\n"),
+            ("crates/a.rs", "// `wells`: `engine.knobs.depth`\n"),
         ] {
             assert_eq!(found(path, text), [MISSING], "{text}");
         }
     }
 
-    /// A key of the configuration, a setting of another server and an engine may have the name.
+    /// A key of the configuration, a setting of another server, a knob of another engine and an
+    /// engine may have the name.
     #[test]
     fn a_homonym_is_not_the_knob() {
         for (path, text) in [
             ("docs/serve/configuration.md", "| `depth` | number | `wells` |\n"),
             ("docs/studies/a.md", "with `depth = 3`\n"),
             ("docs/serve/engines.md", "`salt-lakes` have a `depth`\n\n## Others\n\n`wells`\n"),
+            ("docs/a.md", "`--set engine.knobs.depth=4`, without an engine\n"),
+            ("docs/a.md", "`wells`\n`--engine salt-lakes --set engine.knobs.depth=4`\n"),
+            (
+                "experiments/a.toml",
+                "\"ropewalk:wells\"\n\"ropewalk:salt-lakes,engine.knobs.depth=2\"\n",
+            ),
+            ("experiments/a.toml", "\"ropewalk:wells-deep,engine.knobs.depth=2\"\n"),
         ] {
             assert_eq!(found(path, text), [MISSING], "{text}");
         }
