@@ -94,14 +94,15 @@ impl Folder {
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
         if Self::has_records(path) {
             return Err(format!(
-                "{}: there is a study in it already; resume it (--resume) or choose another folder",
+                "{}: there is a study in it already; resume it (--resume) or choose another \
+                 directory",
                 path.display()
             ));
         }
         if let Some(name) = LISTS.into_iter().find(|name| path.join(name).exists()) {
             return Err(format!(
                 "{}: there is a {name} in it, of a study whose {HEADER} is gone: choose another \
-                 folder",
+                 directory",
                 path.display()
             ));
         }
@@ -132,7 +133,7 @@ impl Folder {
             return Err(format!(
                 "{}: its version is {version}, and this program goes on with version \
                  {RESUMED_FROM} and later: finish it with the program that began it, or choose \
-                 another folder; a report can be made of it",
+                 another directory; a report can be made of it",
                 path.display()
             ));
         }
@@ -249,12 +250,12 @@ impl Folder {
 }
 
 fn notice(path: &Path, version: u32) -> Option<String> {
-    (version < TESTBEDS_FROM).then(|| {
-        format!(
-            "{}: its version is {version}: what it calls a domain is called a testbed now",
-            path.display()
-        )
-    })
+    let change = match version {
+        VERSION.. => return None,
+        TESTBEDS_FROM.. => "the purpose of a run is written in another form now",
+        _ => "what it calls a domain is called a testbed now",
+    };
+    Some(format!("{}: its version is {version}: {change}", path.display()))
 }
 
 fn text_of(header: &Header) -> String {
@@ -298,9 +299,9 @@ fn read_header(path: &Path) -> Result<Header, String> {
 fn without_records(path: &Path) -> String {
     let why = match path.is_dir() {
         true => "there are no records in it".into(),
-        false => format!("there is no such folder{}", near_path(path, Folder::has_records)),
+        false => format!("there is no such directory{}", near_path(path, Folder::has_records)),
     };
-    format!("{}: {why}: name the folder of a study, a tuning or a comparison", path.display())
+    format!("{}: {why}: name the directory of a study, a tuning or a comparison", path.display())
 }
 
 /// The lines of a file; none if the file does not exist. A last line that does not end is damage;
@@ -446,6 +447,22 @@ mod tests {
         assert_eq!((purpose, *block, *held_per_s), (&Purpose::Race, 3, 5.0));
     }
 
+    /// The purpose of a run was one text in version 3.
+    #[test]
+    fn a_record_of_version_3_is_read_with_a_notice() {
+        let scratch = Scratch::new("purposes");
+        let header = format!("{{\"format\":\"{FORMAT}\",\"version\":3}}");
+        fs::create_dir_all(&scratch.0).expect("it can be made");
+        fs::write(scratch.0.join(HEADER), header).expect("writable");
+        fs::write(scratch.0.join(RUNS), "{\"number\":1,\"purpose\":\"rung 2\"}\n")
+            .expect("writable");
+        let opened = Folder::read(&scratch.0).expect("it is readable");
+        assert_eq!(opened.runs[0].purpose, Purpose::Rung(2));
+        let notice = opened.notice.expect("it was written in another form");
+        assert!(notice.ends_with(": the purpose of a run is written in another form now"));
+        assert!(!notice.contains('\n'), "{notice}");
+    }
+
     /// Names of version 2 are read, with a notice, and the study goes on.
     #[test]
     fn a_record_of_domains_is_read_and_gone_on_with() {
@@ -556,7 +573,7 @@ mod tests {
     fn what_is_no_study_is_said_to_be_none() {
         let scratch = Scratch::new("other");
         let why = Folder::read(&scratch.0).expect_err("nothing is there");
-        assert!(why.contains(": there is no such folder"), "{why}");
+        assert!(why.contains(": there is no such directory"), "{why}");
         fs::create_dir_all(&scratch.0).expect("it can be made");
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");
