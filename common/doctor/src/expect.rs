@@ -62,7 +62,7 @@ pub fn documented(page: &str, section: Section, checks: &[&Check]) {
     let (_, part) = page.split_once(heading).expect("the section is there");
     let part = part.split("\n## ").next().expect("it has an end");
     let row = |of: [&str; 5]| format!("| {} |\n", of.join(" | "));
-    let head = row(["subject", "good", "what it costs", "what mends it", "source"]);
+    let head = row(["subject", "good", "what it costs", "fix", "source"]);
     let rows = checks
         .iter()
         .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));

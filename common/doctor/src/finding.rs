@@ -27,7 +27,7 @@ impl Section {
 pub enum Verdict {
     /// As it should be.
     Fine,
-    /// It costs something, and there is a command that mends it.
+    /// It costs something, and there is a command that fixes it.
     Wrong,
     /// Advice of the literature that today's kernels make void.
     Obsolete,
@@ -72,7 +72,7 @@ pub struct Finding {
     pub good: String,
     /// What it costs; only of what is wrong.
     pub cost: Option<String>,
-    /// The command that mends it; only of what is wrong.
+    /// The command that fixes it; only of what is wrong.
     pub mend: Option<String>,
     /// The source: a paper and the place in it, or the kernel's documentation.
     pub source: String,
@@ -83,7 +83,7 @@ pub struct Finding {
 pub struct Tally {
     /// Findings of things that are as they should be.
     pub fine: usize,
-    /// Findings of things to be mended.
+    /// Findings of things to be fixed.
     pub wrong: usize,
     /// Findings about nothing that matters any more.
     pub obsolete: usize,
@@ -143,7 +143,7 @@ fn show_one(text: &mut String, finding: &Finding) {
     if *verdict == Verdict::Wrong {
         line(format_args!("     good:  {}", finding.good));
     }
-    for (label, told) in [("costs:", &finding.cost), ("mend: ", &finding.mend)] {
+    for (label, told) in [("costs:", &finding.cost), ("fix:  ", &finding.mend)] {
         if let Some(told) = told {
             line(format_args!("     {label} {told}"));
         }
@@ -212,7 +212,7 @@ For serving
 note somaxconn            128
      good:  at least 4096
      costs: it costs
-     mend:  sysctl
+     fix:   sysctl
 
 4 checks: 1 to look at, 1 fine, 1 obsolete, 1 not readable here
 ";

@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
         source: "Genevès 2012, Table I: net.ipv4.conf.ethX.arp_filter = 1",
         good: "whatever it is: 1 for all is enough, as the kernel takes the greater of the two",
         cost: "nothing",
-        mend: "nothing to mend",
+        mend: "nothing to fix",
         rule: Rule::Of(&[ARP_FILTERS], arp_filter_of_each),
     },
 ];

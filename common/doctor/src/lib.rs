@@ -1,6 +1,6 @@
-//! What a machine must be before it serves or measures, and what it is.
+//! Checks of a machine before it serves or measures.
 //!
-//! A [`Check`] names the good value, the cost of any other, and the command that mends it. It reads
+//! A [`Check`] names the good value, the cost of any other, and the command that fixes it. It reads
 //! a [`Machine`], which was read once, and nothing else; it reports and changes nothing. The checks
 //! here, one file per theme, are of settings that limit any server, a server under test included.
 //! The lab has the checks of what only a testbed needs, and the server those of what it tries.
@@ -45,7 +45,7 @@ pub fn serving() -> Vec<&'static Check> {
 }
 
 /// Prints findings, for people or as JSON. That something is wrong is no failure: few
-/// machines are right for everything, and what a note costs may not matter to whoever asks.
+/// machines are right for everything, and what a note costs may not matter to the operator.
 ///
 /// # Errors
 /// It cannot be printed.

@@ -65,7 +65,7 @@ pub(super) const CHECKS: &[Check] = &[
         source: "Genevès 2012, Table I: net.core.rmem_default = 87380",
         good: "whatever it is: TCP takes the middle of tcp_rmem",
         cost: "nothing",
-        mend: "nothing to mend",
+        mend: "nothing to fix",
         rule: Rule::Of(&[RECEIVE_DEFAULT], |machine| default_buffer(machine, RECEIVE_DEFAULT)),
     },
     Check {
@@ -74,7 +74,7 @@ pub(super) const CHECKS: &[Check] = &[
         source: "Genevès 2012, Table I: net.core.wmem_default = 65536",
         good: "whatever it is: TCP takes the middle of tcp_wmem",
         cost: "nothing",
-        mend: "nothing to mend",
+        mend: "nothing to fix",
         rule: Rule::Of(&[SEND_DEFAULT], |machine| default_buffer(machine, SEND_DEFAULT)),
     },
     Check {

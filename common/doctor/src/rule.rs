@@ -17,7 +17,7 @@ pub struct Check {
     pub good: &'static str,
     /// What it costs otherwise.
     pub cost: &'static str,
-    /// The command that mends it.
+    /// The command that fixes it.
     pub mend: &'static str,
     /// How it decides.
     pub rule: Rule,

@@ -97,7 +97,7 @@ const USER: Check = Check {
     subject: "user",
     good: "an ordinary one; root is for measuring only",
     cost: "nothing",
-    mend: "nothing to mend",
+    mend: "nothing to fix",
     ..TRIED
 };
 

@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
         source: "Genevès 2012, Table I: kernel.randomize_va_space = 0",
         good: "whatever it is: repetitions that start the server anew average over layouts",
         cost: "nothing",
-        mend: "nothing to mend",
+        mend: "nothing to fix",
         rule: Rule::Of(&[RANDOMISE], randomisation),
     },
 ];

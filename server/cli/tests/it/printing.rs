@@ -226,7 +226,7 @@ fn doctor_has_a_line_for_each_thing() {
         assert_eq!(out.lines().filter(is_it).count(), 1, "{subject}: {out}");
     }
     let wrong = out.lines().filter(|line| line.starts_with("note ")).count();
-    assert_eq!(out.matches("\n     mend:  ").count(), wrong, "each has a remedy: {out}");
+    assert_eq!(out.matches("\n     fix:   ").count(), wrong, "each has a remedy: {out}");
     assert_eq!(status, 0, "notes are advice: {out}");
     let last = out.lines().last().unwrap();
     assert!(last.contains(&format!(" checks: {wrong} to look at, ")), "{last}");
