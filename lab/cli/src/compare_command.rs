@@ -85,9 +85,9 @@ pub(crate) struct CompareArguments {
     /// Seeds the order and the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the records go [default: a new folder]
+    /// Where the records go [default: a new directory]
     ///
-    /// The new folder is in the scratch directory.
+    /// The new directory is in the scratch directory.
     #[arg(long, short = 'o', value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -235,7 +235,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         _ => format!("servers on CPU {cpus}, "),
     };
     format!(
-        "{}: {}\n{:.0} requests{heads} for {:.0} files, {:.0} bytes in the mean\n\
+        "{}: {}\n{:.0} requests{heads} for {:.0} files, {:.0} bytes on average\n\
          {servers}clients on CPU {}\n\
          {} pairs of {} s with {} clients, then as many at a common rate: about {}\n\n",
         described.name,

@@ -102,8 +102,9 @@ fn report(set: &FileSet, survey: &Survey) -> Result<(), Failure> {
     }
     let all = grouped(set.files());
     let faults = grouped(faults);
-    let why =
-        format!("{faults} of {all} files are missing or wrong; without --check they are mended");
+    let why = format!(
+        "{faults} of {all} files are missing or wrong; run it without --check to repair them"
+    );
     Err(Failure::Operation(why))
 }
 

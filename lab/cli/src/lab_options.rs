@@ -35,7 +35,7 @@ pub(crate) struct LabOptions {
     /// is reported there, at least 4ms]
     #[arg(long, value_name = "TIME")]
     lag_bound: Option<String>,
-    /// A run is void if others had more of what it needed of its CPUs [default: 5%]
+    /// A run is void if other processes used more than this share of its CPU time [default: 5%]
     #[arg(long, value_name = "SHARE")]
     interference_bound: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct WorkloadOptions {
 /// The servers that a command knows.
 #[derive(Args)]
 pub(crate) struct KnownServers {
-    /// Further servers: a folder of descriptions (see servers/README.md)
+    /// Further servers: a directory of descriptions (see servers/README.md)
     #[arg(long, alias = "peers", value_name = "DIR")]
     servers: Option<PathBuf>,
     /// Ropewalk's own server [default: ropewalk beside this program, else in PATH]
@@ -75,7 +75,7 @@ impl KnownServers {
     /// The descriptions of all servers. Says which names in the user's own are others today.
     pub(crate) fn descriptions(&self) -> Result<Vec<ServerDescription>, Failure> {
         if let Some(folder) = &self.servers {
-            check_directory("--servers", folder, "a folder of descriptions")?;
+            check_directory("--servers", folder, "a directory of descriptions")?;
         }
         let program = match &self.ropewalk {
             Some(file) => std::path::absolute(file).map_err(|why| why.to_string()),
@@ -124,7 +124,7 @@ impl LabOptions {
         })
     }
 
-    /// How much others may have had, 0 to 1, and as it was typed; none if it was not typed.
+    /// The share that other processes may use, 0 to 1, and as it was typed; none if it was not.
     pub(crate) fn interference_bound(&self) -> Result<Option<(f64, &str)>, Failure> {
         let parsed = |typed: &'_ str| {
             let explain = |why| Failure::Usage(format!("--interference-bound {typed}: {why}"));

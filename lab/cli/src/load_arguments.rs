@@ -49,7 +49,7 @@ Examples:
 /// The options that most runs need.
 const USUAL: &[&str] = &["log", "clients", "rate", "duration", "find_limit", "json"];
 
-/// The output of a merge that most need.
+/// The common outputs of a merge.
 const USUAL_OF_MERGE: &[&str] = &["json", "spectrum", "fairness"];
 
 #[derive(Args)]

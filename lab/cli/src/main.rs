@@ -130,15 +130,15 @@ enum Command {
     /// Reading, writing and copying by 1, 2, 4, … cores.
     #[command(after_help = MEMBENCH_EXAMPLES, after_long_help = MEMBENCH_HELP)]
     Membench(MembenchArguments),
-    /// Say what this machine lacks as a testbed, and what mends it
+    /// Check this machine's settings as a testbed
     ///
-    /// Each finding says what it costs. docs/serve/doctor.md lists all checks.
+    /// Each finding has its cost and the fix. docs/serve/doctor.md lists all checks.
     #[command(override_usage = "ropewalk-lab doctor [OPTIONS] [DIR]", after_help = DOCTOR_HELP)]
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
-        /// For programs: all findings, and how many of which kind
+        /// Print JSON: all findings, and how many of which kind
         #[arg(long)]
         json: bool,
     },

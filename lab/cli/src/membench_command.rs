@@ -37,7 +37,7 @@ pub(crate) struct MembenchArguments {
     /// How often each measurement is made
     #[arg(long, value_name = "N", default_value_t = 11)]
     repetitions: u32,
-    /// For programs: all rows, with intervals
+    /// Print JSON: all rows, with intervals
     #[arg(long)]
     json: bool,
 }

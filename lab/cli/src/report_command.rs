@@ -29,10 +29,10 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct ReportArguments {
-    /// The folder that `study`, `tune` or `compare` wrote, finished or not
-    #[arg(value_name = "FOLDER")]
+    /// The directory that `study`, `tune` or `compare` wrote, finished or not
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Where to write to, - for standard output [default: report.* in the folder]
+    /// Where to write to, - for standard output [default: report.* in the directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The form [default: by the end of the output's name, else html]

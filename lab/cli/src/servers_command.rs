@@ -37,7 +37,7 @@ pub(crate) struct ServersArguments {
     /// First build those that come as source
     #[arg(long)]
     build: bool,
-    /// For programs: an array of objects
+    /// Print JSON: an array of objects
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +77,7 @@ impl<'f> Line<'f> {
         let head = match self.state {
             Ok(Installed { version, .. }) => format!("{name} {version}\n  {description}\n"),
             Err(Skipped { reason, command, .. }) => {
-                format!("{name}: not here: {reason}\n  {description}\n  what helps: {command}\n")
+                format!("{name}: not available: {reason}\n  {description}\n  fix: {command}\n")
             }
         };
         let notes = notes.iter().map(|notes| format!("  {notes}\n"));

@@ -81,7 +81,7 @@ pub(crate) struct TuneArguments {
     /// Length of the window of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
     window: String,
-    /// The confidence with which the best is to be right
+    /// The confidence that the winner is the best
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
     /// A difference that does not matter
@@ -90,15 +90,15 @@ pub(crate) struct TuneArguments {
     /// Seeds the order and the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where all goes [default: tune-SERVER]
+    /// Directory of the records and results [default: tune-SERVER]
     ///
-    /// Records and results, in a folder; the default is in the current folder.
+    /// The default is in the current directory.
     #[arg(long, short = 'o', value_name = "DIR")]
     output: Option<PathBuf>,
     /// Go on with a search that was interrupted
     #[arg(long)]
     resume: bool,
-    /// Only say what would be done, and how long
+    /// Print what would be done, and how long it takes
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -216,7 +216,7 @@ const NOT_BUILT: &str = "it is not built yet: `ropewalk servers --build` does th
 
 /// What is built from source has placeholders without a value where there is no source.
 fn no_source(_: String) -> String {
-    "it comes as source, and neither the current folder nor the program lies in the repository"
+    "it comes as source, and neither the current directory nor the program lies in the repository"
         .into()
 }
 

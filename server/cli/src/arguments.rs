@@ -39,7 +39,7 @@ Examples:
   ropewalk serve examples/site                       on http://127.0.0.1:8080
   ropewalk serve public --listen :80 --log combined  on every address
   ropewalk serve --config /etc/ropewalk/ropewalk.toml
-  ropewalk check --config ropewalk.toml              is it right?";
+  ropewalk check --config ropewalk.toml              checks the file";
 
 /// The names of the commands of other programs, and examples.
 fn short_help() -> String {
@@ -71,13 +71,13 @@ pub(crate) enum Command {
         #[arg(short, long)]
         verbose: bool,
     },
-    /// What a server starts as a worker process; not for people
+    /// Run as a worker process (internal: started by the server)
     #[command(hide = true)]
     Worker {
         #[arg(allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Print the configuration that results, or what is wrong with it
+    /// Check the configuration, and print the effective one
     ///
     /// Takes what `serve` takes, and serves nothing. Each key is printed with its origin: a line of
     /// the file, a flag, or the default.
@@ -89,20 +89,20 @@ pub(crate) enum Command {
     /// An engine is a way to share the work among CPUs; a knob is a setting of one.
     #[command(after_help = ENGINES_HELP)]
     Engines {
-        /// For programs: an array of objects
+        /// Print JSON: an array of objects
         #[arg(long)]
         json: bool,
     },
-    /// Say what this machine lacks for serving, and what mends it
+    /// Check this machine's settings for serving
     ///
-    /// Each finding says what it costs; docs/serve/doctor.md lists all checks. What measurements
-    /// need is checked by `ropewalk-lab doctor`.
+    /// Each finding has its cost and the fix; docs/serve/doctor.md lists all checks. What
+    /// measurements need is checked by `ropewalk-lab doctor`.
     #[command(after_help = DOCTOR_HELP)]
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
-        /// For programs: all findings, and how many of which kind
+        /// Print JSON: all findings, and how many of which kind
         #[arg(long)]
         json: bool,
     },
@@ -117,7 +117,7 @@ impl Command {
     }
 }
 
-/// The options of `serve` and `check` that most need; the others are in the long help.
+/// The common options of `serve` and `check`; the others are in the long help.
 const SERVE_USUAL: &[&str] =
     &["listen", "port", "listing", "spa", "config", "engine", "log", "set", "verbose"];
 

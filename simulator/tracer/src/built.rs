@@ -51,7 +51,7 @@ pub(crate) fn build(
 /// The error message for a folder that nothing can be built in.
 pub(crate) fn unusable(here: &Path, why: &std::io::Error) -> String {
     let here = here.display();
-    format!("cannot build the recorder in {here}: {why}: set XDG_CACHE_HOME to another folder")
+    format!("cannot build the recorder in {here}: {why}: set XDG_CACHE_HOME to another directory")
 }
 
 /// Creates a folder, and those above it that are missing, such that all users can enter them

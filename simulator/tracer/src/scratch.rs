@@ -48,7 +48,7 @@ impl Scratch {
     pub(crate) fn below(parent: &Path) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let explain = |why| format!("no folder for records in {}: {why}", parent.display());
+        let explain = |why| format!("no directory for records in {}: {why}", parent.display());
         let parent = parent.canonicalize().map_err(explain)?;
         let path = parent.join(format!("ropewalk-trace-{}-{number}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).map_err(explain)?;

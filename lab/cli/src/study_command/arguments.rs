@@ -19,7 +19,7 @@ An experiment is a TOML file: servers, workloads, testbeds (CPUs, memory,
 network), how much is offered, how often; or parameters of the cache by itself.
 docs/lab/study.md describes it. The records go into a folder, a line for each
 run as soon as it is made; whatever ends the study, --resume goes on with it.
-`ropewalk report FOLDER` shows them.
+`ropewalk report DIR` shows them.
 
 Exit status:
   0  all that can be was measured
@@ -48,16 +48,16 @@ pub(crate) struct StudyArguments {
     /// How long it may take; time goes to the points whose intervals are widest
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
-    /// Search the most that each server sustains, in place of the rates of the file
+    /// Search for each server's highest rate, instead of the file's rates
     #[arg(long)]
     pub(super) mat: bool,
-    /// Where the records go [default: the experiment's name, in the current folder]
+    /// Where the records go [default: the experiment's name, in the current directory]
     #[arg(long, short = 'o', value_name = "DIR")]
     output: Option<PathBuf>,
     /// Go on with a study that was interrupted
     #[arg(long)]
     pub(super) resume: bool,
-    /// Only say what would be done, and how long it takes
+    /// Print what would be done, and how long it takes
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]

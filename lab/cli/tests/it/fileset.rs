@@ -141,7 +141,7 @@ dir00001/class1_8: byte 4567 is 0x00 instead of ";
     assert!(stdout.ends_with("right 64, missing 37, wrong 7, foreign 6\n"), "{stdout}");
     assert_eq!(
         stderr,
-        "ropewalk: 44 of 108 files are missing or wrong; without --check they are mended\n"
+        "ropewalk: 44 of 108 files are missing or wrong; run it without --check to repair them\n"
     );
 
     let mended = succeeds(root, &["--directories", "3"]);

@@ -151,7 +151,7 @@ fn a_server_is_compared_with_itself() {
     assert!(!page.contains("only one took part"));
     let (status, out, err) =
         run(&[&servers[..], &short, &places, &["-o", text(&records)]].concat());
-    let expected = ": there are records in it already: choose another folder (-o)\n";
+    let expected = ": there are records in it already: choose another directory (-o)\n";
     assert!(status == 1 && out.is_empty() && err.ends_with(expected), "{out}{err}");
     // A comparison that fails leaves no records.
     let mistaken = ["compare", "ropewalk:event-loop,more=speed=1", servers[1]];
@@ -288,7 +288,7 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
         ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: a run keeps"),
         ("", "", &["--lag-bound=20"], "--lag-bound 20: "),
         ("", "", &["--interference-bound=120%"], "--interference-bound 120%: give a share"),
-        ("", "", &["--budget=1s"], "a budget of 1 s: a run of this study alone is reckoned to "),
+        ("", "", &["--budget=1s"], "a budget of 1 s: a run of this study alone is estimated to "),
     ];
     for (from, to, options, expected) in cases {
         let experiment = lab.study(from, to);

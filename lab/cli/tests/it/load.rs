@@ -187,7 +187,7 @@ fn a_run_beside_busy_loops_is_void_and_says_why() {
     let (status, out, error) = run(&["load", &server.url("/"), "-c", "8", "--duration", "1s"]);
     assert_eq!(status, 3, "{out}{error}");
     assert!(
-        unwrapped(&out).contains("others made the generator's threads wait for a CPU for"),
+        unwrapped(&out).contains("other processes made the generator's threads wait for a CPU for"),
         "{out}"
     );
 }

@@ -131,8 +131,8 @@ fn servers_are_listed_with_what_is_missing() {
     }
     let (status, out, _) = run(&["servers", "example", "--servers", &folder]);
     assert_eq!(status, 0);
-    assert!(out.starts_with("example: not here: /nonexistent/example: No such file"), "{out}");
-    assert!(out.contains("\n  what helps: make example\n"), "{out}");
+    assert!(out.starts_with("example: not available: /nonexistent/example: No such file"), "{out}");
+    assert!(out.contains("\n  fix: make example\n"), "{out}");
     assert!(out.ends_with("\n    threads = \"{workers}\"  (1, 2, 3)  threads\n"), "{out}");
     own.file("broken.toml", EXAMPLE);
     let (status, _, error) = run(&["servers", "--servers", &folder]);

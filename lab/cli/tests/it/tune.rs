@@ -126,7 +126,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     let before = tuning.opened().runs;
     let (status, out, err) = tuning.run(&[AMPLE]);
     assert_eq!(status, 1, "there is one in it: {out}");
-    assert!(err.contains("resume it (--resume) or choose another folder"), "{err}");
+    assert!(err.contains("resume it (--resume) or choose another directory"), "{err}");
     let (status, _, err) = tuning.run(&[AMPLE, "--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);
     assert!(err.contains("it was begun with another definition"), "{err}");
@@ -171,7 +171,7 @@ fn beside_busy_loops_nothing_is_decided() {
     assert!(runs.last().is_some_and(is_void), "{runs:?}");
     let told = match output.status.code() {
         Some(3) => out.contains("\nNot decided. Ahead: "),
-        Some(1) => err.contains("others disturbed"),
+        Some(1) => err.contains("other processes disturbed"),
         _ => false,
     };
     assert!(told && !out.contains("\nBest: "), "{}: {out}{err}", output.status);

@@ -24,7 +24,7 @@ impl Place {
         if Folder::has_records(path) {
             let path = path.display();
             return Err(Error::Failed(format!(
-                "{path}: there are records in it already: choose another folder (-o)"
+                "{path}: there are records in it already: choose another directory (-o)"
             )));
         }
         let is_new = !path.exists();

@@ -202,7 +202,7 @@ fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Times {
 
 fn read(folder: &Path, name: &str) -> Result<Times, String> {
     if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {
-        return Err("not a file of this folder".into());
+        return Err("not a file of this directory".into());
     }
     let text = fs::read_to_string(folder.join(name)).map_err(|why| why.to_string())?;
     let measures = load::report::json::parse(&text)?.measures;

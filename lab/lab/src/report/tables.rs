@@ -200,7 +200,7 @@ pub(crate) fn voided(opened: &Opened) -> Table {
 
 /// Makes the table of servers and testbeds that took no part.
 pub(crate) fn skipped(opened: &Opened) -> Table {
-    let mut table = Table::new(&["What", "Why", "What mends it"]);
+    let mut table = Table::new(&["What", "Why", "Fix"]);
     for skipped in &opened.header.skipped {
         let Skipped { what, reason, command } = skipped;
         table.rows.push(vec![what.to_string(), reason.clone(), command.clone()]);
@@ -243,7 +243,7 @@ pub(crate) fn searches(opened: &Opened) -> Table {
 fn what_broke(search: &Search) -> String {
     let mut reasons = search.broken.clone();
     if search.generator_bound {
-        reasons.push("the generator gave out".into());
+        reasons.push("the generator was saturated".into());
     } else if search.held_per_s == 0.0 && reasons.is_empty() {
         reasons.push(search.reason().into());
     }
@@ -375,7 +375,7 @@ mod tests {
         let broke = Search { broke_per_s: Some(1.0), broken: broken("served"), ..none() };
         check(broke, ["none", "1", "served"]);
         let bound = Search { held_per_s: 200.0, generator_bound: true, ..none() };
-        check(bound, ["200", "nothing broke", "the generator gave out"]);
+        check(bound, ["200", "nothing broke", "the generator was saturated"]);
         check(Search { held_per_s: 200.0, ..none() }, ["200", "nothing broke", ""]);
     }
 }

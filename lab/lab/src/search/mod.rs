@@ -82,18 +82,18 @@ pub enum Stop {
     /// The user asked for it.
     Interrupted,
     /// No run can be made or written down now, whatever is measured, and why: once the cause is
-    /// mended the search can go on.
+    /// fixed the search can go on.
     Unable(String),
     /// The search cannot go on, and why.
     Failed(String),
 }
 
-/// The message of a search or a study that can go on once the cause of its end is mended.
+/// The message of a search or a study that can go on once the cause of its end is fixed.
 pub fn unable(why: &str) -> String {
-    format!("runs cannot be made any more: {why}: mend it and go on (--resume)")
+    format!("no more runs can be made: {why}: fix that, then continue with --resume")
 }
 
-/// What a search measures with.
+/// Makes the runs of a search.
 pub trait Measure {
     /// Makes one run of a candidate.
     ///

@@ -94,7 +94,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         let (number, path) = (run.number, self.folder.path().display());
         Err(Stop::Failed(format!(
             "{path}: run {number} is of `{}`, where `{}` would be measured now: resume with the \
-             options and the program that began it, or choose another folder",
+             options and the program that began it, or choose another directory",
             run.point.setting, point.setting
         )))
     }

@@ -94,12 +94,13 @@ fn advice(tuned: &Tuned) -> Vec<String> {
     let is_much = |count: u32| f64::from(count) >= MUCH_VOID * f64::from(made);
     let mut advice = Vec::new();
     if is_much(disturbed) {
-        advice.push(format!("others disturbed {disturbed} of the {made} runs: {FREE_CPUS}"));
+        advice
+            .push(format!("other processes disturbed {disturbed} of the {made} runs: {FREE_CPUS}"));
     }
     if is_much(generator_gave_out) && tuned.standings[tuned.winner].generator_bound {
         advice.push(format!(
-            "the generator gave out in {generator_gave_out} of the {made} runs: it needs more \
-             CPUs (--client-cpus)"
+            "the generator was saturated in {generator_gave_out} of the {made} runs: it needs \
+             more CPUs (--client-cpus)"
         ));
     }
     match tuned.budget_ended {
@@ -140,7 +141,7 @@ fn sustains(tuned: &Tuned) -> String {
     };
     let sustains = format!("{sustains} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
-        (_, true) => format!("{sustains}; beyond it the generator, not the server, gave out"),
+        (_, true) => format!("{sustains}; beyond it the generator was saturated, not the server"),
         (Some(broke), _) => {
             format!("{sustains}; at {broke:.0} it broke ({})", found.broken.join(", "))
         }
@@ -153,7 +154,7 @@ fn counts(tuned: &Tuned) -> String {
     let candidates = tuned.candidates.len();
     let disturbed = match disturbed {
         0 => String::new(),
-        count => format!(", {count} because others disturbed them"),
+        count => format!(", {count} because other processes disturbed them"),
     };
     let mut text =
         format!("{candidates} configurations in {made} runs, {void} of them void{disturbed}.\n");
@@ -338,8 +339,9 @@ Best: buffers=1 1m
         let none = Runs { made: 40, void: 1, ..Runs::default() };
         check(none, "a longer one may tell more", "disturbed");
         let disturbed = Runs { made: 40, void: 26, disturbed: 24, generator_gave_out: 0 };
-        check(disturbed, "others disturbed 24 of the 40 runs: stop what else runs", "longer one");
-        check(disturbed, "26 of them void, 24 because others disturbed them.\n", "longer one");
+        check(disturbed, "other processes disturbed 24 of the 40 runs: stop", "longer one");
+        let void = "26 of them void, 24 because other processes disturbed them.\n";
+        check(disturbed, void, "longer one");
     }
 
     /// Two runs of the last look held more than twice what the blocks before had shown.

@@ -398,7 +398,7 @@ impl Search<'_, '_> {
         let Runs { made, disturbed, .. } = self.blocks.runs();
         let why = match disturbed {
             0 => String::new(),
-            _ => format!(": others disturbed {disturbed} of {made}; {FREE_CPUS}"),
+            _ => format!(": other processes disturbed {disturbed} of {made}; {FREE_CPUS}"),
         };
         format!("no configuration could be measured, because the runs were void{why}")
     }
@@ -455,7 +455,7 @@ impl Search<'_, '_> {
         if f64::from(disturbed) >= MUCH_VOID * f64::from(made) && disturbed > 0 {
             return Stop::Failed(format!(
                 "the budget has ended before {candidates} configurations had been looked at once, \
-                 because others disturbed {disturbed} of {made} runs: {FREE_CPUS}"
+                 because other processes disturbed {disturbed} of {made} runs: {FREE_CPUS}"
             ));
         }
         let run_s = self.run_s();

@@ -15,7 +15,7 @@ pub(crate) fn check(budget_s: Option<f64>, run_s: f64, or: &str) -> Result<(), E
     };
     match budget_s {
         Some(budget_s) if budget_s < run_s => Err(Error::Usage(format!(
-            "a budget of {}: a run of this study alone is reckoned to take {}: give more \
+            "a budget of {}: a run of this study alone is estimated to take {}: give more \
              (--budget), or {or}",
             shown(budget_s),
             shown(run_s)

@@ -41,7 +41,7 @@ const LEFT: &str = "it was left before it was measured";
 const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 
 /// With this many bodies for each client, what is under way when a window ends, half a body of each
-/// in the mean, is one part in a hundred.
+/// on average, is one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
 /// Measures the ceiling of a testbed with the floor, or returns why it is not known; `ends` is

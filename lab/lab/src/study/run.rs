@@ -528,7 +528,7 @@ impl Stage<'_> {
         estimate_s(self.definition, self.cells().len(), self.reckoned_run_s())
     }
 
-    /// As [`estimates_s`], with the pauses of sessions.
+    /// The estimate of [`estimates_s`], with the pauses of sessions.
     pub fn estimates_s(&self) -> [f64; 2] {
         estimates_s(self.definition, self.cells().len(), self.reckoned_run_s())
     }

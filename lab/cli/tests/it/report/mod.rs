@@ -78,7 +78,7 @@ fn a_study_in_words_and_tables() {
             "beyond the peak throughput falls: apache-\\<prefork\\> to ",
             "2 of 506 runs were void and take no part",
             "No run counts of nginx at 32,000 (zipf, 1 CPU).",
-            "yaws took no part: not installed. Mend it with `apt-get install yaws`.",
+            "yaws took no part: not installed. Fix it with `apt-get install yaws`.",
             "Not observed: hardware counters: no PMU in this virtual machine.",
             "The study was resumed 1 time; the machine was not the same: kernel changed.",
             "## Summary: zipf, 1 CPU",
@@ -232,12 +232,12 @@ fn what_is_wrong_is_reported_in_a_line() {
     let folder = scratch.path().to_str().unwrap();
     let (status, _, errors) = run(&["report", folder]);
     assert_eq!((status, errors.lines().count()), (2, 1), "{errors}");
-    let wanted = "name the folder of a study, a tuning or a comparison";
+    let wanted = "name the directory of a study, a tuning or a comparison";
     assert_eq!(errors, format!("ropewalk: {folder}: there are no records in it: {wanted}\n"));
     made::comparison(&scratch.path().join("nginx"), 1);
     let (near, typed) = (scratch.path().join("nginx"), format!("{folder}/ngnix"));
     let (status, _, errors) = run(&["report", &typed]);
-    let why = format!("there is no such folder (did you mean {near:?}?)");
+    let why = format!("there is no such directory (did you mean {near:?}?)");
     assert_eq!((status, errors), (2, format!("ropewalk: {typed}: {why}: {wanted}\n")));
     let (status, _, errors) = run(&["report", folder, "--format", "png", "-o", "-"]);
     assert_eq!((status, &*errors), (2, "ropewalk: -o -: a PNG needs a file\n"));

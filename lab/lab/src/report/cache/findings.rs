@@ -176,8 +176,8 @@ fn disturbed(measured: &[CacheRun]) -> Option<Finding> {
     let reported: Vec<f64> = shares.filter(|share| *share > INTERFERENCE_REPORTED).collect();
     let worst = reported.iter().copied().reduce(f64::max)?;
     let text = format!(
-        "During {} of the {} other processes ran, at worst {}. Differences by the clock may be \
-         their effect; CPU time is less open to it.",
+        "{} of the {} were disturbed: at worst {}. Differences by the clock may be the effect; \
+         CPU time is less open to it.",
         reported.len(),
         counted(measured.len(), "measurement"),
         Disturbed::SharedCpus.describe(worst)
@@ -201,9 +201,9 @@ mod tests {
             let found = disturbed(&runs.collect::<Vec<_>>());
             found.map(|finding| (finding.head, finding.text))
         };
-        let text = "During 2 of the 4 measurements other processes ran, at worst others used 3 % \
-                    of the CPUs. Differences by the clock may be their effect; CPU time is less \
-                    open to it.";
+        let text = "2 of the 4 measurements were disturbed: at worst other processes used 3 % of \
+                    the CPUs. Differences by the clock may be the effect; CPU time is less open \
+                    to it.";
         let shares = [Some(0.015), Some(0.03), Some(0.01), None];
         assert_eq!(told(&shares), Some((Head::NotSupported, text.to_owned())));
         assert_eq!(told(&[Some(0.01), None]), None);

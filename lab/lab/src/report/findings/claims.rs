@@ -536,7 +536,7 @@ mod tests {
         assert!(told.contains(expected), "{told}");
     }
 
-    /// Runs at this rate whose replies took so long, in the mean and at the 99th percentile.
+    /// Runs at this rate whose replies took so long, on average and at the 99th percentile.
     fn timed(testbed: &str, name: &str, per_s: f64, [mean, p99]: [f64; 2]) -> Vec<Run> {
         let mut runs = runs_on(testbed, name, &[per_s; 6], 10.0);
         for run in &mut runs {

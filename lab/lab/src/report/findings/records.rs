@@ -319,8 +319,8 @@ fn disturbed(findings: &mut Findings, opened: &Opened) {
         return;
     };
     let text = format!(
-        "In {} of the {} that count other processes interfered, by less than makes a run void: \
-         at worst {}. Differences of that size may be their effect.",
+        "In {} of the {} that count there was interference, less than makes a run void: \
+         at worst {}. Differences of that size may be its effect.",
         reported.len(),
         number::counted(counting().count(), "run"),
         disturbed.describe(*share)
@@ -426,7 +426,7 @@ fn skipped(findings: &mut Findings, opened: &Opened) {
     for skipped in &opened.header.skipped {
         let mend = match &*skipped.command {
             "" => String::new(),
-            command => format!(" Mend it with `{command}`."),
+            command => format!(" Fix it with `{command}`."),
         };
         let reason = skipped.reason.trim_end_matches('.');
         findings.add(Head::NotObserved, format!("{} took no part: {reason}.{mend}", skipped.what));

@@ -110,19 +110,19 @@ fn interference_in_runs_that_count_is_reported() {
         runs[3].observed.insert(ServerCpus.name().into(), 0.08);
         runs[3].void = vec![Void::Interference { disturbed: ServerCpus, share: 0.08, bound: 0.05 }];
         let said = all_findings(Header::default(), &[runs]);
-        let of_it = said.into_iter().filter(|finding| finding.text.contains("interfered"));
+        let of_it =
+            said.into_iter().filter(|finding| finding.text.contains("there was interference"));
         of_it.map(|finding| (finding.head, finding.text)).collect::<Vec<_>>()
     };
     let text = |count, worst| {
         format!(
-            "In {count} of the 3 runs that count other processes interfered, by less than makes a \
-             run void: at worst {worst}. Differences of that size may be their effect."
+            "In {count} of the 3 runs that count there was interference, less than makes a run \
+             void: at worst {worst}. Differences of that size may be its effect."
         )
     };
-    let expected = text(2, "others used 3 % of the server's CPUs");
+    let expected = text(2, "other processes used 3 % of the server's CPUs");
     assert_eq!(told(0.03), [(Head::NotSupported, expected)]);
-    let generator =
-        "the load generator was ready and others ran in its place for 1.5 % of the time";
+    let generator = "other processes kept the load generator from running for 1.5 % of the time";
     assert_eq!(told(0.009), [(Head::NotSupported, text(1, generator))]);
 }
 

@@ -114,14 +114,14 @@ fn worlds_of_the_docs() {
         let [share, low, high] = [share, low, high].map(|part| part * 100.0);
         format!("{share:.1} % ({low:.1} to {high:.1})")
     };
-    println!("| method | error of a run | best found | runs in the mean |\n|---|---|---|---|");
+    println!("| method | error of a run | best found | runs on average |\n|---|---|---|---|");
     for (name, method) in [("halving", Method::Halving), ("grid", Method::Grid)] {
         for noise in [0.02, 0.05] {
             let (right, runs) = found_of(method, noise, worlds);
             println!("| {name} | {:.0} % | {} | {runs} |", noise * 100.0, percent(right));
         }
     }
-    println!("\n| error of a run | best found | called better wrongly | runs in the mean |");
+    println!("\n| error of a run | best found | called better wrongly | runs on average |");
     println!("|---|---|---|---|");
     for noise in [0.02, 0.05] {
         let of = challenged_of(noise, worlds);
@@ -139,7 +139,7 @@ struct Challenged {
     wrong: u64,
     /// Races in all searches.
     races: u32,
-    /// Runs in the mean.
+    /// Runs on average.
     runs: u32,
 }
 

@@ -314,7 +314,7 @@ fn the_line_of_a_run_mentions_interference() {
         run.observed.insert(Disturbed::SharedCpus.name().into(), share);
         assert_eq!(interference_text(&run), expected);
     };
-    check(0.03, ", others used 3 % of the CPUs");
+    check(0.03, ", other processes used 3 % of the CPUs");
     check(0.01, "");
     assert_eq!(interference_text(&Run::default()), "");
 }
