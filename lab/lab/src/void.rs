@@ -15,7 +15,7 @@ pub enum Void {
     /// The load generator reported it.
     #[error("{0}")]
     Load(load::void::Void),
-    /// Others held the CPUs of the trial.
+    /// Other processes used the CPUs of the trial.
     #[error(
         "interference: {}, more than the {} allowed",
         .disturbed.describe(*.share),
@@ -143,8 +143,8 @@ mod tests {
         );
         check(
             disturbed(),
-            "interference: the load generator was ready and others ran in its place for 37 % of \
-             the time, more than the 5 % allowed",
+            "interference: other processes kept the load generator from running for 37 % of the \
+             time, more than the 5 % allowed",
         );
         check(Void::WrongReply("/a at byte 3".into()), "a wrong reply: /a at byte 3");
         check(Void::Ended { copy: 1, copies: 1 }, "the server has ended");

@@ -144,8 +144,8 @@ pub struct Options {
     /// the 99th percentile reported, and at least 4ms]
     #[arg(long, value_name = "TIME", help_heading = CHECKED)]
     pub lag_bound: Option<String>,
-    /// The run is void if others make the threads of the generator, or of a server on this machine,
-    /// wait for a CPU for more of the time in which they want to run [default: 25%]
+    /// The run is void if other processes make the threads of the generator, or of a server on this
+    /// machine, wait for a CPU for more of the time in which they want to run [default: 25%]
     #[arg(long, value_name = "SHARE", help_heading = CHECKED)]
     pub run_delay_bound: Option<String>,
     /// Length of an interval of the series [default: 1s]

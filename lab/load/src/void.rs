@@ -67,8 +67,9 @@ pub enum Void {
     },
     /// The generator was kept from its CPUs.
     #[error(
-        "interference: others made the generator's threads wait for a CPU for {waited_percent} % \
-         of the time in which they wanted to run, more than the {bound_percent} % allowed"
+        "interference: other processes made the generator's threads wait for a CPU for \
+         {waited_percent} % of the time in which they wanted to run, more than the \
+         {bound_percent} % allowed"
     )]
     Starved {
         /// Of the time in which its threads wanted to run, the part in which others made them wait,
@@ -79,8 +80,9 @@ pub enum Void {
     },
     /// A server on this machine was kept from its CPUs.
     #[error(
-        "interference: others made the server's threads wait for a CPU for {waited_percent} % of \
-         the time in which they wanted to run, more than the {bound_percent} % allowed"
+        "interference: other processes made the server's threads wait for a CPU for \
+         {waited_percent} % of the time in which they wanted to run, more than the \
+         {bound_percent} % allowed"
     )]
     ServerStarved {
         /// Of the time in which its threads wanted to run, the part in which others made them wait,

@@ -193,7 +193,7 @@ mod tests {
             let numbers = Numbers { others_share, ..Numbers::default() };
             assert_eq!(others_text(&numbers), expected);
         };
-        check(Some(0.03), ", others used 3 % of the CPUs");
+        check(Some(0.03), ", other processes used 3 % of the CPUs");
         check(Some(0.01), "");
         check(None, "");
     }

@@ -589,7 +589,7 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
             let label = side.label();
             caveats.push(format!(
                 "{label} failed {failed} of {due} requests ({share:.2} %): \
-                 what it did not do cost it nothing"
+                 failed requests cost less, so its figures look better than they are"
             ));
         }
         let kept_up = common[index].iter().flatten().map(|run| run.figures.kept_up_share);

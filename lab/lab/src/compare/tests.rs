@@ -159,8 +159,8 @@ fn interference_while_a_server_was_measured_is_said() {
         last.observed.insert(Disturbed::Server.name().into(), share);
         compared(&disturbed).caveats
     };
-    let expected = "while b/usual was measured, the server was ready and others ran in its place \
-                    for 3 % of the time";
+    let expected = "while b/usual was measured, other processes kept the server from running for \
+                    3 % of the time";
     assert_eq!(told(0.03), [expected]);
     assert_eq!(told(0.01), [""; 0]);
 }

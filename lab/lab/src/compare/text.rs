@@ -73,7 +73,10 @@ fn advice(comparison: &Comparison, usual: &str) -> String {
     match comparison.disturbed() {
         0 => usual.to_owned(),
         windows => {
-            format!(". Others disturbed {}: {FREE_CPUS}.", number::counted(windows, "window"))
+            format!(
+                ". Other processes disturbed {}: {FREE_CPUS}.",
+                number::counted(windows, "window")
+            )
         }
     }
 }

@@ -306,8 +306,8 @@ mod tests {
         let options = Options { budget_us: 500_000, area_bytes: None, repetitions: 1 };
         let plan = Plan::new(options, facts(1, Some(1 << 20), 1 << 34)).expect("fits");
         let told = |share| plan.outcome(&[], share).caveats[plan.caveats.len()..].join(" ");
-        let text =
-            "others used 3 % of the CPUs meanwhile: rates and speed-ups may be lower for that";
+        let text = "other processes used 3 % of the CPUs meanwhile: rates and speed-ups may be \
+                    lower for that";
         assert_eq!(told(Some(0.03)), text);
         assert_eq!([told(Some(0.01)), told(None)], ["", ""]);
     }

@@ -64,9 +64,9 @@ impl Disturbed {
     /// Describes in words that other processes disturbed this part by `share`.
     pub fn describe(self, share: f64) -> String {
         let percent = number::percent((share * 1000.0).round() / 1000.0);
-        let used = |cpus: &str| format!("others used {percent} of {cpus}");
+        let used = |cpus: &str| format!("other processes used {percent} of {cpus}");
         let held_up = |process: &str| {
-            format!("{process} was ready and others ran in its place for {percent} of the time")
+            format!("other processes kept {process} from running for {percent} of the time")
         };
         match self {
             Self::ServerCpus => used("the server's CPUs"),

@@ -67,7 +67,7 @@ fn headline(limit: &Limit) -> String {
     }
 }
 
-/// Where the generator gave out or was disturbed, why, and what can be done.
+/// Where the generator was saturated or disturbed, why, and what can be done.
 fn gave_out(limit: &Limit) -> Option<String> {
     let rate = limit.gave_out?;
     let at = match (limit.held, limit.broke) {
@@ -81,12 +81,12 @@ fn gave_out(limit: &Limit) -> Option<String> {
     let is_disturbed = limit.is_disturbed();
     let (what, advice) = match is_disturbed {
         true => (
-            "Others were in the way",
+            "Other processes were in the way",
             "Try it on a quiet machine, or give generator (--cpus) and server CPUs that nothing \
              else uses.",
         ),
         false => (
-            "The generator gave out",
+            "The generator was saturated",
             "Give it more threads (--threads) and CPUs of its own (--cpus).",
         ),
     };
@@ -217,15 +217,15 @@ mod tests {
         let between = "\nThe limit lies between 100.0 sessions/s (100.0 requests/s asked, 100.0 \
              replies/s) and 200.0 ";
         let why =
-            "gave out in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
+            "saturated in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
         check([low, high, middle], false, &[between, why], 3);
-        let before = "gave out before the server's limit was reached, at 200.0 ";
+        let before = "saturated before the server's limit was reached, at 200.0 ";
         check([low, None, high], false, &["\nThe server sustains at least 100.0 ", before], 3);
         check([None, high, None], false, &["\nNo rate was found"], 1);
-        check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
+        check([None, None, low], false, &["saturated at every rate tried:\n  it was late.\n"], 3);
     }
 
-    /// A generator that others disturb is not said to have given out.
+    /// A generator that other processes disturb is not said to be saturated.
     #[test]
     fn a_generator_that_was_held_up_has_not_given_out() {
         let void = vec![
@@ -244,9 +244,9 @@ mod tests {
         let (held, gave_out) = (Some(rung(100.0, 3)), Some(200.0));
         let limit = Limit { held, broke: None, gave_out, interrupted: false, trials: vec![trial] };
         let text = text(&limit, &Conditions::default());
-        let expected = "  Others were in the way before the server's limit was reached, at 200.0 \
-                        sessions/s:\n  interference: others made";
-        assert!(text.contains(expected) && !text.contains("gave out"), "{text}");
+        let expected = "  Other processes were in the way before the server's limit was reached, \
+                        at 200.0 sessions/s:\n  interference: other processes made";
+        assert!(text.contains(expected) && !text.contains("saturated"), "{text}");
         let document: Value = serde_json::from_str(&json(&limit, &Conditions::default())).unwrap();
         assert_eq!(document["gave_out_sessions_per_s"], Value::Null);
         assert_eq!(document["disturbed_sessions_per_s"], 200.0);

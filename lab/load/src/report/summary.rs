@@ -318,8 +318,8 @@ fn generator(text: &mut String, outcome: &Outcome) {
 fn interference(text: &mut String, outcome: &Outcome) {
     let mut waited = |whose: &str, share: f64| {
         let waited = format!(
-            "interference: others made {whose} threads wait for a CPU for up to {} of the time in \
-             which they wanted to run",
+            "interference: other processes made {whose} threads wait for a CPU for up to {} of the \
+             time in which they wanted to run",
             format::percent(share)
         );
         line(text, "", &waited);
@@ -332,8 +332,8 @@ fn interference(text: &mut String, outcome: &Outcome) {
     }
     if let Some(cpus) = void::server_cpus_in_use(outcome) {
         let unknown = format!(
-            "interference: others used up to {cpus:.2} of the server's CPUs, and how long its \
-             threads waited for them is not known"
+            "interference: other processes used up to {cpus:.2} of the server's CPUs, and how long \
+             its threads waited for them is not known"
         );
         line(text, "", &unknown);
     }
@@ -442,12 +442,12 @@ mod tests {
             outcome.server_cpu = Some(ServerCpu { run_delay_us, others_us, used_us: 750_000 });
             let text = render(&outcome).split_whitespace().collect::<Vec<_>>().join(" ");
             let told = text.split("interference: ").nth(1).unwrap_or_default();
-            told.chars().take(60).collect::<String>()
+            told.chars().take(69).collect::<String>()
         };
-        let waited = "others made the server's threads wait for a CPU for up to 25";
+        let waited = "other processes made the server's threads wait for a CPU for up to 25";
         assert_eq!(of(Some(250_000), 900_000), waited);
         assert_eq!(of(Some(250_000), 10_000), "");
-        let used = "others used up to 0.90 of the server's CPUs, and how long it";
+        let used = "other processes used up to 0.90 of the server's CPUs, and how long it";
         assert_eq!(of(None, 900_000), used);
         assert_eq!(of(None, 10_000), "");
     }
