@@ -4,9 +4,9 @@
    it and/or modify it under the terms of the GNU General Public License as published by the Free
    Software Foundation, either version 2 of the License, or (at your option) any later version.
 
-   What it is: instruction fetches, loads and stores as Cachegrind counts them, system calls,
+   It records instruction fetches, loads and stores as Cachegrind counts them, system calls,
    atomic operations and futexes, changes of thread, where memory is mapped from, and what allocates
-   it. What it is not: a simulator, a filter or a compressor. It appends eight bytes for each event to a file that
+   it. It does not simulate, filter or compress. It appends eight bytes for each event to a file that
    is mapped into memory, so that nothing is lost whichever way a process ends, and leaves all else
    to the program that started it.
 
