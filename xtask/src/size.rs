@@ -28,10 +28,10 @@ pub(crate) fn run() -> Result<(), String> {
     let strip = format!("strip -o {} {}", stripped.display(), program.display());
     printed(&strip).map_err(|why| format!("{why}: build it with `cargo build --release`"))?;
     let bytes = std::fs::metadata(&stripped).map_err(|why| why.to_string())?.len();
-    println!("size: {} foreign crates, {bytes} bytes without symbols", foreign.len());
+    println!("size: {} third-party crates, {bytes} bytes without symbols", foreign.len());
     if foreign.len() > FOREIGN_CRATES_MAX {
         let all = foreign.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(format!("more than {FOREIGN_CRATES_MAX} foreign crates: {all}"));
+        return Err(format!("more than {FOREIGN_CRATES_MAX} third-party crates: {all}"));
     }
     if bytes > BYTES_MAX {
         return Err(format!("more than {BYTES_MAX} bytes"));

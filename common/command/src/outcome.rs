@@ -13,7 +13,7 @@ pub enum Failure {
     Usage(String),
     /// The arguments and the configuration are right, and the operation failed: status 1.
     Operation(String),
-    /// The operation ended before it was done, and can be resumed once the cause is mended: status
+    /// The operation ended before it was done, and can be resumed once the cause is fixed: status
     /// 4.
     Stopped(String),
     /// Everything has been reported; only the status is left.

@@ -21,8 +21,9 @@ pub fn check_len(returned: libc::ssize_t) -> io::Result<usize> {
 
 /// Repeats `call` for as long as a signal interrupts it. A `read` on a socket that has a timeout is
 /// interrupted also when the process is stopped and continued (signal(7)), and `std` leaves it so.
+///
 /// # Errors
-/// Those of `call`, except an interruption.
+/// Any error of `call`, except an interruption.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,4 +1,4 @@
-//! What there is to know about a server that does not answer, for the reader of a failed test.
+//! Diagnostics of a server that does not answer, for the reader of a failed test.
 
 use std::fmt::Write;
 use std::fs;

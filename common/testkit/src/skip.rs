@@ -28,7 +28,7 @@ pub struct Skipped {
     pub check: String,
 }
 
-/// Reports that a check is left out and why, in words that say what would mend it. The report is
+/// Reports that a check is left out and why, in words that say what would fix it. The report is
 /// written around the capture of the test harness, which would swallow it in a run that passes.
 ///
 /// # Panics

@@ -135,7 +135,7 @@ impl Tool {
         }
     }
 
-    /// Why a check that needs the tool was left out, and the command that mends that.
+    /// Why a check that needs the tool was left out, and the command that fixes that.
     #[must_use]
     pub fn is_missing(&self) -> String {
         format!("{} is not there: {}", self.name, self.install)
@@ -181,7 +181,7 @@ mod tests {
         check(Probe::Prints("cat Cargo.toml", concat!("no such ", "word")), false);
     }
 
-    /// A reader who learns that a check was left out can mend it.
+    /// A reader who learns that a check was left out can fix it.
     #[test]
     fn every_tool_names_its_packages() {
         for tool in TOOLS {

@@ -12,7 +12,7 @@ pub enum Error {
     /// The request makes sense, and cannot be met here or did not work out.
     Failed(String),
     /// Runs can no longer be made, or written down. The runs made so far are kept: once the cause
-    /// is mended, the command can go on.
+    /// is fixed, the command can go on.
     Stopped(String),
 }
 

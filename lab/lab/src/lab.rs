@@ -10,7 +10,7 @@ use crate::trial::Bench;
 use crate::workload::Workload;
 use std::collections::BTreeSet;
 
-/// What servers are measured with.
+/// The setup that measures servers.
 #[derive(Debug)]
 pub struct Lab {
     /// What loads the servers.
@@ -39,7 +39,7 @@ impl Lab {
     /// The server that was typed, and its setting.
     ///
     /// # Errors
-    /// As [`Lab::detect`]; when it cannot run here, or has no such setting.
+    /// The errors of [`Lab::detect`]; when it cannot run here, or has no such setting.
     pub fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Error> {
         let mut found = self.detect(spec)?;
         if let Some(skipped) = found.skipped.first() {

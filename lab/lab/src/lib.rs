@@ -1,4 +1,4 @@
-//! Foreign web servers described by files, started and measured.
+//! Servers under test, described by files, started and measured.
 //!
 //! A [`ServerDescription`] is read from a file (`servers/NAME.toml`, [`catalogue()`]), found on the
 //! machine ([`Found::detect`]), and started under one of its settings ([`RunningServer`]) in a

@@ -199,10 +199,10 @@ pub struct Bench {
     pub interference_bound: f64,
 }
 
-/// What a trial requests.
+/// The load of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// What it requests.
+    /// The workload.
     pub workload: &'a Workload,
     /// How much it requests.
     pub offered: Offered,
@@ -302,7 +302,7 @@ impl Bench {
     /// group; without an observer the server is not watched.
     ///
     /// # Errors
-    /// As [`Bench::run`].
+    /// The errors of [`Bench::run`].
     pub fn run_observed(
         &self,
         server: Target<'_>,

@@ -108,7 +108,7 @@ impl Counter {
     /// in the unified hierarchy (version 2), or in that of `perf_event`.
     ///
     /// # Errors
-    /// Those of [`Self::for_cpu`], and EBADF for another folder.
+    /// The errors of [`Self::for_cpu`], and EBADF for another folder.
     pub fn for_group(event: Event, group: BorrowedFd<'_>, cpu: usize) -> io::Result<Self> {
         const PID_IS_GROUP: libc::c_ulong = 1 << 2;
         Self::open(event, group.as_raw_fd(), cpu, PID_IS_GROUP)

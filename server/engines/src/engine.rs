@@ -212,7 +212,7 @@ pub trait Engine: Send {
     /// until they are stopped.
     fn failure(&self) -> Option<&str>;
 
-    /// Takes the reports of failures that were mended since the last call, a line each.
+    /// Takes the reports of failures that were handled since the last call, a line each.
     fn take_notices(&self) -> Vec<String> {
         Vec::new()
     }

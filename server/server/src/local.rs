@@ -100,7 +100,7 @@ impl Local {
         Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
     }
 
-    /// Takes the notices since the last call: failures that were repaired, and files with problems.
+    /// Takes the notices since the last call: failures that were handled, and files with problems.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         let mut notices = self.engine.take_notices();
         notices.extend(self.runner.take_notices());

@@ -191,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Takes the failures that were repaired since the last call, a line each.
+    /// Takes the failures that were handled since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
         match &self.workers {

@@ -330,8 +330,8 @@ impl Response<'_> {
     }
 }
 
-/// What the built-in page says where a site should begin. Strangers read it too: it names nothing
-/// of this machine.
+/// The text of the built-in page at an empty root. Any client can read it, so it says nothing about
+/// this machine.
 const NO_START_PAGE: &str = "There is no index.html here yet. If this is your site, put one into \
     its directory, or have the files listed with --listing.";
 

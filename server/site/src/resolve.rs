@@ -30,7 +30,7 @@ pub trait Files {
     /// following links against `symlinks`. The file need not be readable.
     ///
     /// # Errors
-    /// Those of the operating system; any error means that there is no file.
+    /// Any error of the operating system; each means that there is no file.
     fn identity(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity>;
 
     /// The identity of the directory at `path`, in which several files are looked up, as it was a
@@ -38,7 +38,7 @@ pub trait Files {
     /// a moment is.
     ///
     /// # Errors
-    /// Those of [`Self::identity`].
+    /// The errors of [`Self::identity`].
     fn directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
         self.identity(path, symlinks)
     }
@@ -47,7 +47,7 @@ pub trait Files {
     /// to its directory is known to be allowed.
     ///
     /// # Errors
-    /// Those of [`Self::identity`].
+    /// The errors of [`Self::identity`].
     fn in_directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
         self.identity(path, symlinks)
     }
@@ -61,13 +61,13 @@ pub trait Files {
     /// Reads into `buffer` from `offset` on, as many bytes as are available at once; 0 is the end.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Any error of the operating system.
     fn read_at(&self, file: &FileRef, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// The identity of an open file now.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Any error of the operating system.
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity>;
 
     /// Notifies the implementation of a file that exists and is not served, and why. It must not

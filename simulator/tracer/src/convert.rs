@@ -116,7 +116,7 @@ fn describe(image: &Image, id: u32, images: &[Image], ids: &[u32]) -> Process {
     Process { id, parent, command: image.command.clone(), regions, symbols: Vec::new() }
 }
 
-/// Complaints of Valgrind itself.
+/// Messages of Valgrind itself.
 fn messages(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());

@@ -12,7 +12,7 @@ pub struct Skipped {
     pub what: Absent,
     /// Why it does not.
     pub reason: String,
-    /// The command that mends it; empty if there is none.
+    /// The command that fixes it; empty if there is none.
     pub command: String,
 }
 

@@ -160,7 +160,7 @@ impl Drop for Enclosure {
     }
 }
 
-/// The message that a controller is missing, with the command that mends it.
+/// The message that a controller is missing, with the command that fixes it.
 pub(crate) fn no_controller(controller: &str, unified: Option<&Hierarchy>) -> String {
     // The unified hierarchy has another name for the disk's controller.
     let there = if controller == "blkio" { "io" } else { controller };

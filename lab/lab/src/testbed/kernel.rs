@@ -183,7 +183,7 @@ impl Settings {
     /// Puts everything back, and checks that each setting is as it was.
     ///
     /// # Errors
-    /// The settings that are not, and how to mend them, in a line.
+    /// The settings that are not, and how to fix them, in a line.
     pub(super) fn put_back(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         for (file, value) in self.before.drain(..).rev() {

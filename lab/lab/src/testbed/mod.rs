@@ -197,7 +197,7 @@ impl Testbed {
     /// Establishes the conditions on this machine, for these files.
     ///
     /// # Errors
-    /// The condition that this machine cannot meet, in a line, and what would mend that. Nothing is
+    /// The condition that this machine cannot meet, in a line, and what would fix that. Nothing is
     /// left behind.
     pub fn enter(&self, machine: &Topology, files: &Accessed) -> Result<Entered, String> {
         self.check()?;

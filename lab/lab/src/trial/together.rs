@@ -32,7 +32,7 @@ type SideObservation = Result<(Observed, Option<WindowUse>), &'static str>;
 /// Loads servers for one window: one, by whichever client its workload names, or several.
 ///
 /// # Errors
-/// As [`Bench::run`].
+/// The errors of [`Bench::run`].
 pub(crate) fn run_together(
     sides: &[Side<'_>],
     trial: &Trial<'_>,

@@ -109,8 +109,8 @@ impl Board {
         self.cells[NOTED].store(noted + 1, Ordering::Release);
     }
 
-    /// The notes after the first `seen` ones; adds their number to `seen`. If they are not read for
-    /// long the oldest are lost: a last line gives their number.
+    /// The notices after the first `seen` ones; adds their number to `seen`. If they are not read
+    /// for long the oldest are dropped: a last line gives their number.
     pub(super) fn notes_since(&self, seen: &mut u64) -> Vec<String> {
         let noted = self.cells[NOTED].load(Ordering::Acquire);
         let first = noted.saturating_sub(NOTES_MAX as u64).max(*seen);
@@ -118,7 +118,7 @@ impl Board {
         *seen = noted;
         let at = |index: u64| &self.cells[NOTES + index as usize % NOTES_MAX];
         let note = |index| Note::from_cell(at(index).load(Ordering::Relaxed)).to_string();
-        let lost = (lost > 0).then(|| format!("processes: {lost} more notes are not kept"));
+        let lost = (lost > 0).then(|| format!("processes: {lost} earlier notices were dropped"));
         (first..noted).map(note).chain(lost).collect()
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let notes = board.notes_since(&mut seen);
         assert_eq!(notes.len(), NOTES_MAX + 1);
         assert_eq!(notes[0], "processes: process 3 ended with status 1: it had no connection");
-        assert_eq!(notes[NOTES_MAX], "processes: 3 more notes are not kept");
+        assert_eq!(notes[NOTES_MAX], "processes: 3 earlier notices were dropped");
     }
 
     #[test]

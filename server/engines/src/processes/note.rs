@@ -6,7 +6,7 @@ use std::io;
 
 use os::fork::{Ended, STATUS_OF_PANIC};
 
-/// A report of a failure that was mended.
+/// A report of a failure that was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     kind: Kind,

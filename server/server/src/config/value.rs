@@ -148,7 +148,8 @@ impl<'t> Value<'t> {
         self.must_be_with_hint(allowed, String::new())
     }
 
-    /// The same; the hint follows at once, so that it begins with a space or a colon.
+    /// A fault as [`Value::must_be`] makes it, with a hint that follows at once: it begins with a
+    /// space or a colon.
     pub(super) fn must_be_with_hint(&self, allowed: &str, hint: String) -> Fault {
         let (key, found) = (String::new(), self.describe());
         self.fault(ConfigFault::Value { key, allowed: allowed.into(), found, hint })

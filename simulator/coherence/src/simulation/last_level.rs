@@ -1,6 +1,6 @@
 //! Last-level caches, each shared by a group of processors, between their own caches and the bus.
 //!
-//! This is an own model: the paper has none. A last-level cache has a line for every block that a
+//! This model is our own: the paper has none. A last-level cache has a line for every block that a
 //! processor of its group has (it is inclusive). When the group's last copy of a block is replaced
 //! it is **parked** there, in its state: to the protocol it is a copy like any other, so that every
 //! protocol works with groups unchanged. A miss for which the group has a parked copy gets that

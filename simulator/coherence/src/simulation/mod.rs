@@ -150,7 +150,7 @@ pub fn simulate(
 /// Runs a workload on a machine and calls an observer. Equal seeds give equal outcomes.
 ///
 /// # Errors
-/// Those of [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_observed<O: Observer>(
     workload: &Workload,
     machine: &Machine,

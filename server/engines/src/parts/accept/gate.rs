@@ -1,4 +1,4 @@
-//! Courtesy among loops that share a listener: a loop that is nearly full, or has accepted many
+//! Fairness among loops that share a listener: a loop that is nearly full, or has accepted many
 //! times, lets others go first. No loop knows how many connections the others have: they share
 //! nothing.
 

@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     room_wanted: Vec<AtomicBool>,
     /// The loop that failed first, and why, in one line.
     failure: OnceLock<String>,
-    /// Reports of failures that were mended.
+    /// Reports of failures that were handled.
     notices: Mutex<Vec<String>>,
     /// Copies of the listeners of each loop, until accepting stops; none if it is not replaced.
     listeners: Mutex<Vec<Vec<OwnedFd>>>,
@@ -231,7 +231,7 @@ impl Engine for Loops {
     fn join(self: Box<Self>) -> io::Result<()> {
         for thread in self.threads {
             // Panics are caught within the thread: only dropping a panic's payload could panic.
-            thread.join().map_err(|_| io::Error::other("a thread ended in disorder"))?;
+            thread.join().map_err(|_| io::Error::other("a thread panicked"))?;
         }
         self.shared.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
     }
@@ -278,12 +278,12 @@ impl Shared {
         self.open.load(Ordering::Relaxed) >= self.connections_max
     }
 
-    /// Takes the reports of failures that were mended since the last call.
+    /// Takes the reports of failures that were handled since the last call.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.notices))
     }
 
-    /// Adds a report of a failure that was mended.
+    /// Adds a report of a failure that was handled.
     pub(crate) fn add_notice(&self, notice: String) {
         lock(&self.notices).push(notice);
     }
