@@ -1,12 +1,12 @@
-//! Fibers: pieces of work (each a [`Life`]) that run on stacks of their own, are suspended in the
-//! middle and are resumed by any thread.
+//! Fibers: pieces of work (each a [`FiberRoutine`]) that run on stacks of their own, are suspended
+//! in the middle and are resumed by any thread.
 //!
-//! The code on a fiber's stack is `live`, here and nowhere else. The compiler cannot see what lies
-//! on a stack when it is suspended, so code that resumes a fiber in another thread must know it: a
-//! life (which is `Send`), where in `live` it is, and nothing more. In particular no address of a
-//! thread's own variable is kept across a suspension: what belongs to a thread is lent anew by
-//! every [`Fiber::resume`]. All other work is done on the stack of the thread that resumes, which
-//! is why a fiber's stack can be small. There is no scheduler here.
+//! The code on a fiber's stack is `run_routine`, here and nowhere else. The compiler cannot see
+//! what lies on a stack when it is suspended, so code that resumes a fiber in another thread must
+//! know it: a routine (which is `Send`), where in `run_routine` it is, and nothing more. In
+//! particular no address of a thread's own variable is kept across a suspension: what belongs to a
+//! thread is lent anew by every [`Fiber::resume`]. All other work is done on the stack of the
+//! thread that resumes, which is why a fiber's stack can be small. There is no scheduler here.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +19,7 @@ use crate::memory::prefetch;
 use crate::stacks::Stack;
 
 /// The work of a fiber.
-pub trait Life: Send + Sized + 'static {
+pub trait FiberRoutine: Send + Sized + 'static {
     /// What a thread lends to the fiber that it resumes.
     type Thread: 'static;
     /// What a fiber says when it rests: what it waits for.
@@ -40,42 +40,47 @@ pub enum Next<R> {
     /// Work that may block: the fiber moves to a thread where blocking delays no other fiber, does
     /// the work there, and moves back.
     Block,
-    /// The end of the fiber. The life goes back to the thread that resumed the fiber.
+    /// The end of the fiber. The routine goes back to the thread that resumed the fiber.
     Leave,
 }
 
 /// Why [`Fiber::resume`] has returned.
 #[derive(Debug)]
-pub enum Pause<L: Life> {
+pub enum Pause<L: FiberRoutine> {
     /// The fiber rests.
     Rest(L::Rest),
     /// The fiber wants to block and waits for [`Fiber::resume_blocking`].
     Block,
     /// The fiber has done the work that may block, and waits for [`Fiber::resume`].
     Blocked,
-    /// The fiber has ended; this is its life.
+    /// The fiber has ended; this is its routine.
     Left(L),
 }
 
-/// What a suspended fiber uses of its stack beside its life, in bytes, approximately.
+/// What a suspended fiber uses of its stack beside its routine, in bytes, approximately.
 const FRAME_BYTES: usize = 640;
 
 /// A line of the cache, in bytes.
 const LINE: usize = 64;
 
-/// A life on a stack, suspended.
-pub struct Fiber<L: Life> {
-    coroutine: Living<L>,
+/// A routine on a stack, suspended.
+pub struct Fiber<L: FiberRoutine> {
+    coroutine: RoutineCoroutine<L>,
     /// The address where the fiber's stack begins.
     base: usize,
     is_at_block: bool,
 }
 
-/// The coroutine that runs `live`.
-type Living<L> = Coroutine<Lent<<L as Life>::Thread>, Suspension<<L as Life>::Rest>, End<L>, Stack>;
+/// The coroutine that runs `run_routine`.
+type RoutineCoroutine<L> = Coroutine<
+    ThreadData<<L as FiberRoutine>::Thread>,
+    Suspension<<L as FiberRoutine>::Rest>,
+    End<L>,
+    Stack,
+>;
 
-/// What a resumed fiber is given: the thread's own data, valid until the next suspension.
-enum Lent<T> {
+/// The data of a thread that a resumed fiber is given, valid until the next suspension.
+enum ThreadData<T> {
     Thread(NonNull<T>),
     /// Nothing but permission to block.
     Leave,
@@ -92,7 +97,7 @@ enum Suspension<R> {
 /// What a fiber yields at its end. A panic is carried out as a value: unwinding takes more stack
 /// than a fiber has.
 struct End<L> {
-    life: L,
+    routine: L,
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -100,21 +105,23 @@ struct End<L> {
 struct SameThread<T>(T);
 
 // SAFETY: `corosensei` requires Send of what runs on the parent's stack, lest a yielder is moved to
-// another thread; it runs in the very same thread. There is no yielder in what `live` runs there.
+// another thread; it runs in the very same thread. There is no yielder in what `run_routine` runs
+// there.
 unsafe impl<T> Send for SameThread<T> {}
 
-// SAFETY: a suspended fiber is a stack (Send) and what lies on it: `live`'s `life`, Send by its
-// bound, a `Rest`, Send as well, and the pointer that was lent last, which is not used again:
-// `live` replaces it as the first thing after every suspension. See the head of this file.
-unsafe impl<L: Life> Send for Fiber<L> {}
+// SAFETY: a suspended fiber is a stack (Send) and what lies on it: the `routine` of `run_routine`,
+// Send by its bound, a `Rest`, Send as well, and the pointer that was lent last, which is not used
+// again: `run_routine` replaces it as the first thing after every suspension. See the head of this
+// file.
+unsafe impl<L: FiberRoutine> Send for Fiber<L> {}
 
-impl<L: Life> Fiber<L> {
-    /// A fiber that will run `life` on `stack`. It has not begun.
+impl<L: FiberRoutine> Fiber<L> {
+    /// A fiber that will run `routine` on `stack`. It has not begun.
     #[must_use]
-    pub fn new(stack: Stack, life: L) -> Self {
+    pub fn new(stack: Stack, routine: L) -> Self {
         let base = stack.base().get();
         let coroutine =
-            Coroutine::with_stack(stack, move |yielder, lent| live(yielder, lent, life));
+            Coroutine::with_stack(stack, move |yielder, lent| run_routine(yielder, lent, routine));
         Self { coroutine, base, is_at_block: false }
     }
 
@@ -128,26 +135,26 @@ impl<L: Life> Fiber<L> {
     /// Runs the fiber until its next pause.
     ///
     /// # Panics
-    /// With the panic of [`Life::step`], after which the fiber has ended. If the fiber has ended or
-    /// waits for [`Fiber::resume_blocking`].
+    /// With the panic of [`FiberRoutine::step`], after which the fiber has ended. If the fiber has
+    /// ended or waits for [`Fiber::resume_blocking`].
     #[inline]
     pub fn resume(&mut self, thread: &mut L::Thread) -> Pause<L> {
         assert!(!self.is_at_block, "it waits for a thread that may block");
-        self.switch(Lent::Thread(NonNull::from(thread)))
+        self.switch(ThreadData::Thread(NonNull::from(thread)))
     }
 
     /// Does the work that may block, in this thread.
     ///
     /// # Panics
-    /// With the panic of [`Life::block`], after which the fiber has ended. If the fiber has not
-    /// paused with [`Pause::Block`].
+    /// With the panic of [`FiberRoutine::block`], after which the fiber has ended. If the fiber has
+    /// not paused with [`Pause::Block`].
     pub fn resume_blocking(&mut self) -> Pause<L> {
         assert!(self.is_at_block, "it has not asked to block");
-        self.switch(Lent::Leave)
+        self.switch(ThreadData::Leave)
     }
 
     #[inline]
-    fn switch(&mut self, lent: Lent<L::Thread>) -> Pause<L> {
+    fn switch(&mut self, lent: ThreadData<L::Thread>) -> Pause<L> {
         self.is_at_block = false;
         match self.coroutine.resume(lent) {
             CoroutineResult::Yield(Suspension::Rest(rest)) => Pause::Rest(rest),
@@ -156,49 +163,49 @@ impl<L: Life> Fiber<L> {
                 Pause::Block
             }
             CoroutineResult::Yield(Suspension::Blocked) => Pause::Blocked,
-            CoroutineResult::Return(End { life, panic: None }) => Pause::Left(life),
-            CoroutineResult::Return(End { life, panic: Some(panic) }) => {
-                drop(life);
+            CoroutineResult::Return(End { routine, panic: None }) => Pause::Left(routine),
+            CoroutineResult::Return(End { routine, panic: Some(panic) }) => {
+                drop(routine);
                 resume_unwind(panic)
             }
         }
     }
 }
 
-impl<L: Life> Drop for Fiber<L> {
+impl<L: FiberRoutine> Drop for Fiber<L> {
     fn drop(&mut self) {
         if !self.coroutine.done() {
-            // The life comes out and is dropped here, not by unwinding on the small stack.
-            drop(self.coroutine.resume(Lent::Nothing));
+            // The routine comes out and is dropped here, not by unwinding on the small stack.
+            drop(self.coroutine.resume(ThreadData::Nothing));
         }
     }
 }
 
 /// Runs a fiber, from its first resumption to its end.
-fn live<L: Life>(
-    yielder: &Yielder<Lent<L::Thread>, Suspension<L::Rest>>,
-    mut lent: Lent<L::Thread>,
-    mut life: L,
+fn run_routine<L: FiberRoutine>(
+    yielder: &Yielder<ThreadData<L::Thread>, Suspension<L::Rest>>,
+    mut lent: ThreadData<L::Thread>,
+    mut routine: L,
 ) -> End<L> {
-    while let Lent::Thread(thread) = lent {
+    while let ThreadData::Thread(thread) = lent {
         // SAFETY: the thread that resumed this fiber has lent it exclusively and waits in `resume`
         // for the suspension below; after that, `lent` is another one.
-        let step = |life: &mut L| unsafe { life.step(&mut *thread.as_ptr()) };
-        match on_thread(yielder, || step(&mut life)) {
+        let step = |routine: &mut L| unsafe { routine.step(&mut *thread.as_ptr()) };
+        match on_thread(yielder, || step(&mut routine)) {
             Ok(Next::Rest(rest)) => lent = yielder.suspend(Suspension::Rest(rest)),
             Ok(Next::Block) => {
-                let Lent::Leave = yielder.suspend(Suspension::Block) else { break };
+                let ThreadData::Leave = yielder.suspend(Suspension::Block) else { break };
                 // From here to the next suspension this runs in a thread that may block.
-                if let Err(panic) = on_thread(yielder, || life.block()) {
-                    return End { life, panic: Some(panic) };
+                if let Err(panic) = on_thread(yielder, || routine.block()) {
+                    return End { routine, panic: Some(panic) };
                 }
                 lent = yielder.suspend(Suspension::Blocked);
             }
             Ok(Next::Leave) => break,
-            Err(panic) => return End { life, panic: Some(panic) },
+            Err(panic) => return End { routine, panic: Some(panic) },
         }
     }
-    End { life, panic: None }
+    End { routine, panic: None }
 }
 
 /// Runs `work` on the stack of the thread that resumed the fiber.
@@ -230,7 +237,7 @@ mod tests {
         _alive: Arc<()>,
     }
 
-    impl Life for Sum {
+    impl FiberRoutine for Sum {
         type Thread = u64;
         type Rest = u64;
 
@@ -258,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_goes_on_in_any_thread() {
+    fn a_routine_goes_on_in_any_thread() {
         let (mut fiber, alive) = sum(0);
         let mut lent = 1;
         assert!(matches!(fiber.resume(&mut lent), Pause::Rest(1)));
@@ -274,14 +281,14 @@ mod tests {
             fiber
         });
         let mut fiber = helper.join().unwrap();
-        let Pause::Left(life) = fiber.resume(&mut lent) else { panic!("it should have ended") };
-        assert_eq!((life.sum, life.steps), (1 + 10 + 1000 + 1, 3));
-        drop((fiber, life));
+        let Pause::Left(routine) = fiber.resume(&mut lent) else { panic!("it should have ended") };
+        assert_eq!((routine.sum, routine.steps), (1 + 10 + 1000 + 1, 3));
+        drop((fiber, routine));
         assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     #[test]
-    fn a_life_that_is_not_over_ends_with_its_fiber() {
+    fn a_routine_that_is_not_over_ends_with_its_fiber() {
         for resumptions in 0..3 {
             let (mut fiber, alive) = sum(0);
             for _ in 0..resumptions {
@@ -317,8 +324,8 @@ mod tests {
         let (sender, receiver) = channel();
         for _ in 0..3 {
             let stack = stacks.take().unwrap().expect("the last one's");
-            let life = Sum { sum: 0, steps: 2, _alive: Arc::new(()) };
-            let mut fiber = Fiber::new(stack, life);
+            let routine = Sum { sum: 0, steps: 2, _alive: Arc::new(()) };
+            let mut fiber = Fiber::new(stack, routine);
             assert!(matches!(fiber.resume(&mut 1), Pause::Left(_)));
             sender.send(()).unwrap();
         }

@@ -13,29 +13,32 @@ use os::fiber::Fiber;
 use os::stacks::{Stack, Stacks};
 use session::{Counters, Tick};
 
-use super::blocking::Blocking;
 use super::ready::Ready;
 use super::routine::Routine;
-use super::table::{FiberTable, Occupant};
+use super::table::{FiberTable, SlotContent};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
 use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::disk::work_queue::WorkQueue;
 use crate::parts::loops::obey::Obeyed;
 use crate::parts::loops::reactor::{EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{LoopContext, Shared};
 
 /// The key of the cluster's own wake-up call.
-pub(super) const BELL_KEY: u64 = u64::MAX - 1;
+pub(super) const POLLER_WAKE_KEY: u64 = u64::MAX - 1;
 
 pub(super) struct Cluster {
     pub(super) epoll: Epoll,
     pub(super) ready: Ready,
     pub(super) table: FiberTable,
     pub(super) timers: Timers,
-    pub(super) blocking: Option<Blocking>,
+    /// The fibers that wait for a thread of the blocking cluster, which may wait for the disk: a
+    /// fiber whose next piece of work may block moves there as a whole, does the work, and moves
+    /// back. None if there is no blocking cluster.
+    pub(super) blocking: Option<WorkQueue<u32>>,
     pub(super) shared: Arc<Shared>,
     pub(super) settings: Settings,
     /// The number of connections of this cluster.
@@ -57,7 +60,7 @@ pub(super) struct Cluster {
     acceptors: Vec<u32>,
     stacks: Stacks,
     /// Wakes the poller when fibers become ready elsewhere.
-    pub(super) bell: Wake,
+    pub(super) poller_wake: Wake,
     /// State that only the poller uses; locked for as long as a kernel thread polls.
     poller: Mutex<Poller>,
 }
@@ -65,6 +68,8 @@ pub(super) struct Cluster {
 /// The settings that follow from the knobs.
 pub(super) struct Settings {
     pub(super) threads: usize,
+    /// Kernel threads of the blocking cluster.
+    pub(super) blocking_threads: usize,
     pub(super) accepts_per_wake: usize,
     pub(super) file_chunk_bytes: u64,
     /// How files are sent: with probes only where blocking threads can wait for the disk.
@@ -95,13 +100,12 @@ impl Cluster {
         let fibers_max = settings.connections_max + acceptors;
         let stack_bytes = knobs.get_usize(super::knobs::STACK_KIB.name) * 1024;
         let listeners = Listeners::new(sockets, loop_context.exclusive_wakeups);
-        let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
         let mut cluster = Self {
             epoll: Epoll::new()?,
             ready: Ready::new(settings.threads),
             table: FiberTable::new(fibers_max),
             timers: Timers::new(Tick(os::clock::now())),
-            blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
+            blocking: (settings.blocking_threads > 0).then(WorkQueue::new),
             shared: Arc::clone(&loop_context.shared),
             connections: AtomicUsize::new(0),
             gauge: Mutex::new(counters),
@@ -113,7 +117,7 @@ impl Cluster {
             listeners: RwLock::new(listeners),
             acceptors: Vec::with_capacity(acceptors),
             stacks: reserve(fibers_max, stack_bytes)?,
-            bell: Wake::new()?,
+            poller_wake: Wake::new()?,
             poller: Mutex::new(Poller {
                 events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
                 found: Vec::new(),
@@ -129,7 +133,9 @@ impl Cluster {
     }
 
     fn watch(&self) -> io::Result<()> {
-        for (wake, key) in [(&self.shared.wakes[self.first], WAKE_KEY), (&self.bell, BELL_KEY)] {
+        for (wake, key) in
+            [(&self.shared.wakes[self.first], WAKE_KEY), (&self.poller_wake, POLLER_WAKE_KEY)]
+        {
             self.epoll.add(wake.as_fd(), Interest::READ, key)?;
         }
         self.listeners().watch(&self.epoll)
@@ -156,7 +162,7 @@ impl Cluster {
         let Some(stack) = self.stacks.take()? else { return Ok(None) };
         let Some(key) = self.table.occupy() else { return Ok(None) };
         if let Some(slot) = self.table.get(key as u32) {
-            *slot.occupant() = Occupant::Fiber(Fiber::new(stack, routine(key)));
+            *slot.content() = SlotContent::Fiber(Fiber::new(stack, routine(key)));
         }
         Ok(Some(key))
     }
@@ -169,13 +175,13 @@ impl Cluster {
     /// Queues an owned fiber to run in its turn.
     pub(super) fn run_later(&self, index: u32) {
         if self.ready.push(index) {
-            self.ring();
+            self.wake_poller();
         }
     }
 
     /// Wakes the poller.
-    pub(super) fn ring(&self) {
-        self.bell.notify();
+    pub(super) fn wake_poller(&self) {
+        self.poller_wake.notify();
     }
 
     /// The slots of the acceptors of the listener with that key.
@@ -207,7 +213,7 @@ impl Cluster {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         lock(&self.gauge).connections_open.subtract(1);
         self.connections.fetch_sub(1, Ordering::SeqCst);
-        self.ring_if_ending();
+        self.wake_poller_if_ending();
     }
 
     /// Counts off all connections that are still counted, when all have gone.
@@ -244,14 +250,14 @@ impl Cluster {
     /// Counts one acceptor less; the connections that it has accepted are counted already.
     pub(super) fn end_accepting(&self) {
         self.accepting.fetch_sub(1, Ordering::SeqCst);
-        self.ring_if_ending();
+        self.wake_poller_if_ending();
     }
 
     /// Wakes the poller when the cluster ends, since it would sleep for ever when no other thread
     /// is left to wake it. The only thread of a cluster checks before it sleeps.
-    fn ring_if_ending(&self) {
+    fn wake_poller_if_ending(&self) {
         if self.settings.threads > 1 && self.is_ending() {
-            self.ring();
+            self.wake_poller();
         }
     }
 
@@ -295,12 +301,16 @@ impl Settings {
     fn new(loop_context: &LoopContext) -> Self {
         let knobs = &loop_context.knobs;
         let connections_max = loop_context.shared.connections_max;
-        let has_blocking = knobs.get(super::knobs::BLOCKING_THREADS.name) > 0;
+        let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
         Self {
             threads: knobs.get_usize(super::knobs::THREADS_PER_CLUSTER.name),
+            blocking_threads,
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
-            sendfile: if has_blocking { loop_context.sendfile } else { SendfileMode::NonBlocking },
+            sendfile: match blocking_threads {
+                0 => SendfileMode::NonBlocking,
+                _ => loop_context.sendfile,
+            },
             parks_idle: knobs.get(super::knobs::PARK_IDLE.name) == 1,
             acceptors_per_listener: knobs.get_usize(super::knobs::ACCEPTORS.name),
             connections_max: match knobs.get(super::knobs::SPAWN_ON_DEMAND.name) {

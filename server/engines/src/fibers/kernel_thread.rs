@@ -15,16 +15,16 @@ use os::epoll::Event;
 use os::fiber::{Fiber, Pause};
 use session::{Connection, Tick, Worker};
 
-use super::blocking::Blocking;
-use super::cluster::{BELL_KEY, Cluster, Poller};
+use super::cluster::{Cluster, POLLER_WAKE_KEY, Poller};
 use super::ready::Work;
-use super::routine::{Rest, Routine};
-use super::state::News;
-use super::table::{Occupant, Slot};
+use super::routine::{Routine, Suspension};
+use super::state::FiberEvents;
+use super::table::{Slot, SlotContent};
 use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::disk::work_queue::WorkQueue;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
@@ -36,8 +36,8 @@ pub(super) struct KernelThread {
     pub(super) worker: Worker,
     pub(super) runner: Arc<Runner>,
     pub(super) buffer: Box<[u8]>,
-    /// The news for the fiber that runs, until the fiber takes it.
-    pub(super) news: News,
+    /// The events for the fiber that runs, until the fiber takes it.
+    pub(super) events: FiberEvents,
     /// The thread's index in the engine.
     index: usize,
     placement: CpuPlacement,
@@ -45,27 +45,27 @@ pub(super) struct KernelThread {
 
 /// Ends a cluster when the first of its threads ends: the others would wait for a poller that is
 /// gone.
-struct EndOfAll<'c>(&'c Cluster);
+struct EndClusterOnDrop<'c>(&'c Cluster);
 
-impl Drop for EndOfAll<'_> {
+impl Drop for EndClusterOnDrop<'_> {
     fn drop(&mut self) {
         self.0.ready.end();
-        self.0.ring();
+        self.0.wake_poller();
         if let Some(blocking) = &self.0.blocking {
-            blocking.end();
+            blocking.close();
         }
     }
 }
 
 /// Fails a cluster if one of its threads never starts: the cluster must not serve on without the
 /// thread, because another cluster may be made in its place.
-struct Unstarted(Option<Arc<Cluster>>);
+struct FailIfNotStarted(Option<Arc<Cluster>>);
 
-impl Drop for Unstarted {
+impl Drop for FailIfNotStarted {
     fn drop(&mut self) {
         if let Some(cluster) = &self.0 {
             cluster.fail("a thread of it could not begin".into());
-            drop(EndOfAll(cluster));
+            drop(EndClusterOnDrop(cluster));
         }
     }
 }
@@ -78,13 +78,13 @@ impl KernelThread {
             worker,
             runner: loop_context.runner,
             buffer: vec![0; RECEIVE_BYTES].into(),
-            news: News::NONE,
+            events: FiberEvents::NONE,
             index: loop_context.index,
             placement: loop_context.placement,
         };
-        let mut unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
+        let mut fail_if_not_started = FailIfNotStarted(Some(Arc::clone(&thread.cluster)));
         Box::new(move || {
-            unstarted.0.take(); // it has started
+            fail_if_not_started.0.take(); // it has started
             thread.run()
         })
     }
@@ -108,9 +108,9 @@ impl KernelThread {
     fn serve(&mut self, cluster: &Cluster) -> io::Result<()> {
         let blocking = cluster.blocking.as_ref().filter(|_| self.index == cluster.first);
         thread::scope(|scope| {
-            let _end_of_all = EndOfAll(cluster);
+            let _end_cluster_on_drop = EndClusterOnDrop(cluster);
             if let Some(blocking) = blocking {
-                for number in 0..blocking.threads {
+                for number in 0..cluster.settings.blocking_threads {
                     let name = format!("blocking-{}.{number}", self.index);
                     let started = Builder::new().name(name);
                     let started = started.spawn_scoped(scope, || run_blocking(blocking, cluster));
@@ -135,11 +135,11 @@ impl KernelThread {
         for index in cluster.table.indices() {
             let Some(slot) = cluster.table.get(index) else { continue };
             if !cluster.is_acceptor(index) {
-                slot.state.notify_any(News::ABORT);
+                slot.state.notify_any(FiberEvents::ABORT);
                 // The fiber that failed may fail again, and the others must still be closed.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.run_fiber(cluster, index)));
             }
-            *slot.occupant() = Occupant::Vacant;
+            *slot.content() = SlotContent::Vacant;
         }
         cluster.count_out_all();
     }
@@ -177,37 +177,37 @@ impl KernelThread {
     }
 
     /// Runs a fiber that this thread owns until it rests, moves or ends. May be called from within
-    /// another fiber, which has this one closed to make room and goes on with its own news
+    /// another fiber, which has this one closed to make room and goes on with its own events
     /// afterwards.
     fn run_fiber(&mut self, cluster: &Cluster, index: u32) {
         let Some(slot) = cluster.table.get(index) else { return };
-        let outer = mem::replace(&mut self.news, slot.state.take_news());
-        self.run_occupant(cluster, slot, index);
-        self.news = outer;
+        let outer = mem::replace(&mut self.events, slot.state.take_events());
+        self.run_slot(cluster, slot, index);
+        self.events = outer;
     }
 
     #[inline]
-    fn run_occupant(&mut self, cluster: &Cluster, slot: &Slot, index: u32) {
-        let mut occupant = slot.occupant();
-        if let Occupant::Parked(_) = &*occupant
-            && !self.unpark(cluster, &mut occupant)
+    fn run_slot(&mut self, cluster: &Cluster, slot: &Slot, index: u32) {
+        let mut content = slot.content();
+        if let SlotContent::Parked(_) = &*content
+            && !self.unpark(cluster, &mut content)
         {
-            drop(occupant);
+            drop(content);
             return cluster.table.vacate(index);
         }
-        let Occupant::Fiber(fiber) = &mut *occupant else { return };
+        let SlotContent::Fiber(fiber) = &mut *content else { return };
         match fiber.resume(self) {
-            Pause::Rest(Rest::Wait { deadline, is_idle }) => {
-                drop(occupant);
+            Pause::Rest(Suspension::Wait { deadline, is_idle }) => {
+                drop(content);
                 self.rest(cluster, slot, index, deadline, is_idle);
             }
-            Pause::Rest(Rest::Yield { deadline }) => {
-                drop(occupant);
+            Pause::Rest(Suspension::Yield { deadline }) => {
+                drop(content);
                 self.schedule(cluster, slot, index, deadline);
                 cluster.run_later(index);
             }
             Pause::Block => {
-                drop(occupant);
+                drop(content);
                 if let Some(blocking) = &cluster.blocking {
                     blocking.push(index);
                 }
@@ -215,13 +215,13 @@ impl KernelThread {
             Pause::Blocked => cluster.run_later(index),
             Pause::Left(routine) if routine.is_parked() => {
                 let deadline = routine.deadline();
-                *occupant = Occupant::Parked(Box::new(routine));
-                drop(occupant);
+                *content = SlotContent::Parked(Box::new(routine));
+                drop(content);
                 self.rest(cluster, slot, index, deadline, true);
             }
             Pause::Left(routine) => {
-                *occupant = Occupant::Vacant;
-                drop((occupant, routine));
+                *content = SlotContent::Vacant;
+                drop((content, routine));
                 cluster.table.vacate(index);
             }
         }
@@ -229,22 +229,22 @@ impl KernelThread {
 
     /// Provides a parked connection with a stack again. Returns whether there was one: if not, the
     /// connection ends here.
-    fn unpark(&mut self, cluster: &Cluster, occupant: &mut Occupant) -> bool {
-        let Occupant::Parked(mut routine) = mem::replace(occupant, Occupant::Vacant) else {
+    fn unpark(&mut self, cluster: &Cluster, content: &mut SlotContent) -> bool {
+        let SlotContent::Parked(mut routine) = mem::replace(content, SlotContent::Vacant) else {
             return false;
         };
         match cluster.stack() {
-            Some(stack) => *occupant = Occupant::Fiber(Fiber::new(stack, *routine)),
+            Some(stack) => *content = SlotContent::Fiber(Fiber::new(stack, *routine)),
             None => routine.leave(self),
         }
-        matches!(occupant, Occupant::Fiber(_))
+        matches!(content, SlotContent::Fiber(_))
     }
 
     #[inline]
     fn rest(&mut self, cluster: &Cluster, slot: &Slot, index: u32, deadline: Tick, is_idle: bool) {
         self.schedule(cluster, slot, index, deadline);
         if !slot.state.rest(is_idle) {
-            cluster.run_later(index); // there is news already
+            cluster.run_later(index); // there are events already
         }
     }
 
@@ -253,7 +253,7 @@ impl KernelThread {
         slot.set_deadline(deadline);
         let key = u64::from(slot.state.generation()) << 32 | u64::from(index);
         if cluster.timers.schedule(slot, key) {
-            cluster.ring();
+            cluster.wake_poller();
         }
     }
 
@@ -285,15 +285,15 @@ impl KernelThread {
     #[inline]
     fn handle(&mut self, cluster: &Cluster, event: Event, found: &mut Vec<u32>) {
         if event.key < LISTENER_KEYS {
-            let mut news = News::WRITABLE;
+            let mut events = FiberEvents::WRITABLE;
             if event.readable {
-                news = news.with(News::READABLE);
+                events = events.with(FiberEvents::READABLE);
             }
             if event.hangup || event.error {
-                news = news.with(News::HUNG_UP);
+                events = events.with(FiberEvents::HUNG_UP);
             }
             // An event of a connection that has gone meanwhile finds no fiber.
-            if cluster.table.notify(event.key, news) {
+            if cluster.table.notify(event.key, events) {
                 found.push(event.key as u32);
             }
         } else if event.key == WAKE_KEY {
@@ -304,12 +304,12 @@ impl KernelThread {
                 self.evict();
             }
             cluster.ready.call_all();
-        } else if event.key == BELL_KEY {
-            cluster.bell.clear();
+        } else if event.key == POLLER_WAKE_KEY {
+            cluster.poller_wake.clear();
         } else {
             let wake = |acceptor: &&u32| {
                 let slot = cluster.table.get(**acceptor);
-                slot.is_some_and(|slot| slot.state.notify_any(News::READABLE))
+                slot.is_some_and(|slot| slot.state.notify_any(FiberEvents::READABLE))
             };
             found.extend(cluster.listener_acceptors(event.key).iter().filter(wake));
         }
@@ -317,19 +317,19 @@ impl KernelThread {
 
     /// Accepts up to `count` connections from one listener.
     pub(super) fn accept(&mut self, listener: usize, count: usize) {
-        self.accept_with(|entrance| accept_row(entrance, listener, count));
+        self.accept_with(|admission| accept_row(admission, listener, count));
     }
 
-    fn accept_with<T>(&mut self, accept: impl FnOnce(&mut Entrance<'_>) -> T) {
+    fn accept_with<T>(&mut self, accept: impl FnOnce(&mut ClusterAdmission<'_>) -> T) {
         let cluster = Arc::clone(&self.cluster);
         cluster.begin_accepting();
-        accept(&mut Entrance { thread: self, cluster: &cluster });
+        accept(&mut ClusterAdmission { thread: self, cluster: &cluster });
         cluster.end_accepting();
     }
 
     /// Has a new fiber serve a connection. Returns false if none could be made: then the connection
     /// is closed.
-    fn welcome(&mut self, cluster: &Cluster, socket: OwnedFd, peer: SocketAddr) -> bool {
+    fn serve_in_fiber(&mut self, cluster: &Cluster, socket: OwnedFd, peer: SocketAddr) -> bool {
         self.worker.counters.connections_accepted.add(1);
         let connection = Connection::new(&self.worker, peer);
         let spawned = cluster.spawn(|key| Routine::connection(connection, socket, key));
@@ -364,10 +364,10 @@ impl KernelThread {
 }
 
 /// Runs the blocking parts of fibers until the blocking cluster ends.
-fn run_blocking(blocking: &Blocking, cluster: &Cluster) {
+fn run_blocking(blocking: &WorkQueue<u32>, cluster: &Cluster) {
     while let Some(index) = blocking.next() {
         let Some(slot) = cluster.table.get(index) else { continue };
-        if let Occupant::Fiber(fiber) = &mut *slot.occupant() {
+        if let SlotContent::Fiber(fiber) = &mut *slot.content() {
             fiber.resume_blocking();
         }
         cluster.run_later(index);
@@ -391,32 +391,32 @@ impl Obey for Poll<'_> {
     }
 
     fn stop_accepting(&mut self) -> bool {
-        self.thread.accept_with(|entrance| LastRows::default().take(entrance));
+        self.thread.accept_with(|admission| LastRows::default().take(admission));
         self.cluster.listeners_mut().close(&self.cluster.epoll);
         true
     }
 
     fn drain(&mut self) -> bool {
         self.cluster.is_draining.store(true, Ordering::SeqCst);
-        self.cluster.table.notify_all(News::DRAIN, &mut self.poller.found);
+        self.cluster.table.notify_all(FiberEvents::DRAIN, &mut self.poller.found);
         true
     }
 
     /// Notifies all fibers to end now. Fibers that come later check the order themselves.
     fn abort(&mut self) {
         if !mem::replace(&mut self.poller.is_aborting, true) {
-            self.cluster.table.notify_all(News::ABORT, &mut self.poller.found);
+            self.cluster.table.notify_all(FiberEvents::ABORT, &mut self.poller.found);
         }
     }
 }
 
 /// A thread that accepts for its cluster.
-struct Entrance<'a> {
+struct ClusterAdmission<'a> {
     thread: &'a mut KernelThread,
     cluster: &'a Cluster,
 }
 
-impl Admission for Entrance<'_> {
+impl Admission for ClusterAdmission<'_> {
     fn is_full(&self) -> bool {
         self.cluster.is_full()
     }
@@ -437,7 +437,8 @@ impl Admission for Entrance<'_> {
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
         // Without a stack it cannot be served: an idle connection makes room for the next one.
-        let can_go_on = self.thread.welcome(self.cluster, socket, peer) || self.thread.evict();
+        let can_go_on =
+            self.thread.serve_in_fiber(self.cluster, socket, peer) || self.thread.evict();
         if !can_go_on {
             self.pause();
         }
@@ -457,7 +458,7 @@ impl Admission for Entrance<'_> {
         worker.counters.accept_pauses.add(1);
         self.cluster.listeners_mut().pause(&self.cluster.epoll, worker.now());
         if self.cluster.settings.threads > 1 {
-            self.cluster.ring(); // the poller must not sleep beyond the pause
+            self.cluster.wake_poller(); // the poller must not sleep beyond the pause
         }
     }
 }

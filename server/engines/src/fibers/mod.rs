@@ -5,7 +5,7 @@
 //! Its essential mechanism: each connection is a fiber with a small stack of its own
 //! ([`os::fiber`]), in a cluster of one kernel thread (N:1, the default) or several (M:N,
 //! `threads_per_cluster`). Where a thread would block the fiber is suspended, in the middle of its
-//! loop, until there is news for it. One kernel thread at a time, the nominated poller
+//! loop, until there is an event for it. One kernel thread at a time, the nominated poller
 //! (`ready.rs`), polls for events on behalf of the whole cluster. A fiber goes on in any kernel
 //! thread that takes it, and uses that thread's worker meanwhile. With `blocking_threads` there are
 //! further kernel threads beside the cluster, which may block: a fiber moves there for a job or for
@@ -26,7 +26,6 @@
 //! table, cluster, kernel thread, turn. docs/serve/engines.md lists the names that uKnot's twelve
 //! knobs have here.
 
-mod blocking;
 mod cluster;
 mod kernel_thread;
 mod knobs;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use session::{Connection, Done, Job, JobId, Tick};
 use site::resource::FileRef;
 
-use super::state::{NEVER, News};
+use super::state::{FiberEvents, NEVER};
 use crate::jobs::Runner;
 use crate::parts::loops::step::Ready;
 use crate::parts::loops::transport::{Moved, Plain, Transport};
@@ -48,12 +48,12 @@ pub(super) enum BlockingWork {
     Failed,
 }
 
-/// A rest, until there is news.
+/// How a fiber is suspended: until it is run again, or until there is an event for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rest {
+pub(super) enum Suspension {
     /// The fiber has more work already: others have a turn first.
     Yield { deadline: Tick },
-    /// The fiber has no work until there is news.
+    /// The fiber has no work until there is an event.
     Wait { deadline: Tick, is_idle: bool },
 }
 
@@ -103,11 +103,11 @@ impl BlockingWork {
         }
     }
 
-    /// Drops an outcome that news has overtaken: a blocking thread has filled the socket, and the
-    /// event for new room, which comes only once, came before the fiber went on. One try too many
-    /// beats waiting for ever.
-    pub(super) fn apply(&mut self, news: News) {
-        if news.has(News::WRITABLE) && self.found_no_room() {
+    /// Drops an outcome that an event has overtaken: a blocking thread has filled the socket, and
+    /// the event for new room, which comes only once, came before the fiber went on. One try too
+    /// many beats waiting for ever.
+    pub(super) fn apply(&mut self, events: FiberEvents) {
+        if events.has(FiberEvents::WRITABLE) && self.found_no_room() {
             *self = Self::None;
         }
     }

@@ -1,4 +1,4 @@
-//! The scheduling state of a fiber: whether it rests, is ready or runs, and the news that it has
+//! The scheduling state of a fiber: whether it rests, is ready or runs, and the events that it has
 //! not taken yet. One word, so that events, timers and orders can come from any thread at any time
 //! without a lock, wake a fiber at most once, and never get lost.
 //!
@@ -14,11 +14,11 @@ use session::Tick;
 /// No deadline, or no entry in the wheel.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
 
-/// News for a fiber: a union of the constants.
+/// Events for a fiber: a union of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct News(u64);
+pub(super) struct FiberEvents(u64);
 
-impl News {
+impl FiberEvents {
     pub(super) const NONE: Self = Self(0);
     /// The fiber's socket has input.
     pub(super) const READABLE: Self = Self(1 << 8);
@@ -71,7 +71,7 @@ impl FiberState {
         generation(word)
     }
 
-    /// Removes the fiber, owned by the caller, for good. Later news for it has no effect.
+    /// Removes the fiber, owned by the caller, for good. Later events for it have no effect.
     pub(super) fn vacate(&self) {
         let word = self.0.load(Ordering::Acquire);
         // The last generation is left out: keys of listeners and wake-ups begin there.
@@ -83,21 +83,21 @@ impl FiberState {
         generation(self.0.load(Ordering::Acquire))
     }
 
-    /// Adds news for the fiber of that generation. Returns whether it rested: then the caller owns
-    /// it now and has to run it.
+    /// Adds events for the fiber of that generation. Returns whether it rested: then the caller
+    /// owns it now and has to run it.
     #[inline]
-    pub(super) fn notify(&self, expected: u32, news: News) -> bool {
+    pub(super) fn notify(&self, expected: u32, events: FiberEvents) -> bool {
         self.change(|word| {
             let is_there = word & LIVES != 0 && generation(word) == expected;
-            is_there.then_some(word | news.0 | OWNED)
+            is_there.then_some(word | events.0 | OWNED)
         })
         .is_some_and(|before| before & OWNED == 0)
     }
 
-    /// Adds news for the fiber in this slot, of any generation; does nothing if the slot is vacant.
-    /// Returns whether the fiber rested: then the caller owns it now and has to run it.
-    pub(super) fn notify_any(&self, news: News) -> bool {
-        self.change(|word| (word & LIVES != 0).then_some(word | news.0 | OWNED))
+    /// Adds events for the fiber in this slot, of any generation; does nothing if the slot is
+    /// vacant. Returns whether the fiber rested: then the caller owns it now and has to run it.
+    pub(super) fn notify_any(&self, events: FiberEvents) -> bool {
+        self.change(|word| (word & LIVES != 0).then_some(word | events.0 | OWNED))
             .is_some_and(|before| before & OWNED == 0)
     }
 
@@ -107,25 +107,25 @@ impl FiberState {
         self.change(|word| {
             let rests = word & (LIVES | OWNED | IDLE) == LIVES | IDLE;
             let is_idle = rests && generation(word) == expected;
-            is_idle.then_some(word | OWNED | News::EVICTED.0)
+            is_idle.then_some(word | OWNED | FiberEvents::EVICTED.0)
         })
         .is_some()
     }
 
-    /// Takes the news. Only for the fiber's owner.
+    /// Takes the events. Only for the fiber's owner.
     #[inline]
-    pub(super) fn take_news(&self) -> News {
-        News(self.0.fetch_and(!News::ALL, Ordering::AcqRel) & News::ALL)
+    pub(super) fn take_events(&self) -> FiberEvents {
+        FiberEvents(self.0.fetch_and(!FiberEvents::ALL, Ordering::AcqRel) & FiberEvents::ALL)
     }
 
-    /// Lets the fiber rest. Only for its owner. Returns false if there is news: then the caller
+    /// Lets the fiber rest. Only for its owner. Returns false if there are events: then the caller
     /// still owns it.
     #[inline]
     #[must_use]
     pub(super) fn rest(&self, is_idle: bool) -> bool {
         self.change(|word| {
             let rested = if is_idle { word | IDLE } else { word & !IDLE };
-            (word & News::ALL == 0).then_some(rested & !OWNED)
+            (word & FiberEvents::ALL == 0).then_some(rested & !OWNED)
         })
         .is_some()
     }

@@ -8,7 +8,7 @@ use os::fiber::Fiber;
 use session::Tick;
 
 use super::routine::Routine;
-use super::state::{FiberState, NEVER, News};
+use super::state::{FiberEvents, FiberState, NEVER};
 use crate::lock::lock;
 
 /// Slots made at once.
@@ -22,11 +22,11 @@ pub(super) struct Slot {
     /// When the fiber's entry in the wheel comes up. Changed only under the wheel's lock.
     scheduled: AtomicU64,
     /// Locked only by the owner of the fiber, so that the lock is never waited for.
-    occupant: Mutex<Occupant>,
+    content: Mutex<SlotContent>,
 }
 
 /// The content of a slot.
-pub(super) enum Occupant {
+pub(super) enum SlotContent {
     Vacant,
     /// A fiber with its stack.
     Fiber(Fiber<Routine>),
@@ -84,23 +84,23 @@ impl FiberTable {
     #[inline]
     pub(super) fn prefetch(&self, index: u32) {
         if let Some(slot) = self.get(index)
-            && let Occupant::Fiber(fiber) = &*slot.occupant()
+            && let SlotContent::Fiber(fiber) = &*slot.content()
         {
             fiber.prefetch();
         }
     }
 
-    /// Adds news for the fiber with that key, if it is still there. Returns whether the caller has
-    /// to run it.
+    /// Adds events for the fiber with that key, if it is still there. Returns whether the caller
+    /// has to run it.
     #[inline]
-    pub(super) fn notify(&self, key: u64, news: News) -> bool {
+    pub(super) fn notify(&self, key: u64, events: FiberEvents) -> bool {
         let slot = self.get(key as u32);
-        slot.is_some_and(|slot| slot.state.notify((key >> 32) as u32, news))
+        slot.is_some_and(|slot| slot.state.notify((key >> 32) as u32, events))
     }
 
-    /// Adds news for all fibers, and adds the fibers that the caller has to run to `ready`.
-    pub(super) fn notify_all(&self, news: News, ready: &mut Vec<u32>) {
-        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.notify_any(news));
+    /// Adds events for all fibers, and adds the fibers that the caller has to run to `ready`.
+    pub(super) fn notify_all(&self, events: FiberEvents, ready: &mut Vec<u32>) {
+        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.notify_any(events));
         ready.extend(self.indices().filter(rested));
     }
 
@@ -142,9 +142,9 @@ impl Slot {
 
     /// Locks the content of the slot. Only for the owner of the fiber.
     #[inline]
-    pub(super) fn occupant(&self) -> MutexGuard<'_, Occupant> {
+    pub(super) fn content(&self) -> MutexGuard<'_, SlotContent> {
         // A panic in a fiber ends its cluster, and the content is dropped.
-        self.occupant.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +153,7 @@ fn new_chunk() -> Box<[Slot]> {
         state: FiberState::vacant(),
         deadline: AtomicU64::new(NEVER.0),
         scheduled: AtomicU64::new(NEVER.0),
-        occupant: Mutex::new(Occupant::Vacant),
+        content: Mutex::new(SlotContent::Vacant),
     };
     (0..CHUNK).map(slot).collect()
 }

@@ -10,7 +10,7 @@ use shuttle::thread;
 
 use super::ready::{Ready, Work};
 use super::routine::BlockingWork;
-use super::state::{FiberState, News};
+use super::state::{FiberEvents, FiberState};
 use crate::parts::loops::transport::Moved;
 
 /// The number of interleavings of each model that are run.
@@ -24,7 +24,7 @@ struct Model {
     served: AtomicUsize,
     is_running: AtomicBool,
     /// How often a sleeping poll was woken.
-    rings: AtomicUsize,
+    wakes: AtomicUsize,
 }
 
 /// The only fiber's index.
@@ -42,7 +42,7 @@ impl Model {
             arrived: AtomicUsize::new(0),
             served: AtomicUsize::new(0),
             is_running: AtomicBool::new(false),
-            rings: AtomicUsize::new(0),
+            wakes: AtomicUsize::new(0),
         };
         (Arc::new(model), generation)
     }
@@ -64,13 +64,13 @@ impl Model {
     fn run(&self, fiber: u32) {
         assert_eq!(fiber, FIBER);
         assert!(!self.is_running.swap(true, Ordering::SeqCst), "two threads run one fiber");
-        let news = self.state.take_news();
-        if news.has(News::READABLE) {
+        let events = self.state.take_events();
+        if events.has(FiberEvents::READABLE) {
             self.served.store(self.arrived.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         self.is_running.store(false, Ordering::SeqCst);
         if !self.state.rest(true) && self.ready.push(FIBER) {
-            self.rings.fetch_add(1, Ordering::SeqCst);
+            self.wakes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -82,7 +82,7 @@ impl Model {
         }
         if self.arrived.load(Ordering::SeqCst) < arrivals {
             self.arrived.fetch_add(1, Ordering::SeqCst);
-            if self.state.notify(generation, News::READABLE) {
+            if self.state.notify(generation, FiberEvents::READABLE) {
                 found.push(FIBER);
             }
         }
@@ -92,7 +92,7 @@ impl Model {
 }
 
 #[test]
-fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_news() {
+fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_event() {
     for threads in [1, 2, 3] {
         let model = move || {
             let (model, generation) = Model::new(threads);
@@ -112,10 +112,10 @@ fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_news() {
 fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
     let model = || {
         let ready = Arc::new(Ready::new(2));
-        let bell = Arc::new(AtomicUsize::new(0));
+        let wake = Arc::new(AtomicUsize::new(0));
         let ran = Arc::new(AtomicUsize::new(0));
         let work = |_| {
-            let (ready, bell, ran) = (Arc::clone(&ready), Arc::clone(&bell), Arc::clone(&ran));
+            let (ready, wake, ran) = (Arc::clone(&ready), Arc::clone(&wake), Arc::clone(&ran));
             thread::spawn(move || {
                 let (mut batch, mut seen) = (Vec::new(), 0);
                 loop {
@@ -124,8 +124,8 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
                             ran.fetch_add(batch.drain(..).count(), Ordering::SeqCst);
                         }
                         Work::Poll { may_sleep } => {
-                            // Sleeps until the bell rings, as a server without clients does.
-                            while may_sleep && bell.swap(0, Ordering::SeqCst) == 0 {
+                            // Sleeps until it is woken, as a server without clients does.
+                            while may_sleep && wake.swap(0, Ordering::SeqCst) == 0 {
                                 thread::yield_now();
                             }
                             ready.end_poll(&mut Vec::new());
@@ -139,14 +139,14 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
         let working: Vec<_> = (0..2).map(work).collect();
         for fiber in 0..3 {
             if ready.push(fiber) {
-                bell.fetch_add(1, Ordering::SeqCst);
+                wake.fetch_add(1, Ordering::SeqCst);
             }
         }
         while ran.load(Ordering::SeqCst) < 3 {
             thread::yield_now();
         }
         ready.end();
-        bell.fetch_add(1, Ordering::SeqCst);
+        wake.fetch_add(1, Ordering::SeqCst);
         working.into_iter().for_each(|thread| thread.join().unwrap());
     };
     shuttle::check_random(model, RUNS);
@@ -207,7 +207,7 @@ fn only_an_idle_fiber_is_evicted_and_only_once() {
         let claiming = [
             claim(FiberState::evict),
             claim(FiberState::evict),
-            claim(|state, generation| state.notify(generation, News::READABLE)),
+            claim(|state, generation| state.notify(generation, FiberEvents::READABLE)),
         ];
         claiming.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(claims.load(Ordering::SeqCst), 1, "one owner");
@@ -220,8 +220,8 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
     let model = || {
         let (model, generation) = Model::new(1);
         // The thread that has the fiber owns it: here the blocking thread, to which it was pushed.
-        assert!(model.state.notify(generation, News::WRITABLE));
-        model.state.take_news();
+        assert!(model.state.notify(generation, FiberEvents::WRITABLE));
+        model.state.take_events();
         let blocking = {
             let model = Arc::clone(&model);
             thread::spawn(move || {
@@ -229,7 +229,7 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
                 thread::yield_now();
                 model.is_running.store(false, Ordering::SeqCst);
                 if model.ready.push(FIBER) {
-                    model.rings.fetch_add(1, Ordering::SeqCst);
+                    model.wakes.fetch_add(1, Ordering::SeqCst);
                 }
             })
         };
@@ -266,13 +266,13 @@ impl Download {
     /// Makes room as a client does that reads all there is: there is one event.
     fn receive(&self, generation: u32) {
         self.has_room.store(true, Ordering::SeqCst);
-        if self.state.notify(generation, News::WRITABLE) {
+        if self.state.notify(generation, FiberEvents::WRITABLE) {
             let _ = self.ready.push(FIBER);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Does the work of a kernel thread, until the file is sent or there is no more news.
+    /// Does the work of a kernel thread, until the file is sent or there are no more events.
     fn work(&self) {
         let (mut batch, mut seen) = (Vec::new(), 0);
         loop {
@@ -292,7 +292,7 @@ impl Download {
     /// Runs the fiber: it sends again, or takes in what the blocking thread found.
     fn run(&self) {
         let mut work = self.blocking_work.lock().unwrap();
-        work.apply(self.state.take_news());
+        work.apply(self.state.take_events());
         let is_sent = match std::mem::replace(&mut *work, BlockingWork::None) {
             BlockingWork::None => self.has_room.load(Ordering::SeqCst),
             BlockingWork::Sent(outcome) => outcome.is_ok(),
@@ -331,20 +331,26 @@ fn room_that_comes_while_a_blocking_thread_sends_is_not_missed() {
 }
 
 #[test]
-fn news_for_a_fiber_that_has_gone_has_no_effect() {
+fn events_for_a_fiber_that_has_gone_have_no_effect() {
     shuttle::check_random(
         || {
             let state = FiberState::vacant();
             let first = state.occupy();
             state.vacate();
-            assert!(!state.notify(first, News::ABORT) && !state.notify_any(News::ABORT));
+            assert!(
+                !state.notify(first, FiberEvents::ABORT) && !state.notify_any(FiberEvents::ABORT)
+            );
             let second = state.occupy();
-            assert!(state.rest(false), "no news");
-            assert!(!state.notify(first, News::EXPIRED) && !state.evict(second));
-            assert!(state.notify(second, News::EXPIRED));
-            assert!(!state.notify(second, News::READABLE), "it is owned");
-            let news = state.take_news();
-            assert!(news.has(News::EXPIRED) && news.has(News::READABLE) && !news.has(News::DRAIN));
+            assert!(state.rest(false), "no events");
+            assert!(!state.notify(first, FiberEvents::EXPIRED) && !state.evict(second));
+            assert!(state.notify(second, FiberEvents::EXPIRED));
+            assert!(!state.notify(second, FiberEvents::READABLE), "it is owned");
+            let events = state.take_events();
+            assert!(
+                events.has(FiberEvents::EXPIRED)
+                    && events.has(FiberEvents::READABLE)
+                    && !events.has(FiberEvents::DRAIN)
+            );
         },
         1,
     );

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use session::Tick;
 
-use super::state::{NEVER, News};
+use super::state::{FiberEvents, NEVER};
 use super::table::{FiberTable, Slot};
 use crate::lock::lock;
 use crate::parts::loops::wheel::Wheel;
@@ -61,7 +61,7 @@ impl Timers {
             let Some(slot) = inner.come_up(table, key, moment) else { continue };
             if slot.deadline() > now {
                 inner.put_back(slot, key);
-            } else if table.notify(key, News::EXPIRED) {
+            } else if table.notify(key, FiberEvents::EXPIRED) {
                 ready.push(key as u32);
             }
         }

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use os::epoll::Interest;
-use os::fiber::{Life, Next};
+use os::fiber::{FiberRoutine, Next};
 use session::{Op, Phase};
 use site::resource::FileRef;
 
 use super::kernel_thread::KernelThread;
-use super::routine::{BlockingWork, ConnectionFiber, Rest, Routine};
-use super::state::{NEVER, News};
+use super::routine::{BlockingWork, ConnectionFiber, Routine, Suspension};
+use super::state::{FiberEvents, NEVER};
 use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{STEPS_PER_JOB, Step, Turn, after_send_file, step};
@@ -27,16 +27,16 @@ impl Routine {
     }
 }
 
-impl Life for Routine {
+impl FiberRoutine for Routine {
     type Thread = KernelThread;
-    type Rest = Rest;
+    type Rest = Suspension;
 
     #[inline]
-    fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+    fn step(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         match self {
             Self::Acceptor { listener } => {
                 thread.accept(*listener, thread.cluster.settings.accepts_per_wake);
-                Next::Rest(Rest::Wait { deadline: NEVER, is_idle: false })
+                Next::Rest(Suspension::Wait { deadline: NEVER, is_idle: false })
             }
             Self::Connection(fiber) => {
                 let served = catch_unwind(AssertUnwindSafe(|| fiber.serve(thread)));
@@ -58,14 +58,14 @@ impl Life for Routine {
 impl ConnectionFiber {
     /// Takes steps until the fiber is to rest, block or end.
     #[inline]
-    fn serve(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        let news = std::mem::replace(&mut thread.news, News::NONE);
-        if (news != News::NONE || self.is_new) && self.apply(news, thread) {
+    fn serve(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
+        let events = std::mem::replace(&mut thread.events, FiberEvents::NONE);
+        if (events != FiberEvents::NONE || self.is_new) && self.apply(events, thread) {
             return self.leave(thread);
         }
         let mut pause = self.drive(thread);
         // What had arrived came first, and was not enough.
-        if news.has(News::EXPIRED)
+        if events.has(FiberEvents::EXPIRED)
             && pause == Pause::Wait
             && self.connection.expire_if_due(&mut thread.worker)
         {
@@ -73,7 +73,7 @@ impl ConnectionFiber {
         }
         match pause {
             Pause::Wait => self.rest(thread),
-            Pause::Yield => Next::Rest(Rest::Yield { deadline: self.deadline() }),
+            Pause::Yield => Next::Rest(Suspension::Yield { deadline: self.deadline() }),
             Pause::Away => Next::Block,
             Pause::Closed => self.leave(thread),
         }
@@ -86,23 +86,23 @@ impl ConnectionFiber {
         drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn)
     }
 
-    /// Applies news to the connection. Returns whether the connection is to end at once.
-    fn apply(&mut self, news: News, thread: &mut KernelThread) -> bool {
-        self.ready.is_drained &= !news.has(News::READABLE);
-        self.ready.is_full &= !news.has(News::WRITABLE);
-        self.ready.is_hung_up |= news.has(News::HUNG_UP);
-        self.blocking_work.apply(news);
-        if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
+    /// Applies events to the connection. Returns whether the connection is to end at once.
+    fn apply(&mut self, events: FiberEvents, thread: &mut KernelThread) -> bool {
+        self.ready.is_drained &= !events.has(FiberEvents::READABLE);
+        self.ready.is_full &= !events.has(FiberEvents::WRITABLE);
+        self.ready.is_hung_up |= events.has(FiberEvents::HUNG_UP);
+        self.blocking_work.apply(events);
+        if events.has(FiberEvents::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
-        let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
+        let aborts = events.has(FiberEvents::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
         // While the fiber was away its client had no chance: what it brings back comes first.
         let was_away = !matches!(self.blocking_work, BlockingWork::None);
-        if news.has(News::EXPIRED) && !was_away {
+        if events.has(FiberEvents::EXPIRED) && !was_away {
             self.expire(thread);
         }
-        aborts || (news.has(News::EVICTED) && self.makes_room(thread))
+        aborts || (events.has(FiberEvents::EVICTED) && self.makes_room(thread))
     }
 
     /// Acts on a deadline that has passed, unless something has arrived that is to be received
@@ -127,9 +127,9 @@ impl ConnectionFiber {
         true
     }
 
-    /// Lets the fiber rest until there is news, and has the socket watched if it is not yet.
+    /// Lets the fiber rest until there is an event, and has the socket watched if it is not yet.
     #[inline]
-    fn rest(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+    fn rest(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         if !self.is_watched {
             self.is_watched = true;
             let interest =
@@ -142,7 +142,7 @@ impl ConnectionFiber {
         if is_idle && thread.cluster.settings.parks_idle {
             return Next::Leave; // the fiber leaves its stack, and the connection stays
         }
-        Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
+        Next::Rest(Suspension::Wait { deadline: self.deadline(), is_idle })
     }
 
     /// Takes in the outcome of blocking work.
@@ -172,7 +172,7 @@ impl ConnectionFiber {
         }
     }
 
-    fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+    fn leave(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         self.has_left = true;
         self.connection.close(&mut thread.worker);
         thread.cluster.count_out();

@@ -5,17 +5,17 @@
 //! all places are taken. Each loop has helpers of its own, so that loops share no state; a ring is
 //! a loop in this sense.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 use session::{Connection, Counters, Done, Job, JobId, Op, Worker};
 use site::resource::FileRef;
 
+use super::work_queue::WorkQueue;
 use crate::jobs::Runner;
 use crate::lock::lock;
 use crate::parts::accept::listeners::is_exhaustion;
@@ -143,17 +143,10 @@ pub(crate) struct Helpers {
 
 /// The state that a loop and its helpers share.
 struct Shared {
-    queue: Mutex<Queue>,
-    has_work: Condvar,
+    queue: WorkQueue<(u64, Work)>,
     returned: Mutex<Vec<Returned>>,
     wake: Wake,
     run_job: RunJob,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<(u64, Work)>,
-    is_closed: bool,
 }
 
 impl Helpers {
@@ -169,8 +162,7 @@ impl Helpers {
         run_job: RunJob,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            has_work: Condvar::new(),
+            queue: WorkQueue::new(),
             returned: Mutex::default(),
             wake: Wake::new()?,
             run_job,
@@ -202,8 +194,7 @@ impl Help for Helpers {
             return Err(work);
         }
         self.out += 1;
-        lock(&self.shared.queue).waiting.push_back((key, work));
-        self.shared.has_work.notify_one();
+        self.shared.queue.push((key, work));
         Ok(())
     }
 
@@ -223,13 +214,8 @@ impl AsFd for Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        let forgotten = {
-            let mut queue = lock(&self.shared.queue);
-            queue.is_closed = true;
-            std::mem::take(&mut queue.waiting)
-        };
-        drop(forgotten); // not under the lock: it may close files
-        self.shared.has_work.notify_all();
+        self.shared.queue.clear();
+        self.shared.queue.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join(); // panics of jobs were caught, and others have been printed
         }
@@ -239,21 +225,10 @@ impl Drop for Helpers {
 /// Does work until there is no more, for the whole life of a helper.
 fn help(shared: &Shared) {
     let mut buffer = vec![0; FETCH_BYTES];
-    while let Some((key, work)) = shared.next() {
+    while let Some((key, work)) = shared.queue.next() {
         let outcome = carry_out(&*shared.run_job, work, &mut buffer);
         lock(&shared.returned).push(Returned { key, outcome });
         shared.wake.notify();
-    }
-}
-
-impl Shared {
-    /// Waits for work. Returns none when the helper is to end.
-    fn next(&self) -> Option<(u64, Work)> {
-        let mut queue = lock(&self.queue);
-        while queue.waiting.is_empty() && !queue.is_closed {
-            queue = self.has_work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        queue.waiting.pop_front()
     }
 }
 

@@ -3,3 +3,4 @@
 pub(crate) mod blocking_work;
 pub(crate) mod helpers;
 pub(crate) mod in_memory;
+pub(crate) mod work_queue;

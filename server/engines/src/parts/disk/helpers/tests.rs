@@ -114,11 +114,11 @@ fn the_end_waits_for_work_under_way_and_discards_the_rest() {
     let left = Arc::downgrade(&shared);
     hand_out(&mut helpers, 1, b"/stall");
     hand_out(&mut helpers, 2, b"/stall");
-    while lock(&shared.queue).waiting.len() > 1 {
+    while shared.queue.len() > 1 {
         std::thread::yield_now();
     }
     let opener = std::thread::spawn(move || {
-        while !lock(&shared.queue).is_closed {
+        while !shared.queue.is_closed() {
             std::thread::yield_now();
         }
         open.send(()).unwrap();
