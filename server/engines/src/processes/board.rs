@@ -46,7 +46,7 @@ pub(super) struct Board {
 
 /// One process's part of the board: a cache line.
 #[derive(Clone, Copy)]
-pub(super) struct Row(&'static [AtomicU64]);
+pub(super) struct ProcessRow(&'static [AtomicU64]);
 
 // The cells of the board.
 const ORDERS: usize = 0;
@@ -127,13 +127,13 @@ impl Board {
         (self.cells.len() - ROWS) / ROW_CELLS
     }
 
-    pub(super) fn row(&self, index: usize) -> Row {
+    pub(super) fn row(&self, index: usize) -> ProcessRow {
         let start = ROWS + index * ROW_CELLS;
-        Row(&self.cells[start..start + ROW_CELLS])
+        ProcessRow(&self.cells[start..start + ROW_CELLS])
     }
 }
 
-impl Row {
+impl ProcessRow {
     /// Resets the row for a process that is about to be forked.
     pub(super) fn begin(self, state: State) {
         self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
@@ -220,7 +220,7 @@ mod tests {
         first.set_command(Command::CloseIfResting);
         first.fail(&io::Error::from_raw_os_error(24));
         second.begin(State::Ending);
-        let shown = |row: Row| (row.state(), row.rests_since(), row.command(), row.error());
+        let shown = |row: ProcessRow| (row.state(), row.rests_since(), row.command(), row.error());
         assert_eq!(shown(first), (State::Serving, Some(Tick(1)), Command::CloseIfResting, 24));
         assert_eq!(shown(second), (State::Ending, None, Command::None, 0));
         first.begin(State::Waiting);

@@ -10,11 +10,11 @@ use os::signals::SignalDescriptor;
 use os::socket::Readiness;
 use session::{HOUSEKEEPING_MS, Tick};
 
-use super::board::{Board, Command, Row, State};
+use super::board::{Board, Command, ProcessRow, State};
 use crate::open_files::OpenFiles;
 use crate::orders::Order;
-use crate::parts::accept::listeners::{PAUSE_MS, is_exhaustion};
-use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
+use crate::parts::accept::listeners::{self, Accepted, PAUSE_MS};
+use crate::parts::kernel_threads::blocking::{RECEIVE_BYTES, ServedConnection};
 use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
 use crate::parts::loops::clock::timeout_ms;
 
@@ -33,7 +33,7 @@ const CHECK_MS: u64 = 1000;
 pub(super) struct Child {
     pub(super) registry: Registry,
     pub(super) board: Board,
-    pub(super) row: Row,
+    pub(super) row: ProcessRow,
     /// Signals of the master to check the board.
     pub(super) signals: SignalDescriptor,
     pub(super) listeners: Vec<OwnedFd>,
@@ -133,11 +133,13 @@ impl Child {
             || self.board.orders.is_issued(Order::StopAccepting)
     }
 
-    /// Accepts one connection, if there is one, and serves it.
+    /// Accepts one connection, if there is one, and serves it. This is not the rule of admission
+    /// (`parts/accept/admission.rs`): a process accepts only while it has no connection, so it has
+    /// none to close to make room for another.
     fn accept(&mut self, listener: usize) -> io::Result<()> {
         let Some(socket) = self.listeners.get(listener) else { return Ok(()) };
-        match os::socket::accept(socket.as_fd()) {
-            Ok((socket, peer)) => {
+        match listeners::accept(socket.as_fd()) {
+            Accepted::Connection(socket, peer) => {
                 self.row.set_state(State::Serving);
                 self.board.wake.notify(); // there may be too few spare processes left
                 self.connections_max = self.connections_max.saturating_sub(1);
@@ -150,12 +152,12 @@ impl Child {
                 self.board.change();
                 Ok(())
             }
-            Err(why) if is_exhaustion(&why) => {
+            Accepted::Exhausted => {
                 self.registry.do_housekeeping();
                 PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))
             }
             // Another process was faster, or the client has gone already.
-            Err(_) => Ok(()),
+            Accepted::Nothing | Accepted::Gone => Ok(()),
         }
     }
 
@@ -171,15 +173,15 @@ impl Child {
         let entry = &arrival.entry;
         let mut wait = Wait::new(&self.signals, entry)?;
         wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
-        let mut line = Line::new(&self.registry, arrival, true);
+        let mut served = ServedConnection::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
         entry.rest(Tick(os::clock::now()));
         self.obey(entry);
         while !self.registry.is_aborting() {
-            if line.is_idle() && self.row.rests_since().is_none() {
+            if served.is_idle() && self.row.rests_since().is_none() {
                 self.row.rest(Some(Tick(os::clock::now())));
             }
-            match wait.next(line.deadline())? {
+            match wait.next(served.deadline())? {
                 Woken::ForHousekeeping => {
                     self.do_housekeeping();
                     wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
@@ -193,7 +195,7 @@ impl Child {
                         // its request announces that it is the last.
                         self.registry.shared.orders.issue(Order::Drain);
                     }
-                    match line.drive(&self.registry, entry, &mut buffer) {
+                    match served.drive(&self.registry, entry, &mut buffer) {
                         Some(wanted) => wait.begin(entry, wanted)?,
                         None => return Ok(()),
                     }
@@ -205,7 +207,7 @@ impl Child {
                 self.obey(entry);
             }
         }
-        let _ = line.drive(&self.registry, entry, &mut buffer); // aborting, it ends at once
+        let _ = served.drive(&self.registry, entry, &mut buffer); // aborting, it ends at once
         Ok(())
     }
 

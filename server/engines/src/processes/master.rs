@@ -14,7 +14,7 @@ use session::{Counters, Tick};
 use super::board::{Board, State};
 use super::child::Child;
 use super::note::Note;
-use super::pool::{Materials, Pool};
+use super::pool::{Pool, ProcessParts};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
 use crate::orders::Orders;
@@ -44,7 +44,7 @@ const FORKS_PER_TURN: usize = 32;
 const SHRINK_MS: u64 = 100;
 
 /// How long processes may take to end after the order to abort, in milliseconds.
-const ABORT_PATIENCE_MS: u64 = 1000;
+const ABORT_TIMEOUT_MS: u64 = 1000;
 
 /// The key of signals: above those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX - 1;
@@ -104,7 +104,7 @@ impl Master {
             0 => u64::MAX,
             most => most,
         };
-        let materials = Materials {
+        let parts = ProcessParts {
             more: partition.more,
             runner,
             board: board.clone(),
@@ -112,7 +112,7 @@ impl Master {
             processes_max: limits.processes_max,
         };
         let counters = Arc::clone(&first.worker.counters);
-        let pool = Pool::new(materials, first.worker)?;
+        let pool = Pool::new(parts, first.worker)?;
         let epoll = Epoll::new()?;
         epoll.add(board.wake.as_fd(), Interest::READ, WAKE_KEY)?;
         epoll.add(pool.signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
@@ -317,7 +317,7 @@ impl Obey<&'static AtomicU64> for Master {
             Some(at) if at <= self.now => self.pool.kill_all(),
             Some(_) => return,
         }
-        self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
+        self.kill_at = Some(self.now.plus_ms(ABORT_TIMEOUT_MS));
     }
 }
 

@@ -93,7 +93,8 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
         processes_max: knobs.get_usize(PROCESSES_MAX.name).min(most).max(1),
         connections_per_process: knobs.get(CONNECTIONS_PER_PROCESS.name),
     };
-    let mut masters = Masters { masters: Vec::new(), failure: OnceLock::new(), is_ending: false };
+    let mut masters =
+        RunningMasters { masters: Vec::new(), failure: OnceLock::new(), is_ending: false };
     for partition in start.partitions {
         let board = Board::new(limits.processes_max)?;
         let (runner, copy) = (Arc::clone(&start.runner), board.clone());
@@ -105,7 +106,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 }
 
 /// The engine in the hands of the process that started it.
-struct Masters {
+struct RunningMasters {
     masters: Vec<Running>,
     failure: OnceLock<String>,
     is_ending: bool,
@@ -139,7 +140,7 @@ impl Running {
     }
 }
 
-impl Engine for Masters {
+impl Engine for RunningMasters {
     fn issue(&mut self, order: Order) {
         self.is_ending |= order != Order::StopAccepting;
         self.masters.iter().for_each(|master| master.board.order(order));

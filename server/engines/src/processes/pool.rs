@@ -10,7 +10,7 @@ use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
 use session::{Account, Tick, Worker};
 
-use super::board::{Board, Command, Row, State};
+use super::board::{Board, Command, ProcessRow, State};
 use super::child::Child;
 use super::note::Note;
 use crate::engine::{MakeWorker, SendfileMode};
@@ -30,7 +30,7 @@ const CALL: Signal = Signal::User1;
 const REST_MS: u64 = 100;
 
 /// The parts that processes are made of.
-pub(super) struct Materials {
+pub(super) struct ProcessParts {
     pub(super) more: MakeWorker,
     pub(super) runner: Arc<Runner>,
     pub(super) board: Board,
@@ -42,7 +42,7 @@ pub(super) struct Materials {
 
 /// The processes of a master.
 pub(super) struct Pool {
-    materials: Materials,
+    parts: ProcessParts,
     /// Each process works with a copy of this worker. The master never uses it: the master should
     /// have as little in memory as possible, because each page in which a process fills a gap
     /// becomes the process's own.
@@ -58,7 +58,7 @@ pub(super) struct Pool {
 
 /// A slot for a process.
 struct Slot {
-    row: Row,
+    row: ProcessRow,
     process: Option<Process>,
     /// The account that each process in the slot counts on.
     account: Account,
@@ -74,15 +74,15 @@ pub(super) struct Reaped {
 
 impl Pool {
     /// A pool without processes, which will work with copies of `worker`.
-    pub(super) fn new(materials: Materials, mut worker: Worker) -> io::Result<Self> {
-        let budget = own_budget(worker.cache().budget(), materials.processes_max);
+    pub(super) fn new(parts: ProcessParts, mut worker: Worker) -> io::Result<Self> {
+        let budget = own_budget(worker.cache().budget(), parts.processes_max);
         worker.use_cache(Arc::new(worker.cache().emptied(budget)));
         let worker = Some(Box::new(worker));
         // The signal is blocked here so that it is blocked in each process from the beginning.
         let signals = SignalDescriptor::new(&[Signal::Child, CALL])?;
         let room = ThreadRoom::default();
         let slots = Vec::new();
-        Ok(Self { materials, worker, slots, signals, alive: 0, room, is_killing: false })
+        Ok(Self { parts, worker, slots, signals, alive: 0, room, is_killing: false })
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -134,7 +134,7 @@ impl Pool {
             if how != Ended::Exit(0) && !self.is_killing {
                 let (state, error) = (slot.row.state(), slot.row.error());
                 let note = Note::ended(pid, how, error, state == State::Serving);
-                self.materials.board.note(note);
+                self.parts.board.note(note);
                 reaped.has_failed |= matches!(how, Ended::Exit(_));
             }
             slot.row.rest(None);
@@ -188,15 +188,15 @@ impl Pool {
 
     fn add_slot(&mut self) -> usize {
         let index = self.slots.len();
-        assert!(index < self.materials.board.rows(), "the master forks no more than it may");
-        let account = (self.materials.more)().account();
-        self.slots.push(Slot { row: self.materials.board.row(index), process: None, account });
+        assert!(index < self.parts.board.rows(), "the master forks no more than it may");
+        let account = (self.parts.more)().account();
+        self.slots.push(Slot { row: self.parts.board.row(index), process: None, account });
         index
     }
 
     /// Makes the state of a process; called in that process.
     fn child(&mut self, index: usize, listeners: &mut Listeners) -> io::Result<Child> {
-        let Materials { more, runner, board, connections_max, .. } = &self.materials;
+        let ProcessParts { more, runner, board, connections_max, .. } = &self.parts;
         let slot = &self.slots[index];
         let mut worker = self.worker.take().expect("each copy of this process takes it once");
         worker.use_account(&slot.account);

@@ -16,7 +16,7 @@ use session::Tick;
 
 use crate::lock::lock;
 use crate::parts::kernel_threads::acceptor::Pool;
-use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
+use crate::parts::kernel_threads::blocking::{RECEIVE_BYTES, ServedConnection};
 use crate::parts::kernel_threads::registry::{Arrival, Registry};
 use crate::parts::loops::connections::{Connections, Timed};
 
@@ -63,7 +63,7 @@ struct Place(Option<Parked>);
 
 /// A connection: parked, in the queue, or with a thread.
 struct Parked {
-    line: Line,
+    served: ServedConnection,
     arrival: Arrival,
 }
 
@@ -71,11 +71,11 @@ impl Timed for Place {
     /// The deadline of a parked connection. A connection that a thread has gets its next deadline
     /// when the thread parks it.
     fn deadline(&self) -> Option<Tick> {
-        self.0.as_ref()?.line.deadline()
+        self.0.as_ref()?.served.deadline()
     }
 
     fn is_idle(&self) -> bool {
-        self.0.as_ref().is_some_and(|parked| parked.line.is_idle())
+        self.0.as_ref().is_some_and(|parked| parked.served.is_idle())
     }
 }
 
@@ -111,7 +111,7 @@ impl Pool for ParkingPool {
     /// Mostly they have come with it: then it never rests, and may not be closed to make room.
     fn dispatch(&mut self, arrival: Arrival) -> bool {
         let shared = &self.shared;
-        let line = Line::new(&shared.registry, &arrival, true);
+        let served = ServedConnection::new(&shared.registry, &arrival, true);
         arrival.entry.rest(Tick(os::clock::now()));
         let is_ready = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
         let is_ready = is_ready.unwrap_or(false);
@@ -126,7 +126,7 @@ impl Pool for ParkingPool {
             shared.registry.leave(arrival); // no memory for the watch
             return false;
         }
-        shared.put(&mut state, key, Parked { line, arrival });
+        shared.put(&mut state, key, Parked { served, arrival });
         if is_ready {
             shared.call(&mut state, key);
         }
@@ -177,7 +177,7 @@ impl Shared {
     fn work(&self) {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Some((key, mut parked)) = self.next() {
-            match parked.line.drive(&self.registry, &parked.arrival.entry, &mut buffer) {
+            match parked.served.drive(&self.registry, &parked.arrival.entry, &mut buffer) {
                 Some(readiness) => self.park(key, parked, readiness),
                 None => self.end(key, parked),
             }

@@ -127,14 +127,7 @@ impl Listeners {
 
     /// Accepts one connection.
     pub(crate) fn accept(&self, index: usize) -> Accepted {
-        let Some(socket) = self.sockets.get(index) else { return Accepted::Nothing };
-        match os::socket::accept(socket.as_fd()) {
-            Ok((socket, peer)) => Accepted::Connection(socket, peer),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nothing,
-            Err(error) if is_exhaustion(&error) => Accepted::Exhausted,
-            // Errors of the connection, not of the listener: accept(2) lists them.
-            Err(_) => Accepted::Gone,
-        }
+        self.sockets.get(index).map_or(Accepted::Nothing, |socket| accept(socket.as_fd()))
     }
 
     /// Pauses accepting for [`PAUSE_MS`], for lack of descriptors or memory.
@@ -199,6 +192,17 @@ impl Listeners {
             refuse(socket.as_fd());
         }
         self.reserve = Wake::new().ok();
+    }
+}
+
+/// Accepts one connection at a listener.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> Accepted {
+    match os::socket::accept(listener) {
+        Ok((socket, peer)) => Accepted::Connection(socket, peer),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nothing,
+        Err(error) if is_exhaustion(&error) => Accepted::Exhausted,
+        // Errors of the connection, not of the listener: accept(2) lists them.
+        Err(_) => Accepted::Gone,
     }
 }
 

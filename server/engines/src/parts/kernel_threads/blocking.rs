@@ -26,21 +26,22 @@ pub(crate) const RECEIVE_BYTES: usize = 4096;
 
 /// Serves a connection to its end.
 pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
-    let parked = Line::new(registry, arrival, false).drive(registry, &arrival.entry, buffer);
-    debug_assert_eq!(parked, None, "a line that does not park goes on to its end");
+    let parked =
+        ServedConnection::new(registry, arrival, false).drive(registry, &arrival.entry, buffer);
+    debug_assert_eq!(parked, None, "a connection that does not park goes on to its end");
 }
 
 /// A connection under way.
-pub(crate) struct Line {
+pub(crate) struct ServedConnection {
     connection: Connection,
     waits: Waits,
     has_begun_drain: bool,
-    /// Whether the line returns while another part of the engine waits for its socket.
+    /// Whether it returns while another part of the engine waits for its socket.
     parks: bool,
 }
 
-impl Line {
-    /// A line that waits by itself, or one that `parks`: it returns while another part of the
+impl ServedConnection {
+    /// A connection that waits by itself, or one that `parks`: it returns while another part of the
     /// engine waits for its socket and its deadline.
     pub(crate) fn new(registry: &Registry, arrival: &Arrival, parks: bool) -> Self {
         Self {
@@ -56,13 +57,14 @@ impl Line {
         self.connection.phase() == Phase::Idle
     }
 
-    /// The moment at which [`Line::drive`] is to be called though the socket is not ready.
+    /// The moment at which [`ServedConnection::drive`] is to be called though the socket is not
+    /// ready.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         self.connection.deadline()
     }
 
     /// Drives the connection until it ends, or until it parks: then the readiness that it waits for
-    /// is returned. A line that parks is first called when its socket is ready.
+    /// is returned. A connection that parks is first called when its socket is ready.
     pub(crate) fn drive(
         &mut self,
         registry: &Registry,
@@ -71,7 +73,8 @@ impl Line {
     ) -> Option<Readiness> {
         let mut lease = WorkerLease::new(registry);
         let is_called = self.parks;
-        let mut drive = Drive { line: self, registry, entry, lease: &mut lease, buffer, is_called };
+        let mut drive =
+            Drive { served: self, registry, entry, lease: &mut lease, buffer, is_called };
         // A bug met by one connection ends that connection. The panic has been printed.
         let pause = catch_unwind(AssertUnwindSafe(|| drive.run())).unwrap_or(Pause::Closed);
         if pause == Pause::Wait {
@@ -147,14 +150,14 @@ impl Drop for WorkerLease<'_> {
     }
 }
 
-/// A line that is being driven.
+/// A connection that is being driven.
 struct Drive<'a, 'r> {
-    line: &'a mut Line,
+    served: &'a mut ServedConnection,
     registry: &'r Registry,
     entry: &'a Entry,
     lease: &'a mut WorkerLease<'r>,
     buffer: &'a mut [u8],
-    /// Whether the line was called because its socket is ready or its deadline has passed.
+    /// Whether it was called because its socket is ready or its deadline has passed.
     is_called: bool,
 }
 
@@ -165,11 +168,11 @@ impl Drive<'_, '_> {
                 return Pause::Closed;
             }
             // What has arrived comes before the deadline: receiving checks that itself.
-            if !matches!(self.line.connection.next(), Op::Recv) {
-                self.line.expire_if_due(self.lease.worker());
+            if !matches!(self.served.connection.next(), Op::Recv) {
+                self.served.expire_if_due(self.lease.worker());
             }
         }
-        if self.line.waits.begin(self.entry).is_err() {
+        if self.served.waits.begin(self.entry).is_err() {
             return Pause::Closed;
         }
         loop {
@@ -185,20 +188,20 @@ impl Drive<'_, '_> {
     fn receive(&mut self) -> Step {
         let now = self.lease.worker().now();
         let is_called = std::mem::take(&mut self.is_called);
-        let is_idle = self.line.connection.phase() == Phase::Idle;
+        let is_idle = self.served.connection.phase() == Phase::Idle;
         if !is_called {
             self.lease.release();
-            if !self.line.parks {
+            if !self.served.parks {
                 self.registry.yielding.yield_if_behind(now);
             }
             if is_idle {
                 self.registry.rest(self.entry, now);
             }
-            if self.line.parks {
+            if self.served.parks {
                 return Step::Wait;
             }
         }
-        let received = self.line.socket(self.entry, now).receive(self.buffer);
+        let received = self.served.socket(self.entry, now).receive(self.buffer);
         let is_taken = is_idle && !self.entry.resume();
         let worker = self.lease.worker();
         match received {
@@ -206,14 +209,16 @@ impl Drive<'_, '_> {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
                 if n > 0 && (is_taken || self.registry.is_draining()) {
-                    self.line.has_begun_drain = true;
-                    self.line.connection.drain_after_next();
+                    self.served.has_begun_drain = true;
+                    self.served.connection.drain_after_next();
                 }
-                self.line.connection.ingest(worker, &self.buffer[..n]);
-                self.line.expire_if_was_due(worker, now);
+                self.served.connection.ingest(worker, &self.buffer[..n]);
+                self.served.expire_if_was_due(worker, now);
             }
             Err(_) if is_taken => return Step::Closed,
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                self.served.expire_if_due(worker);
+            }
             Err(_) => return Step::Closed,
         }
         self.drain_if_ordered();
@@ -225,20 +230,20 @@ impl Drive<'_, '_> {
     fn send(&mut self, turn: &mut Turn) -> Step {
         self.is_called = false;
         let worker = self.lease.worker();
-        let remaining_ms = self.line.remaining_ms(worker.now());
-        let Line { connection, waits, .. } = &mut *self.line;
+        let remaining_ms = self.served.remaining_ms(worker.now());
+        let ServedConnection { connection, waits, .. } = &mut *self.served;
         let mut socket = WaitingSocket { entry: self.entry, waits, remaining_ms };
         match step(&mut socket, connection, worker, self.buffer, &mut Ready::default(), turn) {
             Step::Closed => return Step::Closed,
-            Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
+            Step::Wait if matches!(self.served.waits, Waits::Elsewhere) => {
                 return Step::Wait;
             }
             Step::Wait => {
                 self.lease.release();
-                if self.line.waits.wait_for_room(self.entry, remaining_ms).is_err() {
+                if self.served.waits.wait_for_room(self.entry, remaining_ms).is_err() {
                     return Step::Closed;
                 }
-                self.line.expire_if_due(self.lease.worker());
+                self.served.expire_if_due(self.lease.worker());
             }
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
@@ -251,11 +256,11 @@ impl Drive<'_, '_> {
     /// first what has arrived.
     #[inline]
     fn drain_if_ordered(&mut self) {
-        let line = &mut *self.line;
-        let is_idle = line.connection.phase() == Phase::Idle;
-        if self.registry.is_draining() && !line.has_begun_drain && !is_idle {
-            line.has_begun_drain = true;
-            line.connection.drain();
+        let served = &mut *self.served;
+        let is_idle = served.connection.phase() == Phase::Idle;
+        if self.registry.is_draining() && !served.has_begun_drain && !is_idle {
+            served.has_begun_drain = true;
+            served.connection.drain();
         }
     }
 }
@@ -266,7 +271,7 @@ impl Driven for Drive<'_, '_> {
         if self.registry.is_aborting() {
             return Step::Closed;
         }
-        match self.line.connection.next() {
+        match self.served.connection.next() {
             Op::Recv => self.receive(),
             Op::Job | Op::Stream(_) => Step::Job,
             _ => self.send(turn),
@@ -274,12 +279,12 @@ impl Driven for Drive<'_, '_> {
     }
 
     fn job(&mut self) -> Begun {
-        let (id, job) = self.line.connection.take_job();
+        let (id, job) = self.served.connection.take_job();
         let done = self.registry.run(job);
         self.drain_if_ordered(); // before the answer is prepared: it announces the close
         let worker = self.lease.worker();
         read_clock(worker);
-        self.line.connection.done(worker, id, done);
+        self.served.connection.done(worker, id, done);
         Begun::Done
     }
 }
