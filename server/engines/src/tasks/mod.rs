@@ -46,7 +46,7 @@ use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, LoopContext, Loops, Shared};
-use runtime_state::{ABORT, DRAIN, RuntimeState};
+use runtime_state::{RuntimeState, orders_to_tasks};
 use watch::watch;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -171,7 +171,7 @@ fn serve(
         for listener in parts_of_runtime.listeners {
             tokio::spawn(acceptor::run(Arc::clone(&state), listener));
         }
-        oversee(&state, Bell { shared, index }).await
+        oversee(&state, LoopWake { shared, index }).await
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
     drop(runtime); // not in the middle of a panic
@@ -179,18 +179,17 @@ fn serve(
 }
 
 /// Passes on the orders of the engine to the tasks, until none is left.
-async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
-    let bell = watch(bell, Interest::READABLE)?;
-    let flags = Arc::clone(&bell.get_ref().shared);
+async fn oversee(state: &RuntimeState, wake: LoopWake) -> io::Result<()> {
+    let wake = watch(wake, Interest::READABLE)?;
+    let flags = Arc::clone(&wake.get_ref().shared);
     let mut sent = 0;
     loop {
         if flags.orders.is_issued(Order::StopAccepting) {
             state.call_acceptors();
         }
-        let drain = if flags.orders.is_issued(Order::Drain) { DRAIN } else { 0 };
-        let abort = if flags.orders.is_issued(Order::Abort) { ABORT } else { 0 };
-        if sent != drain | abort {
-            sent = drain | abort;
+        let orders = orders_to_tasks(&flags.orders);
+        if sent != orders {
+            sent = orders;
             state.notify_all(sent);
         }
         if let Some(error) = state.failure() {
@@ -201,40 +200,40 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
         }
         let housekeeping = Duration::from_millis(HOUSEKEEPING_MS);
         match state.is_logging() {
-            true => drop(tokio::time::timeout(housekeeping, wait_for_bell(&bell)).await),
-            false => wait_for_bell(&bell).await?,
+            true => drop(tokio::time::timeout(housekeeping, wait_for_wake(&wake)).await),
+            false => wait_for_wake(&wake).await?,
         }
-        bell.get_ref().as_wake().clear();
+        wake.get_ref().as_wake().clear();
         state.do_housekeeping();
         state.make_room_for_others();
     }
 }
 
 /// Waits for the wake-up call.
-async fn wait_for_bell(bell: &AsyncFd<Bell>) -> io::Result<()> {
-    bell.readable().await?.clear_ready();
+async fn wait_for_wake(wake: &AsyncFd<LoopWake>) -> io::Result<()> {
+    wake.readable().await?.clear_ready();
     Ok(())
 }
 
 /// The wake-up call of one loop.
-struct Bell {
+struct LoopWake {
     shared: Arc<Shared>,
     index: usize,
 }
 
-impl Bell {
+impl LoopWake {
     fn as_wake(&self) -> &os::event::Wake {
         &self.shared.wakes[self.index]
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for LoopWake {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.as_wake().as_fd()
     }
 }
 
-impl AsRawFd for Bell {
+impl AsRawFd for LoopWake {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

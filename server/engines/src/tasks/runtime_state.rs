@@ -17,7 +17,7 @@ use session::Worker;
 use super::knobs::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
 use crate::lock::lock;
-use crate::orders::Order;
+use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::LoopContext;
 use crate::parts::loops::clock::read_clock;
@@ -30,6 +30,15 @@ pub(super) const LEAVE: u8 = 1;
 pub(super) const DRAIN: u8 = 2;
 /// The order to a task to close now.
 pub(super) const ABORT: u8 = 4;
+
+/// The orders to every task that follow from those that were issued to the engine. A task has a
+/// byte of its own for its orders: it takes them out as it carries them out, while those of the
+/// engine stay, and [`LEAVE`] is for one task and is no order of the engine.
+pub(super) fn orders_to_tasks(issued: &Orders) -> u8 {
+    let drain = if issued.is_issued(Order::Drain) { DRAIN } else { 0 };
+    let abort = if issued.is_issued(Order::Abort) { ABORT } else { 0 };
+    drain | abort
+}
 
 /// The number of tasks' turns for which one reading of the clock is exact enough, unless the thread
 /// slept.
@@ -209,7 +218,7 @@ impl RuntimeState {
         let was = self.open.fetch_sub(1, Ordering::AcqRel);
         self.call_for_room();
         if was == 1 && self.is_ending() {
-            self.ring();
+            self.wake_overseer();
         }
     }
 
@@ -286,7 +295,7 @@ impl RuntimeState {
         registry.failure = registry.failure.take().or(failure);
         drop(registry);
         self.acceptors_left.fetch_sub(1, Ordering::AcqRel);
-        self.ring();
+        self.wake_overseer();
     }
 
     /// Takes the first failure of an acceptor.
@@ -306,7 +315,7 @@ impl RuntimeState {
     }
 
     /// Wakes the task that oversees the runtime.
-    fn ring(&self) {
+    fn wake_overseer(&self) {
         self.loop_context.shared.wakes[self.loop_context.index].notify();
     }
 }
