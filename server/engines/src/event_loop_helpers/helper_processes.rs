@@ -34,11 +34,11 @@ const DONE: u8 = b'd';
 const FAILED: u8 = b'!';
 
 /// How long helpers may take at the start until they are ready for requests.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a helper may take to end when its socket has closed, before it is killed, in
 /// microseconds. The loop waits meanwhile.
-const END_PATIENCE_US: u64 = 100_000;
+const END_TIMEOUT_US: u64 = 100_000;
 
 /// How long after the last of too many deaths a helper is replaced, in microseconds, instead of at
 /// once.
@@ -86,7 +86,7 @@ struct Helper {
     socket: UnixStream,
     task: Option<Task>,
     /// The bytes that it has written from [`FAILED`] on.
-    complaint: Vec<u8>,
+    failure_reason: Vec<u8>,
 }
 
 impl HelperProcesses {
@@ -133,8 +133,8 @@ impl HelperProcesses {
         ours.set_nonblocking(true)?;
         self.epoll.add(ours.as_fd(), Interest::READ, place as u64)?;
         let child = (self.start)(OwnedFd::from(theirs))?;
-        let complaint = Vec::new();
-        self.places[place] = Some(Helper { child, socket: ours, task: None, complaint });
+        let failure_reason = Vec::new();
+        self.places[place] = Some(Helper { child, socket: ours, task: None, failure_reason });
         Ok(())
     }
 
@@ -203,8 +203,8 @@ impl HelperProcesses {
         match helper.socket.read(&mut bytes) {
             Ok(count) if count > 0 => {
                 let output = &bytes[..count];
-                helper.note_complaint(output);
-                if output.contains(&DONE) && helper.complaint.is_empty() {
+                helper.note_failure(output);
+                if output.contains(&DONE) && helper.failure_reason.is_empty() {
                     let task = helper.task.take();
                     task.into_iter().for_each(|task| self.finish(task));
                 }
@@ -312,22 +312,22 @@ impl Helper {
     fn wait_ready(&mut self) -> Result<(), String> {
         let failed = |why: io::Error| format!("does not report that it is ready: {why}");
         self.socket.set_nonblocking(false).map_err(failed)?;
-        self.socket.set_read_timeout(Some(START_PATIENCE)).map_err(failed)?;
+        self.socket.set_read_timeout(Some(START_TIMEOUT)).map_err(failed)?;
         let mut output = Vec::new();
         // `read` would give up if this process is stopped and continued meanwhile (signal(7)).
         (&mut self.socket).take(1).read_to_end(&mut output).map_err(failed)?;
         if output != [READY] {
-            self.note_complaint(&output);
+            self.note_failure(&output);
             return Err(self.end());
         }
         self.socket.set_nonblocking(true).map_err(failed)
     }
 
-    fn note_complaint(&mut self, output: &[u8]) {
+    fn note_failure(&mut self, output: &[u8]) {
         let begins = |byte: &u8| *byte == FAILED;
         let start =
-            if self.complaint.is_empty() { output.iter().position(begins) } else { Some(0) };
-        self.complaint.extend(start.into_iter().flat_map(|start| &output[start..]));
+            if self.failure_reason.is_empty() { output.iter().position(begins) } else { Some(0) };
+        self.failure_reason.extend(start.into_iter().flat_map(|start| &output[start..]));
     }
 
     /// Waits for the end of the helper, and returns the reason.
@@ -335,10 +335,10 @@ impl Helper {
         let _ = self.socket.set_nonblocking(true);
         let mut rest = Vec::new();
         let _ = self.socket.read_to_end(&mut rest); // its last output, if any
-        self.note_complaint(&rest);
+        self.note_failure(&rest);
         match self.wait_exit() {
-            _ if !self.complaint.is_empty() => {
-                format!("ended: {}", String::from_utf8_lossy(&self.complaint[1..]))
+            _ if !self.failure_reason.is_empty() => {
+                format!("ended: {}", String::from_utf8_lossy(&self.failure_reason[1..]))
             }
             Ok(status) => match status.signal() {
                 Some(signal) => format!("ended by signal {signal}"),
@@ -349,9 +349,9 @@ impl Helper {
     }
 
     /// Waits for the exit status of the helper, which is killed if it does not end by itself within
-    /// [`END_PATIENCE_US`]. The loop waits meanwhile.
+    /// [`END_TIMEOUT_US`]. The loop waits meanwhile.
     fn wait_exit(&mut self) -> io::Result<ExitStatus> {
-        let until = os::clock::now() + END_PATIENCE_US;
+        let until = os::clock::now() + END_TIMEOUT_US;
         while os::clock::now() < until {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);

@@ -219,17 +219,17 @@ impl Inner {
 }
 
 /// A worker, the CPUs of its partition, and the function that makes more workers.
-type Member = (WorkerStart, Vec<usize>, MakeWorker);
+type PartitionWorker = (WorkerStart, Vec<usize>, MakeWorker);
 
 /// Groups the workers by their cache: the workers of one cache share memory. Usually each partition
 /// has one cache.
-fn group_by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
-    let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Member>)> = Vec::new();
-    for member in workers {
-        let cache = member.0.worker.cache();
+fn group_by_cache(workers: Vec<PartitionWorker>) -> Vec<Vec<PartitionWorker>> {
+    let mut groups: Vec<(Arc<Cache<Entry>>, Vec<PartitionWorker>)> = Vec::new();
+    for worker in workers {
+        let cache = worker.0.worker.cache();
         match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, cache)) {
-            Some((_, group)) => group.push(member),
-            None => groups.push((Arc::clone(cache), vec![member])),
+            Some((_, group)) => group.push(worker),
+            None => groups.push((Arc::clone(cache), vec![worker])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
@@ -237,7 +237,7 @@ fn group_by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
 
 /// The parts that processes which share memory are started with.
 fn process_starts(
-    group: Vec<Member>,
+    group: Vec<PartitionWorker>,
     shared_percent: usize,
     connections: &mut impl Iterator<Item = usize>,
 ) -> io::Result<Vec<ProcessStart>> {
@@ -245,18 +245,19 @@ fn process_starts(
     let budget = first.worker.cache().budget();
     let (shared, own) = divide(budget, shared_percent, group.len());
     let memory = SharedMemory::new(group.len(), shared)?;
-    let process_start = |(slot_index, (start, cpus, more)): (usize, Member)| ProcessStart {
-        worker: start.worker,
-        cpus,
-        cpu: start.cpu,
-        unpinned_cpus: start.unpinned_cpus,
-        listeners: start.listeners,
-        connections_max: connections.next().unwrap_or(1),
-        memory,
-        slot_index,
-        budget: own,
-        more,
-    };
+    let process_start =
+        |(slot_index, (start, cpus, more)): (usize, PartitionWorker)| ProcessStart {
+            worker: start.worker,
+            cpus,
+            cpu: start.cpu,
+            unpinned_cpus: start.unpinned_cpus,
+            listeners: start.listeners,
+            connections_max: connections.next().unwrap_or(1),
+            memory,
+            slot_index,
+            budget: own,
+            more,
+        };
     Ok(group.into_iter().enumerate().map(process_start).collect())
 }
 

@@ -19,7 +19,7 @@ use crate::open_files::Caretaker;
 use crate::orders::Order;
 
 /// How long a process may take until it serves.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The exit status of a process that has written the reason why it ends.
 const STATUS_REPORTED: i32 = 1;
@@ -113,24 +113,24 @@ impl WorkerSlot {
             return Ok(());
         }
         let ended = running.child.wait().map_err(|why| why.to_string())?;
-        let end = self.settle(ended, first.as_slice());
+        let end = self.clean_up(ended, first.as_slice());
         Err(end.map_or_else(String::new, |end| end.reason))
     }
 
     /// The end of the process, if it has ended since the last call.
     pub(super) fn poll_end(&mut self) -> Option<End> {
         let ended = self.running.as_mut()?.child.try_wait().ok().flatten()?;
-        self.settle(ended, &[])
+        self.clean_up(ended, &[])
     }
 
     /// Waits for the end of the process.
     pub(super) fn wait(&mut self) -> Option<End> {
         let ended = self.running.as_mut()?.child.wait().ok()?;
-        self.settle(ended, &[])
+        self.clean_up(ended, &[])
     }
 
     /// Cleans up after a dead process. `read` holds the bytes of its output that were read already.
-    fn settle(&mut self, ended: Ended, read: &[u8]) -> Option<End> {
+    fn clean_up(&mut self, ended: Ended, read: &[u8]) -> Option<End> {
         let mut running = self.running.take()?;
         let mut output = read.to_vec();
         let _ = running.orders.read_to_end(&mut output); // after an error there is no more
@@ -153,7 +153,7 @@ impl WorkerSlot {
 impl Running {
     /// Waits for the first byte that the process writes; none if it ends without one.
     fn wait_first_byte(&mut self) -> io::Result<Option<u8>> {
-        let patience = os::clock::now() + START_PATIENCE.as_micros() as u64;
+        let deadline = os::clock::now() + START_TIMEOUT.as_micros() as u64;
         self.orders.set_nonblocking(false)?;
         self.orders.set_read_timeout(Some(CHECK_AT_START))?;
         let first = loop {
@@ -163,7 +163,7 @@ impl Running {
                 Ok(0) => break None,
                 Ok(_) => break Some(byte[0]),
                 Err(_) if has_ended => break None, // its end of the socket may be open still
-                Err(why) if os::clock::now() > patience => return Err(why),
+                Err(why) if os::clock::now() > deadline => return Err(why),
                 Err(_) => {}
             }
         };

@@ -18,7 +18,7 @@ pub(super) const MARGIN: usize = 64;
 /// The listeners of one ring.
 pub(super) struct Accepting {
     pub(super) listeners: Listeners,
-    doors: Vec<Door>,
+    ring_listeners: Vec<RingListener>,
     /// Connections that were accepted when there was no place left.
     pub(super) waiting: VecDeque<Descriptor>,
     paused_until: Option<Tick>,
@@ -27,26 +27,29 @@ pub(super) struct Accepting {
 }
 
 /// A listener, as the ring uses it.
-struct Door {
+struct RingListener {
     listener: Rc<Descriptor>,
-    accepting: Option<(Operation, Many)>,
+    accepting: Option<(Operation, AcceptMode)>,
 }
 
-/// The number of connections that an accept is for.
+/// How many connections an accept is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Many {
+enum AcceptMode {
     One,
     All,
-    /// No more: the accept was cancelled.
-    NoMore,
+    /// The accept was cancelled.
+    Cancelled,
 }
 
 impl Accepting {
     pub(super) fn new(sockets: Vec<OwnedFd>) -> io::Result<Self> {
         let listeners = Listeners::new(sockets, false); // accepts in a ring are exclusive anyway
-        let door = |listener: OwnedFd| Door { listener: Rc::new(listener.into()), accepting: None };
+        let ring_listener = |listener: OwnedFd| RingListener {
+            listener: Rc::new(listener.into()),
+            accepting: None,
+        };
         Ok(Self {
-            doors: listeners.copies()?.into_iter().map(door).collect(),
+            ring_listeners: listeners.copies()?.into_iter().map(ring_listener).collect(),
             listeners,
             waiting: VecDeque::new(),
             paused_until: None,
@@ -58,15 +61,16 @@ impl Accepting {
     pub(super) fn arm(&mut self, ring: &mut Ring, many: bool) {
         let is_idle = self.paused_until.is_none() && self.waiting.is_empty();
         let is_ready = is_idle && self.leaving.strong_count() == 0;
-        for (index, door) in self.doors.iter_mut().enumerate() {
-            match &mut door.accepting {
+        for (index, ring_listener) in self.ring_listeners.iter_mut().enumerate() {
+            match &mut ring_listener.accepting {
                 None if is_ready => {
                     let key = LISTENER_KEYS + index as u64;
-                    let operation = ring.accept(key, &door.listener, many);
-                    door.accepting = Some((operation, if many { Many::All } else { Many::One }));
+                    let operation = ring.accept(key, &ring_listener.listener, many);
+                    ring_listener.accepting =
+                        Some((operation, if many { AcceptMode::All } else { AcceptMode::One }));
                 }
-                Some((operation, count @ Many::All)) if !many || !is_idle => {
-                    *count = Many::NoMore;
+                Some((operation, mode @ AcceptMode::All)) if !many || !is_idle => {
+                    *mode = AcceptMode::Cancelled;
                     ring.cancel(*operation);
                 }
                 _ => {}
@@ -81,8 +85,8 @@ impl Accepting {
 
     /// Records that the accept on that listener has ended.
     pub(super) fn ended(&mut self, index: usize) {
-        if let Some(door) = self.doors.get_mut(index) {
-            door.accepting = None;
+        if let Some(ring_listener) = self.ring_listeners.get_mut(index) {
+            ring_listener.accepting = None;
         }
     }
 
@@ -108,20 +112,20 @@ impl Accepting {
 
     /// Cancels all accepts. Returns whether all have ended.
     pub(super) fn disarm(&mut self, ring: &mut Ring) -> bool {
-        for door in &mut self.doors {
-            if let Some((operation, count)) = &mut door.accepting
-                && *count != Many::NoMore
+        for ring_listener in &mut self.ring_listeners {
+            if let Some((operation, mode)) = &mut ring_listener.accepting
+                && *mode != AcceptMode::Cancelled
             {
-                *count = Many::NoMore;
+                *mode = AcceptMode::Cancelled;
                 ring.cancel(*operation);
             }
         }
-        self.doors.iter().all(|door| door.accepting.is_none())
+        self.ring_listeners.iter().all(|ring_listener| ring_listener.accepting.is_none())
     }
 
     /// Closes all listeners, and the connections that were accepted without a place.
     pub(super) fn close(&mut self) {
-        self.doors.clear();
+        self.ring_listeners.clear();
         self.listeners = Listeners::new(Vec::new(), false);
         self.waiting.clear();
         self.paused_until = None;

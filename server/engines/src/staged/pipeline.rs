@@ -16,7 +16,7 @@ use super::added_threads::AddedThreads;
 use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::controller_counts::ControllerCounts;
-use super::queue::{Figures, Helpers, Inbox, Queue};
+use super::queue::{Division, Figures, Inbox, Queue};
 use crate::engine::PartitionStart;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
@@ -30,7 +30,7 @@ pub(super) struct Pipeline {
     /// The threads that read and those that write: one pool, if they are shared.
     read: Arc<Pool>,
     write: Arc<Pool>,
-    pub(super) room: Room,
+    pub(super) room: RoomRequests,
     /// Requests begin with one worker and end with another, and their buffers travel back.
     spares: CachePadded<Mutex<Spares>>,
     cpus: Vec<usize>,
@@ -79,7 +79,7 @@ pub(super) struct Pool {
 }
 
 /// Requests for room for one more connection, and the answers to the accept stage.
-pub(super) struct Room {
+pub(super) struct RoomRequests {
     /// Whether the accept stage waits for an answer.
     is_requested: AtomicBool,
     answer: AtomicU8,
@@ -107,11 +107,11 @@ impl Pipeline {
     pub(super) fn new(partition: &PartitionStart, knobs: &KnobValues) -> io::Result<Self> {
         let (readers, writers) = super::knobs::working_threads(knobs, partition.workers.len());
         let part_min = knobs.get_usize(super::knobs::PART_MIN.name);
-        let helpers = Helpers { max: width(partition) - 1, part_min };
+        let division = Division { max: width(partition) - 1, part_min };
         let pool = |name, fixed| {
             let batch = AtomicUsize::new(knobs.get_usize(super::knobs::BATCH.name));
             let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
-            let queue = CachePadded(Queue::new(helpers));
+            let queue = CachePadded(Queue::new(division));
             Arc::new(Pool { name, queue, batch, fixed, added })
         };
         let (read, write) = if knobs.get(super::knobs::POOLS.name) == 1 {
@@ -125,7 +125,7 @@ impl Pipeline {
             write_poll: CachePadded(PollStage::new()?),
             read,
             write,
-            room: Room {
+            room: RoomRequests {
                 is_requested: AtomicBool::new(false),
                 answer: AtomicU8::new(UNANSWERED),
                 wanted: AtomicUsize::new(0),
@@ -242,7 +242,8 @@ impl Pipeline {
         self.added_threads.do_housekeeping();
     }
 
-    /// Requests the read-poll stage to close an idle connection; the answer comes in [`Room`].
+    /// Requests the read-poll stage to close an idle connection; the answer comes in
+    /// [`RoomRequests`].
     pub(super) fn request_room(&self) {
         self.room.is_requested.store(true, Ordering::Release);
         self.read_poll.wake.notify();
@@ -360,7 +361,7 @@ impl Pool {
     }
 }
 
-impl Room {
+impl RoomRequests {
     /// Takes the answer whether room was granted; none until there is one.
     pub(super) fn take_answer(&self) -> Option<bool> {
         match self.answer.swap(UNANSWERED, Ordering::AcqRel) {

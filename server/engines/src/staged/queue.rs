@@ -15,13 +15,13 @@ use super::sync::{Condvar, Mutex, MutexGuard};
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    helpers: Helpers,
+    division: Division,
 }
 
 /// How work in a queue is divided: the thread that takes leaves parts to sleeping threads, as far
 /// as there are CPUs for them and a part is worth a wake-up call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Helpers {
+pub(super) struct Division {
     /// The number of threads that can run beside the one that takes.
     pub(super) max: usize,
     /// The smallest part: fewer items than this are not divided.
@@ -68,7 +68,7 @@ pub(super) enum Taken {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new(helpers: Helpers) -> Self {
+    pub(super) fn new(division: Division) -> Self {
         let state = State {
             items: VecDeque::new(),
             asleep: 0,
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
             is_closed: false,
             figures: Figures::default(),
         };
-        Self { state: Mutex::new(state), filled: Condvar::new(), helpers }
+        Self { state: Mutex::new(state), filled: Condvar::new(), division }
     }
 
     /// Adds all of `items`. If the queue is closed they are dropped.
@@ -101,7 +101,7 @@ impl<T> Queue<T> {
         &self,
         count: usize,
         batch: &mut Vec<T>,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Taken {
         let mut state = self.lock();
         let nudges = state.nudges;
@@ -112,15 +112,15 @@ impl<T> Queue<T> {
             if state.nudges != nudges {
                 return Taken::Nudged;
             }
-            let is_patient;
-            (state, is_patient) = self.sleep(state, patience);
-            if !is_patient && state.items.is_empty() && !state.is_closed {
+            let is_in_time;
+            (state, is_in_time) = self.sleep(state, timeout);
+            if !is_in_time && state.items.is_empty() && !state.is_closed {
                 return Taken::TimedOut;
             }
         }
         let len = state.items.len();
-        let part = len.div_ceil(1 + state.asleep.min(self.helpers.max));
-        let count = count.min(part.max(self.helpers.part_min)).min(len);
+        let part = len.div_ceil(1 + state.asleep.min(self.division.max));
+        let count = count.min(part.max(self.division.part_min)).min(len);
         batch.extend(state.items.drain(..count));
         state.figures.batches += 1;
         state.figures.taken += count as u64;
@@ -172,17 +172,17 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Sleeps until the thread is woken or `patience` is over. Returns false if it is over.
+    /// Sleeps until the thread is woken or `timeout` is over. Returns false if it is over.
     fn sleep<'q>(
         &self,
         mut state: MutexGuard<'q, State<T>>,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> (MutexGuard<'q, State<T>>, bool) {
         state.asleep += 1;
-        let (mut state, is_patient) = match patience {
+        let (mut state, is_in_time) = match timeout {
             None => (self.filled.wait(state).unwrap_or_else(PoisonError::into_inner), true),
-            Some(patience) => {
-                let woken = self.filled.wait_timeout(state, patience);
+            Some(timeout) => {
+                let woken = self.filled.wait_timeout(state, timeout);
                 let (state, waited) = woken.unwrap_or_else(PoisonError::into_inner);
                 (state, !waited.timed_out())
             }
@@ -190,7 +190,7 @@ impl<T> Queue<T> {
         state.asleep -= 1;
         // A thread that wakes counts as one that was called, even if it was not.
         state.called = state.called.saturating_sub(1);
-        (state, is_patient)
+        (state, is_in_time)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

@@ -111,12 +111,12 @@ impl ReadPoll {
         {
             governor.note(self.poller.worker.now().since(client.since));
         }
-        self.settle(client);
+        self.keep_or_pass_on(client);
     }
 
     /// Has a connection rest here or end here, or sends it on.
     #[inline]
-    fn settle(&mut self, client: BoxedClient) {
+    fn keep_or_pass_on(&mut self, client: BoxedClient) {
         if client.is_over || self.is_aborting {
             return self.close(client);
         }
@@ -163,7 +163,7 @@ impl ReadPoll {
                 self.send_on(client, Stage::Read);
             } else {
                 client.connection.expire(&mut self.poller.worker);
-                self.settle(client);
+                self.keep_or_pass_on(client);
             }
         }
     }
@@ -174,7 +174,7 @@ impl ReadPoll {
             self.is_draining = true;
             for mut client in self.poller.wait_set.take_all() {
                 client.drain();
-                self.settle(client);
+                self.keep_or_pass_on(client);
             }
         }
         if self.poller.has_new_failures() {

@@ -147,14 +147,14 @@ impl StageThread {
         pipeline.enter(&self.shared)?;
         // A log needs housekeeping even when there is no work.
         let housekeeping_ms = self.worker.is_logging().then_some(HOUSEKEEPING_MS);
-        let patience = [idle_ms, housekeeping_ms].into_iter().flatten().min();
-        let patience = patience.map(Duration::from_millis);
+        let timeout = [idle_ms, housekeeping_ms].into_iter().flatten().min();
+        let timeout = timeout.map(Duration::from_millis);
         let mut batch = Vec::new();
         read_clock(&mut self.worker);
         let mut has_worked = self.worker.now();
         loop {
             let count = self.pool.batch.load(Ordering::Relaxed);
-            let taken = self.pool.queue.take(count, &mut batch, patience);
+            let taken = self.pool.queue.take(count, &mut batch, timeout);
             read_clock(&mut self.worker);
             match taken {
                 Taken::Batch => {
@@ -191,7 +191,7 @@ impl StageThread {
         let stage = client.next_stage();
         client.is_answered |= stage == Stage::Write;
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
-        let pause = drive(&mut Visit { thread: self, client, stage }, &mut turn);
+        let pause = drive(&mut StageTurn { thread: self, client, stage }, &mut turn);
         client.is_over |= pause == Pause::Closed;
         let next = match pause {
             Pause::Wait if stage == Stage::Write => Stage::WritePoll,
@@ -270,13 +270,13 @@ impl StageThread {
 }
 
 /// A connection that is with a thread of one stage.
-struct Visit<'a> {
+struct StageTurn<'a> {
     thread: &'a mut StageThread,
     client: &'a mut Client,
     stage: Stage,
 }
 
-impl Driven for Visit<'_> {
+impl Driven for StageTurn<'_> {
     /// Takes one step, or none if the next step belongs to another stage.
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {

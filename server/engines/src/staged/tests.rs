@@ -6,10 +6,10 @@ mod model;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::queue::{Figures, Helpers, Inbox, Queue, Sleep, Taken};
+use super::queue::{Division, Figures, Inbox, Queue, Sleep, Taken};
 
-/// Settings without helpers: no thread runs beside the one that takes.
-const ALONE: Helpers = Helpers { max: 0, part_min: 1 };
+/// The division for a thread that is alone: none runs beside the one that takes.
+const ALONE: Division = Division { max: 0, part_min: 1 };
 
 #[test]
 fn batches_are_as_large_as_requested_and_in_order() {
@@ -32,8 +32,8 @@ fn batches_are_as_large_as_requested_and_in_order() {
 
 /// Has `threads` sleeping threads take six items. Returns the number that each gets, in ascending
 /// order.
-fn divide_six(threads: usize, helpers: Helpers) -> Vec<usize> {
-    let queue = Queue::new(helpers);
+fn divide_six(threads: usize, division: Division) -> Vec<usize> {
+    let queue = Queue::new(division);
     std::thread::scope(|scope| {
         let take = || {
             let mut batch = Vec::new();
@@ -59,18 +59,18 @@ fn divide_six(threads: usize, helpers: Helpers) -> Vec<usize> {
 /// work. Where threads cannot run at the same time, dividing has only costs.
 #[test]
 fn work_is_divided_among_sleeping_threads_that_can_run() {
-    assert_eq!(divide_six(3, Helpers { max: 7, part_min: 1 }), [2, 2, 2]);
-    assert_eq!(divide_six(3, Helpers { max: 1, part_min: 1 }), [1, 2, 3]);
-    assert_eq!(divide_six(3, Helpers { max: 7, part_min: 4 }), [0, 2, 4]);
+    assert_eq!(divide_six(3, Division { max: 7, part_min: 1 }), [2, 2, 2]);
+    assert_eq!(divide_six(3, Division { max: 1, part_min: 1 }), [1, 2, 3]);
+    assert_eq!(divide_six(3, Division { max: 7, part_min: 4 }), [0, 2, 4]);
     assert_eq!(divide_six(3, ALONE), [0, 0, 6]);
-    assert_eq!(divide_six(1, Helpers { max: 7, part_min: 1 }), [6]);
+    assert_eq!(divide_six(1, Division { max: 7, part_min: 1 }), [6]);
 }
 
 #[test]
 fn waiting_for_work_can_time_out() {
     let queue = Queue::<u32>::new(ALONE);
-    let patience = Some(Duration::from_millis(1));
-    assert_eq!(queue.take(1, &mut Vec::new(), patience), Taken::TimedOut);
+    let timeout = Some(Duration::from_millis(1));
+    assert_eq!(queue.take(1, &mut Vec::new(), timeout), Taken::TimedOut);
 }
 
 #[test]

@@ -17,7 +17,9 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
-use crate::parts::accept::admission::{Admission, LastRows, Room, Row, Shortage, accept_row};
+use crate::parts::accept::admission::{
+    Admission, LastRows, Room, RowOutcome, Shortage, accept_row,
+};
 use crate::parts::accept::listeners::Listeners;
 
 /// How long to wait for room before trying again.
@@ -61,9 +63,9 @@ impl Acceptor {
         .await;
         while state.is_accepting() {
             match accept_row(&mut queue, 0, state.accepts_per_wake) {
-                Row::Empty => self.arrival(&queue).await?,
-                Row::Enough => tokio::task::yield_now().await,
-                Row::Waits | Row::NoRoom => nap().await,
+                RowOutcome::Empty => self.arrival(&queue).await?,
+                RowOutcome::Enough => tokio::task::yield_now().await,
+                RowOutcome::Waits | RowOutcome::NoRoom => nap().await,
             }
             state.is_room_wanted.store(false, Ordering::Release);
         }

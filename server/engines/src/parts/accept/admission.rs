@@ -49,7 +49,7 @@ impl Room {
 
 /// How a row of attempts to accept ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Row {
+pub(crate) enum RowOutcome {
     /// The queue is empty.
     Empty,
     /// The turn is over; more connections may wait in the queue.
@@ -116,41 +116,45 @@ pub(crate) trait Admission {
 
 /// Accepts up to `count` connections from one listener.
 #[inline]
-pub(crate) fn accept_row<A: Admission>(engine: &mut A, listener: usize, count: usize) -> Row {
+pub(crate) fn accept_row<A: Admission>(
+    engine: &mut A,
+    listener: usize,
+    count: usize,
+) -> RowOutcome {
     for attempt in 0..count {
         if engine.is_full() {
             // The event announces one connection. The next event announces further ones.
             if attempt > 0 {
-                return Row::Enough;
+                return RowOutcome::Enough;
             }
             if !engine.has_arrival(listener) {
-                return Row::Empty;
+                return RowOutcome::Empty;
             }
             match find_room(engine, Shortage::Places) {
                 Room::Made => {}
-                Room::Begun => return Row::Waits,
-                Room::None => return Row::NoRoom,
+                Room::Begun => return RowOutcome::Waits,
+                Room::None => return RowOutcome::NoRoom,
             }
         }
         if !engine.may_accept() {
-            return Row::Enough;
+            return RowOutcome::Enough;
         }
         match engine.accept(listener) {
             Accepted::Connection(socket, peer) => {
                 if !engine.admit(socket, peer) {
-                    return Row::NoRoom;
+                    return RowOutcome::NoRoom;
                 }
             }
-            Accepted::Nothing => return Row::Empty,
+            Accepted::Nothing => return RowOutcome::Empty,
             Accepted::Gone => {}
             Accepted::Exhausted => match find_room(engine, Shortage::Descriptors { listener }) {
                 Room::Made => {}
-                Room::Begun => return Row::Waits,
-                Room::None => return Row::NoRoom,
+                Room::Begun => return RowOutcome::Waits,
+                Room::None => return RowOutcome::NoRoom,
             },
         }
     }
-    Row::Enough
+    RowOutcome::Enough
 }
 
 /// Makes room for a connection that waits, or handles that there is none.
@@ -181,10 +185,10 @@ impl LastRows {
         while self.listener < engine.listeners().count() {
             for _ in 0..BACKLOG_MAX {
                 match accept_row(engine, self.listener, BACKLOG_MAX) {
-                    Row::Enough if engine.is_full() => {} // room is made for one at a time
-                    Row::Empty | Row::Enough => break,
-                    Row::Waits => return false,
-                    Row::NoRoom => return true, // nor will there be any for the others
+                    RowOutcome::Enough if engine.is_full() => {} // room is made for one at a time
+                    RowOutcome::Empty | RowOutcome::Enough => break,
+                    RowOutcome::Waits => return false,
+                    RowOutcome::NoRoom => return true, // nor will there be any for the others
                 }
             }
             self.listener += 1;

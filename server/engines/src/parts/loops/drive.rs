@@ -19,7 +19,7 @@ pub(crate) enum Pause {
     Closed,
 }
 
-/// What became of work that a connection wants.
+/// The outcome of an attempt to begin work that a connection wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// It is done, or cannot be done apart from the step that needs it.

@@ -10,7 +10,7 @@ use site::resource::FileRef;
 /// costs less than a second vector element does in the kernel.
 pub(crate) const COALESCED_BYTES_MAX: usize = 4096;
 
-/// What became of an operation that has not failed.
+/// The outcome of an operation that has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// So many bytes were moved; a receive of none is the end of the stream.
@@ -20,7 +20,7 @@ pub(crate) enum Moved {
     Later,
 }
 
-/// What moves the bytes of one connection. Operations do not wait, unless the socket is in blocking
+/// Moves the bytes of one connection. Operations do not wait, unless the socket is in blocking
 /// mode: `WouldBlock` says that there is nothing to receive, or no room to send.
 pub(crate) trait Transport {
     /// Receives into `buffer`.

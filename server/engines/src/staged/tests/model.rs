@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use self::queue::{Helpers, Inbox, Queue, Sleep, Taken};
+use self::queue::{Division, Inbox, Queue, Sleep, Taken};
 
 mod sync {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ mod sync {
 mod queue;
 
 /// Settings with which both threads run at the same time, and any number of items is divided.
-const HELPERS: Helpers = Helpers { max: 1, part_min: 1 };
+const DIVISION: Division = Division { max: 1, part_min: 1 };
 
 /// Runs a scenario in all orders in which threads are interrupted at most twice: almost every bug
 /// needs no more, and three interruptions already take half a minute.
@@ -29,10 +29,10 @@ fn check(scenario: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Takes until the queue is closed.
-fn take_all(queue: &Queue<u32>, count: usize, patience: Option<Duration>) -> Vec<u32> {
+fn take_all(queue: &Queue<u32>, count: usize, timeout: Option<Duration>) -> Vec<u32> {
     let mut all = Vec::new();
     loop {
-        match queue.take(count, &mut all, patience) {
+        match queue.take(count, &mut all, timeout) {
             Taken::Closed => return all,
             Taken::Batch | Taken::Nudged | Taken::TimedOut => {}
         }
@@ -43,7 +43,7 @@ fn take_all(queue: &Queue<u32>, count: usize, patience: Option<Duration>) -> Vec
 #[test]
 fn work_is_taken_once_and_never_left_lying() {
     check(|| {
-        let queue = Arc::new(Queue::new(HELPERS));
+        let queue = Arc::new(Queue::new(DIVISION));
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let queue = Arc::clone(&queue);
@@ -64,7 +64,7 @@ fn work_is_taken_once_and_never_left_lying() {
 #[test]
 fn remaining_items_wake_another_thread() {
     check(|| {
-        let queue = Arc::new(Queue::new(HELPERS));
+        let queue = Arc::new(Queue::new(DIVISION));
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let queue = Arc::clone(&queue);
@@ -85,7 +85,7 @@ fn remaining_items_wake_another_thread() {
 #[test]
 fn two_pushes_serve_two_takers() {
     check(|| {
-        let queue = Arc::new(Queue::new(HELPERS));
+        let queue = Arc::new(Queue::new(DIVISION));
         let spawn = |work: fn(&Queue<u32>)| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || work(&queue))
@@ -100,38 +100,38 @@ fn two_pushes_serve_two_takers() {
 
 /// A stand-in for the descriptor on which an inbox's owner sleeps.
 #[derive(Default)]
-struct Bell {
-    is_rung: sync::Mutex<bool>,
-    rings: sync::Condvar,
+struct ModelWake {
+    is_notified: sync::Mutex<bool>,
+    notified: sync::Condvar,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *self.is_rung.lock().unwrap() = true;
-        self.rings.notify_one();
+impl ModelWake {
+    fn notify(&self) {
+        *self.is_notified.lock().unwrap() = true;
+        self.notified.notify_one();
     }
 
     fn wait(&self) {
-        let mut is_rung = self.is_rung.lock().unwrap();
-        while !*is_rung {
-            is_rung = self.rings.wait(is_rung).unwrap();
+        let mut is_notified = self.is_notified.lock().unwrap();
+        while !*is_notified {
+            is_notified = self.notified.wait(is_notified).unwrap();
         }
-        *is_rung = false;
+        *is_notified = false;
     }
 }
 
-/// Checks that the owner finds all items, though the bell is rung only if the owner sleeps and is
-/// to be woken for the item. Two threads push one item each. The owner sleeps and takes until it
-/// has `until` items of the kind that wakes it. Then it takes once more, as it does when anything
-/// else wakes it.
+/// Checks that the owner finds all items, though it is woken only if it sleeps and is to be woken
+/// for the item. Two threads push one item each. The owner sleeps and takes until it has `until`
+/// items of the kind that wakes it. Then it takes once more, as it does when anything else wakes
+/// it.
 fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
     check(move || {
-        let (inbox, bell) = (Arc::new(Inbox::new()), Arc::new(Bell::default()));
+        let (inbox, wake) = (Arc::new(Inbox::new()), Arc::new(ModelWake::default()));
         let senders = are_urgent.map(|is_urgent| {
-            let (inbox, bell) = (Arc::clone(&inbox), Arc::clone(&bell));
+            let (inbox, wake) = (Arc::clone(&inbox), Arc::clone(&wake));
             thread::spawn(move || {
                 if inbox.push(&mut vec![is_urgent], is_urgent) {
-                    bell.ring();
+                    wake.notify();
                 }
             })
         });
@@ -143,7 +143,7 @@ fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
         };
         while all.iter().filter(|&&is_urgent| is_urgent || sleep == Sleep::ForAll).count() < until {
             if inbox.may_sleep(sleep) {
-                bell.wait();
+                wake.wait();
             }
             take(&mut all);
         }
@@ -155,7 +155,7 @@ fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
 }
 
 #[test]
-fn an_inbox_is_emptied_though_the_bell_rings_seldom() {
+fn an_inbox_is_emptied_though_its_owner_is_woken_seldom() {
     finds_all(Sleep::ForAll, [false, false], 2);
     finds_all(Sleep::ForUrgent, [true, true], 2);
 }

@@ -41,7 +41,7 @@ impl ModelEngine {
         }
     }
 
-    fn row(&mut self, count: usize) -> Row {
+    fn row(&mut self, count: usize) -> RowOutcome {
         accept_row(self, 0, count)
     }
 
@@ -116,29 +116,29 @@ impl Admission for ModelEngine {
 #[test]
 fn a_row_takes_all_that_wait_or_as_many_as_it_may() {
     let mut engine = ModelEngine::new(10, 0, 0, &[3]);
-    assert_eq!(engine.row(64), Row::Empty);
+    assert_eq!(engine.row(64), RowOutcome::Empty);
     engine.check(3, 0, 0);
     let mut engine = ModelEngine::new(10, 0, 0, &[3]);
-    assert_eq!(engine.row(2), Row::Enough);
+    assert_eq!(engine.row(2), RowOutcome::Enough);
     engine.check(2, 0, 1);
     let mut engine = ModelEngine { may_accept: false, ..ModelEngine::new(10, 0, 0, &[3]) };
-    assert_eq!(engine.row(64), Row::Enough);
+    assert_eq!(engine.row(64), RowOutcome::Enough);
     engine.check(0, 0, 3);
     let mut engine = ModelEngine { is_crowded: true, ..ModelEngine::new(10, 0, 0, &[3]) };
-    assert_eq!(engine.row(64), Row::NoRoom, "the engine decides when to go on");
+    assert_eq!(engine.row(64), RowOutcome::NoRoom, "the engine decides when to go on");
     engine.check(1, 0, 2);
 }
 
 #[test]
 fn an_idle_connection_is_closed_only_for_one_that_waits() {
     let mut engine = ModelEngine::new(2, 2, 2, &[3]);
-    assert_eq!(engine.row(64), Row::Enough, "the next event announces further ones");
+    assert_eq!(engine.row(64), RowOutcome::Enough, "the next event announces further ones");
     engine.check(2, 1, 2);
     let mut engine = ModelEngine::new(2, 2, 2, &[0]);
-    assert_eq!(engine.row(64), Row::Empty, "an event was stale");
+    assert_eq!(engine.row(64), RowOutcome::Empty, "an event was stale");
     engine.check(2, 0, 0);
     let mut engine = ModelEngine::new(3, 2, 2, &[3]);
-    assert_eq!(engine.row(64), Row::Enough);
+    assert_eq!(engine.row(64), RowOutcome::Enough);
     engine.check(3, 0, 2);
     assert_eq!(engine.shortages, []);
 }
@@ -146,12 +146,12 @@ fn an_idle_connection_is_closed_only_for_one_that_waits() {
 #[test]
 fn without_an_idle_connection_the_next_one_waits_for_a_place() {
     let mut engine = ModelEngine::new(2, 2, 0, &[3]);
-    assert_eq!(engine.row(64), Row::NoRoom);
+    assert_eq!(engine.row(64), RowOutcome::NoRoom);
     engine.check(2, 0, 3);
     assert_eq!(engine.shortages, [Shortage::Places]);
     // With several loops others may be faster.
     let mut engine = ModelEngine::new(2, 3, 1, &[3]);
-    assert_eq!(engine.row(64), Row::NoRoom);
+    assert_eq!(engine.row(64), RowOutcome::NoRoom);
     engine.check(2, 1, 3);
     assert_eq!(engine.shortages, [Shortage::Places]);
 }
@@ -159,7 +159,7 @@ fn without_an_idle_connection_the_next_one_waits_for_a_place() {
 #[test]
 fn room_that_is_being_made_is_waited_for() {
     let mut engine = ModelEngine { made: Room::Begun, ..ModelEngine::new(2, 2, 1, &[3]) };
-    assert_eq!(engine.row(64), Row::Waits);
+    assert_eq!(engine.row(64), RowOutcome::Waits);
     engine.check(2, 1, 3);
     assert_eq!(engine.shortages, []);
 }
@@ -168,15 +168,15 @@ fn room_that_is_being_made_is_waited_for() {
 fn without_a_descriptor_an_idle_connection_is_closed_or_a_client_turned_away() {
     let exhausted = || VecDeque::from([false, true]);
     let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 1, &[3]) };
-    assert_eq!(engine.row(64), Row::Empty);
+    assert_eq!(engine.row(64), RowOutcome::Empty);
     engine.check(6, 1, 0);
     let mut engine = ModelEngine { exhausted: exhausted(), ..ModelEngine::new(10, 4, 0, &[3]) };
-    assert_eq!(engine.row(64), Row::NoRoom);
+    assert_eq!(engine.row(64), RowOutcome::NoRoom);
     engine.check(5, 0, 2);
     assert_eq!(engine.shortages, [Shortage::Descriptors { listener: 0 }]);
     let begun = ModelEngine { made: Room::Begun, ..ModelEngine::new(10, 4, 1, &[3]) };
     let mut engine = ModelEngine { exhausted: exhausted(), ..begun };
-    assert_eq!(engine.row(64), Row::Waits);
+    assert_eq!(engine.row(64), RowOutcome::Waits);
     engine.check(5, 1, 2);
 }
 
