@@ -12,8 +12,8 @@ use os::signals::{Signal, SignalDescriptor};
 use site::Site;
 
 use crate::config::Config;
-use crate::patience::Patience;
 use crate::report::{self, report};
+use crate::stop_deadline::StopDeadline;
 
 /// The first argument of a helper process; worker processes have their place number there.
 pub(crate) const NAME: &str = "helper";
@@ -58,6 +58,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if let Err(why) = helped {
         report(&format!("helper process: {why}"));
     }
-    reporter.end(&mut Patience::none());
+    reporter.end(&mut StopDeadline::passed());
     Ok(())
 }

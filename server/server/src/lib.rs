@@ -19,7 +19,6 @@ mod listeners;
 mod local;
 mod modes;
 mod partitions;
-mod patience;
 mod processes;
 mod reach;
 mod ready;
@@ -30,6 +29,7 @@ mod signals;
 mod site_size;
 mod start_error;
 mod start_pages;
+mod stop_deadline;
 mod topology;
 
 pub use line_writer::OutputError;

@@ -72,7 +72,7 @@ impl Local {
         let runner = Arc::new(runner);
         let counters = Arc::new(counters);
         let caches = Vec::new();
-        let mut assembly = Assembly {
+        let mut worker_builder = WorkerBuilder {
             settings,
             ready,
             share,
@@ -80,7 +80,7 @@ impl Local {
             counters: Arc::clone(&counters),
             caches,
         };
-        let partitions = assembly.partitions(&sets)?;
+        let partitions = worker_builder.partitions(&sets)?;
         // The workers have copies: no other copy, here or in a forked process, may keep a listener
         // open.
         drop(sets);
@@ -93,7 +93,7 @@ impl Local {
             knobs: ready.engine.knobs.clone(),
             start_helper: helper_process::starter(config),
         };
-        let (spec, caches) = (ready.engine.spec, assembly.caches);
+        let (spec, caches) = (ready.engine.spec, worker_builder.caches);
         let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
@@ -160,7 +160,7 @@ fn lock(list: &Mutex<Vec<Arc<Counters>>>) -> MutexGuard<'_, Vec<Arc<Counters>>> 
 }
 
 /// Creates workers from the parts they share.
-struct Assembly<'a> {
+struct WorkerBuilder<'a> {
     settings: &'a Settings,
     ready: &'a Ready,
     share: &'a Share,
@@ -169,7 +169,7 @@ struct Assembly<'a> {
     caches: Vec<Arc<Cache<Entry>>>,
 }
 
-impl Assembly<'_> {
+impl WorkerBuilder<'_> {
     fn partitions(&mut self, sets: &[Vec<OwnedFd>]) -> Result<Vec<PartitionStart>, StartError> {
         let share = self.share;
         share.parts.iter().map(|part| self.partition(part, sets)).collect()

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::line_writer::{LineWriter, Output, Purpose, QueueLimits};
-use crate::patience::Patience;
 use crate::processes::Uplink;
+use crate::stop_deadline::StopDeadline;
 
 /// How lines get to standard error now.
-static WAY: Mutex<Way> = Mutex::new(Way::OnTheSpot);
+static TARGET: Mutex<ReportTarget> = Mutex::new(ReportTarget::OnTheSpot);
 
 #[derive(Clone)]
-enum Way {
+enum ReportTarget {
     /// The thread that has a line writes it itself, and waits.
     OnTheSpot,
     /// The line is handed to a receiver that does not wait.
@@ -47,13 +47,13 @@ pub struct Reported;
 /// Reports one line about the server itself, on standard error. A closed or full standard error is
 /// no reason to stop serving: while a server runs, no thread waits for it.
 pub fn report(message: &str) {
-    let way = way().clone();
-    match way {
-        Way::OnTheSpot => {
+    let target = target().clone();
+    match target {
+        ReportTarget::OnTheSpot => {
             let _ = io::stderr().write_all(format_line(message).as_bytes());
         }
-        Way::HandedOn(hand_over) => hand_over.send(message),
-        Way::Nowhere => {}
+        ReportTarget::HandedOn(hand_over) => hand_over.send(message),
+        ReportTarget::Nowhere => {}
     }
 }
 
@@ -81,22 +81,22 @@ pub(crate) fn hand_to_supervisor(uplink: Arc<Uplink>) {
 }
 
 impl Reporter {
-    /// Writes what is left, if that is done while there is patience. If not, later reports are
+    /// Writes what is left, if that is done before the deadline. If not, later reports are
     /// discarded.
-    pub(crate) fn end(mut self, patience: &mut Patience<'_>) {
-        self.close(patience);
+    pub(crate) fn end(mut self, deadline: &mut StopDeadline<'_>) {
+        self.close(deadline);
     }
 
-    fn close(&mut self, patience: &mut Patience<'_>) {
+    fn close(&mut self, deadline: &mut StopDeadline<'_>) {
         let Some(writer) = self.0.take() else { return };
-        let closed = writer.close(patience);
-        *way() = if closed.hangs { Way::Nowhere } else { Way::OnTheSpot };
+        let closed = writer.close(deadline);
+        *target() = if closed.hangs { ReportTarget::Nowhere } else { ReportTarget::OnTheSpot };
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.close(&mut Patience::none());
+        self.close(&mut StopDeadline::passed());
     }
 }
 
@@ -115,7 +115,7 @@ impl HandOver {
 
 fn hand_on(take: impl Fn(&str) -> bool + Send + Sync + 'static) {
     let hand_over = HandOver { take: Box::new(take), unreported: AtomicU64::new(0) };
-    *way() = Way::HandedOn(Arc::new(hand_over));
+    *target() = ReportTarget::HandedOn(Arc::new(hand_over));
 }
 
 /// Reports a panic through the reporter: a bug met by one connection ends that connection, and
@@ -134,8 +134,8 @@ fn format_line(message: &str) -> String {
     format!("ropewalk: {message}\n")
 }
 
-fn way() -> MutexGuard<'static, Way> {
-    WAY.lock().unwrap_or_else(PoisonError::into_inner)
+fn target() -> MutexGuard<'static, ReportTarget> {
+    TARGET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use os::signals::Signal;
 
 use crate::config::Config;
 use crate::local::DESCRIPTORS_WIDENED;
-use crate::patience::Patience;
 use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
+use crate::stop_deadline::StopDeadline;
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
 /// in the cache take no memory from it, so threads hardly ever wait for one another; and memory
@@ -42,17 +42,17 @@ pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
     // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
     let served = serve(config, is_verbose, &mut signals);
-    let mut patience = match &served {
-        Ok(_) => {
-            Patience::new(1000 * config.settings.timeouts.drain_ms, || is_impatient(&mut signals))
-        }
-        Err(_) => Patience::none(),
+    let mut deadline = match &served {
+        Ok(_) => StopDeadline::new(1000 * config.settings.timeouts.drain_ms, || {
+            is_cut_short(&mut signals)
+        }),
+        Err(_) => StopDeadline::passed(),
     };
-    let stopped = served.and_then(|server| stop(server, config, &mut patience));
+    let stopped = served.and_then(|server| stop(server, config, &mut deadline));
     if let Err(why) = &stopped {
         report(why);
     }
-    reporter.end(&mut patience);
+    reporter.end(&mut deadline);
     stopped.map_err(|_| Reported)
 }
 
@@ -70,10 +70,10 @@ fn serve(config: &Config, is_verbose: bool, signals: &mut Signals) -> Result<Ser
     Ok(server)
 }
 
-fn stop(server: Server, config: &Config, patience: &mut Patience<'_>) -> Result<(), String> {
+fn stop(server: Server, config: &Config, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
     let time = Duration::from_millis(config.settings.timeouts.drain_ms);
     report(&format!("stopping: connections have {} s to finish", time.as_secs_f64()));
-    report(&describe(server.stop(patience)?));
+    report(&describe(server.stop(deadline)?));
     Ok(())
 }
 
@@ -109,7 +109,7 @@ fn reopen_log(server: &Server) {
 }
 
 /// Whether a second signal has arrived. Waits a little.
-fn is_impatient(signals: &mut Signals) -> bool {
+fn is_cut_short(signals: &mut Signals) -> bool {
     const TURN_MS: u32 = 5;
     matches!(signals.next(TURN_MS), Ok(Some(signal)) if is_stop(signal))
 }

@@ -19,11 +19,11 @@ use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
 use crate::local::{CounterBook, Local, Logs};
 use crate::partitions::{Machine, Partition};
-use crate::patience::Patience;
 use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
 use crate::start_error::StartError;
+use crate::stop_deadline::StopDeadline;
 use crate::{reach, start_pages};
 
 /// A server that runs until it is stopped.
@@ -209,36 +209,36 @@ impl Server {
         }
     }
 
-    /// Stops accepting, lets responses finish for at most `patience`, and cuts off the rest.
+    /// Stops accepting, lets responses finish for at most `drain`, and cuts off the rest.
     ///
     /// # Errors
     /// The failure that ended a worker.
-    pub fn stop_gracefully(self, patience: Duration) -> Result<Summary, String> {
+    pub fn stop_gracefully(self, drain: Duration) -> Result<Summary, String> {
         /// Short enough to delay no caller, long enough to cost nothing.
         const TURN: Duration = Duration::from_millis(5);
-        let us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        self.stop(&mut Patience::new(us, || {
+        let us = u64::try_from(drain.as_micros()).unwrap_or(u64::MAX);
+        self.stop(&mut StopDeadline::new(us, || {
             std::thread::sleep(TURN);
             false
         }))
     }
 
-    /// Stops accepting, lets responses finish while there is `patience`, and cuts off the rest. The
+    /// Stops accepting, lets responses finish until the `deadline`, and cuts off the rest. The
     /// error is the failure that ended a worker.
-    pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
+    pub(crate) fn stop(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
         let engine = self.workers.engine();
         engine.issue(Order::StopAccepting);
         engine.issue(Order::Drain);
         let mut aborted = false;
         while !engine.is_finished() {
-            if patience.is_over() {
+            if deadline.has_passed() {
                 engine.issue(Order::Abort);
                 aborted = true;
                 break;
             }
         }
         self.take_notices().iter().for_each(|notice| report(notice)); // there is no later call
-        self.workers.end(aborted, patience)
+        self.workers.end(aborted, deadline)
     }
 }
 
@@ -297,8 +297,8 @@ impl WorkerSet {
     }
 
     /// Waits for the end of all workers after the order to end, and sums up their counters. The log
-    /// is waited for as long as there is patience.
-    fn end(self, aborted: bool, patience: &mut Patience<'_>) -> Result<Summary, String> {
+    /// is waited for until the deadline.
+    fn end(self, aborted: bool, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
         let (joined, counters, dropped, errors, log) = match self {
             Self::Threads { local, errors, log } => {
                 (local.engine.join(), local.counters.all(), 0, errors, log)
@@ -312,7 +312,7 @@ impl WorkerSet {
             0 => {}
             count => report(&format!("{count} lines of the error log were left out at the end")),
         }
-        let log_lines_dropped = dropped + log.map_or(0, |log| log.close(patience).dropped);
+        let log_lines_dropped = dropped + log.map_or(0, |log| log.close(deadline).dropped);
         let sum = |counter: fn(&Counters) -> u64| counters.iter().map(|c| counter(c)).sum();
         let summary = Summary {
             connections: sum(|counters| counters.connections_accepted.get()),

@@ -18,10 +18,10 @@ use crate::config::{AccessForm, LogSettings};
 use crate::line_writer::{
     Closed, LineWriter, Output, Purpose, Queue, QueueLimits, count_lines, empty_buffer,
 };
-use crate::patience::Patience;
 use crate::processes::{PlaceLedger, Uplink};
 use crate::report;
 use crate::start_error::StartError;
+use crate::stop_deadline::StopDeadline;
 
 /// An open log.
 pub struct Log {
@@ -35,7 +35,7 @@ pub struct Log {
 pub struct LogEnds {
     form: AccessForm,
     buffer_bytes: usize,
-    way: Way,
+    target: LogTarget,
 }
 
 /// Reopens the log at its path; for the code that waits for SIGUSR1.
@@ -45,7 +45,7 @@ pub struct Reopener(Arc<Queue>);
 /// A worker's end of the log.
 pub struct WorkerLog {
     form: AccessForm,
-    way: Way,
+    target: LogTarget,
     buffer: Vec<u8>,
     buffer_bytes: usize,
     lines: u64,
@@ -55,7 +55,7 @@ pub struct WorkerLog {
 
 /// How lines get from a worker to the thread that writes them.
 #[derive(Clone)]
-enum Way {
+enum LogTarget {
     /// The writing thread is in the worker's process.
     Queue(Arc<Queue>),
     /// The writing thread is in the supervisor's process. Lines are counted where the counts
@@ -88,8 +88,8 @@ impl Log {
     /// Returns a maker of workers' ends.
     #[must_use]
     pub fn ends(&self) -> LogEnds {
-        let way = Way::Queue(Arc::clone(self.writer.queue()));
-        LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, way }
+        let target = LogTarget::Queue(Arc::clone(self.writer.queue()));
+        LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, target }
     }
 
     /// The queue to which lines of worker processes are handed over.
@@ -103,10 +103,10 @@ impl Log {
         Reopener(self.queue())
     }
 
-    /// Writes what is queued and ends the writer, if that is done while there is patience. The
-    /// workers must have flushed.
-    pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
-        self.writer.close(patience)
+    /// Writes what is queued and ends the writer, if that is done before the deadline. The workers
+    /// must have flushed.
+    pub(crate) fn close(self, deadline: &mut StopDeadline<'_>) -> Closed {
+        self.writer.close(deadline)
     }
 }
 
@@ -124,9 +124,9 @@ impl LogEnds {
         uplink: &Arc<Uplink>,
         ledger: PlaceLedger,
     ) -> Option<Self> {
-        let way = Way::Supervisor { uplink: Arc::clone(uplink), ledger };
+        let target = LogTarget::Supervisor { uplink: Arc::clone(uplink), ledger };
         let (form, buffer_bytes) = (settings.access, settings.buffer_bytes as usize);
-        (form != AccessForm::Off).then_some(Self { form, buffer_bytes, way })
+        (form != AccessForm::Off).then_some(Self { form, buffer_bytes, target })
     }
 
     /// Creates a worker's end.
@@ -134,7 +134,7 @@ impl LogEnds {
     pub fn worker(&self) -> WorkerLog {
         WorkerLog {
             form: self.form,
-            way: self.way.clone(),
+            target: self.target.clone(),
             buffer: empty_buffer(self.buffer_bytes),
             buffer_bytes: self.buffer_bytes,
             lines: 0,
@@ -166,11 +166,11 @@ impl AccessLog for WorkerLog {
         if self.lines == 0 {
             return;
         }
-        match &self.way {
-            Way::Queue(queue) => {
+        match &self.target {
+            LogTarget::Queue(queue) => {
                 queue.hand_over(&mut self.buffer, mem::take(&mut self.lines));
             }
-            Way::Supervisor { uplink, ledger } => {
+            LogTarget::Supervisor { uplink, ledger } => {
                 let (uplink, ledger) = (Arc::clone(uplink), *ledger);
                 self.send(&uplink, ledger);
             }
@@ -213,7 +213,7 @@ impl WorkerLog {
 impl Drop for WorkerLog {
     /// Counts the lines that could not be flushed.
     fn drop(&mut self) {
-        if let Way::Supervisor { ledger, .. } = self.way {
+        if let LogTarget::Supervisor { ledger, .. } = self.target {
             self.drop_lines(ledger);
         }
     }

@@ -27,8 +27,8 @@ fn record<'r>() -> Record<'r> {
     }
 }
 
-fn endless() -> Patience<'static> {
-    Patience::new(u64::MAX, || false)
+fn endless() -> StopDeadline<'static> {
+    StopDeadline::new(u64::MAX, || false)
 }
 
 fn settings(access: AccessForm) -> LogSettings {

@@ -17,7 +17,7 @@ pub(crate) use output::Output;
 pub use output::OutputError;
 use queue::Task;
 
-use crate::patience::Patience;
+use crate::stop_deadline::StopDeadline;
 pub(crate) use queue::{Queue, QueueLimits, empty_buffer};
 
 /// A thread that writes lines.
@@ -70,14 +70,14 @@ impl LineWriter {
         &self.queue
     }
 
-    /// Writes what is queued and ends the writer, if that is done while there is patience.
-    pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
+    /// Writes what is queued and ends the writer, if that is done before the deadline.
+    pub(crate) fn close(self, deadline: &mut StopDeadline<'_>) -> Closed {
         /// The longest time that a writer takes that does not hang and has hardly anything to do.
         const MOMENT: Duration = Duration::from_millis(5);
         let began_us = os::clock::now();
         self.queue.close();
         while !self.queue.has_ended_within(MOMENT) {
-            if patience.is_over_for_last_words(began_us) {
+            if deadline.has_passed_for_final_write(began_us) {
                 self.queue.abandon();
                 return Closed { dropped: self.queue.dropped(), hangs: true };
             }

@@ -113,20 +113,20 @@ impl Queue {
     pub(super) fn written(&self, mut buffer: Vec<u8>, outcome: &io::Result<()>) {
         let mut state = self.lock();
         let lines = std::mem::take(&mut state.lines_in_writing);
-        let mut complaint = None;
+        let mut failure = None;
         if let Err(why) = outcome
             && !state.is_abandoned
         {
             self.dropped.add_together(lines);
             let is_first = !std::mem::replace(&mut state.has_reported, true);
-            complaint = is_first.then(|| format!("cannot write {}: {why}", self.purpose.what));
+            failure = is_first.then(|| format!("cannot write {}: {why}", self.purpose.what));
         }
         if state.empty.len() < self.limits.buffers_max {
             buffer.clear();
             state.empty.push(buffer);
         }
         drop(state);
-        complaint.iter().for_each(|complaint| (self.purpose.report)(complaint));
+        failure.iter().for_each(|failure| (self.purpose.report)(failure));
     }
 
     /// Notes that the file was opened anew: the next loss of lines is reported again.

@@ -8,8 +8,8 @@ use super::*;
 const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", report: |_| () };
 const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
 
-fn endless() -> Patience<'static> {
-    Patience::new(u64::MAX, || false)
+fn endless() -> StopDeadline<'static> {
+    StopDeadline::new(u64::MAX, || false)
 }
 
 fn start<W: Write + Send + 'static>(output: W) -> LineWriter {
@@ -81,7 +81,7 @@ fn a_writer_that_hangs_is_not_waited_for_and_what_it_has_is_counted() {
     let (output, release, lines) = Gated::new();
     let writer = start(output);
     hand_over(&writer, 100);
-    let closed = writer.close(&mut Patience::none());
+    let closed = writer.close(&mut StopDeadline::passed());
     assert_eq!(closed, Closed { dropped: 200, hangs: true });
     drop(release); // what the writer still writes was counted as dropped
     assert!(lines.iter().sum::<u64>() <= 2);
@@ -104,7 +104,7 @@ fn a_pipe_without_a_reader_is_not_waited_for() {
     for _ in 0..1000 {
         writer.queue().hand_over(&mut line.clone(), 1);
     }
-    let closed = writer.close(&mut Patience::none());
+    let closed = writer.close(&mut StopDeadline::passed());
     assert!(closed.hangs && closed.dropped > 800, "{closed:?}");
     drop(reader);
 }

@@ -117,7 +117,7 @@ impl PlaceLedger {
 
     /// Settles the counts of a process that has ended: none of its connections is open any more,
     /// and lines that it had not handed on when it was killed are lost.
-    pub(crate) fn settle(self, has_log: bool) {
+    pub(crate) fn account_for_end(self, has_log: bool) {
         let counters = self.counters();
         counters.iter().for_each(|counters| counters.connections_open.reset());
         if has_log {
@@ -156,9 +156,9 @@ mod tests {
             place.counters().iter().map(|counters| counters.requests.get()).sum::<u64>()
         };
         assert_eq!(requests(here), 11);
-        here.settle(true);
+        here.account_for_end(true);
         assert_eq!(here.lines_dropped().get(), 3);
-        here.settle(true);
+        here.account_for_end(true);
         assert_eq!(here.lines_dropped().get(), 3, "settled once");
         assert_eq!(one.connections_open.get(), 0);
         here.begin_anew();

@@ -12,7 +12,7 @@ use engines::Order;
 use super::{FAILED, READY};
 use crate::config::WorkerProgram;
 
-/// What a worker process needs to start, except its listeners.
+/// Everything that a worker process needs to start, except its listeners.
 pub(crate) struct WorkerCommand {
     pub(crate) program: WorkerProgram,
     /// The machine as the server saw it when it started.
@@ -36,7 +36,7 @@ pub(super) struct Process {
 
 /// How long processes that a worker process has forked may outlive it: they are killed with it, but
 /// may wait for a disk.
-const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
+const DESCENDANTS_TIMEOUT_US: u64 = 5_000_000;
 
 impl WorkerCommand {
     /// Starts the worker process of a place with these listeners. Log lines and reports are sent by
@@ -76,10 +76,10 @@ impl Process {
     }
 
     /// Waits until the process serves.
-    pub(super) fn wait_ready(&mut self, patience: Duration) -> Result<(), String> {
+    pub(super) fn wait_ready(&mut self, timeout: Duration) -> Result<(), String> {
         let wait = |stream: &UnixStream| {
             stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(patience))
+            stream.set_read_timeout(Some(timeout))
         };
         wait(&self.control).map_err(|why| why.to_string())?;
         let mut received = Vec::new();
@@ -124,18 +124,18 @@ impl Process {
         self.receive();
         let now = os::clock::now();
         let ended_at = *self.ended_at.get_or_insert(now);
-        (self.is_silent || now >= ended_at + DESCENDANTS_PATIENCE_US).then_some(status)
+        (self.is_silent || now >= ended_at + DESCENDANTS_TIMEOUT_US).then_some(status)
     }
 
     /// The reason that the process sent before it ended.
-    pub(super) fn complaint(&self) -> Option<String> {
+    pub(super) fn failure_reason(&self) -> Option<String> {
         let start = self.received.iter().position(|byte| *byte == FAILED)? + 1;
         Some(String::from_utf8_lossy(&self.received[start..]).into_owned())
     }
 
     /// Why the process ended: the reason that it sent, or its status.
     pub(super) fn reason(&self, status: ExitStatus) -> String {
-        self.complaint().unwrap_or_else(|| match status.signal() {
+        self.failure_reason().unwrap_or_else(|| match status.signal() {
             Some(signal) => format!("ended by signal {signal}"),
             None => format!("ended with status {}", status.code().unwrap_or_default()),
         })

@@ -24,10 +24,10 @@ use crate::report;
 use crate::start_error::StartError;
 
 /// How long a worker process may take to be ready.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long processes may take to end after the order to close all connections.
-const ABORT_PATIENCE_US: u64 = 5_000_000;
+const ABORT_TIMEOUT_US: u64 = 5_000_000;
 
 /// The event key of the wake-up call, which no place has.
 const WAKE_KEY: u64 = u64::MAX;
@@ -70,7 +70,7 @@ impl Supervisor {
         let failed = StartError::system("supervise");
         let shared = Arc::new(Shared::new().map_err(&failed)?);
         let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
-        let mut keeper = Keeper {
+        let mut supervisor = SupervisorThread {
             worker_command,
             ledger,
             log,
@@ -82,13 +82,13 @@ impl Supervisor {
             is_draining: false,
             abort_until: None,
         };
-        if let Err(why) = keeper.start_all() {
-            keeper.end_all();
-            keeper.pass_all_on();
+        if let Err(why) = supervisor.start_all() {
+            supervisor.end_all();
+            supervisor.pass_all_on();
             return Err(why);
         }
         let thread = thread::Builder::new().name("supervisor".into());
-        let thread = thread.spawn(move || keeper.run()).map_err(&failed)?;
+        let thread = thread.spawn(move || supervisor.run()).map_err(&failed)?;
         Ok(Self { shared, thread })
     }
 
@@ -155,7 +155,7 @@ impl Place {
 }
 
 /// The supervisor's thread.
-struct Keeper {
+struct SupervisorThread {
     worker_command: WorkerCommand,
     ledger: Ledger,
     log: Option<Arc<Queue>>,
@@ -170,7 +170,7 @@ struct Keeper {
     abort_until: Option<u64>,
 }
 
-impl Keeper {
+impl SupervisorThread {
     fn start_all(&mut self) -> Result<(), StartError> {
         let failed = StartError::system("supervise");
         self.epoll.add(self.shared.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
@@ -181,7 +181,7 @@ impl Keeper {
         }
         for (index, place) in self.places.iter_mut().enumerate() {
             let process = place.process.iter_mut().next();
-            let ready = process.map_or(Ok(()), |process| process.wait_ready(START_PATIENCE));
+            let ready = process.map_or(Ok(()), |process| process.wait_ready(START_TIMEOUT));
             ready.map_err(|why| not_serving(index, why))?;
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Keeper {
             self.send_to_all(Order::Drain);
         }
         if self.abort_until.is_none() && self.shared.orders.is_issued(Order::Abort) {
-            self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
+            self.abort_until = Some(os::clock::now() + ABORT_TIMEOUT_US);
             self.send_to_all(Order::Abort);
         }
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
@@ -311,7 +311,7 @@ impl Keeper {
         let Some(process) = place.process.take() else { return };
         self.publish_pids();
         if let Some(ledger) = self.ledger.place(index) {
-            ledger.settle(self.log.is_some());
+            ledger.account_for_end(self.log.is_some());
         }
         let name = format!("worker process {index} (pid {})", process.pid());
         if self.is_stopping {
@@ -334,8 +334,8 @@ impl Keeper {
 
     /// Reports the end of a process that was ordered to end.
     fn report_end(&self, name: &str, process: &Process, status: ExitStatus) {
-        if let Some(complaint) = process.complaint() {
-            self.fail(format!("{name}: {complaint}"));
+        if let Some(failure_reason) = process.failure_reason() {
+            self.fail(format!("{name}: {failure_reason}"));
         } else if !status.success() && self.abort_until.is_none() {
             report(&format!("{name}: {}; its connections are cut off", process.reason(status)));
         }

@@ -171,6 +171,9 @@ impl Controller {
         self.local.engine.join().map_err(|why| why.to_string())
     }
 
+    /// Passes the orders of the supervisor on to the engine. This is not the trait of the loops
+    /// (`parts/loops/obey.rs` in `engines`): here orders are bytes on a socket, whose end means
+    /// that the supervisor has gone, and the engine carries them out.
     fn obey(&mut self) {
         let mut orders = [0; 16];
         match self.control.read(&mut orders) {
