@@ -5,7 +5,7 @@
 //! and the load generator by studies: docs/lab/benchmarks.md.
 
 use crate::tools;
-use lab::Surroundings;
+use lab::SourceTree;
 use lab::client::Client;
 use memory_trace::Reader;
 use statistics::Generator;
@@ -122,7 +122,7 @@ impl Stage {
             Ok(status) if status.success() => {}
             failed => return Err(format!("{build}: {failed:?}")),
         }
-        let target = Surroundings::find(false).target_dir.unwrap_or_else(|| "target".into());
+        let target = SourceTree::find(false).target_dir.unwrap_or_else(|| "target".into());
         let ropewalk = target.join("release/ropewalk-sim").display().to_string();
         let scratch = Temporary::new();
         let machine = scratch.file("machine.toml", MACHINE).display().to_string();

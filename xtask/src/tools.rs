@@ -101,7 +101,7 @@ pub(crate) fn command(words: &str) -> Command {
 /// # Errors
 /// The program is not in one.
 pub(crate) fn target_dir() -> Result<PathBuf, String> {
-    let found = lab::Surroundings::find(false).target_dir;
+    let found = lab::SourceTree::find(false).target_dir;
     found.ok_or_else(|| "cargo's target directory is not known".to_owned())
 }
 

@@ -105,10 +105,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     [&first, &second].into_iter().for_each(|typed| print_knob_notices(&lab, typed));
     print_builds(&lab, [&first, &second])?;
     let candidates = [Candidate::find(&lab, &first)?, Candidate::find(&lab, &second)?];
-    let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
+    let place = Place::make(arguments.output.as_deref(), &lab.load_setup.tools.scratch)?;
     let mut progress = ProgressLine::new();
     progress.print_on_terminal(&format!("preparing {}", spec.name));
-    let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
+    let workload = lab.load_setup.tools.prepare(&spec).map_err(Failure::Operation)?;
     let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
@@ -116,9 +116,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
     let mut watch = TerminalWatch { progress: ProgressLine::new(), interrupt };
-    plan.make_ready(&lab.bench, &workload, &sides, &mut watch).map_err(failure)?;
+    plan.make_ready(&lab.load_setup, &workload, &sides, &mut watch).map_err(failure)?;
     let folder = plan.begin(&place, &workload, &sides)?;
-    let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut watch);
+    let compared = plan.run(&lab.load_setup, &workload, &sides, &folder, &mut watch);
     drop(watch);
     let comparison = compared.map_err(failure)?;
     let Conclusion { details, verdict } = conclude(&comparison, &sides);
@@ -217,7 +217,7 @@ impl CompareArguments {
     }
 }
 
-/// What is about to happen, and how long it takes.
+/// Describes what is about to happen, and how long it takes.
 fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) -> String {
     let described = &workload.described;
     let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
@@ -243,7 +243,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         number("requests"),
         number("files"),
         number("mean_body_bytes"),
-        listed_cpus(&lab.bench.generators[0].cpus),
+        listed_cpus(&lab.load_setup.generators[0].cpus),
         plan.pairs,
         plan.window_s,
         plan.connections,

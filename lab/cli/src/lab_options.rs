@@ -13,9 +13,9 @@ use command::{Failure, notify, print};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
 use lab::search::unable;
-use lab::trial::{Bench, LoadGenerator};
+use lab::trial::{LoadGenerator, LoadSetup};
 use lab::workload::{Tools, WorkloadSpec};
-use lab::{Environment, Lab, ServerDescription, ServerSpec, Surroundings, divide_cpus};
+use lab::{Environment, Lab, ServerDescription, ServerSpec, SourceTree, divide_cpus};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]
@@ -110,7 +110,7 @@ impl LabOptions {
         }
         let tools = Tools { program, scratch };
         Ok(Lab {
-            bench: Bench {
+            load_setup: LoadSetup {
                 tools,
                 generators: vec![LoadGenerator::beside(&server_cpus, &client_cpus)],
                 lag_bound: self.lag_bound.clone(),
@@ -119,7 +119,7 @@ impl LabOptions {
                     .map_or(INTERFERENCE_MAX, |(share, _)| share),
             },
             server_cpus,
-            surroundings: Surroundings::find(true),
+            source_tree: SourceTree::find(true),
             descriptions,
         })
     }

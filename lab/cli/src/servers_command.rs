@@ -3,7 +3,7 @@
 
 use clap::Args;
 use command::{Failure, print};
-use lab::{Found, Installed, Knob, ServerDescription, Setting, Skipped, Surroundings};
+use lab::{Found, Installed, Knob, ServerDescription, Setting, Skipped, SourceTree};
 use serde_json::{Value, json};
 
 use crate::lab_options::KnownServers;
@@ -44,9 +44,9 @@ pub(crate) struct ServersArguments {
 
 pub(crate) fn execute(arguments: &ServersArguments) -> Result<(), Failure> {
     let descriptions = arguments.known.descriptions()?;
-    let surroundings = Surroundings::find(arguments.build);
+    let source_tree = SourceTree::find(arguments.build);
     let found =
-        Found::detect(&descriptions, &arguments.names, &surroundings).map_err(Failure::Usage)?;
+        Found::detect(&descriptions, &arguments.names, &source_tree).map_err(Failure::Usage)?;
     let lines: Vec<Line<'_>> =
         descriptions.iter().filter_map(|description| Line::find(description, &found)).collect();
     if arguments.json {

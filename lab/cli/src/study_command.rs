@@ -9,7 +9,7 @@ use command::estimate::{minutes, minutes_between};
 use command::{Failure, ProgressLine, notify, print};
 use lab::record::Skipped;
 use lab::study::{
-    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimates_s, reckoned_run_s,
+    Definition, Experiment, Selection, Stage, Study, check_testbeds, estimated_run_s, estimates_s,
 };
 use lab::workload::Tools;
 use page::number::counted;
@@ -41,14 +41,14 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     if arguments.mat {
         definition.search_limits().map_err(Failure::Usage)?;
     }
-    definition.check_budget(reckoned_run_s(&definition))?;
+    definition.check_budget(estimated_run_s(&definition))?;
     let mut lab = arguments.lab.open()?;
-    definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
+    definition.settle_bounds(&mut lab.load_setup, arguments.lab.interference_bound()?);
     definition.servers.iter().for_each(|typed| print_knob_notices(&lab, typed));
     print_builds(&lab, &definition.servers)?;
     let selection =
         ProgressLine::during("looking for the servers", || Selection::find(&lab, &mut definition))?;
-    print(&introduction(&definition, &selection, &lab.bench.tools))?;
+    print(&introduction(&definition, &selection, &lab.load_setup.tools))?;
     if arguments.dry_run {
         return Ok(());
     }
@@ -57,7 +57,7 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
     let (more, inside) = ProgressLine::during("trying the testbeds", || stage.try_testbeds())?;
     print(&more.iter().map(skipped_line).collect::<String>())?;
     check_testbeds(&stage.testbeds)?;
-    definition.check_budget(stage.reckoned_run_s())?;
+    definition.check_budget(stage.estimated_run_s())?;
     print(&pauses_text(&stage))?;
     let path = arguments.folder(&definition.name);
     let skipped = [selection.skipped, more].concat();
@@ -86,7 +86,7 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
 /// The least seconds that making files is said to take: less is within the estimate.
 const MAKING_SAID_S: f64 = 5.0;
 
-/// What is about to happen, and how long it takes.
+/// Describes what is about to happen, and how long it takes.
 fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -> String {
     let cells = selection.cells(definition);
     let mut text = format!("{}\n", definition.title);
@@ -99,7 +99,7 @@ fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -
         counted(definition.workloads.len(), "workload"),
         counted(definition.testbeds.len(), "testbed"),
         counted(definition.repetitions as usize, "repetition"),
-        minutes_between(estimates_s(definition, cells, reckoned_run_s(definition))),
+        minutes_between(estimates_s(definition, cells, estimated_run_s(definition))),
     );
     let making_s = tools.making_s(&definition.workloads);
     if making_s >= MAKING_SAID_S {

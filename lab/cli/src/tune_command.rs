@@ -215,9 +215,9 @@ fn progress_printer(recorded: usize) -> impl FnMut(&Progress<'_>) {
     }
 }
 
-/// What is about to happen, and how long it takes.
+/// Describes what is about to happen, and how long it takes.
 fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
-    let Subject { bench, installed, base, workload, .. } = subject;
+    let Subject { load_setup, installed, base, workload, .. } = subject;
     let described = &workload.described;
     let method = match plan.method {
         Method::Grid => "all of them",
@@ -236,7 +236,7 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
         described.name,
         described.about,
         listed_cpus(&subject.launch.cpus),
-        listed_cpus(&bench.generators[0].cpus),
+        listed_cpus(&load_setup.generators[0].cpus),
         knobs.join(", "),
         plan.grid.size(),
         plan.candidates().len(),

@@ -107,7 +107,8 @@ impl Client {
     /// has until it gets another line, or [`Client::finish`] closes its input.
     ///
     /// # Errors
-    /// The errors of [`Client::await_ready`].
+    /// When the generator ends before that, or prints nothing `within` this time, as in
+    /// [`Client::await_ready`].
     pub fn await_measured(&mut self, within: Duration) -> Result<(), String> {
         self.await_line(MEASURED, "done", within)
     }
@@ -229,11 +230,11 @@ impl Finished {
     /// # Errors
     /// The end of what the generator printed, if it failed.
     pub fn into_output(self) -> Result<String, String> {
-        if self.status.success() { Ok(self.output) } else { Err(self.complaint()) }
+        if self.status.success() { Ok(self.output) } else { Err(self.failure_reason()) }
     }
 
     /// How the generator ended, and the last lines of its output.
-    pub fn complaint(&self) -> String {
+    pub fn failure_reason(&self) -> String {
         format!("{}: {}", self.status, process::last_lines(&self.output))
     }
 }

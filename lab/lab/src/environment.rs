@@ -42,7 +42,7 @@ pub struct Environment {
     pub swap_bytes: Option<u64>,
     /// Huge pages for anonymous memory: the word in brackets is in force.
     pub transparent_huge_pages: Option<String>,
-    /// Which version of control groups the machine has.
+    /// The version of control groups that the machine has.
     pub control_groups: String,
     /// Settings of the kernel that matter to servers.
     pub kernel_settings: BTreeMap<String, String>,
@@ -113,7 +113,7 @@ impl Environment {
             kernel_command_line: text("/proc/cmdline").unwrap_or_default(),
             distribution: text("/etc/os-release").as_deref().and_then(pretty).unwrap_or_default(),
             cpu_model: cpu_model(&cpuinfo).unwrap_or_default(),
-            topology: Topology::here(),
+            topology: Topology::of_this_machine(),
             cpu_governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             virtualisation: virtualisation(&cpuinfo),
@@ -267,12 +267,14 @@ mod tests {
         let text = "network = { subnets = 1 }\nclient_cpus = 0\n\
                     [kernel]\n\"net.core.somaxconn\" = 513\n\"net.ipv4.tcp_ecn\" = 0";
         let testbed = Testbed::parse(text).expect("it makes sense");
-        let entered = testbed.enter(&Topology::here(), &Accessed::default()).expect("root may");
+        let entered =
+            testbed.enter(&Topology::of_this_machine(), &Accessed::default()).expect("root may");
         let inside = settings_inside(&entered);
         drop(entered);
         let plain = Testbed { client_cpus: Some(0), ..Testbed::default() };
-        let entered =
-            plain.enter(&Topology::here(), &Accessed::default()).expect("it needs no rights");
+        let entered = plain
+            .enter(&Topology::of_this_machine(), &Accessed::default())
+            .expect("it needs no rights");
         let inside = [("netted", inside), ("plain", settings_inside(&entered))];
         let inside = inside.map(|(name, settings)| (name.to_owned(), settings));
         let environment = Environment::record(BTreeMap::new()).with_testbeds(inside.into());

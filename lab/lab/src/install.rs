@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the repository and what is built from it lie.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct SourceTree {
     /// The root of the source tree; none where only the program is installed.
     pub repository: Option<PathBuf>,
     /// Cargo's target directory.
@@ -19,7 +19,7 @@ pub struct Surroundings {
     pub build: bool,
 }
 
-impl Surroundings {
+impl SourceTree {
     /// Looks for the repository around the current folder, then around the program that runs.
     pub fn find(build: bool) -> Self {
         let program = std::env::current_exe().ok();
@@ -80,14 +80,14 @@ pub struct Found {
 
 impl Found {
     /// Looks for the servers of these names, in this order; for all, if none is given. Servers that
-    /// come as source are built first if the surroundings say so.
+    /// come as source are built first if `source_tree.build` says so.
     ///
     /// # Errors
     /// One line: no server has such a name.
     pub fn detect(
         descriptions: &[ServerDescription],
         names: &[String],
-        surroundings: &Surroundings,
+        source_tree: &SourceTree,
     ) -> Result<Self, String> {
         let mut found = Self::default();
         for choice in choose(descriptions, names)? {
@@ -99,7 +99,7 @@ impl Found {
                     continue;
                 }
             };
-            match description.install(surroundings) {
+            match description.install(source_tree) {
                 Ok(installed) => found.installed.push(installed),
                 Err(why) => found.skipped.push(description.skipped(&why)),
             }
@@ -152,39 +152,39 @@ fn is_host_and_port(name: &str) -> bool {
 
 impl ServerDescription {
     /// Whether looking for the server builds it: it comes as source, and that is here.
-    pub fn is_built(&self, surroundings: &Surroundings) -> bool {
-        let values = surroundings.values(self);
+    pub fn is_built(&self, source_tree: &SourceTree) -> bool {
+        let values = source_tree.values(self);
         let is_here = |text: &String| fill(text, &values).is_ok();
         let parts = |build: &Build| build.command.iter().chain([&build.folder]).all(is_here);
-        surroundings.build && self.obstacle.is_none() && self.build.as_ref().is_some_and(parts)
+        source_tree.build && self.obstacle.is_none() && self.build.as_ref().is_some_and(parts)
     }
 
     /// Builds the server if it is built here, and finds out its version.
     ///
     /// # Errors
     /// Why the server cannot be used: it is absent, or cannot be built.
-    pub fn install(&self, surroundings: &Surroundings) -> Result<Installed, String> {
+    pub fn install(&self, source_tree: &SourceTree) -> Result<Installed, String> {
         if let Some(why) = &self.obstacle {
             return Err(why.clone());
         }
-        let version = self.detect_version(surroundings)?;
+        let version = self.detect_version(source_tree)?;
         Ok(Installed { description: self.clone(), version })
     }
 
-    fn detect_version(&self, surroundings: &Surroundings) -> Result<String, String> {
-        let values = surroundings.values(self);
+    fn detect_version(&self, source_tree: &SourceTree) -> Result<String, String> {
+        let values = source_tree.values(self);
         let command = |texts: &[String]| fill_all(texts, &values).map_err(no_source);
         if let Some(build) = &self.build {
             let folder = fill(&build.folder, &values).map_err(no_source)?;
             let built = command(&build.command)?;
-            if surroundings.build {
+            if source_tree.build {
                 self.can_be_built(&values)?;
                 process::output(&built, Some(&folder))?;
             }
         }
         let said = process::output(&command(&self.detect.command)?, None);
         let said = said.or_else(|why| match self.build {
-            Some(_) if !surroundings.build => {
+            Some(_) if !source_tree.build => {
                 self.can_be_built(&values)?;
                 Err(NOT_BUILT.into())
             }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::server_description::Needs;
 
-    const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
+    const NOWHERE: SourceTree = SourceTree { repository: None, target_dir: None, build: true };
 
     fn description(name: &str, detect: &str) -> ServerDescription {
         let text = format!(
@@ -301,13 +301,13 @@ mod tests {
 
     #[test]
     fn what_is_built_is_known_before() {
-        let built = |build: Option<Build>, surroundings: &Surroundings| {
-            ServerDescription { build, ..description("own", "'own'") }.is_built(surroundings)
+        let built = |build: Option<Build>, source_tree: &SourceTree| {
+            ServerDescription { build, ..description("own", "'own'") }.is_built(source_tree)
         };
         let from = |folder: &str| Some(Build { folder: folder.into(), ..build("make") });
         assert!(built(from("/"), &NOWHERE) && !built(None, &NOWHERE));
         assert!(!built(from("{repository}/own"), &NOWHERE), "its source is elsewhere");
-        assert!(!built(from("/"), &Surroundings { build: false, ..NOWHERE }));
+        assert!(!built(from("/"), &SourceTree { build: false, ..NOWHERE }));
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
             build: Some(build("false")),
             ..description("own", "'/nonexistent/own'")
         };
-        let why = description.install(&Surroundings { build: false, ..NOWHERE });
+        let why = description.install(&SourceTree { build: false, ..NOWHERE });
         assert_eq!(why.expect_err("it is not there"), NOT_BUILT);
         let why = description.install(&NOWHERE).expect_err("it cannot be built");
         assert!(why.starts_with("false failed"), "{why}");
@@ -339,7 +339,7 @@ mod tests {
             };
             [true, false].map(|build| {
                 description
-                    .install(&Surroundings { build, ..NOWHERE })
+                    .install(&SourceTree { build, ..NOWHERE })
                     .expect_err("it cannot be built")
             })
         };

@@ -1,24 +1,24 @@
-//! What commands of the lab work with: a load, the known servers, the CPUs of both.
+//! The state that commands of the lab share: a load, the known servers, the CPUs of both.
 
 use crate::error::Error;
-use crate::install::{Found, Installed, Surroundings};
+use crate::install::{Found, Installed, SourceTree};
 use crate::server::Launch;
 use crate::server_description::{ServerDescription, Setting};
 use crate::server_spec::ServerSpec;
 use crate::testbed::{Affinity, Place};
-use crate::trial::Bench;
+use crate::trial::LoadSetup;
 use crate::workload::Workload;
 use std::collections::BTreeSet;
 
 /// The setup that measures servers.
 #[derive(Debug)]
 pub struct Lab {
-    /// What loads the servers.
-    pub bench: Bench,
+    /// The setup that loads the servers.
+    pub load_setup: LoadSetup,
     /// The CPUs on which servers run.
     pub server_cpus: Vec<usize>,
     /// Where the source of servers lies that come as source.
-    pub surroundings: Surroundings,
+    pub source_tree: SourceTree,
     /// All known servers.
     pub descriptions: Vec<ServerDescription>,
 }
@@ -32,14 +32,15 @@ impl Lab {
         let Some(name) = spec.name() else {
             return Err(Error::Usage(format!("{spec} runs already: it cannot be started")));
         };
-        Found::detect(&self.descriptions, &[name.to_owned()], &self.surroundings)
+        Found::detect(&self.descriptions, &[name.to_owned()], &self.source_tree)
             .map_err(Error::Usage)
     }
 
     /// The server that was typed, and its setting.
     ///
     /// # Errors
-    /// The errors of [`Lab::detect`]; when it cannot run here, or has no such setting.
+    /// When it runs already, or no server has that name; when it cannot run here, or has no such
+    /// setting.
     pub fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Error> {
         let mut found = self.detect(spec)?;
         if let Some(skipped) = found.skipped.first() {
@@ -58,7 +59,7 @@ impl Lab {
         specs: impl IntoIterator<Item = &'s ServerSpec>,
     ) -> Option<String> {
         let named = |name: &str| self.descriptions.iter().find(|known| known.name == name);
-        let is_built = |name: &&str| named(name).is_some_and(|it| it.is_built(&self.surroundings));
+        let is_built = |name: &&str| named(name).is_some_and(|it| it.is_built(&self.source_tree));
         let names: BTreeSet<&str> =
             specs.into_iter().filter_map(ServerSpec::name).filter(is_built).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
@@ -77,9 +78,9 @@ impl Lab {
     /// How servers are started for a workload.
     pub fn launch(&self, workload: &Workload) -> Launch {
         Launch {
-            surroundings: self.surroundings.clone(),
+            source_tree: self.source_tree.clone(),
             root: workload.root.clone(),
-            scratch: self.bench.tools.scratch.clone(),
+            scratch: self.load_setup.tools.scratch.clone(),
             workers: self.server_cpus.len(),
             cpus: self.server_cpus.clone(),
             memory_bytes_max: None,

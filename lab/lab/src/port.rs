@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::testbed::{Affinity, Place};
     use crate::{
-        Installed, Launch, RunningServer, ServerDescription, StartError, Surroundings, Values,
+        Installed, Launch, RunningServer, ServerDescription, SourceTree, StartError, Values,
     };
     use std::fs::OpenOptions;
     use std::io::{BufRead, BufReader, Read, Write};
@@ -108,7 +108,7 @@ mod tests {
 
     fn launch(root: &Path, place: Place) -> Launch {
         Launch {
-            surroundings: Surroundings::find(false),
+            source_tree: SourceTree::find(false),
             root: root.to_owned(),
             scratch: root.to_owned(),
             workers: 1,
@@ -203,7 +203,7 @@ mod tests {
         // The floor gets its files from a list, which does not exist here.
         let there = descriptions.into_iter().filter(|description| description.name != "floor");
         for description in
-            there.filter_map(|description| description.install(&launch.surroundings).ok())
+            there.filter_map(|description| description.install(&launch.source_tree).ok())
         {
             let (name, setting) =
                 (&description.description.name, &description.description.settings[0]);

@@ -3,7 +3,7 @@
 use crate::binding::{bind_processes, bind_threads};
 use crate::group::Group;
 use crate::http::{self, Connection, Response};
-use crate::install::{self, Installed, Surroundings};
+use crate::install::{self, Installed, SourceTree};
 use crate::memory::{self, Memory};
 use crate::port;
 use crate::process;
@@ -60,7 +60,7 @@ const MAY_NOT_READ: &str = ": most servers give up the rights of root: what they
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// Where the repository lies.
-    pub surroundings: Surroundings,
+    pub source_tree: SourceTree,
     /// The folder to serve.
     pub root: PathBuf,
     /// An existing folder in which the server gets one of its own.
@@ -209,7 +209,7 @@ impl RunningServer {
     }
 
     /// The end of what it has printed so far, in one line; empty if it has printed nothing.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_output(&self) -> String {
         process::last_lines(&self.printed()).lines().collect::<Vec<_>>().join("; ")
     }
 
@@ -227,14 +227,14 @@ impl RunningServer {
                 Ok(response) => {
                     let is_refused = response.status == 403 && os::process::is_root();
                     let hint = if is_refused { MAY_NOT_READ } else { "" };
-                    return Err(self.complaint(&format!("{} at {path}{hint}", response.status)));
+                    return Err(self.start_failure(&format!("{} at {path}{hint}", response.status)));
                 }
                 // The server has ended, whatever another process answers at its port.
                 Err(_) if matches!(self.child.try_wait(), Ok(Some(_))) => {
-                    return Err(self.complaint("it ended"));
+                    return Err(self.start_failure("it ended"));
                 }
                 Err(why) if elapsed_us > within_ms * 1000 => {
-                    return Err(self.complaint(&why.to_string()));
+                    return Err(self.start_failure(&why.to_string()));
                 }
                 Err(_) => thread::sleep(Duration::from_micros(100)),
             }
@@ -254,7 +254,7 @@ impl RunningServer {
 
     /// Ends the server and describes the failure; whether another process has its port is known
     /// only then.
-    fn complaint(&mut self, what: &str) -> StartError {
+    fn start_failure(&mut self, what: &str) -> StartError {
         let printed = process::last_lines(&self.printed());
         if matches!(self.child.try_wait(), Ok(None)) {
             self.end();
@@ -362,7 +362,7 @@ pub(crate) fn values(
 ) -> Result<Values, String> {
     // A placeholder without a value in this launch is empty, not an error.
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
-    values.extend(launch.surroundings.values(description));
+    values.extend(launch.source_tree.values(description));
     values.extend(launch.workload.clone());
     values.insert("listen".into(), launch.place.listen.to_string());
     values.insert("port".into(), port.to_string());

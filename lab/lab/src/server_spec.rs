@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Of several addresses of a name the first that accepts a connection within this time is taken.
 const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Which server, and how it is set.
+/// A server and its setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerSpec {
     /// A server that is started.
@@ -82,7 +82,7 @@ impl ServerSpec {
 /// `base` with some knobs turned.
 ///
 /// # Errors
-/// The errors of [`ServerSpec::setting`].
+/// A knob does not exist, or cannot have the value.
 pub fn with_knobs(
     description: &ServerDescription,
     base: &Setting,

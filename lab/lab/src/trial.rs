@@ -30,7 +30,7 @@ use std::time::Duration;
 pub(crate) use together::{Side, run_together};
 
 /// How much longer a load may take than its options say, before it is taken for hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOAD_GRACE: Duration = Duration::from_secs(60);
 
 /// The pace that priming, requesting everything once, is given time for: a path with a link of 8
 /// Mbit/s, and a server of a thousand requests a second. The clients give up on a server that hangs
@@ -47,7 +47,7 @@ const START_ALONE_US: u64 = 100_000;
 
 /// How long a server gets to notice that the load's connections are closed, which counts as part of
 /// the load.
-const AFTERMATH: Duration = Duration::from_millis(20);
+const CLOSE_GRACE: Duration = Duration::from_millis(20);
 
 /// Connections over which everything is requested once before anything is measured.
 const PRIMERS: u64 = 4;
@@ -68,16 +68,16 @@ const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is
 pub enum RunFailure {
     /// The outcome of this trial cannot be made: its server or its load may be the cause.
     Void(Void),
-    /// No trial's outcome can be made now, whichever the server.
-    Surroundings(String),
+    /// No trial's outcome can be made now, whichever the server: what all trials need is missing.
+    Setup(String),
 }
 
-/// A failure to start is the server's own, or comes from its surroundings.
+/// A failure to start is the server's own, or that of the setup.
 impl From<StartError> for RunFailure {
     fn from(why: StartError) -> Self {
         match why {
             StartError::DoesNotServe { .. } => Self::no_load(why.to_string()),
-            StartError::NotStarted(why) => Self::Surroundings(why),
+            StartError::NotStarted(why) => Self::Setup(why),
         }
     }
 }
@@ -103,7 +103,7 @@ impl RunFailure {
         let needed = [&tools.program, &workload.log, &workload.prime, &workload.root];
         let is_gone = |path: &&&PathBuf| !path.as_os_str().is_empty() && !path.exists();
         match needed.iter().find(is_gone) {
-            Some(path) => Self::Surroundings(format!("{} is gone", path.display())),
+            Some(path) => Self::Setup(format!("{} is gone", path.display())),
             None => self,
         }
     }
@@ -130,8 +130,8 @@ impl<'a> Target<'a> {
         Self { address: copies[0].address(), copies }
     }
 
-    /// A server that was started otherwise.
-    pub fn foreign(address: SocketAddr) -> Self {
+    /// A server that runs already: this process did not start it.
+    pub fn already_running(address: SocketAddr) -> Self {
         Self { address, copies: &[] }
     }
 
@@ -184,12 +184,12 @@ impl LoadGenerator {
     }
 }
 
-/// What loads servers.
+/// The setup that loads servers.
 #[derive(Clone, Debug)]
-pub struct Bench {
+pub struct LoadSetup {
     /// Our own program, and room for its files.
     pub tools: Tools,
-    /// What generates the load; at least one.
+    /// The generators of the load; at least one.
     pub generators: Vec<LoadGenerator>,
     /// How late the generator may be before a run is void, as a user types it; none: the default of
     /// `ropewalk load`.
@@ -222,7 +222,7 @@ pub struct Trial<'a> {
     pub waits_for_sessions: bool,
 }
 
-/// What came of a trial.
+/// The measurements of a trial.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// What the clients observed.
@@ -260,7 +260,7 @@ impl Measured {
     }
 }
 
-impl Bench {
+impl LoadSetup {
     /// Requests once, with one of the generators, everything that the workload will request, and
     /// checks every byte where the right bytes are known: so the server is known to serve what it
     /// should, and its caches hold what they can.
@@ -302,7 +302,7 @@ impl Bench {
     /// group; without an observer the server is not watched.
     ///
     /// # Errors
-    /// The errors of [`Bench::run`].
+    /// When the load could not be run at all, or the server is gone.
     pub fn run_observed(
         &self,
         server: Target<'_>,
@@ -321,7 +321,7 @@ impl Bench {
                 self.load_by_wrk(server, trial, observer)?
             }
             Some(observer) => {
-                let side = Side { bench: self, server, observer };
+                let side = Side { load_setup: self, server, observer };
                 together::load_observed(&[side], &asked, window)?.remove(0)
             }
         };
@@ -412,7 +412,7 @@ impl Bench {
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
             let started = Client::start_waiting(&generator.prefix, &generator.cpus, &command);
-            Ok((started.map_err(RunFailure::Surroundings)?, path))
+            Ok((started.map_err(RunFailure::Setup)?, path))
         };
         self.generators.iter().enumerate().map(start).collect()
     }
@@ -449,7 +449,7 @@ struct Observation {
 
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), RunFailure> {
     for (client, _) in generators {
-        client.await_ready(PATIENCE).map_err(RunFailure::no_load)?;
+        client.await_ready(LOAD_GRACE).map_err(RunFailure::no_load)?;
     }
     Ok(())
 }
@@ -495,7 +495,7 @@ fn finish(
     merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(RunFailure::no_load)
 }
 
-/// The time that priming may take beyond [`PATIENCE`].
+/// The time that priming may take beyond [`LOAD_GRACE`].
 fn priming_time(workload: &Workload) -> Duration {
     let requests = workload.requests.templates().len() as f64;
     let bytes = workload.bytes_of_all() as f64;
@@ -514,17 +514,17 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), R
     let text = fs::read_to_string(path);
     if text.is_err() {
         // If this process cannot create such a file either, the machine is at fault.
-        let place = |why| RunFailure::Surroundings(format!("{}: {why}", path.display()));
+        let place = |why| RunFailure::Setup(format!("{}: {why}", path.display()));
         File::create(path).map_err(place)?;
     }
     let _ = fs::remove_file(path); // a file that is left disturbs nothing
     // A generator that wrote no file prints why it made no run, and the server may be the cause: it
     // may close the connections that are to rest.
-    let text = text.map_err(|_| RunFailure::no_load(finished.complaint()))?;
+    let text = text.map_err(|_| RunFailure::no_load(finished.failure_reason()))?;
     // A generator that began the file prints why it is not whole.
     let broken = |why| match finished.status.success() {
-        true => RunFailure::Surroundings(format!("{}: {why}", path.display())),
-        false => RunFailure::Surroundings(finished.complaint()),
+        true => RunFailure::Setup(format!("{}: {why}", path.display())),
+        false => RunFailure::Setup(finished.failure_reason()),
     };
     let outcome = json::parse(&text).map_err(broken)?;
     // The counts of an interrupted generator are not what was requested, whatever ended it.
@@ -563,7 +563,7 @@ mod tests {
             let script = script.replace("FILE", &path.display().to_string());
             let command = ["sh", "-c", &script].map(str::to_owned);
             let client = Client::start_in(&[], &[], &command).expect("there is a shell");
-            finish(vec![(client, path)], PATIENCE).map(drop)
+            finish(vec![(client, path)], LOAD_GRACE).map(drop)
         };
         let path = outcome_path(folder.path());
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
@@ -573,11 +573,11 @@ mod tests {
         let of_file = outcome(path.clone(), "echo FILE: sulks >&2; exit 1");
         let why = format!("exit status: 1: {}: sulks", path.display());
         assert_eq!(of_file, Err(RunFailure::no_load(why)));
-        let ours = |why: &str| Err(RunFailure::Surroundings(why.to_owned()));
+        let ours = |why: &str| Err(RunFailure::Setup(why.to_owned()));
         let full = outcome(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));
         let half = outcome(path.clone(), "echo '{\"half' > FILE");
-        assert!(matches!(half, Err(RunFailure::Surroundings(_))), "{half:?}");
+        assert!(matches!(half, Err(RunFailure::Setup(_))), "{half:?}");
         assert!(!path.exists());
         let gone = folder.path().join("gone").join("outcome.json");
         let nowhere = outcome(gone.clone(), "exit 1");
@@ -595,10 +595,7 @@ mod tests {
             RunFailure::Void("404".into()).unless_gone(&tools, &workload)
         };
         assert_eq!(failure(there.clone()), RunFailure::Void("404".into()));
-        assert_eq!(
-            failure("/not/here".into()),
-            RunFailure::Surroundings("/not/here is gone".into())
-        );
+        assert_eq!(failure("/not/here".into()), RunFailure::Setup("/not/here is gone".into()));
         assert_eq!(
             failure(PathBuf::new()),
             RunFailure::Void("404".into()),
@@ -612,7 +609,7 @@ mod tests {
         let of_server = StartError::DoesNotServe { what, port_is_taken: false, printed };
         assert!(matches!(of_server.into(), RunFailure::Void(_)));
         let of_machine = StartError::NotStarted("no free port: it is taken".to_owned());
-        assert!(matches!(of_machine.into(), RunFailure::Surroundings(_)));
+        assert!(matches!(of_machine.into(), RunFailure::Setup(_)));
     }
 
     pub(super) fn workload(load: &str) -> Workload {
@@ -645,9 +642,9 @@ mod tests {
         }
     }
 
-    pub(super) fn bench() -> Bench {
+    pub(super) fn load_setup() -> LoadSetup {
         let tools = Tools { program: "ropewalk".into(), scratch: "/s".into() };
-        Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 }
+        LoadSetup { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 }
     }
 
     /// A generator that takes a second to open idle connections, and another to close them.
@@ -679,13 +676,13 @@ mod tests {
         folder.file("slow.json", json::write(&outcome));
         let tools = Tools { program, scratch: folder.path().into() };
         let generators = vec![LoadGenerator::beside(&[], &os::affinity::allowed_cpus()[..1])];
-        let bench = Bench { tools, generators, ..bench() };
+        let load_setup = LoadSetup { tools, generators, ..load_setup() };
         let workload = workload("--idle 800");
         let trial = trial(&workload);
-        let server = Target::foreign(([127, 0, 0, 1], 9).into());
+        let server = Target::already_running(([127, 0, 0, 1], 9).into());
         let observer = Observer::new(Watched::default());
         let begun_us = os::clock::now();
-        let measured = bench.run_observed(server, &trial, Some(&observer)).expect("it ends");
+        let measured = load_setup.run_observed(server, &trial, Some(&observer)).expect("it ends");
         let took_us = (os::clock::now() - begun_us) as f64;
         let elapsed_us = measured.observed["elapsed_us"];
         // The two seconds are not observed, however long everything takes on a machine that is

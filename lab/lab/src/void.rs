@@ -6,7 +6,7 @@ use page::number;
 use serde::{Deserialize, Serialize};
 
 /// The share of runs that are void, and made again, for which estimates of time leave room.
-pub(crate) const VOID_RECKONED: f64 = 0.25;
+pub(crate) const VOID_ESTIMATED: f64 = 0.25;
 
 /// A reason why a run is void.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum Void {
     /// The server ended under the load.
     #[error("{}the server has ended", which_copy(*.copy, *.copies))]
     Ended {
-        /// Which of its copies, from 1.
+        /// The number of the copy, from 1.
         copy: usize,
         /// How many copies the server has.
         copies: usize,

@@ -2,7 +2,7 @@
 //! once and checked, then the server is loaded until it no longer improves, or for as long as the
 //! caller can afford; and how long a run takes in all.
 
-use crate::trial::{Bench, RunFailure, Target, Trial};
+use crate::trial::{LoadSetup, RunFailure, Target, Trial};
 
 /// While warming up, a server still improves if it needs this much less for a request than before,
 /// or serves this many more requests, as a share.
@@ -11,16 +11,16 @@ const IMPROVEMENT: f64 = 0.05;
 /// The length of a window of warming up, as a part of the window; and its least in seconds.
 const WARM_UP: (f64, f64) = (0.25, 0.25);
 
-/// Windows that warming up is reckoned to take: most servers are steady after the second, which the
-/// third shows.
-pub(crate) const WARM_UPS_RECKONED: u32 = 3;
+/// Windows that warming up is estimated to take: most servers are steady after the second, which
+/// the third shows.
+pub(crate) const WARM_UPS_ESTIMATED: u32 = 3;
 
-/// Seconds that starting a server, priming it and stopping it are reckoned to take.
+/// Seconds that starting a server, priming it and stopping it are estimated to take.
 const START_S: f64 = 1.0;
 
 /// How a server is made ready.
 #[derive(Clone, Copy, Debug)]
-pub struct Readying<'a> {
+pub struct Preparation<'a> {
     /// Copies of which everything is requested once, each by a generator that reaches it. Empty
     /// where the page cache has been filled as it is to be.
     pub primed: &'a [(Target<'a>, usize)],
@@ -49,26 +49,26 @@ pub fn warm_up_s(window_s: f64) -> f64 {
 }
 
 /// Seconds that a run with a window of this length, and this many windows of warming up before it,
-/// is reckoned to take.
+/// is estimated to take.
 pub fn run_s(window_s: f64, warm_ups: u32) -> f64 {
     START_S + f64::from(warm_ups) * warm_up_s(window_s) + window_s
 }
 
-impl Bench {
+impl LoadSetup {
     /// Makes a server ready for windows like `trial`.
     ///
     /// # Errors
-    /// What it serves wrong, in a line; or as [`Bench::run`].
+    /// What it serves wrong, in a line; or as [`LoadSetup::run`].
     pub fn make_ready(
         &self,
         server: Target<'_>,
         trial: &Trial<'_>,
-        readying: &Readying<'_>,
+        preparation: &Preparation<'_>,
     ) -> Result<WarmUp, RunFailure> {
-        for &(copy, generator) in readying.primed {
+        for &(copy, generator) in preparation.primed {
             self.prime(copy, generator, trial.workload)?;
         }
-        self.warm_up(server, trial, readying)
+        self.warm_up(server, trial, preparation)
     }
 
     /// Loads a server until it no longer improves: until a window neither needs less processor time
@@ -79,9 +79,9 @@ impl Bench {
         &self,
         server: Target<'_>,
         trial: &Trial<'_>,
-        readying: &Readying<'_>,
+        preparation: &Preparation<'_>,
     ) -> Result<WarmUp, RunFailure> {
-        let windows_max = readying.windows_max;
+        let windows_max = preparation.windows_max;
         let window_s = warm_up_s(trial.window_s);
         let mut progress = Progress::default();
         for number in 1..=windows_max {
@@ -93,7 +93,7 @@ impl Bench {
             let seconds = window_s * f64::from(number);
             let read_bytes = measured.observed.get("block_read_bytes").copied().unwrap_or(0.0);
             let throughput = measured.figures.throughput_per_s;
-            let is_cold = readying.reads_nothing && read_bytes > 0.0;
+            let is_cold = preparation.reads_nothing && read_bytes > 0.0;
             if !progress.is_improved_by(cpu_us, throughput, read_bytes) && !is_cold {
                 return Ok(WarmUp { seconds, is_steady: true });
             }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_reckoned_with_its_warming_up() {
+    fn a_run_is_estimated_with_its_warming_up() {
         assert_eq!((run_s(2.0, 1), run_s(2.0, 3)), (3.5, 4.5));
         assert_eq!(run_s(0.1, 1), 1.35, "warming up has a least length");
     }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
     /// Its description, a sentence.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct WorkloadSpec {
     /// file has them as a user types them.
     #[serde(default, deserialize_with = "typed_options")]
     pub load: Options,
-    /// What loads servers with it.
+    /// The client that loads servers with it.
     #[serde(default)]
     pub client: LoadClient,
     /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
@@ -76,7 +76,7 @@ pub enum LoadClient {
 /// A workload that has a name and need not be written down.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
     /// Its description, a sentence with its source.
     pub about: &'static str,
@@ -129,7 +129,7 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Files are reckoned to be made at this pace: that of a disk of a common kind.
+/// Files are estimated to be made at this pace: that of a disk of a common kind.
 const MADE_BYTES_PER_S: f64 = 200e6;
 
 /// The longest session within windows of seconds: as many requests as Apache answers on a
@@ -159,13 +159,13 @@ pub struct Workload {
     pub filling_us: u64,
     /// The values of the placeholders of servers that are started with what will be requested.
     pub values: Values,
-    /// What loads servers with it.
+    /// The client that loads servers with it.
     pub client: LoadClient,
     /// The script with which wrk requests what is in `log`; none where it needs none.
     pub wrk_script: Option<PathBuf>,
 }
 
-/// What experiments are made with: this program, and a place for files.
+/// The tools of experiments: this program, and a place for files.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// `ropewalk-lab` itself.
@@ -314,7 +314,7 @@ impl Tools {
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
-    /// Seconds that making the files of these workloads is reckoned to take, as far as they do not
+    /// Seconds that making the files of these workloads is estimated to take, as far as they do not
     /// exist yet.
     pub fn making_s(&self, specs: &[WorkloadSpec]) -> f64 {
         let missing = specs.iter().filter_map(|spec| spec.files.as_deref());

@@ -88,7 +88,7 @@ pub(crate) fn finish(wrk: Client) -> Result<Outcome, String> {
     wrk.interrupt();
     let finished = wrk.finish(REPORT_WITHIN)?;
     let outcome = parse(&finished.output)
-        .ok_or_else(|| format!("wrk ({INSTALL}) did not report: {}", finished.complaint()))?;
+        .ok_or_else(|| format!("wrk ({INSTALL}) did not report: {}", finished.failure_reason()))?;
     Ok(Outcome { cpu: finished.cpu, ..outcome })
 }
 

@@ -6,7 +6,7 @@ use command::estimate::minutes;
 use command::{Failure, print};
 use lab::cache_study::{self, Definition, Study, estimate_s};
 use lab::study::Tally;
-use lab::{Environment, Surroundings};
+use lab::{Environment, SourceTree};
 
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};
@@ -24,7 +24,7 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     if arguments.dry_run {
         return Ok(());
     }
-    let program = cache_study::program(&Surroundings::find(true)).map_err(Failure::Operation)?;
+    let program = cache_study::program(&SourceTree::find(true)).map_err(Failure::Operation)?;
     let path = arguments.folder(&definition.name);
     let environment = Environment::record(BTreeMap::new());
     let (folder, opened) =
@@ -36,7 +36,7 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     conclude(end, Tally::default(), &path)
 }
 
-/// What is about to happen, and how long it takes.
+/// Describes what is about to happen, and how long it takes.
 fn introduction(definition: &Definition) -> String {
     let after = match definition.source.as_str() {
         "" => String::new(),

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::thread;
 
-use lab::{Launch, RunningServer, ServerDescription, Surroundings, Values};
+use lab::{Launch, RunningServer, ServerDescription, SourceTree, Values};
 use testkit::case::Case;
 use testkit::differential::{Explanations, Participant, Row, compare, explanations, verify};
 use testkit::{Client, DocumentRoot, Suite, Temporary};
@@ -76,7 +76,7 @@ impl OtherServers {
             let mut description = ServerDescription::parse(text).unwrap();
             description.ready.within_ms *= 5; // other tests use the CPUs
             let launch = launch(root, scratch);
-            let Ok(installed) = description.install(&launch.surroundings) else {
+            let Ok(installed) = description.install(&launch.source_tree) else {
                 skip(
                     &description.name,
                     &format!(
@@ -101,7 +101,7 @@ impl OtherServers {
 
 fn launch(root: &Path, scratch: &Path) -> Launch {
     Launch {
-        surroundings: Surroundings::find(false),
+        source_tree: SourceTree::find(false),
         root: root.to_owned(),
         scratch: scratch.to_owned(),
         workers: 1,

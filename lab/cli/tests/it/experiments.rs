@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use lab::study::{Definition, Experiment, Participant, Selection, estimates_s, reckoned_run_s};
+use lab::study::{Definition, Experiment, Participant, Selection, estimated_run_s, estimates_s};
 use lab::workload::WorkloadSpec;
 use lab::{Installed, ServerDescription, ServerSpec};
 use testkit::Temporary;
@@ -91,7 +91,7 @@ fn estimates_of(definition: &Definition, descriptions: &[ServerDescription]) -> 
         Some(Participant { installed: Installed { description, version: String::new() }, setting })
     });
     let selection = Selection { participants: participants.collect(), skipped: Vec::new() };
-    estimates_s(definition, selection.cells(definition), reckoned_run_s(definition))
+    estimates_s(definition, selection.cells(definition), estimated_run_s(definition))
 }
 
 /// What is wrong with the beginning of a file, which says how many minutes the experiment takes:

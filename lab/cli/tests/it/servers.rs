@@ -11,7 +11,7 @@ use std::thread;
 use lab::http::{self, Connection};
 use lab::testbed::{Affinity, Place};
 use lab::{
-    Found, Installed, Launch, RunningServer, ServerDescription, StartError, Surroundings, Values,
+    Found, Installed, Launch, RunningServer, ServerDescription, SourceTree, StartError, Values,
 };
 use os::affinity::allowed_cpus_of;
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn every_server_serves_what_is_there_and_stops() {
     // Ropewalk and its engines have their own test.
     let descriptions: Vec<ServerDescription> =
         shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
-    let found = Found::detect(&descriptions, &[], &Surroundings::find(true)).unwrap();
+    let found = Found::detect(&descriptions, &[], &SourceTree::find(true)).unwrap();
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
         assert!(wanted.split(',').all(|name| name != absent.name), "{absent:?}");
@@ -93,7 +93,7 @@ fn every_engine_is_a_server() {
             assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", description.name);
         }
     }
-    let found = Found::detect(&ours, &[], &Surroundings::find(false)).unwrap();
+    let found = Found::detect(&ours, &[], &SourceTree::find(false)).unwrap();
     for absent in found.skipped {
         // Rings may be absent, with a message, where the kernel does not permit them; no other
         // engine may.
@@ -161,7 +161,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
     const BYTES_MAX: u64 = 300 << 20;
     let stage = Stage::create();
     let nginx = shipped().into_iter().find(|description| description.name == "nginx").unwrap();
-    let Ok(installed) = nginx.install(&Surroundings::find(false)) else {
+    let Ok(installed) = nginx.install(&SourceTree::find(false)) else {
         return skip("bounds of a server", &format!("nginx is not there: {}", nginx.package));
     };
     let cpus = os::affinity::allowed_cpus();
@@ -228,7 +228,7 @@ impl Stage {
         let path = |name: &str| scratch.join(name).display().to_string();
         let cpus = os::affinity::allowed_cpus();
         Launch {
-            surroundings: Surroundings::find(false),
+            source_tree: SourceTree::find(false),
             root: self.root.path().join(SITE),
             scratch: scratch.clone(),
             workers: cpus.len(),

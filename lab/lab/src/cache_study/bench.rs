@@ -12,7 +12,7 @@ use super::cell::Cell;
 use super::design::Design;
 use super::numbers::Numbers;
 use crate::client::Client;
-use crate::install::Surroundings;
+use crate::install::SourceTree;
 
 static PROGRAM: Program = Program {
     name: "cache-bench",
@@ -26,9 +26,8 @@ static PROGRAM: Program = Program {
 ///
 /// # Errors
 /// A line: it cannot be built, or what to install.
-pub fn program(surroundings: &Surroundings) -> Result<PathBuf, String> {
-    let Surroundings { repository: Some(repository), target_dir: Some(target_dir), .. } =
-        surroundings
+pub fn program(source_tree: &SourceTree) -> Result<PathBuf, String> {
+    let SourceTree { repository: Some(repository), target_dir: Some(target_dir), .. } = source_tree
     else {
         return PROGRAM.find();
     };

@@ -25,9 +25,9 @@ use crate::record::{
 use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
-use crate::trial::{Bench, Measured, RunFailure, Target, Trial};
-use crate::void::{VOID_RECKONED, Void, in_words};
-use crate::warm_up::{Readying, UNTIL_STEADY, WARM_UPS_RECKONED, warm_up_s};
+use crate::trial::{LoadSetup, Measured, RunFailure, Target, Trial};
+use crate::void::{VOID_ESTIMATED, Void, in_words};
+use crate::warm_up::{Preparation, UNTIL_STEADY, WARM_UPS_ESTIMATED, warm_up_s};
 use crate::watch::Watch;
 use crate::workload::{PRESETS, Workload};
 use statistics::{Generator, median};
@@ -40,10 +40,10 @@ const ATTEMPTS_MAX: u32 = 3;
 /// The common rate, as a part of what the slower server sustains.
 const COMMON_SHARE: f64 = 0.5;
 
-/// Seconds that requesting everything once is reckoned to take, for files that fit in memory.
+/// Seconds that requesting everything once is estimated to take, for files that fit in memory.
 const PRIMING_S: f64 = 0.5;
 
-/// Seconds that a window is reckoned to take beside itself: its load is a process, which starts,
+/// Seconds that a window is estimated to take beside itself: its load is a process, which starts,
 /// connects, and ends.
 const AROUND_WINDOW_S: f64 = 0.25;
 
@@ -117,7 +117,7 @@ pub struct Comparison {
 /// A window that was void.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoidWindow {
-    /// Which of the two servers was loaded, from 0.
+    /// The index of the server that was loaded, 0 or 1.
     pub side: usize,
     /// The phase.
     pub purpose: Purpose,
@@ -180,7 +180,7 @@ impl Side {
     fn target(&self) -> Target<'_> {
         match &self.instance {
             Instance::Started(server) => Target::of_server(server),
-            Instance::Running(address) => Target::foreign(*address),
+            Instance::Running(address) => Target::already_running(*address),
         }
     }
 
@@ -211,7 +211,7 @@ impl Side {
             Offered::Connections(_) => "fewer clients (--connections)",
             Offered::RequestsPerS(_) => "a lower rate (--request-rate)",
         };
-        let words = match server.last_words() {
+        let words = match server.last_output() {
             words if words.is_empty() => "It printed nothing.".to_owned(),
             words => format!("Its output ended: {words}"),
         };
@@ -225,7 +225,8 @@ impl Plan {
     /// is requested once, both are warmed up, and all windows are loaded. Void windows are not
     /// counted.
     pub fn estimated_s(&self) -> f64 {
-        let warming_s = 2.0 * (PRIMING_S + f64::from(WARM_UPS_RECKONED) * warm_up_s(self.window_s));
+        let warming_s =
+            2.0 * (PRIMING_S + f64::from(WARM_UPS_ESTIMATED) * warm_up_s(self.window_s));
         let windows = f64::from(self.pairs) * 4.0;
         warming_s + windows * (self.window_s + AROUND_WINDOW_S)
     }
@@ -234,7 +235,7 @@ impl Plan {
     /// usual on a busy machine.
     pub fn estimates_s(&self) -> [f64; 2] {
         let seconds = self.estimated_s();
-        [seconds, seconds * (1.0 + VOID_RECKONED)]
+        [seconds, seconds * (1.0 + VOID_ESTIMATED)]
     }
 
     /// The header of the folder.
@@ -289,7 +290,7 @@ impl Plan {
     /// When a server does not serve what it should, or has ended.
     pub fn make_ready(
         &self,
-        bench: &Bench,
+        load_setup: &LoadSetup,
         workload: &Workload,
         sides: &[Side; 2],
         watch: &mut dyn Watch,
@@ -299,12 +300,12 @@ impl Plan {
             let offered = Offered::Connections(self.connections);
             let trial = self.trial(workload, offered, 0);
             let target = side.target();
-            let readying = Readying {
+            let preparation = Preparation {
                 primed: &[(target, 0)],
                 reads_nothing: false,
                 windows_max: UNTIL_STEADY,
             };
-            let warm_up = bench.make_ready(target, &trial, &readying);
+            let warm_up = load_setup.make_ready(target, &trial, &preparation);
             // A user who interrupts the comparison may have ended the generator, too.
             if watch.is_interrupted() {
                 return Err(Uncompared::Interrupted);
@@ -328,7 +329,7 @@ impl Plan {
     /// When a server has ended or answers nothing, or the load cannot be run.
     pub fn run(
         &self,
-        bench: &Bench,
+        load_setup: &LoadSetup,
         workload: &Workload,
         sides: &[Side; 2],
         folder: &Folder,
@@ -336,7 +337,7 @@ impl Plan {
     ) -> Result<Comparison, Uncompared> {
         let mut phases = Phases {
             plan: self,
-            bench,
+            load_setup,
             workload,
             sides,
             folder,
@@ -389,7 +390,7 @@ type Phase = [Vec<Option<Measured>>; 2];
 
 struct Phases<'a> {
     plan: &'a Plan,
-    bench: &'a Bench,
+    load_setup: &'a LoadSetup,
     workload: &'a Workload,
     sides: &'a [Side; 2],
     folder: &'a Folder,
@@ -431,11 +432,11 @@ impl Phases<'_> {
         block: u32,
     ) -> Result<Option<Measured>, Uncompared> {
         let side = &self.sides[index];
-        let bench = self.bench;
+        let load_setup = self.load_setup;
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.plan.seed.wrapping_add(u64::from(block));
             let trial = self.plan.trial(self.workload, offered, seed);
-            let measured = bench.run(side.target(), &trial);
+            let measured = load_setup.run(side.target(), &trial);
             let measured = measured.map_err(|why| Uncompared::run_failed(side, &why))?;
             self.number += 1;
             let run = Run {
@@ -499,7 +500,7 @@ impl Uncompared {
 /// compared.
 ///
 /// # Errors
-/// Which has not, why, and what might be done.
+/// The server that has not, why, and what might be done.
 fn check_answers(
     sides: &[Side; 2],
     saturated: &Phase,
@@ -614,10 +615,10 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
             ));
         }
         let disturbed = runs().filter_map(|run| interference_in(&run.observed));
-        if let Some((whom, share)) = disturbed.max_by(|a, b| a.1.total_cmp(&b.1))
+        if let Some((part, share)) = disturbed.max_by(|a, b| a.1.total_cmp(&b.1))
             && share > INTERFERENCE_REPORTED
         {
-            caveats.push(format!("while {} was measured, {}", side.label(), whom.describe(share)));
+            caveats.push(format!("while {} was measured, {}", side.label(), part.describe(share)));
         }
         caveats.extend(mostly_own_lag(side, &common[index]));
         let spread = runs().filter_map(|run| run.figures.unfair_points()).fold(0.0, f64::max);

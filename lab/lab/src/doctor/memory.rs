@@ -1,4 +1,4 @@
-//! What the kernel does with memory behind a server's back, in the middle of a run.
+//! Checks of what the kernel does with memory behind a server's back, in the middle of a run.
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, Machine, Reading, Rule};

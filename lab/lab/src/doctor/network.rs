@@ -1,4 +1,4 @@
-//! What sets the pace of TCP.
+//! Checks of what sets the pace of TCP.
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, Machine, Reading, Rule};

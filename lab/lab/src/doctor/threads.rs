@@ -1,4 +1,4 @@
-//! What a generator of many connections needs.
+//! Checks of what a generator of many connections needs.
 
 use ::doctor::Section::Measuring;
 use ::doctor::{Check, LIMITS, Rule, hard_limit};

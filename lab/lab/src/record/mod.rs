@@ -44,7 +44,7 @@ pub struct Header {
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// Which command made it.
+    /// The command that made it.
     pub kind: Kind,
     /// Short, for file names.
     pub name: String,
@@ -92,7 +92,7 @@ pub struct Header {
     pub started_unix_us: u64,
 }
 
-/// Which command made a folder.
+/// The command that made a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -259,7 +259,7 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// Open or partly open: requests a second on average over sessions.
+    /// Open or partly open: requests a second, on average over sessions.
     RequestsPerS(f64),
     /// Closed: the number of clients, each of which waits for its reply.
     Connections(u64),
@@ -296,8 +296,8 @@ pub struct Run {
     pub number: u64,
     /// What was to be measured.
     pub point: Point,
-    /// Which repetition of its point, from 0: runs of one block follow each other closely, so that
-    /// the runs of two servers in the same block are a pair.
+    /// The number of this repetition of its point, from 0: runs of one block follow each other
+    /// closely, so that the runs of two servers in the same block are a pair.
     pub block: u32,
     /// How often this repetition had been void before.
     pub attempt: u32,

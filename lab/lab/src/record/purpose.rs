@@ -14,7 +14,7 @@ pub enum Purpose {
     Point,
     /// The most that a server of a study sustains.
     Limit {
-        /// Which repetition of the search, from 0.
+        /// The number of this repetition of the search, from 0.
         block: u32,
     },
     /// The rate at which a server uses this part of its CPUs, 0 to 1.

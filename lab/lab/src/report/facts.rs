@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    fn told(header: Header, runs: Vec<Run>) -> Vec<String> {
+    fn sentences(header: Header, runs: Vec<Run>) -> Vec<String> {
         let opened = Opened { header, runs, ..Opened::default() };
         let facts = facts(&opened, &Summary::new(&opened));
         facts.into_iter().map(|fact| format!("{}: {}", fact.name, fact.value)).collect()
@@ -288,9 +288,9 @@ mod tests {
             "Distance to the floor: 2.00 times",
             "Void runs: 1 of 4",
         ];
-        assert_eq!(told(header(), runs.clone()), expected);
+        assert_eq!(sentences(header(), runs.clone()), expected);
         runs.extend([run("one", "x", 100.0, 10.0), run("two", "x", 80.0, 12.0)]);
-        let several = told(header(), runs);
+        let several = sentences(header(), runs);
         assert_eq!(several[0], "Ahead of all others: none", "one pair proves nothing");
     }
 
@@ -304,7 +304,8 @@ mod tests {
             (figures.kept_up_share, figures.served_share) = (1.0, 1.0);
             run
         };
-        let told = told(Header::default(), vec![keeping_up("one", 12.0), keeping_up("two", 10.0)]);
+        let told =
+            sentences(Header::default(), vec![keeping_up("one", 12.0), keeping_up("two", 10.0)]);
         let expected =
             ["Highest throughput: not seen", "CPU per request: 10.0 us", "Void runs: 0 of 2"];
         assert_eq!(told, expected);
@@ -313,7 +314,8 @@ mod tests {
     #[test]
     fn servers_that_shared_a_cpu_have_no_highest_throughput() {
         let header = Header { together: true, ..Header::default() };
-        let told = told(header, vec![run("one", "w", 100.0, 10.0), run("two", "w", 200.0, 12.0)]);
+        let told =
+            sentences(header, vec![run("one", "w", 100.0, 10.0), run("two", "w", 200.0, 12.0)]);
         let expected =
             ["Least CPU per request: 10.0 us", "The next needs: 1.20 times", "Void runs: 0 of 2"];
         assert_eq!(told, expected);
@@ -322,7 +324,8 @@ mod tests {
     #[test]
     fn a_comparison_has_ratios_and_no_highest_throughput() {
         let header = Header { kind: Kind::Compare, ..Header::default() };
-        let told = told(header, vec![run("one", "w", 100.0, 10.0), run("two", "w", 200.0, 20.0)]);
+        let told =
+            sentences(header, vec![run("one", "w", 100.0, 10.0), run("two", "w", 200.0, 20.0)]);
         let expected = [
             "The same load of both: 64 connections",
             "Throughput: 0.50 times",
@@ -343,7 +346,7 @@ mod tests {
         let runs = ["w", "x"].map(|workload| {
             [blocks("one", workload, 100.0, 1.0), blocks("none", workload, 0.0, 1.0)].concat()
         });
-        let told = told(Header::default(), runs.concat());
+        let told = sentences(Header::default(), runs.concat());
         assert_eq!(told[0], "Ahead of all others: one");
     }
 
@@ -352,9 +355,9 @@ mod tests {
         let runs = ["w", "x"].map(|workload| blocks("one", workload, 100.0, 1.0)).concat();
         let expected =
             ["Highest throughput: 100 /s", "CPU per request: 1 us", "Void runs: 0 of 12"];
-        assert_eq!(told(Header::default(), runs.clone()), expected);
+        assert_eq!(sentences(Header::default(), runs.clone()), expected);
         let together = Header { together: true, ..Header::default() };
-        assert_eq!(told(together, runs)[0], "Least CPU per request: 1 us");
+        assert_eq!(sentences(together, runs)[0], "Least CPU per request: 1 us");
     }
 
     /// At a rate that both keep up with each serves what is offered.
@@ -376,11 +379,11 @@ mod tests {
             "CPU time per request: 1.00 times",
             "Void runs: 0 of 12",
         ];
-        assert_eq!(told(header(), rate.clone()), expected);
+        assert_eq!(sentences(header(), rate.clone()), expected);
         let closed = [blocks("one", "w", 300.0, 10.0), blocks("two", "w", 200.0, 10.0)].concat();
         expected.insert(2, "Throughput: 1.50 times");
         expected[3] = "Void runs: 0 of 24";
-        assert_eq!(told(header(), [rate, closed].concat()), expected);
+        assert_eq!(sentences(header(), [rate, closed].concat()), expected);
     }
 
     /// As in the verdict, a setting that neglects kinds of file is not the best.
@@ -404,7 +407,7 @@ mod tests {
             "Settings tried: 3",
             "Void runs: 0 of 18",
         ];
-        assert_eq!(told(header(), [greedy.clone(), fair, slow].concat()), expected);
-        assert_eq!(told(header(), greedy), ["Settings tried: 1", "Void runs: 0 of 6"]);
+        assert_eq!(sentences(header(), [greedy.clone(), fair, slow].concat()), expected);
+        assert_eq!(sentences(header(), greedy), ["Settings tried: 1", "Void runs: 0 of 6"]);
     }
 }

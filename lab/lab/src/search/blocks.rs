@@ -5,7 +5,7 @@
 //! block are pairs, and two candidates are compared by their ratios. Which candidates take part in
 //! which block, and when there are enough blocks, is decided in `tune`.
 
-use super::mat::{Climb, Found, LimitSearch};
+use super::mat::{Found, LimitParameters, LimitSearch};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
 use crate::record::{Figures, Purpose, fare_alike};
 use crate::void::{Void, generator_gave_out};
@@ -13,7 +13,7 @@ use load::find_limit::{Conditions, Judged, Rules};
 use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where more runs were made than were reckoned, this part of them is reckoned to come.
+/// Where more runs were made than were estimated, this part of them is estimated to come.
 const OVERDUE_PARTS: f64 = 4.0;
 
 /// A limit is not sought below what was expected by more than this factor.
@@ -21,7 +21,7 @@ const DEPTH: f64 = 32.0;
 
 /// What is known of a candidate.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct CandidateState {
     /// Its estimated limit in each block it took part in, requests a second.
     pub estimates_per_s: BTreeMap<u32, f64>,
     /// The blocks in which every rate broke: the lowest of these rates stands for the limit, which
@@ -64,7 +64,7 @@ impl Runs {
 /// The progress of a search, after each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// What is being done.
+    /// The stage of the search.
     pub stage: &'a Purpose,
     /// Runs so far, void ones included.
     pub runs: u32,
@@ -72,13 +72,14 @@ pub struct Progress<'a> {
     pub void_runs: u32,
     /// Seconds that these took.
     pub spent_s: f64,
-    /// Seconds that the rest is reckoned to take if runs take as long as these did: a run at least.
+    /// Seconds that the rest is estimated to take if runs take as long as these did: a run at
+    /// least.
     pub left_s: f64,
     /// The candidate of the last run.
     pub candidate: &'a str,
     /// The rate of the last run.
     pub rate: f64,
-    /// What the last run said.
+    /// The judgement of the last run.
     pub judged: Judged,
     /// The best candidate so far and its estimated limit.
     pub best: Option<(&'a str, f64)>,
@@ -92,31 +93,31 @@ const LAST_GAP: f64 = 0.02;
 pub struct Blocks<'m> {
     measure: &'m mut dyn Measure,
     watch: &'m mut dyn FnMut(&Progress<'_>),
-    /// What must hold.
+    /// The conditions under which a rate counts as sustained.
     conditions: Conditions,
     /// How closely a limit is found, relative.
     gap: f64,
     seed: u64,
     candidates: Vec<Candidate>,
-    standings: Vec<Standing>,
+    candidate_states: Vec<CandidateState>,
     blocks: u32,
     runs: Runs,
     spent_s: f64,
     /// Seconds that all runs may take; none: no bound.
     budget_s: Option<f64>,
-    outlook: Outlook,
+    forecast: RunForecast,
 }
 
-/// How long the search is reckoned to go on.
+/// How long the search is estimated to go on.
 #[derive(Clone, Copy, Default)]
-struct Outlook {
-    /// The number of runs when it was reckoned.
+struct RunForecast {
+    /// The number of runs when it was estimated.
     from: f64,
     /// The number of the last run.
     runs: f64,
 }
 
-/// What became of a step of a climb.
+/// The outcome of a step of a search.
 enum Step {
     /// The step made a run.
     Made,
@@ -141,12 +142,12 @@ impl<'m> Blocks<'m> {
             gap,
             seed,
             candidates: Vec::new(),
-            standings: Vec::new(),
+            candidate_states: Vec::new(),
             blocks: 0,
             runs: Runs::default(),
             spent_s: 0.0,
             budget_s: None,
-            outlook: Outlook::default(),
+            forecast: RunForecast::default(),
         }
     }
 
@@ -155,16 +156,16 @@ impl<'m> Blocks<'m> {
         self.budget_s = budget_s;
     }
 
-    /// Records how many runs are reckoned to come, but no more than the budget allows.
+    /// Records how many runs are estimated to come, but no more than the budget allows.
     pub fn expect_runs(&mut self, runs: f64) {
         let from = f64::from(self.runs.made);
-        self.outlook = Outlook { from, runs: from + runs };
+        self.forecast = RunForecast { from, runs: from + runs };
     }
 
     /// Adds a candidate; its number counts from 0.
     pub fn add(&mut self, candidate: Candidate) -> usize {
         self.candidates.push(candidate);
-        self.standings.push(Standing::default());
+        self.candidate_states.push(CandidateState::default());
         self.candidates.len() - 1
     }
 
@@ -174,8 +175,8 @@ impl<'m> Blocks<'m> {
     }
 
     /// What is known of each.
-    pub fn standings(&self) -> &[Standing] {
-        &self.standings
+    pub fn candidate_states(&self) -> &[CandidateState] {
+        &self.candidate_states
     }
 
     /// Blocks so far.
@@ -209,28 +210,28 @@ impl<'m> Blocks<'m> {
     ) -> Result<bool, Stop> {
         self.blocks += 1;
         let mut generator = Generator::new(self.seed ^ u64::from(self.blocks));
-        let mut climbs: Vec<(usize, Climb)> = Vec::new();
+        let mut searches: Vec<(usize, LimitSearch)> = Vec::new();
         for &candidate in field {
-            let level = self.standings[candidate].level_per_s().unwrap_or(level_per_s);
+            let level = self.candidate_states[candidate].level_per_s().unwrap_or(level_per_s);
             let rules = self.rules(level, &mut generator);
-            climbs.push((candidate, self.climb(rules, stage, generator.next_u64())));
+            searches.push((candidate, self.search(rules, stage, generator.next_u64())));
         }
         let mut is_at_work = true;
         while is_at_work {
             is_at_work = false;
-            generator.shuffle(&mut climbs);
-            for (candidate, climb) in &mut climbs {
-                match self.step(*candidate, climb)? {
+            generator.shuffle(&mut searches);
+            for (candidate, search) in &mut searches {
+                match self.step(*candidate, search)? {
                     Step::Made => is_at_work = true,
                     Step::AtItsEnd => (),
                     Step::NoTime => return Ok(false),
                 }
             }
         }
-        climbs.sort_by_key(|(candidate, _)| *candidate);
-        climbs
+        searches.sort_by_key(|(candidate, _)| *candidate);
+        searches
             .iter()
-            .try_for_each(|(candidate, climb)| self.record_limit(*candidate, &climb.found()))?;
+            .try_for_each(|(candidate, search)| self.record_limit(*candidate, &search.found()))?;
         Ok(true)
     }
 
@@ -238,7 +239,11 @@ impl<'m> Blocks<'m> {
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn scout(&mut self, candidate: usize, first: f64) -> Result<Option<Found>, Stop> {
+    pub fn find_first_limit(
+        &mut self,
+        candidate: usize,
+        first: f64,
+    ) -> Result<Option<Found>, Stop> {
         self.blocks += 1;
         let rules = Rules { min: 1.0, growth: 2.0, gap: 0.1, ..self.rules_from(first) };
         let (found, is_whole) = self.alone(candidate, rules, &Purpose::Level)?;
@@ -252,14 +257,14 @@ impl<'m> Blocks<'m> {
     /// When the search is to end.
     pub fn confirm(&mut self, candidate: usize, lead: u32) -> Result<(Found, bool), Stop> {
         self.blocks += 1;
-        let level = self.standings[candidate].level_per_s();
+        let level = self.candidate_states[candidate].level_per_s();
         let first = level.unwrap_or(1.0) / (1.0 + self.gap);
         let gap = LAST_GAP.min(self.gap);
         let rules = Rules { lead, end_trials_max: 3 * lead, gap, ..self.rules_from(first) };
         self.alone(candidate, rules, &Purpose::Confirmation)
     }
 
-    /// Runs one climb to its end, or to that of the budget; and whether it reached its own.
+    /// Runs one search to its end, or to that of the budget; and whether it reached its own.
     fn alone(
         &mut self,
         candidate: usize,
@@ -267,39 +272,39 @@ impl<'m> Blocks<'m> {
         stage: &Purpose,
     ) -> Result<(Found, bool), Stop> {
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
-        let mut climb = self.climb(rules, stage, seed);
+        let mut search = self.search(rules, stage, seed);
         loop {
-            match self.step(candidate, &mut climb)? {
+            match self.step(candidate, &mut search)? {
                 Step::Made => (),
                 Step::AtItsEnd => break,
-                Step::NoTime => return Ok((climb.found(), false)),
+                Step::NoTime => return Ok((search.found(), false)),
             }
         }
-        let found = climb.found();
+        let found = search.found();
         self.measure.limit_found(&self.candidates[candidate], &found)?;
         Ok((found, true))
     }
 
     /// Checks again, after further runs, whether a candidate drops a kind of file; if so it is out.
     pub fn is_fair(&mut self, candidate: usize) -> bool {
-        let standing = &mut self.standings[candidate];
-        if standing.out.is_none() {
-            standing.out = standing.unfairness(self.conditions.spread_max);
+        let state = &mut self.candidate_states[candidate];
+        if state.out.is_none() {
+            state.out = state.unfairness(self.conditions.spread_max);
         }
-        standing.out.is_none()
+        state.out.is_none()
     }
 
     /// The candidates of `field` that can still win, the best first: by the geometric means of
     /// their estimates in the blocks from `from_block` on in which all of them took part; last the
     /// candidates without an estimate since.
     pub fn ranking(&self, field: &[usize], from_block: u32) -> Vec<usize> {
-        let able = field.iter().copied().filter(|&one| self.standings[one].out.is_none());
+        let able = field.iter().copied().filter(|&one| self.candidate_states[one].out.is_none());
         let (mut ranked, unknown): (Vec<usize>, Vec<usize>) = able.partition(|&one| {
-            self.standings[one].estimates_per_s.range(from_block..).next().is_some()
+            self.candidate_states[one].estimates_per_s.range(from_block..).next().is_some()
         });
         let common = self.common_blocks(&ranked, from_block);
         let score = |one: usize| {
-            let estimates = &self.standings[one].estimates_per_s;
+            let estimates = &self.candidate_states[one].estimates_per_s;
             common.iter().map(|block| estimates[block].ln()).sum::<f64>()
         };
         ranked.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
@@ -317,7 +322,7 @@ impl<'m> Blocks<'m> {
     /// The logarithms of the ratios of two candidates, block by block, without blocks in which
     /// neither held any rate.
     pub fn log_ratios(&self, a: usize, b: usize, from_block: u32) -> Vec<f64> {
-        let (of_a, of_b) = (&self.standings[a], &self.standings[b]);
+        let (of_a, of_b) = (&self.candidate_states[a], &self.candidate_states[b]);
         let mut blocks = self.common_blocks(&[a, b], from_block);
         blocks.retain(|block| !(of_a.bounds.contains(block) && of_b.bounds.contains(block)));
         let (of_a, of_b) = (&of_a.estimates_per_s, &of_b.estimates_per_s);
@@ -326,40 +331,40 @@ impl<'m> Blocks<'m> {
 
     /// The geometric mean of a candidate's estimates.
     pub fn mean_per_s(&self, candidate: usize) -> Option<f64> {
-        geometric_mean(self.standings[candidate].estimates_per_s.values())
+        geometric_mean(self.candidate_states[candidate].estimates_per_s.values())
     }
 
     fn common_blocks(&self, field: &[usize], from_block: u32) -> Vec<u32> {
         let blocks = from_block..=self.blocks;
         let took_part = |block: &u32| {
-            field.iter().all(|&one| self.standings[one].estimates_per_s.contains_key(block))
+            field.iter().all(|&one| self.candidate_states[one].estimates_per_s.contains_key(block))
         };
         blocks.filter(took_part).collect()
     }
 
-    /// One run of a climb.
-    fn step(&mut self, candidate: usize, climb: &mut Climb) -> Result<Step, Stop> {
-        let Some(asked) = climb.next() else { return Ok(Step::AtItsEnd) };
+    /// One run of a search.
+    fn step(&mut self, candidate: usize, search: &mut LimitSearch) -> Result<Step, Stop> {
+        let Some(request) = search.next() else { return Ok(Step::AtItsEnd) };
         if !self.has_time() {
             return Ok(Step::NoTime);
         }
-        let observation = self.measure.measure(&self.candidates[candidate], &asked)?;
-        let judged = climb.learn(asked.rate, &observation);
+        let observation = self.measure.measure(&self.candidates[candidate], &request)?;
+        let judged = search.record_run(request.rate, &observation);
         self.runs.count(judged, &observation.void);
         self.spent_s += observation.took_s;
-        self.standings[candidate].runs += 1;
+        self.candidate_states[candidate].runs += 1;
         if let (Judged::Held, Some(figures)) = (judged, &observation.figures) {
-            self.standings[candidate].pool(figures);
+            self.candidate_states[candidate].pool(figures);
         }
         let (best, left_s) = (self.best(), self.left_s());
         (self.watch)(&Progress {
-            stage: &asked.purpose,
+            stage: &request.purpose,
             runs: self.runs.made,
             void_runs: self.runs.void,
             spent_s: self.spent_s,
             left_s,
             candidate: &self.candidates[candidate].name,
-            rate: asked.rate,
+            rate: request.rate,
             judged,
             best: best.map(|(one, limit)| (&*self.candidates[one].name, limit)),
         });
@@ -372,7 +377,7 @@ impl<'m> Blocks<'m> {
         is_first || self.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
     }
 
-    /// Seconds that a run has taken on average; not a number before the first.
+    /// Seconds that a run has taken, on average; not a number before the first.
     pub fn run_s(&self) -> f64 {
         self.spent_s / f64::from(self.runs.made)
     }
@@ -380,50 +385,51 @@ impl<'m> Blocks<'m> {
     fn left_s(&self) -> f64 {
         let run_s = self.run_s();
         let runs = f64::from(self.runs.made);
-        // A search that takes longer than was reckoned goes on for a while.
-        let further = (runs - self.outlook.from) / OVERDUE_PARTS;
-        let reckoned_s = (self.outlook.runs - runs).max(further) * run_s;
+        // A search that takes longer than was estimated goes on for a while.
+        let further = (runs - self.forecast.from) / OVERDUE_PARTS;
+        let estimated_s = (self.forecast.runs - runs).max(further) * run_s;
         let budget_s = self.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
-        reckoned_s.min(budget_s).max(run_s)
+        estimated_s.min(budget_s).max(run_s)
     }
 
     /// The candidate with the highest mean of those with the most blocks: they were kept because
     /// they were the best.
     fn best(&self) -> Option<(usize, f64)> {
-        let able = (0..self.candidates.len()).filter(|&one| self.standings[one].out.is_none());
+        let able =
+            (0..self.candidates.len()).filter(|&one| self.candidate_states[one].out.is_none());
         let known = able.filter_map(|one| Some((one, self.mean_per_s(one)?)));
-        let blocks = |one: usize| self.standings[one].estimates_per_s.len();
+        let blocks = |one: usize| self.candidate_states[one].estimates_per_s.len();
         known.max_by(|a, b| (blocks(a.0), a.1).partial_cmp(&(blocks(b.0), b.1)).expect("numbers"))
     }
 
     fn record_limit(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
         let spread_max = self.conditions.spread_max;
-        let standing = &mut self.standings[candidate];
-        standing.generator_bound |= found.generator_bound;
+        let state = &mut self.candidate_states[candidate];
+        state.generator_bound |= found.generator_bound;
         let estimate = found.estimate_per_s().filter(|_| found.is_limit());
         if let Some(estimate) = estimate {
-            standing.estimates_per_s.insert(found.block, estimate);
+            state.estimates_per_s.insert(found.block, estimate);
         } else if let Some(why) = &found.failed {
-            standing.out = Some(why.clone());
+            state.out = Some(why.clone());
         } else if let (None, Some(broke)) = (found.held_per_s, found.broke_per_s) {
-            if standing.estimates_per_s.is_empty() {
+            if state.estimates_per_s.is_empty() {
                 let broken = found.broken.first().map_or("", String::as_str);
-                standing.out = Some(format!("no rate holds: {broken}"));
+                state.out = Some(format!("no rate holds: {broken}"));
             } else if !found.generator_bound {
-                standing.estimates_per_s.insert(found.block, broke);
-                standing.bounds.insert(found.block);
+                state.estimates_per_s.insert(found.block, broke);
+                state.bounds.insert(found.block);
             }
         }
         // Where runs were void and so the limit was not observed, the block says nothing of it.
-        if standing.out.is_none() {
-            standing.out = standing.unfairness(spread_max);
+        if state.out.is_none() {
+            state.out = state.unfairness(spread_max);
         }
         self.measure.limit_found(&self.candidates[candidate], found)
     }
 
-    fn climb(&self, rules: Rules, stage: &Purpose, seed: u64) -> Climb {
+    fn search(&self, rules: Rules, stage: &Purpose, seed: u64) -> LimitSearch {
         let conditions = self.conditions.clone();
-        Climb::new(LimitSearch {
+        LimitSearch::new(LimitParameters {
             rules,
             conditions,
             purpose: stage.clone(),
@@ -457,7 +463,7 @@ fn geometric_mean<'r>(rates: impl Iterator<Item = &'r f64>) -> Option<f64> {
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-impl Standing {
+impl CandidateState {
     /// The rate at which its limit is expected, from the blocks in which it held a rate.
     fn level_per_s(&self) -> Option<f64> {
         let held = self.estimates_per_s.iter().filter(|(block, _)| !self.bounds.contains(block));
@@ -499,15 +505,15 @@ mod tests {
         fn measure(
             &mut self,
             candidate: &Candidate,
-            asked: &RunRequest,
+            request: &RunRequest,
         ) -> Result<Observation, Stop> {
-            let sustains = match (candidate.name.as_str(), asked.block) {
+            let sustains = match (candidate.name.as_str(), request.block) {
                 ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
                 ("moody", _) => 1000.0,
                 ("broken", block) if block > 1 => 0.0,
                 _ => 900.0,
             };
-            let served_share = f64::min(sustains / asked.rate, 1.0);
+            let served_share = f64::min(sustains / request.rate, 1.0);
             let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
             Ok(Observation { figures: Some(figures), ..Observation::default() })
         }
@@ -545,7 +551,7 @@ mod tests {
             assert_eq!(blocks.ranking(&[0, 1], 2), [1, 0]);
             let logs = blocks.log_ratios(1, 0, 2);
             assert!(logs.len() == 2 && logs.iter().all(|&log| log > 1.0), "{logs:?}");
-            assert!(blocks.standings[0].level_per_s().is_some_and(|level| level > 800.0));
+            assert!(blocks.candidate_states[0].level_per_s().is_some_and(|level| level > 800.0));
         });
     }
 
@@ -562,7 +568,7 @@ mod tests {
         let kinds = |large: (u64, u64)| [("small".into(), (10_000, 9500)), ("large".into(), large)];
         let unfairness = |large| {
             let served_by_kind = kinds(large).into();
-            Standing { served_by_kind, ..Standing::default() }.unfairness(0.02)
+            CandidateState { served_by_kind, ..CandidateState::default() }.unfairness(0.02)
         };
         assert_eq!(unfairness((120, 111)), None);
         assert!(

@@ -11,7 +11,7 @@ use crate::record::{Figures, Point, Purpose, Search};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
 
-/// A climb that has not ended after this many trials never will.
+/// A search that has not ended after this many trials never will.
 const TRIALS_MAX: usize = 40;
 /// How often in a row a run at a rate is made again because others disturbed it, before that counts
 /// as a void run of that rate: disturbances that come and go are not there all the time.
@@ -19,12 +19,12 @@ const DISTURBED_MAX: usize = 4;
 /// A configuration under which the server failed to start this often is given up.
 const STARTS_MAX: u32 = 2;
 
-/// How one limit is sought.
+/// The parameters of a search for one limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LimitSearch {
+pub struct LimitParameters {
     /// The rates.
     pub rules: Rules,
-    /// What must hold.
+    /// The conditions under which a rate counts as sustained.
     pub conditions: Conditions,
     /// What the runs are for, in the records.
     pub purpose: Purpose,
@@ -34,7 +34,7 @@ pub struct LimitSearch {
     pub seed: u64,
 }
 
-/// What a climb has found.
+/// What a search has found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// What the runs were for.
@@ -102,7 +102,7 @@ impl Found {
     }
 }
 
-/// One trial of a climb.
+/// One trial of a search.
 struct Trial {
     rate: f64,
     judged: Judged,
@@ -115,18 +115,18 @@ struct Trial {
 }
 
 /// A search for one limit, a run at a time, so that the runs of several candidates can alternate.
-pub struct Climb {
-    search: LimitSearch,
+pub struct LimitSearch {
+    parameters: LimitParameters,
     bracket: Bracket,
     trials: Vec<Trial>,
     failures: Vec<String>,
 }
 
-impl Climb {
-    /// A climb before its first run.
-    pub fn new(search: LimitSearch) -> Self {
-        let bracket = Bracket::new(search.rules);
-        Self { search, bracket, trials: Vec::new(), failures: Vec::new() }
+impl LimitSearch {
+    /// A search before its first run.
+    pub fn new(parameters: LimitParameters) -> Self {
+        let bracket = Bracket::new(parameters.rules);
+        Self { parameters, bracket, trials: Vec::new(), failures: Vec::new() }
     }
 
     /// The run to make next; none once the limit is known.
@@ -138,18 +138,18 @@ impl Climb {
         let void = |trial: &&Trial| trial.rate == rate && trial.judged == Judged::Void;
         Some(RunRequest {
             rate,
-            purpose: self.search.purpose.clone(),
-            block: self.search.block,
+            purpose: self.parameters.purpose.clone(),
+            block: self.parameters.block,
             attempt: self.trials.iter().filter(void).count() as u32,
-            seed: statistics::Generator::new(self.search.seed ^ self.trials.len() as u64)
+            seed: statistics::Generator::new(self.parameters.seed ^ self.trials.len() as u64)
                 .next_u64(),
-            is_even: self.search.conditions.are_of_rates(),
+            is_even: self.parameters.conditions.are_of_rates(),
         })
     }
 
     /// Records what a run has shown, and returns how it is judged.
-    pub fn learn(&mut self, rate: f64, observation: &Observation) -> Judged {
-        let (judged, violations) = judge(&self.search.conditions, observation);
+    pub fn record_run(&mut self, rate: f64, observation: &Observation) -> Judged {
+        let (judged, violations) = judge(&self.parameters.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = observation.figures.as_ref().map_or(0.0, throughput);
         let generator_gave_out = generator_gave_out(&observation.void);
@@ -202,9 +202,9 @@ impl Climb {
         };
         let void = |trial: &&Trial| trial.judged == Judged::Void;
         Found {
-            purpose: self.search.purpose.clone(),
-            block: self.search.block,
-            conditions: self.search.conditions.to_string(),
+            purpose: self.parameters.purpose.clone(),
+            block: self.parameters.block,
+            conditions: self.parameters.conditions.to_string(),
             held_per_s,
             broke_per_s,
             broken: worst(at(broke_per_s, Judged::Broke).flat_map(|trial| &trial.violations)),
@@ -256,14 +256,14 @@ pub fn lead_for(confidence: f64) -> u32 {
 pub fn mat(
     measure: &mut dyn Measure,
     candidate: &Candidate,
-    search: &LimitSearch,
+    parameters: &LimitParameters,
 ) -> Result<Found, Stop> {
-    let mut climb = Climb::new(search.clone());
-    while let Some(asked) = climb.next() {
-        let observation = measure.measure(candidate, &asked)?;
-        climb.learn(asked.rate, &observation);
+    let mut search = LimitSearch::new(parameters.clone());
+    while let Some(request) = search.next() {
+        let observation = measure.measure(candidate, &request)?;
+        search.record_run(request.rate, &observation);
     }
-    let found = climb.found();
+    let found = search.found();
     measure.limit_found(candidate, &found)?;
     Ok(found)
 }
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::observe::Disturbed;
 
-    fn search(first: f64, seed: u64) -> LimitSearch {
+    fn parameters(first: f64, seed: u64) -> LimitParameters {
         let rules = Rules {
             first,
             min: 1.0,
@@ -285,7 +285,7 @@ mod tests {
             first_again: false,
         };
         let conditions = Conditions::default();
-        LimitSearch { rules, conditions, purpose: Purpose::Race, block: 0, seed }
+        LimitParameters { rules, conditions, purpose: Purpose::Race, block: 0, seed }
     }
 
     /// The limit is the capacity with long and short sessions, and wherever the search begins.
@@ -293,12 +293,12 @@ mod tests {
     fn the_limit_of_a_queue_is_its_capacity() {
         for length in [1, 3, 5, 8] {
             for first in [20.0, 125.0, 240.0, 1000.0] {
-                let search = LimitSearch {
-                    rules: Rules { gap: 0.02, ..search(first, 1).rules },
-                    ..search(first, 1)
+                let parameters = LimitParameters {
+                    rules: Rules { gap: 0.02, ..parameters(first, 1).rules },
+                    ..parameters(first, 1)
                 };
                 let found =
-                    mat(&mut Queue { length, window_s: 5.0 }, &Candidate::default(), &search);
+                    mat(&mut Queue { length, window_s: 5.0 }, &Candidate::default(), &parameters);
                 let found = found.expect("it ends");
                 let (held, guess) = (found.held_per_s.expect("so"), found.estimate_per_s());
                 for per_s in [held, guess.expect("so")] {
@@ -318,7 +318,7 @@ mod tests {
         for first in [10.0, 900.0, 60_000.0] {
             let mut server = Simulated::new(World::quiet(vec![1000.0]), 1);
             let found =
-                mat(&mut server, &Candidate::default(), &search(first, 1)).expect("it ends");
+                mat(&mut server, &Candidate::default(), &parameters(first, 1)).expect("it ends");
             let (held, broke) = (found.held_per_s.expect("so"), found.broke_per_s.expect("so"));
             // A hundredth of what is offered may be left unserved.
             assert!(held <= 1000.0 / 0.99 && broke > 1000.0 / 0.99, "{found:?}");
@@ -333,7 +333,8 @@ mod tests {
         let close = (0..200).filter(|&seed| {
             let world = World { noise: 0.03, stalls: 0.02, ..World::quiet(vec![1000.0]) };
             let mut server = Simulated::new(world, seed);
-            let found = mat(&mut server, &Candidate::default(), &search(50.0, seed)).expect("so");
+            let found =
+                mat(&mut server, &Candidate::default(), &parameters(50.0, seed)).expect("so");
             let estimate = found.estimate_per_s().expect("something holds");
             (930.0..1070.0).contains(&estimate)
         });
@@ -347,7 +348,8 @@ mod tests {
     fn a_server_that_ends_under_load_breaks() {
         let world = World { ends_above: 700.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &search(100.0, 1)).expect("it ends");
+        let found =
+            mat(&mut server, &Candidate::default(), &parameters(100.0, 1)).expect("it ends");
         let (held, broke) = (found.held_per_s.expect("so"), found.broke_per_s.expect("so"));
         assert!(held <= 700.0 && 700.0 < broke && broke / held < 1.05 + 1e-6, "{found:?}");
         assert!(!found.generator_bound && found.void_runs == 0, "{found:?}");
@@ -361,17 +363,19 @@ mod tests {
         let read = Void::Conditions("4096 bytes were read from the disk".into());
         let wrong = Void::WrongReply("/a at byte 3".into());
         let check = |reasons: [&Void; 2], expected: (Judged, bool)| {
-            let mut climb = Climb::new(search(500.0, 1));
+            let mut search = LimitSearch::new(parameters(500.0, 1));
             let figures = Figures { served_share: 1.0, kept_up_share: 1.0, ..Figures::default() };
-            let mut judged = climb
-                .learn(400.0, &Observation { figures: Some(figures), ..Observation::default() });
+            let mut judged = search.record_run(
+                400.0,
+                &Observation { figures: Some(figures), ..Observation::default() },
+            );
             for why in reasons {
                 let figures = Some(Figures::default());
                 let void = vec![why.clone()];
-                judged =
-                    climb.learn(500.0, &Observation { figures, void, ..Observation::default() });
+                judged = search
+                    .record_run(500.0, &Observation { figures, void, ..Observation::default() });
             }
-            assert_eq!((judged, climb.found().generator_bound), expected, "{reasons:?}");
+            assert_eq!((judged, search.found().generator_bound), expected, "{reasons:?}");
         };
         check([&late, &late], (Judged::Void, true));
         check([&read, &read], (Judged::Void, false));
@@ -388,11 +392,11 @@ mod tests {
         };
         let void = |why: &Void| Observation { void: vec![why.clone()], ..figures(1.0) };
         let found = |why: &Void| {
-            let mut climb = Climb::new(search(400.0, 1));
-            climb.learn(400.0, &figures(1.0));
-            climb.learn(800.0, &figures(0.5));
-            assert_eq!([0, 1].map(|_| climb.learn(560.0, &void(why))), [Judged::Void; 2]);
-            climb.found()
+            let mut search = LimitSearch::new(parameters(400.0, 1));
+            search.record_run(400.0, &figures(1.0));
+            search.record_run(800.0, &figures(0.5));
+            assert_eq!([0, 1].map(|_| search.record_run(560.0, &void(why))), [Judged::Void; 2]);
+            search.found()
         };
         let read = found(&Void::Conditions("4096 bytes were read from the disk".into()));
         assert_eq!((read.estimate_per_s(), read.broke_per_s), (Some(400.0), None));
@@ -410,10 +414,10 @@ mod tests {
             vec![Void::Interference { disturbed, share: 0.4, bound }, LATE]
         };
         let capacity_seen = |is_disturbed: &dyn Fn(usize) -> bool| {
-            let mut climb = Climb::new(search(100.0, 1));
+            let mut search = LimitSearch::new(parameters(100.0, 1));
             let mut runs = 0;
-            while let Some(asked) = climb.next() {
-                let served_share = (1000.0 / asked.rate).min(1.0);
+            while let Some(request) = search.next() {
+                let served_share = (1000.0 / request.rate).min(1.0);
                 // Beside a foreign load the server seems to sustain half of that.
                 let halved = Figures { served_share: served_share / 2.0, ..Figures::default() };
                 let quiet = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
@@ -425,10 +429,10 @@ mod tests {
                     },
                     false => Observation { figures: Some(quiet), ..Observation::default() },
                 };
-                climb.learn(asked.rate, &observation);
+                search.record_run(request.rate, &observation);
                 runs += 1;
             }
-            climb.found()
+            search.found()
         };
         let comes_and_goes = capacity_seen(&|run| run % 6 >= 2);
         let estimate = comes_and_goes.estimate_per_s().expect("something held");
@@ -446,7 +450,8 @@ mod tests {
     fn a_generator_that_gives_out_is_said() {
         let world = World { generator: 300.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &search(100.0, 1)).expect("it ends");
+        let found =
+            mat(&mut server, &Candidate::default(), &parameters(100.0, 1)).expect("it ends");
         assert!(found.generator_bound && found.broke_per_s.is_none(), "{found:?}");
         assert!(found.held_per_s.is_some_and(|held| (285.0..=300.0).contains(&held)));
         assert!(found.void_runs >= 2);
@@ -459,9 +464,9 @@ mod tests {
         let world = World { unfair: vec![0], window_s: 60.0, ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
         // Below this rate a kind of file is requested too rarely to be judged in one run.
-        let mut search = search(500.0, 1);
-        search.rules.min = 200.0;
-        let found = mat(&mut server, &Candidate::default(), &search).expect("it ends");
+        let mut parameters = parameters(500.0, 1);
+        parameters.rules.min = 200.0;
+        let found = mat(&mut server, &Candidate::default(), &parameters).expect("it ends");
         assert_eq!(found.held_per_s, None);
         assert!(found.broken[0].contains("spread=2%"), "{found:?}");
     }
@@ -470,7 +475,8 @@ mod tests {
     fn what_does_not_start_is_given_up() {
         let world = World { broken: vec![0], ..World::quiet(vec![1000.0]) };
         let mut server = Simulated::new(world, 1);
-        let found = mat(&mut server, &Candidate::default(), &search(500.0, 1)).expect("it ends");
+        let found =
+            mat(&mut server, &Candidate::default(), &parameters(500.0, 1)).expect("it ends");
         assert_eq!((found.runs, found.failed.as_deref()), (2, Some("it does not start")));
         assert_eq!(found.reasons(), ["it does not start"]);
     }

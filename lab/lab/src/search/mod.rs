@@ -17,9 +17,9 @@ mod subject;
 mod tune;
 mod workbench;
 
-pub use blocks::{Blocks, Progress, Runs, Standing};
+pub use blocks::{Blocks, CandidateState, Progress, Runs};
 pub use grid::{Dimension, Grid};
-pub use mat::{Climb, Found, LimitSearch, lead_for, mat};
+pub use mat::{Found, LimitParameters, LimitSearch, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
 pub use results::{conclude, surface, tuning};
 pub use subject::{Subject, Wanted, Written};
@@ -99,7 +99,8 @@ pub trait Measure {
     ///
     /// # Errors
     /// When the search is to end.
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop>;
+    fn measure(&mut self, candidate: &Candidate, request: &RunRequest)
+    -> Result<Observation, Stop>;
 
     /// Receives what a search of a candidate's limit has found.
     ///

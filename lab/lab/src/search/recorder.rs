@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// Rates are equal if they differ by less than this part: their text may have been rounded.
 const ROUNDING: f64 = 1e-9;
 
-/// What makes real runs.
+/// Makes real runs.
 pub trait Live {
     /// Makes one run.
     ///
     /// # Errors
     /// When the search is to end.
-    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop>;
+    fn run(&mut self, candidate: &Candidate, request: &RunRequest) -> Result<Measured, Stop>;
 }
 
 /// The result of a real run.
@@ -39,7 +39,7 @@ pub struct Measured {
     pub outcome_json: Option<String>,
 }
 
-/// What is equal for all runs.
+/// The properties that all runs have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// The server's name.
@@ -83,11 +83,11 @@ impl<'f, L: Live> Recorder<'f, L> {
         }
     }
 
-    fn replay(&self, run: Run, point: &Point, asked: &RunRequest) -> Result<Observation, Stop> {
+    fn replay(&self, run: Run, point: &Point, request: &RunRequest) -> Result<Observation, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
-            && (&run.purpose, run.block) == (&asked.purpose, asked.block)
-            && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, asked.rate));
+            && (&run.purpose, run.block) == (&request.purpose, request.block)
+            && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, request.rate));
         if is_same {
             return Ok(observation(run));
         }
@@ -103,18 +103,18 @@ impl<'f, L: Live> Recorder<'f, L> {
         &mut self,
         candidate: &Candidate,
         point: Point,
-        asked: &RunRequest,
+        request: &RunRequest,
     ) -> Result<Observation, Stop> {
         let begun_us = os::clock::now();
-        let measured = self.live.run(candidate, asked)?;
+        let measured = self.live.run(candidate, request)?;
         let took_s = (os::clock::now() - begun_us) as f64 / 1e6;
         let run = Run {
             number: self.number,
             point,
-            block: asked.block,
-            attempt: asked.attempt,
-            purpose: asked.purpose.clone(),
-            seed: asked.seed,
+            block: request.block,
+            attempt: request.attempt,
+            purpose: request.purpose.clone(),
+            seed: request.seed,
             started_unix_us: measured.started_unix_us,
             warm_up_s: self.context.warm_up_s,
             window_s: self.context.window_s,
@@ -136,12 +136,16 @@ impl<'f, L: Live> Recorder<'f, L> {
 }
 
 impl<L: Live> Measure for Recorder<'_, L> {
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+    fn measure(
+        &mut self,
+        candidate: &Candidate,
+        request: &RunRequest,
+    ) -> Result<Observation, Stop> {
         self.number += 1;
-        let point = self.point(candidate, Offered::RequestsPerS(asked.rate));
+        let point = self.point(candidate, Offered::RequestsPerS(request.rate));
         match self.past.pop_front() {
-            Some(run) => self.replay(run, &point, asked),
-            None => self.record(candidate, point, asked),
+            Some(run) => self.replay(run, &point, request),
+            None => self.record(candidate, point, request),
         }
     }
 
@@ -166,15 +170,15 @@ fn is_near(a: f64, b: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::simulated::{Simulated, World};
-    use super::super::{LimitSearch, lead_for, mat};
+    use super::super::{LimitParameters, lead_for, mat};
     use super::*;
     use crate::record::{Header, Purpose};
     use load::find_limit::{Conditions, Rules};
     use std::path::PathBuf;
 
     impl Live for Simulated {
-        fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
-            let Observation { figures, void, .. } = self.measure(candidate, asked)?;
+        fn run(&mut self, candidate: &Candidate, request: &RunRequest) -> Result<Measured, Stop> {
+            let Observation { figures, void, .. } = self.measure(candidate, request)?;
             Ok(Measured { figures, void, ..Measured::default() })
         }
     }
@@ -185,7 +189,7 @@ mod tests {
         path
     }
 
-    fn search() -> LimitSearch {
+    fn parameters() -> LimitParameters {
         let rules = Rules {
             first: 100.0,
             min: 1.0,
@@ -196,7 +200,7 @@ mod tests {
             first_again: false,
         };
         let (conditions, purpose) = (Conditions::default(), Purpose::Race);
-        LimitSearch { rules, conditions, purpose, block: 1, seed: 3 }
+        LimitParameters { rules, conditions, purpose, block: 1, seed: 3 }
     }
 
     /// The noise of a simulated server depends on how many runs it has made, so the runs that were
@@ -205,7 +209,7 @@ mod tests {
         let world = World { ends_above, ..World::noisy(vec![1000.0], 0.03) };
         let mut server = Simulated::new(world, 9);
         for _ in 0..skip {
-            let asked = RunRequest {
+            let request = RunRequest {
                 rate: 1.0,
                 purpose: Purpose::Point,
                 block: 0,
@@ -213,7 +217,7 @@ mod tests {
                 seed: 0,
                 is_even: false,
             };
-            server.measure(&Candidate::default(), &asked).expect("it is a formula");
+            server.measure(&Candidate::default(), &request).expect("it is a formula");
         }
         server
     }
@@ -231,7 +235,7 @@ mod tests {
 
     fn resumed(name: &str, ends_above: f64) {
         let noisy = |skip| noisy(skip, ends_above);
-        let whole = mat(&mut noisy(0), &Candidate::default(), &search()).expect("it ends");
+        let whole = mat(&mut noisy(0), &Candidate::default(), &parameters()).expect("it ends");
         for runs_max in [1, 4, whole.runs - 1] {
             let path = scratch(name);
             let folder = Folder::create(&path, &Header::default()).expect("a new folder");
@@ -239,13 +243,13 @@ mod tests {
             server.runs_max = runs_max;
             let mut recorder =
                 Recorder::new(&folder, &Opened::default(), Context::default(), server);
-            let stopped = mat(&mut recorder, &Candidate::default(), &search());
+            let stopped = mat(&mut recorder, &Candidate::default(), &parameters());
             assert_eq!(stopped, Err(Stop::Interrupted));
             drop(folder);
             let (folder, opened) = Folder::resume(&path).expect("it is whole");
             assert_eq!(opened.runs.len() as u32, runs_max);
             let mut recorder = Recorder::new(&folder, &opened, Context::default(), noisy(runs_max));
-            let resumed = mat(&mut recorder, &Candidate::default(), &search());
+            let resumed = mat(&mut recorder, &Candidate::default(), &parameters());
             assert_eq!(resumed, Ok(whole.clone()));
             let opened = Folder::read(&path).expect("it is whole");
             assert_eq!((opened.runs.len() as u32, opened.searches.len()), (whole.runs, 1));
@@ -259,7 +263,7 @@ mod tests {
         let folder = Folder::create(&path, &Header::default()).expect("a new folder");
         let server = Simulated::new(World { broken: vec![0], ..World::quiet(vec![1000.0]) }, 1);
         let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), server);
-        mat(&mut recorder, &Candidate::default(), &search()).expect("it ends");
+        mat(&mut recorder, &Candidate::default(), &parameters()).expect("it ends");
         let search = Folder::read(&path).expect("it is whole").searches.remove(0);
         assert_eq!((search.held_per_s, search.reason()), (0.0, "it does not start"));
         std::fs::remove_dir_all(&path).expect("it is ours");
@@ -279,7 +283,7 @@ mod tests {
         let folder = Folder::create(&path, &Header::default()).expect("a new folder");
         let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), Full);
         let stop =
-            mat(&mut recorder, &Candidate::default(), &search()).expect_err("no run is made");
+            mat(&mut recorder, &Candidate::default(), &parameters()).expect_err("no run is made");
         let Stop::Unable(why) = stop else { panic!("{stop:?}") };
         assert!(why.contains("no room") && why.contains("--resume"), "{why}");
         let opened = Folder::read(&path).expect("it is whole");
@@ -294,12 +298,12 @@ mod tests {
         let context = Context::default();
         let mut recorder =
             Recorder::new(&folder, &Opened::default(), context, noisy(0, f64::INFINITY));
-        mat(&mut recorder, &Candidate::default(), &search()).expect("it ends");
+        mat(&mut recorder, &Candidate::default(), &parameters()).expect("it ends");
         let opened = Folder::read(&path).expect("it is whole");
         let mut recorder =
             Recorder::new(&folder, &opened, Context::default(), noisy(0, f64::INFINITY));
         let other = Candidate { name: "b".into(), ..Candidate::default() };
-        let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &search()) else {
+        let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &parameters()) else {
             panic!("another")
         };
         assert!(why.contains("run 1 is of ``, where `b` would be measured now"), "{why}");

@@ -1,7 +1,7 @@
 //! What a search for the best configuration has found: in words, and as a table.
 
 use super::Candidate;
-use super::blocks::{Runs, Standing};
+use super::blocks::{CandidateState, Runs};
 use super::tune::{Certainty, FREE_CPUS, MUCH_VOID, ROUNDS_MAX, Tuned};
 use crate::conclusion::Conclusion;
 use crate::record::{RaceOutcome, Rival, Tuning};
@@ -97,7 +97,7 @@ fn advice(tuned: &Tuned) -> Vec<String> {
         advice
             .push(format!("other processes disturbed {disturbed} of the {made} runs: {FREE_CPUS}"));
     }
-    if is_much(generator_gave_out) && tuned.standings[tuned.winner].generator_bound {
+    if is_much(generator_gave_out) && tuned.candidate_states[tuned.winner].generator_bound {
         advice.push(format!(
             "the generator was saturated in {generator_gave_out} of the {made} runs: it needs \
              more CPUs (--client-cpus)"
@@ -115,9 +115,9 @@ fn sustains(tuned: &Tuned) -> String {
     let found = &tuned.last_look;
     let runs = found.throughputs_per_s.len();
     if !tuned.is_confirmed {
-        let standing = &tuned.standings[tuned.winner];
-        let blocks = standing.estimates_per_s.len();
-        return match (found.held_per_s, mean_of(standing)) {
+        let state = &tuned.candidate_states[tuned.winner];
+        let blocks = state.estimates_per_s.len();
+        return match (found.held_per_s, mean_of(state)) {
             // What the winner sustained last is nearer to what it sustains now than any block
             // before.
             (Some(held), _) => format!(
@@ -161,8 +161,8 @@ fn counts(tuned: &Tuned) -> String {
     let out: Vec<(&Candidate, &str)> = tuned
         .candidates
         .iter()
-        .zip(&tuned.standings)
-        .filter_map(|(candidate, standing)| Some((candidate, standing.out.as_deref()?)))
+        .zip(&tuned.candidate_states)
+        .filter_map(|(candidate, state)| Some((candidate, state.out.as_deref()?)))
         .collect();
     for (candidate, why) in out.iter().take(OUT_MAX) {
         let why = why.lines().next().unwrap_or_default();
@@ -189,10 +189,11 @@ pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
     knobs.iter().for_each(|knob| text += &format!("{},", quoted(knob)));
     text += "requests_per_s,low,high,blocks,runs,generator_bound,winner,out\n";
     let mut order: Vec<usize> = (0..tuned.candidates.len()).collect();
-    let key = |one: &usize| mean_of(&tuned.standings[*one]).map_or(f64::MIN, |mean| mean.mean);
+    let key =
+        |one: &usize| mean_of(&tuned.candidate_states[*one]).map_or(f64::MIN, |mean| mean.mean);
     order.sort_by(|a, b| key(b).total_cmp(&key(a)));
     for one in order {
-        let (candidate, standing) = (&tuned.candidates[one], &tuned.standings[one]);
+        let (candidate, state) = (&tuned.candidates[one], &tuned.candidate_states[one]);
         text += &format!("{},", quoted(&candidate.name));
         for knob in knobs {
             let value = candidate.knobs.get(knob).map_or("", String::as_str);
@@ -200,20 +201,20 @@ pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
         }
         text += &format!(
             "{},{},{},{},{},{}\n",
-            rates(standing, confidence),
-            standing.estimates_per_s.len(),
-            standing.runs,
-            standing.generator_bound,
+            rates(state, confidence),
+            state.estimates_per_s.len(),
+            state.runs,
+            state.generator_bound,
             one == tuned.winner,
-            quoted(standing.out.as_deref().unwrap_or_default()),
+            quoted(state.out.as_deref().unwrap_or_default()),
         );
     }
     text
 }
 
 /// The geometric mean of the estimates and its interval; empty where they are not known.
-fn rates(standing: &Standing, confidence: f64) -> String {
-    let Some(mean) = mean_of(standing) else { return ",,".into() };
+fn rates(state: &CandidateState, confidence: f64) -> String {
+    let Some(mean) = mean_of(state) else { return ",,".into() };
     let middle = mean.mean.exp();
     if mean.count < 2 {
         return format!("{middle:.1},,");
@@ -223,8 +224,8 @@ fn rates(standing: &Standing, confidence: f64) -> String {
 }
 
 /// The mean of the logarithms of the estimates; without an error if there is only one.
-fn mean_of(standing: &Standing) -> Option<Mean> {
-    let logs: Vec<f64> = standing.estimates_per_s.values().map(|rate| rate.ln()).collect();
+fn mean_of(state: &CandidateState) -> Option<Mean> {
+    let logs: Vec<f64> = state.estimates_per_s.values().map(|rate| rate.ln()).collect();
     let single = |&log| Mean { count: 1, mean: log, error_squared: 0.0 };
     Mean::from_sample(&logs).or(logs.first().map(single))
 }
@@ -250,11 +251,11 @@ mod tests {
             name: name.into(),
             knobs: [("buffers".to_owned(), value.to_owned())].into(),
         };
-        let standing = |estimates: &[f64], out: Option<&str>| Standing {
+        let state = |estimates: &[f64], out: Option<&str>| CandidateState {
             estimates_per_s: (1..).zip(estimates.iter().copied()).collect(),
             out: out.map(str::to_owned),
             runs: 4,
-            ..Standing::default()
+            ..CandidateState::default()
         };
         Tuned {
             candidates: vec![
@@ -262,10 +263,10 @@ mod tests {
                 candidate("buffers=1 1m", "1 1m"),
                 candidate("buffers=a,b", "a,b"),
             ],
-            standings: vec![
-                standing(&[1000.0], None),
-                standing(&[1100.0, 1210.0], None),
-                standing(&[], Some("it does not start\nat all")),
+            candidate_states: vec![
+                state(&[1000.0], None),
+                state(&[1100.0, 1210.0], None),
+                state(&[], Some("it does not start\nat all")),
             ],
             winner: 1,
             rivals: vec![Rival {

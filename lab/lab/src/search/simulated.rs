@@ -97,7 +97,11 @@ impl Simulated {
 }
 
 impl Measure for Simulated {
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+    fn measure(
+        &mut self,
+        candidate: &Candidate,
+        request: &RunRequest,
+    ) -> Result<Observation, Stop> {
         if self.runs >= self.runs_max {
             return Err(Stop::Interrupted);
         }
@@ -107,16 +111,16 @@ impl Measure for Simulated {
             let void = vec![Void::NoLoad("it does not start".into())];
             return Ok(Observation { void, took_s: self.world.run_s, ..Observation::default() });
         }
-        let served = (self.capacity(index) / asked.rate).min(1.0);
+        let served = (self.capacity(index) / request.rate).min(1.0);
         let unfair = self.world.unfair.contains(&index);
-        let due = (asked.rate * self.world.window_s) as u64;
+        let due = (request.rate * self.world.window_s) as u64;
         let large = due / 100;
         let large_served = if unfair { 0.8 } else { served };
         let replies = |requests: u64, share: f64| (requests, (requests as f64 * share) as u64);
         let figures = Figures {
             requests_due: due,
-            offered_per_s: asked.rate,
-            throughput_per_s: asked.rate * served,
+            offered_per_s: request.rate,
+            throughput_per_s: request.rate * served,
             served_share: if unfair { served * 0.998 } else { served },
             kept_up_share: 1.0,
             served_by_kind: BTreeMap::from([
@@ -125,9 +129,9 @@ impl Measure for Simulated {
             ]),
             ..Figures::default()
         };
-        let late = (asked.rate > self.world.generator).then_some(LATE);
+        let late = (request.rate > self.world.generator).then_some(LATE);
         let ended = Void::Ended { copy: 1, copies: 1 };
-        let ended = (asked.rate > self.world.ends_above).then_some(ended);
+        let ended = (request.rate > self.world.ends_above).then_some(ended);
         let void = late.into_iter().chain(ended).collect();
         Ok(Observation { figures: Some(figures), void, took_s: self.world.run_s })
     }
@@ -144,16 +148,16 @@ pub(crate) struct Queue {
 }
 
 impl Measure for Queue {
-    fn measure(&mut self, _: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+    fn measure(&mut self, _: &Candidate, request: &RunRequest) -> Result<Observation, Stop> {
         let load = VirtualLoad {
             service: Service::Queue(QUEUE_PER_S),
             length: self.length,
-            asked_per_s: asked.rate,
-            is_random: !asked.is_even,
+            asked_per_s: request.rate,
+            is_random: !request.is_even,
             warm_up_s: 0.0,
             window_s: self.window_s,
         };
-        let mut random = Generator::new(asked.seed);
+        let mut random = Generator::new(request.seed);
         let steps = load.run(STEPS, &mut || random.unit());
         let reply_share = steps.took_us_of_most() as f64 / 1e6 / load.window_s;
         let Steps { begin, asked: due, settled, .. } = steps;

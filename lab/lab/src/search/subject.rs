@@ -21,7 +21,7 @@ use crate::server::{Launch, configuration};
 use crate::server_description::{FormerKnob, Setting};
 use crate::server_spec::ServerSpec;
 use crate::template::Values;
-use crate::trial::Bench;
+use crate::trial::LoadSetup;
 use crate::warm_up::{run_s, warm_up_s};
 use crate::workload::{Workload, WorkloadSpec, digest};
 use command::near::hint_and_names;
@@ -39,7 +39,7 @@ const FIRST_PER_S: f64 = 500.0;
 /// A grid with more configurations than this takes too long to try.
 const GRID_MAX: usize = 5000;
 
-/// What a search leaves beside its records.
+/// The files that a search leaves beside its records.
 const SURFACE: &str = "surface.csv";
 const RESULT: &str = "result.txt";
 const WINNER: &str = "winner";
@@ -71,18 +71,18 @@ pub struct Wanted {
     pub seed: u64,
 }
 
-/// What is tuned, and under which load.
+/// The server that is tuned, and its load.
 #[derive(Debug)]
 pub struct Subject<'a> {
     /// The server, as it was typed.
     pub typed: String,
-    /// What loads it.
-    pub bench: &'a Bench,
+    /// The setup that loads it.
+    pub load_setup: &'a LoadSetup,
     /// The server.
     pub installed: Installed,
     /// The setting from which everything that is not varied is taken.
     pub base: Setting,
-    /// What is requested.
+    /// The workload.
     pub workload: Workload,
     /// How it is started.
     pub launch: Launch,
@@ -115,10 +115,10 @@ impl Wanted {
     ) -> Result<(Plan, Subject<'a>), Error> {
         let (installed, base) = lab.find(server)?;
         let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Usage)?;
-        let workload = lab.bench.tools.prepare(workload).map_err(Error::Failed)?;
+        let workload = lab.load_setup.tools.prepare(workload).map_err(Error::Failed)?;
         let subject = Subject {
             typed: typed.to_owned(),
-            bench: &lab.bench,
+            load_setup: &lab.load_setup,
             installed,
             base,
             launch: lab.launch(&workload),
@@ -373,7 +373,7 @@ impl Subject<'_> {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Tuned, Stop> {
         let workbench = Workbench {
-            bench: self.bench,
+            load_setup: self.load_setup,
             workload: &self.workload,
             installed: &self.installed,
             launch: self.launch.clone(),
@@ -411,15 +411,15 @@ impl Subject<'_> {
             self.fingerprint(),
             self.workload.described.about,
             self.launch.cpus,
-            self.bench.generators[0].cpus,
+            self.load_setup.generators[0].cpus,
             self.conditions.to_string(),
             self.window_s,
             plan.budget_s.unwrap_or(f64::INFINITY),
             plan.confidence,
             plan.margin,
             plan.seed,
-            self.bench.lag_bound.as_deref().unwrap_or_default(),
-            self.bench.interference_bound,
+            self.load_setup.lag_bound.as_deref().unwrap_or_default(),
+            self.load_setup.interference_bound,
         );
         for Dimension { name, values } in plan.grid.dimensions() {
             text += &format!("{name:?} = {values:?}\n");

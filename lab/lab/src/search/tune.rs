@@ -13,7 +13,7 @@
 //! The base takes part in the first race; the gain of tuning is the product of the factors by which
 //! each winner sustains more than the one before it, from the blocks of the races alone.
 
-use super::blocks::{Blocks, Runs, Standing};
+use super::blocks::{Blocks, CandidateState, Runs};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
@@ -31,21 +31,21 @@ const GRID_BLOCKS: u32 = 3;
 const RACE_BLOCKS: (u32, u32) = (3, 20);
 /// How often the neighbours of a winner are tried.
 pub(super) const ROUNDS_MAX: u32 = 5;
-/// Runs that one limit takes, as reckoned in advance.
+/// Runs that one limit takes, as estimated in advance.
 const RUNS_PER_LIMIT: f64 = 4.5;
 /// If this share of the runs is void, that is the reason why nothing is clear, and no budget helps.
 pub(super) const MUCH_VOID: f64 = 0.25;
-/// What helps where other processes disturb the runs.
+/// The advice where other processes disturb the runs.
 pub(crate) const FREE_CPUS: &str = "stop what else runs on the CPUs, or choose others \
                                     (--server-cpus, --client-cpus)";
-/// Blocks that a race is reckoned to take.
-const RACE_BLOCKS_RECKONED: f64 = 8.0;
+/// Blocks that a race is estimated to take.
+const RACE_BLOCKS_ESTIMATED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
 const RUNS_OF_ENDS: f64 = 24.0;
 /// Runs of a budget that are kept for the last limit: in nine of ten noisy worlds it takes fewer,
 /// and in half of them half as many.
 const RUNS_KEPT_FOR_LAST: f64 = 26.0;
-/// A first look at each candidate takes at most this times the runs reckoned, in 199 of 200 noisy
+/// A first look at each candidate takes at most this times the runs estimated, in 199 of 200 noisy
 /// worlds.
 const RESERVE: f64 = 1.2;
 /// The part of a budget that is left for neighbours, where not all configurations are candidates:
@@ -69,7 +69,7 @@ pub struct Plan {
     pub method: Method,
     /// The configurations that may be tried.
     pub grid: Grid,
-    /// Seconds that a run is reckoned to take, until the first have shown how long they do.
+    /// Seconds that a run is estimated to take, until the first have shown how long they do.
     pub run_s: f64,
     /// Seconds that the search may take; none: no bound.
     pub budget_s: Option<f64>,
@@ -90,7 +90,7 @@ pub struct Rival {
     pub candidate: usize,
     /// The factor by which the winner sustains more.
     pub ratio: Interval,
-    /// What the ratio says.
+    /// The verdict that follows from the ratio.
     pub verdict: Verdict,
 }
 
@@ -110,8 +110,8 @@ pub struct Certainty {
 pub struct Tuned {
     /// All candidates, the base first.
     pub candidates: Vec<Candidate>,
-    /// What is known of each.
-    pub standings: Vec<Standing>,
+    /// The state of each.
+    pub candidate_states: Vec<CandidateState>,
     /// The winner's number.
     pub winner: usize,
     /// The candidates that the winner raced with last, the best first, and then those that
@@ -144,7 +144,7 @@ impl Tuned {
     /// Whether the best is known: the winner was measured, and is better than, or tied with, all
     /// that raced with it.
     pub fn is_decided(&self) -> bool {
-        let is_known = !self.standings[self.winner].estimates_per_s.is_empty();
+        let is_known = !self.candidate_states[self.winner].estimates_per_s.is_empty();
         is_known && self.undecided().next().is_none()
     }
 }
@@ -162,22 +162,22 @@ impl Plan {
         }
     }
 
-    /// Seconds that the whole search is reckoned to take, the budget if that is less. Neighbours of
-    /// the best of a sample take what it has left.
+    /// Seconds that the whole search is estimated to take, the budget if that is less. Neighbours
+    /// of the best of a sample take what it has left.
     pub fn expected_s(&self) -> f64 {
         let candidates = self.candidates().len();
-        let all = self.runs_reckoned(candidates) * self.run_s;
+        let all = self.estimated_runs(candidates) * self.run_s;
         let is_sample = candidates < self.grid.size();
         self.budget_s.map_or(all, |budget| if is_sample { budget } else { all.min(budget) })
     }
 
-    /// Seconds that a search of all configurations is reckoned to take, whatever the budget.
+    /// Seconds that a search of all configurations is estimated to take, whatever the budget.
     pub fn needed_s(&self) -> f64 {
-        self.runs_reckoned(self.grid.size()) * self.run_s
+        self.estimated_runs(self.grid.size()) * self.run_s
     }
 
-    /// Seconds that a first look at as few candidates as possible is reckoned to take: in less time
-    /// nothing may be found.
+    /// Seconds that a first look at as few candidates as possible is estimated to take: in less
+    /// time nothing may be found.
     pub fn least_s(&self) -> f64 {
         least_runs(self.least()) * self.run_s
     }
@@ -187,12 +187,12 @@ impl Plan {
         self.grid.size().min(FINALISTS + 1)
     }
 
-    /// Runs that this many candidates are reckoned to take.
-    pub fn runs_reckoned(&self, candidates: usize) -> f64 {
+    /// Runs that this many candidates are estimated to take.
+    pub fn estimated_runs(&self, candidates: usize) -> f64 {
         self.runs_from(0, candidates) + RUNS_OF_ENDS / 2.0
     }
 
-    /// Runs that this many candidates are reckoned to take, without those for the first limit, and
+    /// Runs that this many candidates are estimated to take, without those for the first limit, and
     /// without those of the first `done` rungs, or blocks of a grid, which are done.
     fn runs_from(&self, done: u32, candidates: usize) -> f64 {
         let mut limits = 0.0;
@@ -209,7 +209,7 @@ impl Plan {
                 }
             }
         }
-        limits += candidates.min(FINALISTS + 1) as f64 * RACE_BLOCKS_RECKONED;
+        limits += candidates.min(FINALISTS + 1) as f64 * RACE_BLOCKS_ESTIMATED;
         limits * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0
     }
 
@@ -218,10 +218,10 @@ impl Plan {
         let size = self.grid.size();
         let Some(budget_s) = self.budget_s else { return size };
         let runs = |part: f64| budget_s * part / run_s;
-        if self.runs_reckoned(size) <= runs(1.0) {
+        if self.estimated_runs(size) <= runs(1.0) {
             return size;
         }
-        let fits = |count| self.runs_reckoned(count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
+        let fits = |count| self.estimated_runs(count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
         most_fitting(self.least(), size, fits)
     }
 }
@@ -274,7 +274,7 @@ pub fn tune(blocks: &mut Blocks<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         races_max: 1,
         is_sample: false,
     };
-    let field = search.enter()?;
+    let field = search.enter_candidates()?;
     let finalists = match plan.method {
         Method::Grid => search.grid(&field)?,
         Method::Halving => search.halve(&field)?,
@@ -356,11 +356,11 @@ struct Search<'c, 'm> {
 impl Search<'_, '_> {
     /// Enters the candidates. The first that sustains anything shows about what they sustain, and
     /// how many of the others there is time for.
-    fn enter(&mut self) -> Result<Vec<usize>, Stop> {
+    fn enter_candidates(&mut self) -> Result<Vec<usize>, Stop> {
         let (mut field, mut broken) = (Vec::new(), None::<String>);
         let candidates = self.plan.candidates();
         self.is_sample = candidates.len() < self.plan.grid.size();
-        self.expect_runs(self.plan.runs_reckoned(candidates.len()));
+        self.expect_runs(self.plan.estimated_runs(candidates.len()));
         for candidate in candidates {
             if !field.is_empty() && !self.affords(1) {
                 return Err(Stop::Failed(match broken {
@@ -373,7 +373,7 @@ impl Search<'_, '_> {
             }
             let number = self.blocks.add(candidate);
             field.push(number);
-            let found = self.blocks.scout(number, self.plan.first_per_s)?;
+            let found = self.blocks.find_first_limit(number, self.plan.first_per_s)?;
             let Some(found) = found else {
                 return Err(self.too_short(self.plan.least()));
             };
@@ -411,7 +411,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Updates how many runs are reckoned to come.
+    /// Updates how many runs are estimated to come.
     fn expect_runs(&mut self, runs: f64) {
         let runs = if self.is_sample { f64::INFINITY } else { runs };
         self.blocks.expect_runs(runs);
@@ -436,7 +436,7 @@ impl Search<'_, '_> {
         self.finalists(field, FINALISTS)
     }
 
-    /// The message where runs take so much longer than was reckoned that a block of all does not
+    /// The message where runs take so much longer than was estimated that a block of all does not
     /// fit.
     fn grid_is_too_large(&self, able: usize) -> Stop {
         let run_s = self.run_s();
@@ -498,11 +498,11 @@ impl Search<'_, '_> {
         let mut best = self.blocks.ranking(field, 1);
         best.truncate(count);
         if best.is_empty() {
-            let why = self.blocks.standings().iter().find_map(|standing| standing.out.clone());
+            let why = self.blocks.candidate_states().iter().find_map(|state| state.out.clone());
             let why = why.unwrap_or_default();
             return Err(Stop::Failed(format!("every configuration is out, the first: {why}")));
         }
-        if !best.contains(&0) && self.blocks.standings()[0].out.is_none() {
+        if !best.contains(&0) && self.blocks.candidate_states()[0].out.is_none() {
             best.push(0);
         }
         Ok(best)
@@ -525,7 +525,7 @@ impl Search<'_, '_> {
                 self.budget_ended = true;
                 break;
             }
-            let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
+            let left = (RACE_BLOCKS_ESTIMATED - f64::from(blocks)).max(1.0) * racing.len() as f64;
             self.expect_runs(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
             if !self.blocks.block(&racing, self.level_per_s, stage)? {
                 self.budget_ended = true;
@@ -563,9 +563,9 @@ impl Search<'_, '_> {
     /// Whether a block of any candidates came to its end.
     fn is_anything_known(&self) -> bool {
         self.blocks
-            .standings()
+            .candidate_states()
             .iter()
-            .any(|standing| standing.out.is_some() || !standing.estimates_per_s.is_empty())
+            .any(|state| state.out.is_some() || !state.estimates_per_s.is_empty())
     }
 
     fn leader(&self, racing: &[usize], from: u32) -> Result<usize, Stop> {
@@ -666,8 +666,8 @@ impl Search<'_, '_> {
     }
 
     fn able(&self, field: &[usize]) -> Vec<usize> {
-        let standings = self.blocks.standings();
-        field.iter().copied().filter(|&one| standings[one].out.is_none()).collect()
+        let candidate_states = self.blocks.candidate_states();
+        field.iter().copied().filter(|&one| candidate_states[one].out.is_none()).collect()
     }
 
     /// Whether there is time for this many limits, and for the last one.
@@ -696,7 +696,7 @@ impl Search<'_, '_> {
         };
         Ok(Tuned {
             candidates: self.blocks.candidates().to_vec(),
-            standings: self.blocks.standings().to_vec(),
+            candidate_states: self.blocks.candidate_states().to_vec(),
             winner: race.winner,
             gain: (race.winner != 0).then_some(gain.ratio),
             certainty: Certainty {
@@ -714,16 +714,16 @@ impl Search<'_, '_> {
     }
 
     fn is_any_left(&self, race: &Race) -> bool {
-        let standings = self.blocks.standings();
-        race.rivals.iter().any(|rival| standings[rival.candidate].out.is_none())
+        let candidate_states = self.blocks.candidate_states();
+        race.rivals.iter().any(|rival| candidate_states[rival.candidate].out.is_none())
     }
 
     /// The outcome of a race as if its winner, which is out, had not taken part, and the gain then.
     /// Fails if all finalists are out.
     fn without_winner(&self, race: Race) -> Result<(Race, Gain), Stop> {
         let Race { rivals, from, confidence, .. } = race;
-        let standings = self.blocks.standings();
-        let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
+        let candidate_states = self.blocks.candidate_states();
+        let is_able = |rival: &Rival| candidate_states[rival.candidate].out.is_none();
         let mut left: Vec<Rival> = rivals.into_iter().filter(is_able).collect();
         // The nearer to the winner, the better. Candidates that were beaten early have fewer blocks
         // than the others, so that blocks common to all would say nothing.

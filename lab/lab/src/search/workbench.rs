@@ -7,8 +7,8 @@ use crate::install::Installed;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
 use crate::server_description::Setting;
-use crate::trial::{Bench, RunFailure, Target, Trial};
-use crate::warm_up::Readying;
+use crate::trial::{LoadSetup, RunFailure, Target, Trial};
+use crate::warm_up::Preparation;
 use crate::workload::Workload;
 
 /// How many windows of warming up a run has: equal for all runs, so that what a search decides
@@ -17,9 +17,9 @@ pub const WARM_UPS: u32 = 1;
 
 /// A server that is installed, and everything to measure it with.
 pub struct Workbench<'a> {
-    /// What loads it.
-    pub bench: &'a Bench,
-    /// What is requested.
+    /// The setup that loads it.
+    pub load_setup: &'a LoadSetup,
+    /// The workload.
     pub workload: &'a Workload,
     /// The server.
     pub installed: &'a Installed,
@@ -35,24 +35,24 @@ pub struct Workbench<'a> {
 
 impl Workbench<'_> {
     /// A failure of the server is an observation; a failure of ours is not.
-    fn try_run(&self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, RunFailure> {
+    fn try_run(&self, candidate: &Candidate, request: &RunRequest) -> Result<Measured, RunFailure> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
         let target = Target::of_server(&server);
         let trial = Trial {
             workload: self.workload,
-            offered: Offered::RequestsPerS(asked.rate),
+            offered: Offered::RequestsPerS(request.rate),
             window_s: self.window_s,
-            seed: asked.seed,
+            seed: request.seed,
             latency_target_us: self.latency_target_us,
             verify_bytes: false,
-            is_even: asked.is_even,
+            is_even: request.is_even,
             waits_for_sessions: true,
         };
-        let readying =
-            Readying { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
-        self.bench.make_ready(target, &trial, &readying)?;
-        let measured = self.bench.run(target, &trial)?;
+        let preparation =
+            Preparation { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
+        self.load_setup.make_ready(target, &trial, &preparation)?;
+        let measured = self.load_setup.run(target, &trial)?;
         Ok(Measured {
             figures: Some(measured.figures),
             void: measured.void,
@@ -65,17 +65,17 @@ impl Workbench<'_> {
 }
 
 impl Live for Workbench<'_> {
-    fn run(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Measured, Stop> {
+    fn run(&mut self, candidate: &Candidate, request: &RunRequest) -> Result<Measured, Stop> {
         if (self.is_interrupted)() {
             return Err(Stop::Interrupted);
         }
-        let measured = self.try_run(candidate, asked);
-        match measured.map_err(|why| why.unless_gone(&self.bench.tools, self.workload)) {
+        let measured = self.try_run(candidate, request);
+        match measured.map_err(|why| why.unless_gone(&self.load_setup.tools, self.workload)) {
             Ok(measured) => Ok(measured),
             // A user who interrupts the search may have ended the server, too.
             Err(_) if (self.is_interrupted)() => Err(Stop::Interrupted),
             Err(RunFailure::Void(why)) => Ok(Measured { void: vec![why], ..Measured::default() }),
-            Err(RunFailure::Surroundings(why)) => Err(Stop::Unable(unable(&why))),
+            Err(RunFailure::Setup(why)) => Err(Stop::Unable(unable(&why))),
         }
     }
 }
@@ -88,7 +88,7 @@ pub fn setting_of(candidate: &Candidate) -> Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::install::Surroundings;
+    use crate::install::SourceTree;
     use crate::record::{Described, Purpose};
     use crate::server_description::ServerDescription;
     use crate::template::Values;
@@ -121,7 +121,7 @@ mod tests {
             wrk_script: None,
         };
         let launch = Launch {
-            surroundings: Surroundings::find(false),
+            source_tree: SourceTree::find(false),
             root: there,
             scratch,
             workers: 1,
@@ -134,7 +134,7 @@ mod tests {
         };
         let knobs = description.knob_values(&description.settings[0]);
         let mut workbench = Workbench {
-            bench: &Bench {
+            load_setup: &LoadSetup {
                 tools,
                 generators: Vec::new(),
                 lag_bound: None,
@@ -147,7 +147,7 @@ mod tests {
             latency_target_us: None,
             is_interrupted: &mut || false,
         };
-        let asked = RunRequest {
+        let request = RunRequest {
             rate: 1.0,
             purpose: Purpose::Point,
             block: 1,
@@ -155,7 +155,7 @@ mod tests {
             seed: 1,
             is_even: false,
         };
-        let made = workbench.run(&Candidate { name: "floor".into(), knobs }, &asked);
+        let made = workbench.run(&Candidate { name: "floor".into(), knobs }, &request);
         assert!(matches!(&made, Err(Stop::Unable(why)) if why.contains("/dev/null")), "{made:?}");
     }
 }

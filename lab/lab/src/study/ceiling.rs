@@ -12,7 +12,7 @@ use crate::record::{Ceiling, Figures, Offered};
 use crate::search::unable;
 use crate::testbed::{Accessed, Testbed};
 use crate::void::in_words;
-use crate::warm_up::{WARM_UPS_RECKONED, run_s};
+use crate::warm_up::{WARM_UPS_ESTIMATED, run_s};
 use crate::workload::{WorkloadSpec, connections};
 use load::plan::ConnectionUse;
 use statistics::median;
@@ -68,7 +68,7 @@ fn measure(
     left: &mut Result<(), String>,
 ) -> Result<Ceiling, String> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
-    let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
+    let workloads = specs.map(|spec| stage.load_setup.tools.prepare(&spec));
     let workloads = workloads.collect::<Result<Vec<_>, String>>()?;
     let accessed = workloads.iter().map(|workload| Accessed::of_folder(&workload.root));
     let accessed = accessed.collect::<Result<Vec<_>, String>>()?;
@@ -76,8 +76,8 @@ fn measure(
     let definition = Definition { window_s, ..stage.definition.clone() };
     let path = Stage {
         definition: &definition,
-        bench: stage.bench,
-        surroundings: stage.surroundings,
+        load_setup: stage.load_setup,
+        source_tree: stage.source_tree,
         participants: vec![floor.clone()],
         workloads,
         testbeds: vec![without_bounds(&stage.testbeds[testbed])],
@@ -116,12 +116,12 @@ fn measure(
     })
 }
 
-/// Seconds that measuring the ceiling of a testbed is reckoned to take.
-pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
+/// Seconds that measuring the ceiling of a testbed is estimated to take.
+pub(super) fn estimated_ceiling_s(definition: &Definition) -> f64 {
     let has_network = definition.testbeds.iter().any(|testbed| testbed.network.is_some());
     let staging_s = if has_network { STAGING_S } else { 0.0 };
     // Requests, and bodies of one length: most paths need no shorter bodies.
-    (2 * WINDOWS) as f64 * (staging_s + run_s(window_s(definition), WARM_UPS_RECKONED))
+    (2 * WINDOWS) as f64 * (staging_s + run_s(window_s(definition), WARM_UPS_ESTIMATED))
 }
 
 fn window_s(definition: &Definition) -> f64 {

@@ -1,8 +1,8 @@
 //! The ceilings of a study's testbeds: which are not known yet, and whether there is time for them.
 //! How a ceiling is measured is in `ceiling`.
 
-use super::ceiling::{ceiling, reckoned_ceiling_s};
-use super::run::reckoned_run_s;
+use super::ceiling::{ceiling, estimated_ceiling_s};
+use super::run::estimated_run_s;
 use super::stage::{Participant, Stage};
 use crate::error::Error;
 use crate::install::Found;
@@ -95,7 +95,7 @@ impl Stage<'_> {
             return Ok(Some(NO_TIME.into()));
         }
         // Time for each run of the ceiling, and for one of the study.
-        let runs_s = reckoned_run_s(self.definition) + self.reckoned_run_s();
+        let runs_s = estimated_run_s(self.definition) + self.estimated_run_s();
         let mut ends = || watch.is_interrupted() || !budget.holds(runs_s);
         let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
         match found {
@@ -111,7 +111,7 @@ impl Stage<'_> {
     }
 
     fn ceiling_and_run_s(&self) -> f64 {
-        reckoned_ceiling_s(self.definition) + self.reckoned_run_s()
+        estimated_ceiling_s(self.definition) + self.estimated_run_s()
     }
 }
 

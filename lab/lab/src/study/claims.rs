@@ -593,7 +593,7 @@ testbeds = [{ name = "one", cpus = 1 }, { name = "two", cpus = 2 }]
         }
     }
 
-    /// Those before it may have gone.
+    /// Claims before it may have been left out.
     #[test]
     fn a_mistake_in_a_claim_of_a_size_has_the_claims_own_line_and_number() {
         let text = |second: &str| {

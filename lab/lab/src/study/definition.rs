@@ -12,7 +12,7 @@ use crate::search::check_conditions;
 use crate::server_description::ServerDescription;
 use crate::server_spec::ServerSpec;
 use crate::testbed::Testbed;
-use crate::trial::Bench;
+use crate::trial::LoadSetup;
 use crate::workload::{LoadClient, PRESETS, WorkloadSpec};
 use command::near::did_you_mean;
 use command::units::{parse_duration, parse_share};
@@ -42,17 +42,17 @@ pub struct Definition {
     pub title: String,
     /// The paper and its figure or table.
     pub source: String,
-    /// What is to be learned.
+    /// The question that the study answers.
     pub question: String,
     /// What the source found.
     pub expected: String,
-    /// What of that can be judged by the figures.
+    /// The claims among that, which the figures can decide.
     pub claims: Vec<Claim>,
     /// The servers that take part.
     pub servers: Vec<ServerSpec>,
     /// The server that does the least that any can do, if it takes part.
     pub floor: Option<String>,
-    /// What is requested.
+    /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
     /// Where servers run; at least one.
     pub testbeds: Vec<Testbed>,
@@ -209,16 +209,20 @@ impl Definition {
         !matches!(self.offered, OfferedPlan::Connections(_))
     }
 
-    /// Settles when runs are void: what was typed, which is the bench's bound on lag and a share
-    /// that others may have had, with its text, overrides what the file says.
-    pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<(f64, &str)>) {
-        match &bench.lag_bound {
+    /// Settles when runs are void: what was typed, which is the bound of the load on lag and a
+    /// share that others may have had, with its text, overrides what the file says.
+    pub fn settle_bounds(
+        &mut self,
+        load_setup: &mut LoadSetup,
+        interference_bound: Option<(f64, &str)>,
+    ) {
+        match &load_setup.lag_bound {
             Some(typed) => self.bound_lag(typed),
-            None => bench.lag_bound.clone_from(&self.lag_bound),
+            None => load_setup.lag_bound.clone_from(&self.lag_bound),
         }
         match interference_bound {
             Some(typed) => self.bound_interference(typed),
-            None => bench.interference_bound = self.interference_bound,
+            None => load_setup.interference_bound = self.interference_bound,
         }
     }
 
@@ -545,7 +549,7 @@ workloads = ["zipf"]
 connections = [64, 1000]
 "#;
 
-    /// What it offers.
+    /// The rates that are offered.
     const RANGE: &str = "from = 1000\nto = 8000\nsteps = 4";
 
     fn parse(text: &str, size: Option<&str>) -> Result<Definition, String> {

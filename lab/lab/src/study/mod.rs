@@ -26,7 +26,7 @@ pub(crate) use claims::check_bounds;
 pub use claims::{Claim, Side};
 pub use definition::{Definition, OfferedPlan};
 pub use experiment::Experiment;
-pub use run::{End, Study, Tally, describe, estimate_s, estimates_s, reckoned_run_s};
+pub use run::{End, Study, Tally, describe, estimate_s, estimated_run_s, estimates_s};
 pub use schedule::{Next, Schedule};
 pub use selection::{Selection, check_testbeds};
 pub use stage::{Cell, Participant, Stage};

@@ -1,7 +1,7 @@
 //! A study from its first run to its last: sweeps of rates, searches for the limit, runs at a given
 //! utilisation. What has been measured is on disk before the next run begins.
 
-use super::ceiling::reckoned_ceiling_s;
+use super::ceiling::estimated_ceiling_s;
 use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
@@ -10,19 +10,21 @@ use crate::error::Error;
 use crate::observe::INTERFERENCE_REPORTED;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{
-    Candidate, Found, LimitSearch, Measure, Observation, RunRequest, Stop, lead_for, mat, unable,
+    Candidate, Found, LimitParameters, Measure, Observation, RunRequest, Stop, lead_for, mat,
+    unable,
 };
 use crate::testbed::Testbed;
-use crate::void::VOID_RECKONED;
-use crate::warm_up::{WARM_UPS_RECKONED, run_s};
+use crate::void::VOID_ESTIMATED;
+use crate::warm_up::{WARM_UPS_ESTIMATED, run_s};
 use crate::watch::Watch;
 use crate::workload::Workload;
 use command::estimate::minutes;
 use load::find_limit::Rules;
 use statistics::Generator;
 
-/// Seconds that a run is reckoned to take beside what any run takes where the testbed bounds memory
-/// or has a network: it is made and undone, the page cache filled, and late replies are awaited.
+/// Seconds that a run is estimated to take beside what any run takes where the testbed bounds
+/// memory or has a network: it is made and undone, the page cache filled, and late replies are
+/// awaited.
 pub(super) const STAGING_S: f64 = 1.5;
 
 /// How closely a limit is found.
@@ -229,7 +231,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let definition = self.stage.definition;
         let point = self.stage.point(cell, Offered::default());
         let first = self.saturated(cell, block, &purpose)?;
-        let search = LimitSearch {
+        let parameters = LimitParameters {
             rules: rules(first.map_or(100.0, |rate| rate * 0.5), definition.confidence),
             conditions: definition.conditions.clone(),
             purpose,
@@ -239,7 +241,7 @@ impl<'a, W: Watch> Study<'a, W> {
         };
         let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
         let mut measure = Probe { study: self, cell };
-        let found = mat(&mut measure, &candidate, &search)?;
+        let found = mat(&mut measure, &candidate, &parameters)?;
         self.write_down(&point, &found)
     }
 
@@ -413,11 +415,11 @@ impl<'a, W: Watch> Study<'a, W> {
         seconds_since(self.began_us)
     }
 
-    /// Seconds that a run takes: as the runs of this process did, or as reckoned before there are
+    /// Seconds that a run takes: as the runs of this process did, or as estimated before there are
     /// any.
     fn seconds_of_a_run(&self) -> f64 {
         if self.made == 0 {
-            self.stage.reckoned_run_s()
+            self.stage.estimated_run_s()
         } else {
             seconds_since(self.runs_began_us) / f64::from(self.made)
         }
@@ -454,7 +456,7 @@ impl<W: Watch> Measure for Probe<'_, '_, W> {
     }
 }
 
-/// Rules of a climb that begins where the server is known to be at ease.
+/// Rules of a search that begins where the server is known to be at ease.
 fn rules(first: f64, confidence: f64) -> Rules {
     let lead = lead_for(confidence);
     Rules {
@@ -468,14 +470,14 @@ fn rules(first: f64, confidence: f64) -> Rules {
     }
 }
 
-/// Seconds that a study is reckoned to take if a run takes `run_s`, void runs not counted; at most
+/// Seconds that a study is estimated to take if a run takes `run_s`, void runs not counted; at most
 /// its budget.
 pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     let repetitions = f64::from(definition.repetitions);
     let runs = match &definition.offered {
         OfferedPlan::Rates(rates) => repetitions * rates.len() as f64,
         OfferedPlan::Connections(counts) => repetitions * counts.len() as f64,
-        // A climb from half of the limit, and both ends tried until they are decided.
+        // A search from half of the limit, and both ends tried until they are decided.
         OfferedPlan::Mat => repetitions * (7.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
@@ -483,7 +485,7 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     let windows = if definition.together { definition.workloads.len() * testbeds } else { cells };
     // Servers that share a window are started and warmed up one after another.
     let further = cells.saturating_sub(windows) as f64 * readying_s(definition);
-    let ceilings = reckoned_ceiling_s(definition) * testbeds as f64;
+    let ceilings = estimated_ceiling_s(definition) * testbeds as f64;
     let all = runs * (windows as f64 * run_s + further) + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
@@ -494,43 +496,44 @@ pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
 /// their own: [`Tools::making_s`](crate::workload::Tools::making_s).
 pub fn estimates_s(definition: &Definition, cells: usize, run_s: f64) -> [f64; 2] {
     let least = estimate_s(definition, cells, run_s);
-    let most = least * (1.0 + VOID_RECKONED);
+    let most = least * (1.0 + VOID_ESTIMATED);
     [least, definition.budget_s.map_or(most, |budget| most.min(budget))]
 }
 
-/// Seconds that a server's start and end and warming up are reckoned to take.
+/// Seconds that a server's start and end and warming up are estimated to take.
 fn readying_s(definition: &Definition) -> f64 {
-    run_s(definition.window_s, WARM_UPS_RECKONED) - definition.window_s
+    run_s(definition.window_s, WARM_UPS_ESTIMATED) - definition.window_s
 }
 
-/// Seconds that a run is reckoned to take with everything around it, if nothing is known of the
+/// Seconds that a run is estimated to take with everything around it, if nothing is known of the
 /// sessions: the testbed, the server's start and end, warming up, and the window.
-pub fn reckoned_run_s(definition: &Definition) -> f64 {
+pub fn estimated_run_s(definition: &Definition) -> f64 {
     let is_staged = |testbed: &&Testbed| testbed.memory.is_some() || testbed.network.is_some();
     let staged = definition.testbeds.iter().filter(is_staged).count() as f64;
     let testbeds = definition.testbeds.len().max(1) as f64;
-    STAGING_S * staged / testbeds + run_s(definition.window_s, WARM_UPS_RECKONED)
+    STAGING_S * staged / testbeds + run_s(definition.window_s, WARM_UPS_ESTIMATED)
 }
 
 impl Stage<'_> {
-    /// Seconds that a run is reckoned to take with everything around it.
-    pub fn reckoned_run_s(&self) -> f64 {
+    /// Seconds that a run is estimated to take with everything around it.
+    pub fn estimated_run_s(&self) -> f64 {
         let before_s = self.workloads.iter().map(|workload| match self.filling_s(workload) {
             Some(seconds) => seconds,
             None => workload.load.warm_up_us().unwrap_or(0) as f64 / 1e6,
         });
         let before_s = before_s.sum::<f64>() / self.workloads.len() as f64;
-        reckoned_run_s(self.definition) + before_s
+        estimated_run_s(self.definition) + before_s
     }
 
-    /// Seconds that the whole study is reckoned to take.
+    /// Seconds that the whole study is estimated to take.
     pub fn estimate_s(&self) -> f64 {
-        estimate_s(self.definition, self.cells().len(), self.reckoned_run_s())
+        estimate_s(self.definition, self.cells().len(), self.estimated_run_s())
     }
 
-    /// The estimate of [`estimates_s`], with the pauses of sessions.
+    /// Seconds that the whole study is estimated to take at least and at most, the pauses of
+    /// sessions included: see [`estimates_s`].
     pub fn estimates_s(&self) -> [f64; 2] {
-        estimates_s(self.definition, self.cells().len(), self.reckoned_run_s())
+        estimates_s(self.definition, self.cells().len(), self.estimated_run_s())
     }
 
     /// The workloads whose sessions pause, each with how many seconds before its window a run of it

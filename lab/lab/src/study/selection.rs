@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lab::Lab;
 use crate::record::{Absent, Offered, Skipped};
 use crate::testbed::{Accessed, Testbed, Topology};
-use crate::trial::{Bench, Trial};
+use crate::trial::{LoadSetup, Trial};
 use crate::workload::Workload;
 
 /// The servers of a study that can run here, and everything that takes no part.
@@ -42,7 +42,7 @@ impl Selection {
                 selection.participants.push(Participant { installed, setting });
             }
         }
-        let machine = Topology::here();
+        let machine = Topology::of_this_machine();
         let fits = |testbed: &Testbed| testbed.fits(&machine);
         selection.skipped.extend(skip_testbeds(&mut definition.testbeds, fits));
         selection.skipped.extend(unfit(&selection.participants, &definition.testbeds));
@@ -67,20 +67,20 @@ impl Selection {
         }
         let (mut workloads, mut accessed) = (Vec::new(), Vec::new());
         for spec in &definition.workloads {
-            let workload = lab.bench.tools.prepare(spec).map_err(Error::Failed)?;
-            check_load(&workload, definition, &lab.bench)?;
+            let workload = lab.load_setup.tools.prepare(spec).map_err(Error::Failed)?;
+            check_load(&workload, definition, &lab.load_setup)?;
             accessed.push(accessed_by(&workload, definition)?);
             workloads.push(workload);
         }
         Ok(Stage {
             definition,
-            bench: &lab.bench,
-            surroundings: &lab.surroundings,
+            load_setup: &lab.load_setup,
+            source_tree: &lab.source_tree,
             participants: self.participants.clone(),
             workloads,
             testbeds: definition.testbeds.clone(),
             accessed,
-            machine: Topology::here(),
+            machine: Topology::of_this_machine(),
         })
     }
 }
@@ -159,7 +159,11 @@ fn unfit(participants: &[Participant], testbeds: &[Testbed]) -> Vec<Skipped> {
 }
 
 /// Checks that generators take a workload's `load`: otherwise every run would be void.
-fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
+fn check_load(
+    workload: &Workload,
+    definition: &Definition,
+    load_setup: &LoadSetup,
+) -> Result<(), Error> {
     let generators = definition.testbeds.iter().map(Testbed::generators).max().unwrap_or(1);
     let trial = Trial {
         workload,
@@ -174,7 +178,7 @@ fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Re
         is_even: false,
         waits_for_sessions: true,
     };
-    trial.check(bench, generators).map_err(Error::Usage)
+    trial.check(load_setup, generators).map_err(Error::Usage)
 }
 
 /// The files that a workload requests; all must be known where memory is bounded.

@@ -5,15 +5,17 @@
 //! caches, its memory, what it had not yet finished when it was overloaded.
 
 use super::definition::{Definition, OfferedPlan};
-use crate::install::{Installed, Surroundings};
+use crate::install::{Installed, SourceTree};
 use crate::observe::{Observer, Watched};
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
 use crate::server_description::{Setting, Workers};
 use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
-use crate::trial::{Bench, LoadGenerator, Measured, RunFailure, Side, Target, Trial, run_together};
+use crate::trial::{
+    LoadGenerator, LoadSetup, Measured, RunFailure, Side, Target, Trial, run_together,
+};
 use crate::void::Void;
-use crate::warm_up::{Readying, UNTIL_STEADY, WarmUp};
+use crate::warm_up::{Preparation, UNTIL_STEADY, WarmUp};
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
@@ -24,20 +26,20 @@ const CLIENTS_TOO: &str = "counters, soft interrupts and busy CPUs of the server
 /// A server that takes part.
 #[derive(Clone, Debug)]
 pub struct Participant {
-    /// What it is.
+    /// The server.
     pub installed: Installed,
-    /// How it is set.
+    /// Its setting.
     pub setting: Setting,
 }
 
 /// A server with a workload in a testbed, by their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Which [`Participant`].
+    /// The index of the [`Participant`].
     pub participant: usize,
-    /// Which workload.
+    /// The index of the workload.
     pub workload: usize,
-    /// Which testbed.
+    /// The index of the testbed.
     pub testbed: usize,
 }
 
@@ -54,7 +56,7 @@ pub struct Made {
 struct Ready {
     /// All its copies.
     servers: Vec<RunningServer>,
-    bench: Bench,
+    load_setup: LoadSetup,
     warm_up: WarmUp,
     /// Why its workers could not be bound, if they should be.
     unbound: Option<String>,
@@ -72,9 +74,9 @@ pub struct Stage<'a> {
     /// What is studied.
     pub definition: &'a Definition,
     /// Our own program, room for files, and how clients are run.
-    pub bench: &'a Bench,
+    pub load_setup: &'a LoadSetup,
     /// Where servers that come as source lie.
-    pub surroundings: &'a Surroundings,
+    pub source_tree: &'a SourceTree,
     /// The servers that take part.
     pub participants: Vec<Participant>,
     /// The workloads, ready.
@@ -150,7 +152,7 @@ impl Stage<'_> {
         let first = cells[0];
         let (testbed, files) = (&self.testbeds[first.testbed], &self.accessed[first.workload]);
         let entered = testbed.enter(&self.machine, files)?;
-        let (tools, workload) = (&self.bench.tools, &self.workloads[first.workload]);
+        let (tools, workload) = (&self.load_setup.tools, &self.workloads[first.workload]);
         let measured = self.measure_in(&entered, cells, offered, seed);
         let measured = measured.map_err(|why| why.unless_gone(tools, workload));
         let left = entered.leave();
@@ -177,7 +179,7 @@ impl Stage<'_> {
                 let void = |cell| (run(cell, void.clone()), None);
                 Ok(Made { runs: cells.iter().map(void).collect(), left })
             }
-            Err(RunFailure::Surroundings(why)) => {
+            Err(RunFailure::Setup(why)) => {
                 let more = left.err().map_or_else(String::new, |more| format!("; {more}"));
                 Err(why + &more)
             }
@@ -195,7 +197,7 @@ impl Stage<'_> {
         let (workload, files) = (&self.workloads[first.workload], &self.accessed[first.workload]);
         let testbed = &self.testbeds[first.testbed];
         // Before any server runs: a server that has mapped a file keeps its pages in memory.
-        let settled = entered.settle(files).map_err(RunFailure::Surroundings)?;
+        let settled = entered.prepare_page_cache(files).map_err(RunFailure::Setup)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
             settled.judge(plan).map_err(|why| RunFailure::Void(Void::Conditions(why)))?;
         }
@@ -223,7 +225,7 @@ impl Stage<'_> {
         let observers: Vec<_> =
             ready.iter().map(|ready| self.observer(entered, ready, cells.len() == 1)).collect();
         let sides = ready.iter().zip(&observers).map(|(ready, observer)| Side {
-            bench: &ready.bench,
+            load_setup: &ready.load_setup,
             server: ready.target(),
             observer,
         });
@@ -258,19 +260,20 @@ impl Stage<'_> {
         reads_nothing: bool,
     ) -> Result<Ready, RunFailure> {
         let servers = self.start(cell, entered)?;
-        let bench = Bench { generators: generators(entered, &servers), ..self.bench.clone() };
+        let load_setup =
+            LoadSetup { generators: generators(entered, &servers), ..self.load_setup.clone() };
         let primed = match primes {
             true => reachable(entered, &servers).map_err(RunFailure::no_load)?,
             false => Vec::new(),
         };
-        let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
+        let preparation = Preparation { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let name = &self.participants[cell.participant].installed.description.name;
         let testbed = &self.testbeds[cell.testbed];
         let _ = bind_workers(testbed, name, &servers); // they are warmed up where they will be
-        let warm_up = bench.make_ready(Target::of_copies(&servers), trial, &readying)?;
+        let warm_up = load_setup.make_ready(Target::of_copies(&servers), trial, &preparation)?;
         // All workers have been started by now.
         let unbound = bind_workers(testbed, name, &servers);
-        Ok(Ready { servers, bench, warm_up, unbound })
+        Ok(Ready { servers, load_setup, warm_up, unbound })
     }
 
     /// Observes a server. What is known of the whole testbed is known of a server that is alone.
@@ -296,9 +299,9 @@ impl Stage<'_> {
         let workload = &self.workloads[cell.workload];
         let copies = entered.servers.iter().map(|place| {
             let launch = Launch {
-                surroundings: self.surroundings.clone(),
+                source_tree: self.source_tree.clone(),
                 root: workload.root.clone(),
-                scratch: self.bench.tools.scratch.clone(),
+                scratch: self.load_setup.tools.scratch.clone(),
                 workers: place.workers,
                 cpus: place.cpus.clone(),
                 memory_bytes_max: None,

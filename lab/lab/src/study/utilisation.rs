@@ -50,7 +50,7 @@ impl Gauge {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
     }
 
-    /// What is busy to that share, in words.
+    /// The CPUs that are busy to that share, in words.
     pub(crate) fn busy(self, share: f64) -> String {
         let percent = 100.0 * share;
         match self {
@@ -68,7 +68,7 @@ impl Gauge {
     }
 }
 
-/// What to do next.
+/// The next step towards the rate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     /// Try this load, which was void this often before.
@@ -79,8 +79,8 @@ pub(super) enum Step {
     NotReached(String),
 }
 
-/// What comes after `runs`, all runs that were made to find the rate, in their order. `saturating`
-/// is the load that shows what the server sustains at most.
+/// The step after `runs`, all runs that were made to find the rate, in their order. `saturating` is
+/// the load that shows what the server sustains at most.
 pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered) -> Step {
     let (first, guesses): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.point.offered == saturating);

@@ -45,7 +45,7 @@ const PAIRS: [(&str, &str); 3] = [
 ];
 
 /// How long to wait for another study, which holds the lock during a run.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 const ROOT: &str = "/proc/sys";
 
@@ -159,7 +159,7 @@ impl Settings {
         lock: &Path,
         settings: &[(&str, String)],
     ) -> Result<Self, String> {
-        let lock = acquire_lock(lock, PATIENCE)?;
+        let lock = acquire_lock(lock, LOCK_TIMEOUT)?;
         let mut before = Vec::new();
         for (name, _) in settings {
             let file = file_of(root, name);

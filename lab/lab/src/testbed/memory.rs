@@ -189,7 +189,11 @@ impl Plan {
     ///
     /// # Errors
     /// When files cannot be opened, or no process can be started in the enclosure.
-    pub fn settle(&self, files: &Accessed, enclosure: &Enclosure) -> Result<Settled, String> {
+    pub fn prepare_page_cache(
+        &self,
+        files: &Accessed,
+        enclosure: &Enclosure,
+    ) -> Result<Settled, String> {
         files.evict()?;
         let kept_bytes = files.resident_bytes()?;
         let (list, wanted_bytes) = files.most_popular(self.cache_bytes);
@@ -310,7 +314,7 @@ mod tests {
             let plan = with_disk_io(DiskIo::Moderate).plan(files.bytes());
             let mut enclosure = Enclosure::create();
             enclosure.bound_memory(plan.limit_bytes).expect("root may bound memory");
-            plan.settle(files, &enclosure).expect("the files are there").judge(&plan)
+            plan.prepare_page_cache(files, &enclosure).expect("the files are there").judge(&plan)
         };
         let (files, _folder) = Accessed::example("held", 20, 64 << 10);
         let held = files.hold().expect("it is little");
@@ -338,7 +342,7 @@ mod tests {
         let plan = memory.plan(files.bytes());
         let mut enclosure = Enclosure::create();
         enclosure.bound_memory(plan.limit_bytes).expect("root may bound memory");
-        let settled = plan.settle(&files, &enclosure).expect("the files are there");
+        let settled = plan.prepare_page_cache(&files, &enclosure).expect("the files are there");
         assert_eq!((settled.kept_bytes, settled.wanted_bytes), (0, 20 * (64 << 10)));
         assert_eq!(settled.resident_bytes, settled.wanted_bytes);
         let folder = enclosure.memory().expect("it counts memory");

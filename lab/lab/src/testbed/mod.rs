@@ -344,8 +344,8 @@ impl Entered {
     ///
     /// # Errors
     /// When the files cannot be read.
-    pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
-        self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    pub fn prepare_page_cache(&self, files: &Accessed) -> Result<Option<Settled>, String> {
+        self.plan.map(|plan| plan.prepare_page_cache(files, &self.enclosure)).transpose()
     }
 
     /// The CPUs on which servers may run.

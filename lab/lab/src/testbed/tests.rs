@@ -3,7 +3,7 @@
 use super::*;
 use crate::binding::tests::allowed;
 use crate::needs;
-use crate::{Installed, Launch, RunningServer, ServerDescription, Surroundings, Values, Workers};
+use crate::{Installed, Launch, RunningServer, ServerDescription, SourceTree, Values, Workers};
 use os::accounting::threads;
 use std::fs;
 use std::path::Path;
@@ -109,7 +109,8 @@ fn a_testbed_is_entered_and_left() {
     let testbed = Testbed::parse(FULL).expect("it makes sense");
     let entered = testbed.enter(&machine(), &files).expect("root may do all of it");
     assert_eq!(entered.plan.map(|plan| plan.cache_bytes), Some(4 * (64 << 10)));
-    let settled = entered.settle(&files).expect("the files are there").expect("there is a plan");
+    let settled =
+        entered.prepare_page_cache(&files).expect("the files are there").expect("there is a plan");
     assert_eq!(settled.resident_bytes, 4 * (64 << 10));
     assert_eq!((entered.servers.len(), entered.clients.len()), (1, 2));
     assert_eq!(entered.clients[1].sources.len(), 3);
@@ -217,10 +218,10 @@ fn servers_serve_in_a_testbed() {
     let (files, folder) = Accessed::example("served", 3, 100_000);
     let testbed = Testbed::parse("memory = { disk_io = \"none\" }\nnetwork = { subnets = 2 }");
     let entered = testbed.expect("it makes sense").enter(&machine(), &files).expect("root may");
-    entered.settle(&files).expect("the files are there");
+    entered.prepare_page_cache(&files).expect("the files are there");
     let descriptions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
     let launch = Launch {
-        surroundings: Surroundings::find(false),
+        source_tree: SourceTree::find(false),
         root: folder.0.clone(),
         scratch: std::env::temp_dir(),
         workers: 2,
@@ -232,9 +233,8 @@ fn servers_serve_in_a_testbed() {
         affinity: Affinity::default(),
     };
     let shipped = ServerDescription::read_all(&descriptions).expect("all are right");
-    let there = shipped
-        .into_iter()
-        .filter_map(|description| description.install(&launch.surroundings).ok());
+    let there =
+        shipped.into_iter().filter_map(|description| description.install(&launch.source_tree).ok());
     // The floor reads its files from a list, and there is none here.
     let mut there: Vec<Installed> = there.filter(|it| it.description.name != "floor").collect();
     // The time that a server takes to start does not matter here, and other tests use the CPUs.

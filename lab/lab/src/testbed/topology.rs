@@ -89,7 +89,7 @@ struct Core {
 
 impl Topology {
     /// Reads the topology of this machine, as far as this process may use it.
-    pub fn here() -> Self {
+    pub fn of_this_machine() -> Self {
         let devices = Path::new("/sys/devices/system");
         let read = |path: &str| fs::read_to_string(devices.join(path)).ok();
         Self::parse(read, &os::affinity::allowed_cpus())
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_read() {
-        let machine = Topology::here();
+        let machine = Topology::of_this_machine();
         assert_eq!(machine.cpus.len(), os::affinity::allowed_cpus().len());
         let shared = Choice { client_cpus: Some(0), ..Choice::default() };
         assert_eq!(machine.choose(&shared).map(|sets| sets.server.len()), Ok(1));

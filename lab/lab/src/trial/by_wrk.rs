@@ -5,7 +5,7 @@
 //! That wrk can do what is requested is checked before anything is measured.
 
 use super::together::{Part, disturbances};
-use super::{AFTERMATH, Bench, LoadUse, Observation, RunFailure, Side, Target, Trial};
+use super::{CLOSE_GRACE, LoadSetup, LoadUse, Observation, RunFailure, Side, Target, Trial};
 use crate::client::Client;
 use crate::http::Connection;
 use crate::observe::{Observer, WindowUse};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// An outcome, its text, and what was observed beside it.
 type Loaded = (Outcome, String, Result<Observation, &'static str>);
 
-impl Bench {
+impl LoadSetup {
     /// Loads a server with wrk. wrk ends up to a tenth of a second after it was told to: what the
     /// server used, and what wrk counted, are of all the time that it ran; what others used, and
     /// how busy CPUs were, are of the window alone.
@@ -48,19 +48,19 @@ impl Bench {
         };
         let before = observer.snapshot();
         let from_us = crate::unix_us();
-        let client = wrk::start(&load).map_err(RunFailure::Surroundings)?;
+        let client = wrk::start(&load).map_err(RunFailure::Setup)?;
         let window_us = load.duration.as_micros() as u64;
         let (_running, ended) = channel();
         let span = (from_us, from_us + window_us);
         let (_, in_window) = WindowUse::watch(span, &server.groups(), &ended, || ());
         let used = LoadUse::of_client(&client, (from_us, window_us));
         let counted = wrk::finish(client).map_err(RunFailure::no_load)?;
-        thread::sleep(AFTERMATH);
+        thread::sleep(CLOSE_GRACE);
         let observed = observer.since(&before);
         if counted.requests == 0 {
             return Err(RunFailure::no_load("wrk got no reply"));
         }
-        let side = Side { bench: self, server, observer };
+        let side = Side { load_setup: self, server, observer };
         let disturbed = in_window.as_ref().and_then(|in_window| {
             disturbances(&[Part { side, observed: &observed, in_window, load: &used }])
         });

@@ -2,7 +2,7 @@
 //! become words in one place, where a generator is started, and the generator alone parses these
 //! words.
 
-use super::{Bench, LoadGenerator, PATIENCE, PRIMERS, Target, Trial};
+use super::{LOAD_GRACE, LoadGenerator, LoadSetup, PRIMERS, Target, Trial};
 use crate::process::listed_cpus;
 use crate::record::Offered;
 use crate::workload::Workload;
@@ -69,11 +69,11 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// The first option that is wrong, how, and what to do, in a line.
-    pub fn check(&self, bench: &Bench, generators: usize) -> Result<(), String> {
+    pub fn check(&self, load_setup: &LoadSetup, generators: usize) -> Result<(), String> {
         let unused_address = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
             self.add_options(options);
-            bench.add_options(options, unused_address, (0, generators), true);
+            load_setup.add_options(options, unused_address, (0, generators), true);
         };
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
@@ -106,7 +106,7 @@ impl Trial<'_> {
     }
 }
 
-impl Bench {
+impl LoadSetup {
     /// The options of one of the generators: `asked`, and what follows from which server it loads
     /// from where.
     pub(super) fn options(
@@ -183,12 +183,12 @@ fn set_threads(options: &mut Options, generator: &LoadGenerator) {
 /// The longest that a load can take that does not hang: warming up, its window, and then the time
 /// that is left to requests under way.
 pub(super) fn run_time(window: Duration, options: &Options) -> Result<Duration, String> {
-    Ok(window + Duration::from_micros(options.beyond_window_us()?) + PATIENCE)
+    Ok(window + Duration::from_micros(options.beyond_window_us()?) + LOAD_GRACE)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{bench, trial, workload};
+    use super::super::tests::{load_setup, trial, workload};
     use super::*;
 
     fn words(options: &Options) -> String {
@@ -236,12 +236,14 @@ mod tests {
 
     #[test]
     fn a_generator_adds_what_follows_from_it() {
-        let server = Target::foreign(([127, 0, 0, 1], 81).into());
+        let server = Target::already_running(([127, 0, 0, 1], 81).into());
         let check = |generators: usize, load: &str, waits_for_line: bool, expected: &str| {
-            let bench =
-                Bench { generators: vec![LoadGenerator::beside(&[], &[1]); generators], ..bench() };
+            let load_setup = LoadSetup {
+                generators: vec![LoadGenerator::beside(&[], &[1]); generators],
+                ..load_setup()
+            };
             let options =
-                bench.options(&workload(load).load, generators - 1, server, waits_for_line);
+                load_setup.options(&workload(load).load, generators - 1, server, waits_for_line);
             assert_eq!(words(&options), format!("http://127.0.0.1:81 {expected}"), "{load}");
         };
         check(1, "", false, "--run-delay-bound 100%");
@@ -274,9 +276,9 @@ mod tests {
     fn an_option_that_runs_give_themselves_is_refused() {
         let check = |load: &str, verify_bytes, generators, expected: &str| {
             let workload = workload(load);
-            let bench = Bench { lag_bound: Some("1s".into()), ..bench() };
+            let load_setup = LoadSetup { lag_bound: Some("1s".into()), ..load_setup() };
             let trial = Trial { verify_bytes, ..trial(&workload) };
-            let why = trial.check(&bench, generators).expect_err("there is no log");
+            let why = trial.check(&load_setup, generators).expect_err("there is no log");
             assert_eq!(why, format!("workload w: `load`: {expected}"), "{load}");
         };
         let not_there = "/l: there is no such file: name a log of sessions";
@@ -296,7 +298,7 @@ mod tests {
     fn a_load_is_waited_for_as_long_as_it_says() {
         let check = |load: &str, expected_s: u64| {
             let found = run_time(Duration::from_secs(2), &workload(load).load);
-            assert_eq!(found, Ok(PATIENCE + Duration::from_secs(expected_s)), "{load:?}");
+            assert_eq!(found, Ok(LOAD_GRACE + Duration::from_secs(expected_s)), "{load:?}");
         };
         check("", 22);
         check("--warm-up 3m --timeout=90s --connect-timeout 5s", 277);

@@ -3,7 +3,7 @@
 //! same moments, so that their ratios scatter less; but they wait for each other.
 
 use super::{
-    AFTERMATH, Bench, LoadUse, NOT_BEGUN, Observation, PATIENCE, RunFailure, Target, Trial,
+    CLOSE_GRACE, LOAD_GRACE, LoadSetup, LoadUse, NOT_BEGUN, Observation, RunFailure, Target, Trial,
     await_measured, await_ready, finish, options, start_together,
 };
 use crate::observe::{CpuUsage, Disturbed, Machine, Observed, Observer, WindowUse, interference};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A server that is loaded, what loads it, and its observer.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'a> {
-    pub(crate) bench: &'a Bench,
+    pub(crate) load_setup: &'a LoadSetup,
     pub(crate) server: Target<'a>,
     pub(crate) observer: &'a Observer<'a>,
 }
@@ -32,19 +32,21 @@ type SideObservation = Result<(Observed, Option<WindowUse>), &'static str>;
 /// Loads servers for one window: one, by whichever client its workload names, or several.
 ///
 /// # Errors
-/// The errors of [`Bench::run`].
+/// When the load could not be run at all, or a server is gone.
 pub(crate) fn run_together(
     sides: &[Side<'_>],
     trial: &Trial<'_>,
 ) -> Result<Vec<Measured>, RunFailure> {
     if let [one] = sides {
-        return Ok(vec![one.bench.run_observed(one.server, trial, Some(one.observer))?]);
+        return Ok(vec![one.load_setup.run_observed(one.server, trial, Some(one.observer))?]);
     }
     let window = Duration::from_secs_f64(trial.window_s);
     let loaded = load_observed(sides, &trial.options(), window)?;
     let measured = sides.iter().zip(loaded);
     Ok(measured
-        .map(|(side, (outcome, text, seen))| side.bench.measured(side.server, outcome, text, seen))
+        .map(|(side, (outcome, text, seen))| {
+            side.load_setup.measured(side.server, outcome, text, seen)
+        })
         .collect())
 }
 
@@ -59,7 +61,7 @@ pub(super) fn load_observed(
 ) -> Result<Vec<Loaded>, RunFailure> {
     let warm_up_us = asked.warm_up_us().map_err(RunFailure::no_load)?;
     let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
-    let start = |side: &Side<'_>| side.bench.generators(side.server, asked, true);
+    let start = |side: &Side<'_>| side.load_setup.generators(side.server, asked, true);
     let of_sides = sides.iter().map(start).collect::<Result<Vec<_>, RunFailure>>()?;
     let counts: Vec<usize> = of_sides.iter().map(Vec::len).collect();
     let mut generators: Vec<_> = of_sides.into_iter().flatten().collect();
@@ -77,7 +79,7 @@ pub(super) fn load_observed(
         let (running, watching): (Vec<_>, Vec<_>) = watching.unzip();
         let measured = await_measured(&mut generators, within);
         // The servers get time to notice that the load's connections are closed.
-        thread::sleep(AFTERMATH);
+        thread::sleep(CLOSE_GRACE);
         drop(running);
         let watched = watching.into_iter().map(|watching| watching.join().unwrap_or_default());
         (measured, watched.collect::<Vec<_>>())
@@ -91,7 +93,7 @@ pub(super) fn load_observed(
     let seen: Vec<SideObservation> = seen.collect();
     let mut outcomes = Vec::new();
     for count in counts {
-        outcomes.push(finish(generators.drain(..count).collect(), PATIENCE)?);
+        outcomes.push(finish(generators.drain(..count).collect(), LOAD_GRACE)?);
     }
     Ok(observations(sides, outcomes, seen))
 }
@@ -149,7 +151,7 @@ impl Side<'_> {
 pub(super) fn disturbances(parts: &[Part<'_>]) -> Option<BTreeMap<Disturbed, f64>> {
     let (first, is_alone) = (parts.first()?, parts.len() == 1);
     let server_cpus = sorted(parts.iter().flat_map(|part| part.side.server.cpus()).collect());
-    let generators = || parts.iter().flat_map(|part| &part.side.bench.generators);
+    let generators = || parts.iter().flat_map(|part| &part.side.load_setup.generators);
     let client_cpus = sorted(generators().flat_map(|one| one.cpus.iter().copied()).collect());
     let (began_unix_us, window_us) = first.load.window_us;
     let cpus = first.in_window.cpus(began_unix_us, window_us)?;

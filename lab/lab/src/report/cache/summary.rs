@@ -61,10 +61,10 @@ impl Summary {
 
     /// The row of the part's first store under the same conditions; none if `row` is that row.
     pub(crate) fn first_of(&self, row: &Row) -> Option<&Row> {
-        self.beside(row, row.cell.part.stores()[0])
+        self.in_store(row, row.cell.part.stores()[0])
     }
 
-    fn beside(&self, row: &Row, store: Store) -> Option<&Row> {
+    fn in_store(&self, row: &Row, store: Store) -> Option<&Row> {
         let other = Cell { store, ..row.cell.clone() };
         self.rows.iter().find(|row| row.cell == other).filter(|_| other != row.cell)
     }
@@ -83,7 +83,7 @@ impl Summary {
         measure: Measure,
         confidence: f64,
     ) -> Option<Estimate> {
-        let first = self.beside(row, store)?;
+        let first = self.in_store(row, store)?;
         let pairs = row.blocks.iter().filter_map(|(block, numbers)| {
             Some((measure.value(numbers)?, measure.value(first.blocks.get(block)?)?))
         });

@@ -492,8 +492,8 @@ mod tests {
         Claim { text, servers, than, at_least, at_most, ..Claim::default() }
     }
 
-    /// What is told of the claim.
-    fn told(claim: Claim, skipped: Vec<Skipped>, runs: &[Vec<Run>]) -> String {
+    /// The sentence about the claim.
+    fn sentence(claim: Claim, skipped: Vec<Skipped>, runs: &[Vec<Run>]) -> String {
         let header =
             Header { claims: vec![claim], skipped, expected: "So.".into(), ..Header::default() };
         let opened = Opened { header, runs: runs.concat(), ..Opened::default() };
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn a_claim_is_judged_by_the_interval_of_the_ratio() {
         let check = |at_least, at_most, expected: &str| {
-            let told = told(claim(&["two"], at_least, at_most), Vec::new(), &[fast(), slow()]);
+            let told = sentence(claim(&["two"], at_least, at_most), Vec::new(), &[fast(), slow()]);
             assert!(told.contains(expected), "{told}");
             assert!(told.contains("one 1.30 times two in w, d, closed."), "{told}");
         };
@@ -531,7 +531,7 @@ mod tests {
     fn processor_time_is_better_if_it_is_less() {
         let mut claim = claim(&["two"], None, Some(0.6));
         claim.measure = ClaimMeasure::CpuPerRequest;
-        let told = told(claim, Vec::new(), &[fast(), slow()]);
+        let told = sentence(claim, Vec::new(), &[fast(), slow()]);
         let expected = "(CPU time per request less than 0.6 times): confirmed: one 0.50 times two";
         assert!(told.contains(expected), "{told}");
     }
@@ -552,7 +552,7 @@ mod tests {
         let runs = [timed("d", "one", 100.0, [50.0, 900.0]), timed("d", "two", 100.0, [100.0; 2])];
         let check = |measure, expected: &str| {
             let claim = Claim { measure, ..claim(&["two"], None, Some(1.0)) };
-            let found = told(claim, Vec::new(), &runs);
+            let found = sentence(claim, Vec::new(), &runs);
             assert!(found.contains(expected), "{found}");
         };
         let mean = "(mean response time less than 1 times): confirmed: one 0.50 times two";
@@ -564,13 +564,13 @@ mod tests {
             figures.mostly_own_lag = ["p99".to_owned()].into();
         }
         let claim_of = |measure| Claim { measure, ..claim(&["two"], None, Some(1.0)) };
-        let found = told(claim_of(ClaimMeasure::P99), Vec::new(), &marked);
+        let found = sentence(claim_of(ClaimMeasure::P99), Vec::new(), &marked);
         assert!(found.contains("contradicted: one 9.00 times* two"), "{found}");
-        let found = told(claim_of(ClaimMeasure::MeanTime), Vec::new(), &marked);
+        let found = sentence(claim_of(ClaimMeasure::MeanTime), Vec::new(), &marked);
         assert!(found.contains("confirmed: one 0.50 times two"), "{found}");
         let none = [fast(), slow()];
         let claim = Claim { measure: ClaimMeasure::P99, ..claim(&["two"], None, Some(1.0)) };
-        let found = told(claim, Vec::new(), &none);
+        let found = sentence(claim, Vec::new(), &none);
         assert!(found.contains(": not decided: one was not measured in w, d"), "{found}");
     }
 
@@ -590,14 +590,14 @@ mod tests {
         let mut slower = claim(&[], Some(1.0), None);
         (slower.testbeds, slower.than_testbed) = (vec!["e".into()], "d".into());
         slower.measure = ClaimMeasure::MeanTime;
-        let found = told(slower, Vec::new(), &runs);
+        let found = sentence(slower, Vec::new(), &runs);
         assert!(found.contains("confirmed: one 3.00 times one in d in w, e."), "{found}");
     }
 
     #[test]
     fn too_few_pairs_decide_nothing() {
         let few = [runs_on("d", "one", &[130.0; 3], 1.0), runs_on("d", "two", &[100.0; 3], 1.0)];
-        let told = told(claim(&["two"], Some(1.0), None), Vec::new(), &few);
+        let told = sentence(claim(&["two"], Some(1.0), None), Vec::new(), &few);
         assert!(told.contains("not decided: ") && told.contains("(only 3 pairs)"), "{told}");
     }
 
@@ -605,7 +605,7 @@ mod tests {
     fn a_server_that_is_not_installed_leaves_it_open() {
         let mut claim = claim(&["two", "h2o"], Some(1.0), None);
         (claim.than[1].settings, claim.than[1].absent) = (Vec::new(), "h2o: not installed".into());
-        let told = told(claim, Vec::new(), &[fast(), slow()]);
+        let told = sentence(claim, Vec::new(), &[fast(), slow()]);
         assert!(told.contains(": not decided: h2o: not installed; one 1.30"), "{told}");
     }
 
@@ -614,7 +614,7 @@ mod tests {
         let elsewhere = runs_on("e", "one", &[260.0, 262.0, 258.0, 260.0, 264.0, 260.0], 10.0);
         let mut claim = claim(&[], Some(1.8), None);
         (claim.testbeds, claim.than_testbed) = (vec!["e".into()], "d".into());
-        let told_of = |runs: &[Vec<Run>], skipped| told(claim.clone(), skipped, runs);
+        let told_of = |runs: &[Vec<Run>], skipped| sentence(claim.clone(), skipped, runs);
         let found = told_of(&[fast(), elsewhere], Vec::new());
         assert!(found.contains("confirmed: one 2.00 times one in d in w, e, closed."), "{found}");
         let what = Absent::Testbed { testbed: "e".into() };
@@ -637,7 +637,7 @@ mod tests {
         };
         let runs = [offered_130(fast(), 1.0), offered_130(slow(), 0.77)];
         let check = |at_least, at_most, expected: &str| {
-            let told = told(claim(&["two"], at_least, at_most), Vec::new(), &runs);
+            let told = sentence(claim(&["two"], at_least, at_most), Vec::new(), &runs);
             assert!(told.contains(expected), "{told}");
         };
         check(
@@ -663,22 +663,22 @@ mod tests {
         let mut more = claim(&["two"], Some(1.3), None);
         more.servers = vec![one_of("A", &["one", "uno"])];
         let runs = [level("one", 100.0), runs_on("d", "uno", &widely, 10.0), level("two", 100.0)];
-        let found = told(more, Vec::new(), &runs);
+        let found = sentence(more, Vec::new(), &runs);
         let expected = ": not decided: one 1.00 times two in w, d, closed (another of its settings";
         assert!(found.contains(expected), "{found}");
 
         let mut than = claim(&[], Some(1.0), None);
         than.than = vec![one_of("B", &["two", "due"])];
         let runs = [level("one", 110.0), level("two", 100.0), runs_on("d", "due", &widely, 10.0)];
-        let found = told(than.clone(), Vec::new(), &runs);
+        let found = sentence(than.clone(), Vec::new(), &runs);
         assert!(found.contains(": not decided: one 1.10 times two"), "{found}");
         let runs = [level("one", 110.0), level("two", 100.0), level("due", 90.0)];
-        let found = told(than.clone(), Vec::new(), &runs);
+        let found = sentence(than.clone(), Vec::new(), &runs);
         assert!(found.contains(": confirmed: one 1.10 times two"), "{found}");
         than.measure = ClaimMeasure::CpuPerRequest;
         let runs =
             [runs[0].clone(), runs[1].clone(), runs_on("d", "due", &[100.0; 6], 5.0)].to_vec();
-        let found = told(than, Vec::new(), &runs);
+        let found = sentence(than, Vec::new(), &runs);
         assert!(found.contains(": confirmed: one 2.00 times due"), "{found}");
     }
 
@@ -686,11 +686,11 @@ mod tests {
     fn all_of_several_must_have_been_measured() {
         let mut absent = claim(&["two"], Some(1.0), None);
         absent.servers[0].absent = "uno: not installed".into();
-        let found = told(absent, Vec::new(), &[fast(), slow()]);
+        let found = sentence(absent, Vec::new(), &[fast(), slow()]);
         assert!(found.contains(": not decided: uno: not installed."), "{found}");
         let mut unmeasured = claim(&["two"], Some(1.0), None);
         unmeasured.servers = vec![one_of("A", &["one", "uno"])];
-        let found = told(unmeasured, Vec::new(), &[fast(), slow()]);
+        let found = sentence(unmeasured, Vec::new(), &[fast(), slow()]);
         assert!(found.contains(": not decided: A default was not measured in w, d"), "{found}");
     }
 
@@ -704,20 +704,20 @@ mod tests {
         };
         let mut named = claim(&["two"], Some(1.0), None);
         named.workloads = vec!["w".into(), "x".into()];
-        let found = told(named, Vec::new(), &[fast(), slow()]);
+        let found = sentence(named, Vec::new(), &[fast(), slow()]);
         let expected = ": not decided: nothing was measured in testbed d";
         assert!(!found.contains(expected) && found.contains("measured in x, d; one"), "{found}");
         assert!(found.contains(": not decided: nothing"), "{found}");
 
         let what = Absent::Testbed { testbed: "e".into() };
         let skipped = Skipped { what, reason: "too small".into(), command: String::new() };
-        let found = told(claim(&["two"], Some(1.0), None), vec![skipped], &[fast(), slow()]);
+        let found = sentence(claim(&["two"], Some(1.0), None), vec![skipped], &[fast(), slow()]);
         assert!(found.contains(": not decided: testbed e: too small; one 1.30"), "{found}");
 
         let mut itself = claim(&[], Some(1.8), None);
         (itself.testbeds, itself.than_testbed) = (vec!["e".into()], "d".into());
         let runs = [fast(), elsewhere(), of_workload(elsewhere(), "x")];
-        let found = told(itself, Vec::new(), &runs);
+        let found = sentence(itself, Vec::new(), &runs);
         assert!(found.contains(": not decided: nothing was measured in x, d; one 2.00"), "{found}");
 
         let planned = Header {
@@ -739,7 +739,7 @@ mod tests {
     fn what_has_no_part_in_a_size_leaves_it_open() {
         let mut smaller = claim(&["two"], Some(1.0), None);
         smaller.left_out = vec!["h2o".into()];
-        let found = told(smaller, Vec::new(), &[fast(), slow()]);
+        let found = sentence(smaller, Vec::new(), &[fast(), slow()]);
         assert!(found.contains(": not decided: h2o has no part in this size; one"), "{found}");
 
         // It is told, however many ratios there are.
@@ -749,16 +749,16 @@ mod tests {
         let mut runs: Vec<Vec<Run>> =
             names.iter().map(|name| runs_on("d", name, &[130.0; 6], 10.0)).collect();
         runs.push(fast());
-        let found = told(many, Vec::new(), &runs);
+        let found = sentence(many, Vec::new(), &runs);
         assert!(found.contains(": not decided: h2o has no part in this size; one"), "{found}");
     }
 
     #[test]
     fn a_server_that_served_nothing_is_behind() {
         let nothing = || runs_on("d", "two", &[0.0; 6], 10.0);
-        let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[fast(), nothing()]);
+        let found = sentence(claim(&["two"], Some(1.0), None), Vec::new(), &[fast(), nothing()]);
         assert!(found.contains(": confirmed: two served nothing in w, d, closed."), "{found}");
-        let found = told(claim(&["two"], None, Some(2.0)), Vec::new(), &[fast(), nothing()]);
+        let found = sentence(claim(&["two"], None, Some(2.0)), Vec::new(), &[fast(), nothing()]);
         assert!(found.contains(": contradicted: two served nothing"), "{found}");
     }
 
@@ -768,7 +768,7 @@ mod tests {
         for figures in unfair.iter_mut().filter_map(|run| run.figures.as_mut()) {
             figures.spread_points = Some(30.0);
         }
-        let found = told(claim(&["two"], Some(1.0), None), Vec::new(), &[unfair, slow()]);
+        let found = sentence(claim(&["two"], Some(1.0), None), Vec::new(), &[unfair, slow()]);
         let expected = ": not decided: one did not serve all kinds of file alike in w, d, closed.";
         assert!(found.contains(expected), "{found}");
     }
@@ -788,7 +788,7 @@ mod tests {
         };
         let check = |one: Vec<Run>, at_most, expected: &str| {
             let claim = Claim { measure: ClaimMeasure::Spread, ..claim(&[], None, at_most) };
-            let found = told(claim, Vec::new(), &[one]);
+            let found = sentence(claim, Vec::new(), &[one]);
             assert!(found.contains(expected), "{found}");
         };
         let within = "It is so (timeouts spread over kinds of file within 2 points): ";
@@ -812,7 +812,7 @@ mod tests {
             });
             let mut runs: Vec<Vec<Run>> = runs.collect();
             runs.push(runs_on("d", "one", &vec![130.0; blocks], 10.0));
-            let found = told(claim(&names, Some(1.0), None), Vec::new(), &runs);
+            let found = sentence(claim(&names, Some(1.0), None), Vec::new(), &runs);
             assert!(found.contains(expected), "{slower} of {blocks}: {found}");
         };
         check(1, 6, ": not decided: one 0.93 times other 0 ");

@@ -60,8 +60,8 @@ fn a_sample_is_as_large_as_the_budget_allows() {
     assert_eq!(huge.size(), usize::MAX);
     let plan = Plan { grid: huge, budget_s: Some(1200.0), ..plan(Method::Halving, 1, 1) };
     let count = plan.candidates().len();
-    let reckoned = |count| plan.runs_reckoned(count) <= 1200.0 * (1.0 - PART_FOR_NEIGHBOURS);
-    assert!(count > FINALISTS + 1 && reckoned(count) && !reckoned(count + 1), "{count}");
+    let fits = |count| plan.estimated_runs(count) <= 1200.0 * (1.0 - PART_FOR_NEIGHBOURS);
+    assert!(count > FINALISTS + 1 && fits(count) && !fits(count + 1), "{count}");
 }
 
 /// 27 candidates below 1,000 requests a second, and one of them 8 % above it.
@@ -237,7 +237,10 @@ fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
         let mut server = Surface { noise, costs: [0.04, 0.05, 0.06] };
         let tuned = run(&mut server, &Plan { grid, ..plan(Method::Halving, 1, 3) }).expect("so");
         let is_within = tuned.certainty.races <= 6;
-        assert!(is_within && tuned.standings.iter().all(|standing| standing.runs > 0), "{tuned:?}");
+        assert!(
+            is_within && tuned.candidate_states.iter().all(|state| state.runs > 0),
+            "{tuned:?}"
+        );
         (1.0 - tuned.certainty.of_rival) * tuned.rivals.len() as f64 / 0.05
     };
     let check = |share: f64, races: f64| assert!((share * races - 1.0).abs() < 1e-6, "{share}");
@@ -250,12 +253,16 @@ fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
 struct Unmasked(Surface, std::collections::BTreeSet<String>);
 
 impl Measure for Unmasked {
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
-        let mut observation = self.0.measure(candidate, asked)?;
-        if asked.purpose == Purpose::Race {
+    fn measure(
+        &mut self,
+        candidate: &Candidate,
+        request: &RunRequest,
+    ) -> Result<Observation, Stop> {
+        let mut observation = self.0.measure(candidate, request)?;
+        if request.purpose == Purpose::Race {
             self.1.insert(candidate.name.clone());
         }
-        if asked.purpose == Purpose::Neighbours(1) && self.1.contains(&candidate.name) {
+        if request.purpose == Purpose::Neighbours(1) && self.1.contains(&candidate.name) {
             let figures = observation.figures.as_mut().expect("it starts");
             // Too few to be noticed in one run.
             figures.served_by_kind.insert("class3_1".into(), (99, 0));
@@ -274,10 +281,10 @@ fn a_winner_that_proves_unfair_when_challenged_is_replaced() {
         let noise = Simulated::new(World::noisy(vec![1.0], 0.02), seed);
         let mut server = Unmasked(Surface { noise, costs }, Default::default());
         let tuned = run(&mut server, &sampled(seed, 700.0 + 20.0 * seed as f64)).expect("it ends");
-        let is_out = |standing: &Standing| standing.out.is_some();
-        let out = tuned.standings.iter().position(is_out);
+        let is_out = |state: &CandidateState| state.out.is_some();
+        let out = tuned.candidate_states.iter().position(is_out);
         let Some(out) = out else { continue };
-        assert!(tuned.standings[tuned.winner].out.is_none(), "{seed}: {tuned:?}");
+        assert!(tuned.candidate_states[tuned.winner].out.is_none(), "{seed}: {tuned:?}");
         challenged += u32::from(tuned.certainty.races > 1);
         // The candidates that raced with it, or better ones; never just any neighbour.
         let sustains = |one: usize| surface(&tuned.candidates[one], costs);
@@ -305,7 +312,7 @@ fn a_planted_unfair_winner_is_rejected() {
         let tuned = run(&mut Simulated::new(world, seed), &plan(Method::Halving, 27, seed));
         let tuned = tuned.expect("it ends");
         assert_ne!(tuned.winner, unfair, "{seed}");
-        let why = tuned.standings[unfair].out.as_deref().unwrap_or("in");
+        let why = tuned.candidate_states[unfair].out.as_deref().unwrap_or("in");
         assert!(why.starts_with("unfair: class3_1 is served"), "{seed}: {why}");
     }
 }
@@ -316,7 +323,7 @@ fn a_generator_that_is_saturated_decides_nothing() {
     let world = World { generator: 400.0, noise: 0.02, ..World::quiet(planted(3).0) };
     let tuned = run(&mut Simulated::new(world, 3), &plan(Method::Halving, 27, 3)).expect("so");
     assert!(tuned.rivals.iter().all(|rival| rival.verdict != Verdict::Higher), "{tuned:?}");
-    assert!(tuned.standings[tuned.winner].generator_bound);
+    assert!(tuned.candidate_states[tuned.winner].generator_bound);
     assert!(tuned.runs.void >= 27, "{:?}", tuned.runs);
 }
 
@@ -327,8 +334,8 @@ fn what_does_not_start_does_not_take_part() {
     let world = World { broken, ..World::noisy(capacities, 0.03) };
     let tuned = run(&mut Simulated::new(world, 4), &plan(Method::Halving, 27, 4)).expect("so");
     assert_eq!(tuned.winner, best);
-    let out = tuned.standings.iter().filter(|standing| standing.out.is_some());
-    let runs: Vec<u32> = out.map(|standing| standing.runs).collect();
+    let out = tuned.candidate_states.iter().filter(|state| state.out.is_some());
+    let runs: Vec<u32> = out.map(|state| state.runs).collect();
     assert!(runs.len() == 5 && runs.iter().all(|&runs| runs <= 4), "{runs:?}");
     let nothing = World { broken: (0..27).collect(), ..World::quiet(vec![1.0; 27]) };
     let stop = run(&mut Simulated::new(nothing, 4), &plan(Method::Grid, 27, 4)).expect_err("none");
@@ -359,9 +366,13 @@ fn alike_is_not_called_better() {
 struct Deceiver(Simulated);
 
 impl Measure for Deceiver {
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
-        let mut observation = self.0.measure(candidate, asked)?;
-        if candidate.name.ends_with('2') && asked.purpose == Purpose::Confirmation {
+    fn measure(
+        &mut self,
+        candidate: &Candidate,
+        request: &RunRequest,
+    ) -> Result<Observation, Stop> {
+        let mut observation = self.0.measure(candidate, request)?;
+        if candidate.name.ends_with('2') && request.purpose == Purpose::Confirmation {
             let figures = observation.figures.as_mut().expect("it starts");
             // Too few to be noticed in one run.
             figures.served_by_kind.insert("class3_1".into(), (60, 0));
@@ -377,7 +388,7 @@ fn a_winner_that_proves_unfair_is_replaced_with_all_that_was_said_of_it() {
     let world = World { noise: 0.005, ..World::quiet(vec![1000.0, 1080.0, 1200.0]) };
     let mut server = Deceiver(Simulated::new(world, 1));
     let tuned = run(&mut server, &plan(Method::Halving, 3, 1)).expect("it ends");
-    assert!(tuned.standings[2].out.as_ref().is_some_and(|why| why.starts_with("unfair")));
+    assert!(tuned.candidate_states[2].out.as_ref().is_some_and(|why| why.starts_with("unfair")));
     assert_eq!(tuned.winner, 1);
     let [base] = &tuned.rivals[..] else { panic!("{:?}", tuned.rivals) };
     assert!(base.candidate == 0 && base.verdict != Verdict::Lower, "{base:?}");
@@ -411,7 +422,7 @@ fn a_sample_and_its_neighbours_come_close() {
     assert!(close >= 36 && within == 40, "{close} close, {within} within the budget, of 40");
 }
 
-/// The time that runs take decides, not the time that was reckoned.
+/// The time that runs take decides, not the time that was estimated.
 #[test]
 fn a_budget_is_kept_when_runs_are_long() {
     for (seed, run_s) in (0..20).zip([3.0, 10.0].into_iter().cycle()) {
@@ -440,7 +451,7 @@ fn no_search_outlasts_its_budget() {
             assert!(server.runs <= runs, "{size} {method:?}: {} of {runs} runs", server.runs);
             match said {
                 Ok(tuned) => {
-                    let known = &tuned.standings[tuned.winner].estimates_per_s;
+                    let known = &tuned.candidate_states[tuned.winner].estimates_per_s;
                     assert!(!known.is_empty(), "{runs}, {size} {method:?}: {tuned:?}");
                     assert!(tuned.budget_ended || tuned.is_confirmed, "{tuned:?}");
                     results += 1;
@@ -456,7 +467,7 @@ fn no_search_outlasts_its_budget() {
     assert!(results >= 20 && refusals >= 15, "{results} results, {refusals} refusals");
 }
 
-/// A budget as long as the least that is reckoned gives a result, though not a sure one.
+/// A budget as long as the least that is estimated gives a result, though not a sure one.
 #[test]
 fn the_least_budget_is_enough_for_a_look_at_each() {
     for (seed, size) in (0..40).zip([2, 3, 4, 27].into_iter().cycle()) {
@@ -464,7 +475,7 @@ fn the_least_budget_is_enough_for_a_look_at_each() {
         let plan = Plan { budget_s: Some(least), ..plan(Method::Halving, size, seed) };
         let mut server = Simulated::new(World::noisy(planted(seed).0, 0.02), seed);
         let tuned = run(&mut server, &plan).expect("there is time");
-        let looked_at = tuned.standings.iter().all(|one| !one.estimates_per_s.is_empty());
+        let looked_at = tuned.candidate_states.iter().all(|one| !one.estimates_per_s.is_empty());
         assert!(looked_at && tuned.budget_ended, "{seed}: {tuned:?}");
     }
 }
@@ -524,7 +535,7 @@ fn a_search_that_its_budget_ended_says_so() {
         for method in [Method::Grid, Method::Halving] {
             assert!(!ended(method, None), "{seed} {method:?}");
         }
-        // The budget holds one block and a bit; as all are reckoned at first, there is no sample.
+        // The budget holds one block and a bit; as all are estimated at first, there is no sample.
         assert!(ended(Method::Grid, Some(190.0)), "{seed}");
         let noise = Simulated::new(World::noisy(vec![1.0], 0.01), seed);
         let mut server = Surface { noise, costs: [0.04, 0.05, 0.06] };
@@ -547,7 +558,7 @@ fn progress(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     told
 }
 
-/// Runs take three times as long as was reckoned, and the reported rest is soon about right, and
+/// Runs take three times as long as was estimated, and the reported rest is soon about right, and
 /// never nothing.
 #[test]
 fn what_is_left_is_told_by_what_runs_have_taken() {
@@ -562,10 +573,10 @@ fn what_is_left_is_told_by_what_runs_have_taken() {
     }
 }
 
-/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not
+/// The last limit sometimes takes twice the runs that were estimated: until then a run is not
 /// reported as the last over and over.
 #[test]
-fn what_takes_longer_than_was_reckoned_is_not_said_to_be_about_to_end() {
+fn what_takes_longer_than_was_estimated_is_not_said_to_be_about_to_end() {
     let last_runs = (0..20).map(|seed| {
         let told = progress(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
         told.iter().filter(|(_, left_s)| *left_s < 2.0).count()
@@ -603,9 +614,13 @@ struct Surface {
 }
 
 impl Measure for Surface {
-    fn measure(&mut self, candidate: &Candidate, asked: &RunRequest) -> Result<Observation, Stop> {
+    fn measure(
+        &mut self,
+        candidate: &Candidate,
+        request: &RunRequest,
+    ) -> Result<Observation, Stop> {
         self.noise.world.capacities = vec![surface(candidate, self.costs)];
-        self.noise.measure(&Candidate::default(), asked)
+        self.noise.measure(&Candidate::default(), request)
     }
 }
 

@@ -1,14 +1,14 @@
 //! Studies of servers that are formulas, and which limit is worth its time.
 
 use super::*;
-use crate::install::{Installed, Surroundings};
+use crate::install::{Installed, SourceTree};
 use crate::observe::Disturbed;
 use crate::record::{Described, Header};
 use crate::server_description::ServerDescription;
 use crate::study::Participant;
 use crate::template::Values;
 use crate::testbed::{Testbed, Topology};
-use crate::trial::Bench;
+use crate::trial::LoadSetup;
 use crate::workload::{Tools, Workload};
 use std::cell::Cell as Counter;
 use std::path::{Path, PathBuf};
@@ -68,10 +68,10 @@ impl Scratch {
     ) -> (Result<End, Error>, Opened) {
         let definition = Definition::parse("x", text, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-        let bench =
-            Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
-        let surroundings = Surroundings::find(false);
-        let stage = stage(&definition, &bench, &surroundings);
+        let load_setup =
+            LoadSetup { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+        let source_tree = SourceTree::find(false);
+        let stage = stage(&definition, &load_setup, &source_tree);
         let (folder, opened) = Folder::resume(&self.0).expect("it is whole");
         let mut study = Study::new(&stage, &folder, opened, 0, Patience(left));
         study.make = Box::new(|cells, offered, seed| {
@@ -98,8 +98,8 @@ impl Drop for Scratch {
 
 fn stage<'a>(
     definition: &'a Definition,
-    bench: &'a Bench,
-    surroundings: &'a Surroundings,
+    load_setup: &'a LoadSetup,
+    source_tree: &'a SourceTree,
 ) -> Stage<'a> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../servers");
     let participants = ["nginx", "floor"].map(|name| {
@@ -123,13 +123,13 @@ fn stage<'a>(
     };
     Stage {
         definition,
-        bench,
-        surroundings,
+        load_setup,
+        source_tree,
         participants: participants.to_vec(),
         workloads: vec![workload],
         testbeds: vec![Testbed::default()],
         accessed: Vec::new(),
-        machine: Topology::here(),
+        machine: Topology::of_this_machine(),
     }
 }
 
@@ -253,10 +253,10 @@ fn servers_that_sustain_nothing_are_measured() {
         let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
         let definition = Definition::parse("x", EXPERIMENT, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-        let bench =
-            Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
-        let surroundings = Surroundings::find(false);
-        let stage = stage(&definition, &bench, &surroundings);
+        let load_setup =
+            LoadSetup { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+        let source_tree = SourceTree::find(false);
+        let stage = stage(&definition, &load_setup, &source_tree);
         let left = Counter::new(1);
         let mut study = Study::new(&stage, &folder, Opened::default(), 0, Patience(&left));
         study.make = Box::new(|cells, offered, _| {
@@ -292,9 +292,10 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
     let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
     let definition = Definition::parse("x", &text, None).expect("it is right");
     let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
-    let bench = Bench { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
-    let surroundings = Surroundings::find(false);
-    let stage = stage(&definition, &bench, &surroundings);
+    let load_setup =
+        LoadSetup { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 };
+    let source_tree = SourceTree::find(false);
+    let stage = stage(&definition, &load_setup, &source_tree);
     let told = Default::default();
     let now_us = os::clock::now();
     let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Lines(&told));
@@ -394,12 +395,12 @@ fn an_estimate_has_everything_that_takes_time() {
             text = text.replace(from, to);
         }
         let definition = Definition::parse("x", &text, None).expect("it is right");
-        let found = estimates_s(&definition, cells, reckoned_run_s(&definition));
+        let found = estimates_s(&definition, cells, estimated_run_s(&definition));
         let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9;
         assert!(found.iter().zip(&expected).all(is_near), "{changes:?}: {found:?}");
     };
     let ceiling =
-        reckoned_ceiling_s(&Definition::parse("x", EXPERIMENT, None).expect("it is right"));
+        estimated_ceiling_s(&Definition::parse("x", EXPERIMENT, None).expect("it is right"));
     // Starting takes a second, and warming up has a least length.
     let run = 1.0 + 3.0 * 0.25 + 0.1;
     let both = |seconds: f64| [seconds, 1.25 * seconds];
