@@ -11,7 +11,7 @@ pub(crate) const GRANULE_BYTES: u64 = 32;
 /// The unit in which sharing is distinguished.
 pub(crate) const WORD_BYTES: u64 = 4;
 
-/// What a record does.
+/// The kind of access that a record stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Instructions are fetched.

@@ -25,7 +25,7 @@ const SHARED_BYTES: u64 = 0x1_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 const STACK_BYTES: u64 = 0x1_0000;
 
-/// What to make. The same values make the same trace.
+/// The parameters of a made-up trace. The same values make the same trace.
 ///
 /// ```
 /// use memory_trace::{Reader, Synthetic};

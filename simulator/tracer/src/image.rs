@@ -88,7 +88,7 @@ impl Image {
             stem,
         };
         for line in String::from_utf8_lossy(&text).lines() {
-            if image.understand(line).is_none() {
+            if image.parse_line(line).is_none() {
                 image.lost.push(format!("a line of its log: {line}"));
             }
         }
@@ -132,7 +132,7 @@ impl Image {
     }
 
     /// Processes one line; none if it is not understood.
-    fn understand(&mut self, line: &str) -> Option<()> {
+    fn parse_line(&mut self, line: &str) -> Option<()> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "process" => {

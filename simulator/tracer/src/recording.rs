@@ -77,7 +77,7 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, Recordin
 pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, RecordingError> {
     let mut session = Session::begin(options)?;
     session.printed = Some(Printed::new(&options.out, session.scratch.path()));
-    if let Err(why) = session.follow(recipe) {
+    if let Err(why) = session.run_steps(recipe) {
         return Err(session.failure(why));
     }
     let notes = vec![("recipe".to_owned(), recipe.name.clone())];
@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Runs the steps of a recipe.
-    fn follow(&mut self, recipe: &Recipe) -> Result<(), RecordingError> {
+    fn run_steps(&mut self, recipe: &Recipe) -> Result<(), RecordingError> {
         let folder = self.scratch.path().join("work");
         let places = recipe.prepare(&folder, &self.options.ropewalk)?;
         for step in &recipe.steps {

@@ -107,7 +107,7 @@ impl<O: Observer> Simulation<'_, O> {
     }
 
     /// Before a transaction: undoes what holders of the block have done to it later than that.
-    pub(super) fn settle(&mut self, access: Access, what: Transaction) {
+    pub(super) fn undo_later_uses(&mut self, access: Access, what: Transaction) {
         if !self.exact {
             return;
         }

@@ -17,10 +17,11 @@ use crate::cache::{BLOCK_SHIFT, block_of, state_of, with_state};
 use crate::machine;
 use crate::protocol::{INVALID, Reaction, Signals, State, Supply, Transaction};
 
-/// Block number (24 bits), [`OWES`], state of the parked copy (4): invalid if there is none.
+/// Block number (24 bits), [`STALE_MEMORY`], state of the parked copy (4): invalid if there is
+/// none.
 type Line = u32;
 /// Memory is out of date though no copy is dirty: a dirty block was supplied inside the group.
-const OWES: Line = 1 << 4;
+const STALE_MEMORY: Line = 1 << 4;
 
 /// The last-level caches of all groups.
 #[derive(Debug)]
@@ -143,9 +144,9 @@ impl LastLevel {
 
     /// Records that the group has just supplied a dirty block to itself, and no copy is dirty any
     /// more.
-    fn owe(&mut self, cpu: usize, block: u32) {
+    fn mark_memory_stale(&mut self, cpu: usize, block: u32) {
         let group = self.group(cpu);
-        *self.line(group, block) |= OWES;
+        *self.line(group, block) |= STALE_MEMORY;
     }
 }
 
@@ -237,7 +238,7 @@ impl<O: Observer> Simulation<'_, O> {
     pub(super) fn supplied_inside(&mut self, access: Access, response: SnoopResponse, to: State) {
         if response.dirty && !response.owned && !self.table.is_dirty(to) {
             let last = self.last.as_mut().expect("only with last-level caches");
-            last.owe(access.cpu, access.block);
+            last.mark_memory_stale(access.cpu, access.block);
         }
     }
 
@@ -261,8 +262,8 @@ impl<O: Observer> Simulation<'_, O> {
             let place = last.find(group, access.block).expect("a copy's group has a line");
             let mut line = last.lines[group][place];
             // Whichever cache supplies, memory is updated in the same transaction.
-            response.dirty |= line & OWES != 0;
-            line &= !OWES;
+            response.dirty |= line & STALE_MEMORY != 0;
+            line &= !STALE_MEMORY;
             if parked {
                 let reaction = self.table.reaction(state_of(line), what, access.private);
                 self.observer.row(false, reaction.row);
@@ -316,12 +317,12 @@ impl<O: Observer> Simulation<'_, O> {
         let Some(last) = self.last.as_mut().filter(|_| block != 0) else { return };
         let members = last.members_of(group);
         last.parked[block as usize] &= !(1 << group);
-        let mut dirty = line & OWES != 0 || self.table.is_dirty(state_of(line));
+        let mut dirty = line & STALE_MEMORY != 0 || self.table.is_dirty(state_of(line));
         let set = self.geometry.set_of(block, &self.colours) as usize;
         let evicted = access.moved_to(block, set);
         let holders = self.blocks.holders(block) & members;
         if holders != 0 {
-            self.settle(evicted, Transaction::ReadAndInvalidate);
+            self.undo_later_uses(evicted, Transaction::ReadAndInvalidate);
         }
         let mut late = false;
         for cpu in bits(holders) {

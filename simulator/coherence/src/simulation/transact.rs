@@ -59,7 +59,7 @@ impl<O: Observer> Simulation<'_, O> {
         if state == INVALID
             && let Some(what) = self.table.wanted(state, access.event, access.private).request
         {
-            self.settle(access, what);
+            self.undo_later_uses(access, what);
         }
         let class = (state == INVALID).then(|| self.classify_miss(access, found));
         self.observer.reference(&Reference { cpu: number, record, block, set, state });
@@ -171,7 +171,7 @@ impl<O: Observer> Simulation<'_, O> {
             self.blocks.note_state(access.block, row.to);
             return access.now;
         };
-        self.settle(access, what);
+        self.undo_later_uses(access, what);
         let sharing = self.classify_write(access);
         self.count_coherence(access, what, sharing);
         let reach = self.reach(access, what);

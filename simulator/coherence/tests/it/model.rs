@@ -28,7 +28,7 @@ struct Tag {
     set: u64,
     used: u64,
     /// Whether memory is out of date though no copy is dirty.
-    owes: bool,
+    stale_memory: bool,
 }
 
 /// The caches that groups share. Their own copies are in `Model::caches`, after the processors'.
@@ -236,12 +236,12 @@ impl Model {
             self.evict(cpu, group, victim);
         }
         let shared = self.shared.as_mut().expect("it has groups");
-        shared.tags[group].push(Tag { block, set, used, owes: false });
+        shared.tags[group].push(Tag { block, set, used, stale_memory: false });
     }
 
     /// Removes a block from a group.
     fn evict(&mut self, cpu: usize, group: usize, block: u32) {
-        let owes = self.tag(group, block).expect("inclusive").owes;
+        let stale_memory = self.tag(group, block).expect("inclusive").stale_memory;
         let own: Vec<usize> =
             (0..self.caches.len()).filter(|cache| self.group(*cache) == Some(group)).collect();
         let mut dirty = None;
@@ -254,7 +254,7 @@ impl Model {
                 *newest = Some(line.values);
             }
         }
-        if dirty.is_some() || owes {
+        if dirty.is_some() || stale_memory {
             self.memory.insert(block, dirty.or(clean).expect("a line stands for a copy"));
             self.expect(cpu, block, Transaction::UpdateBlock, false, "I");
         }
@@ -301,11 +301,11 @@ impl Model {
         let near = self.near(cpu, block);
         let dirty = others.iter().find(|&&other| Self::is_dirty(self.state(other, block))).copied();
         let clean = others.first().filter(|_| self.any_copy_supplies).copied();
-        let owing = others.iter().copied().find(|&other| {
+        let stale = others.iter().copied().find(|&other| {
             let group = self.group(other);
-            group.and_then(|group| self.tag(group, block)).is_some_and(|tag| tag.owes)
+            group.and_then(|group| self.tag(group, block)).is_some_and(|tag| tag.stale_memory)
         });
-        let supplier = dirty.or(owing).or(near.first().copied()).or(clean);
+        let supplier = dirty.or(stale).or(near.first().copied()).or(clean);
         let values = match supplier {
             Some(other) => self.line(other, block).expect("a copy").values,
             None => self.memory.get(&block).copied().unwrap_or([0; 64]),
@@ -315,14 +315,14 @@ impl Model {
         match self.group(cpu).filter(|_| inside) {
             // Memory is not updated; if no copy is dirty after this, the line is.
             Some(group) => {
-                let owes = dirty.is_some() && to_memory && what == Transaction::ReadBlock;
-                self.tag(group, block).expect("inclusive").owes |= owes;
+                let stale_memory = dirty.is_some() && to_memory && what == Transaction::ReadBlock;
+                self.tag(group, block).expect("inclusive").stale_memory |= stale_memory;
             }
-            None if (dirty.is_some() && to_memory) || owing.is_some() => {
+            None if (dirty.is_some() && to_memory) || stale.is_some() => {
                 self.memory.insert(block, values);
                 for other in others {
                     if let Some(group) = self.group(other) {
-                        self.tag(group, block).expect("inclusive").owes = false;
+                        self.tag(group, block).expect("inclusive").stale_memory = false;
                     }
                 }
             }
@@ -458,8 +458,8 @@ impl Model {
             let to = if others.is_empty() { "E" } else { clean };
             self.fetch(at, Transaction::ReadBlock, to, false);
             for &other in &others {
-                let owes = Self::is_dirty(self.state(other, block));
-                self.set(other, block, if owes { dirty } else { clean });
+                let was_dirty = Self::is_dirty(self.state(other, block));
+                self.set(other, block, if was_dirty { dirty } else { clean });
             }
         }
         if !write {

@@ -50,7 +50,7 @@ pub(super) fn read(text: &str) -> Result<Paper, String> {
     }
     let nothing = Runs::default();
     figures::all(&paper, &nothing)?;
-    tables::own(&paper, &nothing)?;
+    tables::paper_table(&paper, &nothing)?;
     tables::stated(&paper, &nothing)?;
     findings::all(&paper, &nothing)?;
     Ok(paper)
@@ -68,7 +68,8 @@ pub(super) fn findings(paper: &Paper, runs: &Runs) -> Vec<Finding> {
 
 /// The paper's table, and the numbers stated in its text.
 pub(super) fn sections(paper: &Paper, runs: &Runs) -> [Option<Section>; 2] {
-    [tables::own(paper, runs), tables::stated(paper, runs)].map(|made| made.expect(WAS_TRIED))
+    [tables::paper_table(paper, runs), tables::stated(paper, runs)]
+        .map(|made| made.expect(WAS_TRIED))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::data::{Paper, Row, Stated};
 use crate::simulate_command::measured::{Runs, Scales, Value};
 
 /// The paper's own table; none if it has no table.
-pub(super) fn own(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
+pub(super) fn paper_table(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
     let Some(own) = &paper.table else { return Ok(None) };
     let mut table = Table::new(&[
         "Machine",
