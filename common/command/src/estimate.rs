@@ -1,7 +1,7 @@
-//! How long something is reckoned to take, in words for people. Durations that users type are in
+//! How long something is estimated to take, in words for people. Durations that users type are in
 //! `units.rs`.
 
-/// How long something is reckoned to take, for people: `8 to 10 min`, or `8 min` where both are
+/// How long something is estimated to take, for people: `8 to 10 min`, or `8 min` where both are
 /// shown alike.
 pub fn minutes_between([least_s, most_s]: [f64; 2]) -> String {
     let (least, most) = (minutes(least_s), minutes(most_s));

@@ -1,4 +1,4 @@
-//! What tests of checks expect, in each crate that has checks.
+//! Expectations of tests of checks, in each crate that has checks.
 
 use std::collections::BTreeSet;
 

@@ -103,11 +103,11 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
-        self.settle();
+        self.wait_until_drawn();
     }
 
     /// Waits until the page has been laid out and drawn.
-    fn settle(&mut self) {
+    fn wait_until_drawn(&mut self) {
         self.evaluate(
             "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))",
         );
@@ -133,7 +133,7 @@ impl Browser {
             });
             self.call("Input.dispatchMouseEvent", &event);
         }
-        self.settle();
+        self.wait_until_drawn();
     }
 
     /// Errors and warnings of the console, and uncaught exceptions.

@@ -1,5 +1,5 @@
-//! What tests of programs share: installing one, running one to its end, and the signals that it
-//! heeds.
+//! Code that tests of programs share: installing one, running one to its end, and the signals that
+//! it heeds.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

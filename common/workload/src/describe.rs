@@ -125,7 +125,7 @@ fn popularity(log: &RequestLog) -> Vec<u64> {
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestedFile {
     requests: u64,
-    /// Those among them that are HEAD.
+    /// The number of HEAD requests among them.
     head_requests: u64,
     bytes: Option<u64>,
 }

@@ -51,7 +51,7 @@ pub struct Plan {
     pub threads: usize,
     /// The CPU of each thread, in turn; empty: the scheduler's choice.
     pub cpus: Vec<usize>,
-    /// Which generator this is, from 0, and of how many.
+    /// The number of this generator, from 0, and how many there are.
     pub share: (u32, u32),
     /// Connections, of all generators, that are open beside the load and rest.
     pub idle: u64,

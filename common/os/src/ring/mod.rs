@@ -443,7 +443,7 @@ impl Ring {
     }
 
     /// Ends all operations. Returns whether the kernel is done with all of them.
-    fn settle(&mut self) -> bool {
+    fn end_operations(&mut self) -> bool {
         /// Each turn waits until something has happened: operations end soon after they are
         /// cancelled.
         const TURNS_MAX: usize = 100;
@@ -468,7 +468,7 @@ impl Ring {
 impl Drop for Ring {
     /// Leaks the memory that the kernel may still read or write if operations do not end.
     fn drop(&mut self) {
-        if !self.settle() {
+        if !self.end_operations() {
             self.buffers.leak();
             std::mem::take(&mut self.operations).leak();
         }

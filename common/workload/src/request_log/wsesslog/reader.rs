@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8], default_think_us: u64) -> Result<(Builder, Note
         reader.line()?;
     }
     reader.end_session()?;
-    reader.settle()?;
+    reader.pass_waiting_on()?;
     Ok((reader.builder, reader.notes))
 }
 
@@ -113,11 +113,11 @@ impl<'b> Reader<'b> {
         }
         let pause_us = self.burst_pause_us;
         self.waiting.push(Waiting { uri, joins: leads, pause_us, line, ended: None });
-        if self.waiting.len() == BATCH { self.settle() } else { Ok(()) }
+        if self.waiting.len() == BATCH { self.pass_waiting_on() } else { Ok(()) }
     }
 
     /// Passes the waiting requests to the builder.
-    fn settle(&mut self) -> Result<(), LogError> {
+    fn pass_waiting_on(&mut self) -> Result<(), LogError> {
         let mut uris = [&b""[..]; BATCH];
         for (uri, waiting) in uris.iter_mut().zip(&self.waiting) {
             *uri = waiting.uri;
@@ -159,7 +159,7 @@ impl<'b> Reader<'b> {
         joins: bool,
         arguments: Arguments<'b>,
     ) -> Result<(), LogError> {
-        self.settle()?;
+        self.pass_waiting_on()?;
         let (reply_bytes, seen_bytes) = match (arguments.reply_bytes, self.length.take()) {
             // What the line itself states takes precedence over the comment before it.
             (Some(bytes), _) | (None, Some((Length::Firm(bytes), _))) => (Some(bytes), None),
@@ -276,7 +276,7 @@ impl<'b> Reader<'b> {
         }
         let start_us = decimal::us(value)
             .ok_or_else(|| self.error(position, format!("{} is no start time", shown(value))))?;
-        self.settle()?; // the builder means the session after the last it knows
+        self.pass_waiting_on()?; // the builder means the session after the last it knows
         self.builder.start_us(start_us);
         self.start_line = Some(self.line);
         Ok(())
