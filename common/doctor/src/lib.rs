@@ -44,8 +44,8 @@ pub fn serving() -> Vec<&'static Check> {
     themes.into_iter().flatten().collect()
 }
 
-/// Prints findings, for people or as JSON. That something is wrong is no failure: few machines are
-/// right for everything, and what a note costs may not matter to the operator.
+/// Prints findings, for people or as JSON. That something is wrong is no failure: few
+/// machines are right for everything, and what a note costs may not matter to the operator.
 ///
 /// # Errors
 /// It cannot be printed.

@@ -23,7 +23,7 @@ pub fn check_len(returned: libc::ssize_t) -> io::Result<usize> {
 /// interrupted also when the process is stopped and continued (signal(7)), and `std` leaves it so.
 ///
 /// # Errors
-/// Any error of `call` but an interruption.
+/// Any error of `call`, except an interruption.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -19,7 +19,7 @@ pub fn sockets(net: &Path, port: u16) -> HashSet<PathBuf> {
     inodes.map(|inode| format!("socket:[{inode}]").into()).collect()
 }
 
-/// The sockets among these that the process `pid` has open.
+/// The members of `sockets` that the process `pid` has open.
 #[must_use]
 pub fn held_by_process(pid: u32, sockets: &HashSet<PathBuf>) -> HashSet<PathBuf> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

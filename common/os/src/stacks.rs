@@ -101,7 +101,7 @@ impl Stacks {
     /// Prepares `count` stacks, so that taking one of them needs no call into the kernel.
     ///
     /// # Errors
-    /// No memory for a stack, as in [`Stacks::take`].
+    /// The errors of [`Stacks::take`].
     pub fn prepare(&self, count: usize) -> io::Result<()> {
         let mut ready = Vec::new();
         while ready.len() < count

@@ -35,7 +35,7 @@ impl DocumentRoot {
     /// Makes the tree in `dir`, which is created if need be and should be empty.
     ///
     /// # Errors
-    /// A file or directory cannot be made, or there is no `mkfifo` program.
+    /// Any error of the file system; also if there is no `mkfifo` program.
     pub fn build(dir: &Path) -> io::Result<Self> {
         let root = Self { base: dir.to_owned(), temporary: false };
         for node in FILES {
@@ -57,7 +57,7 @@ impl DocumentRoot {
     /// the value is dropped.
     ///
     /// # Errors
-    /// A file or directory cannot be made, or there is no `mkfifo` program.
+    /// The errors of [`DocumentRoot::build`].
     pub fn temporary() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

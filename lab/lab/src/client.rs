@@ -107,8 +107,7 @@ impl Client {
     /// has until it gets another line, or [`Client::finish`] closes its input.
     ///
     /// # Errors
-    /// When the generator ends before that, or prints nothing `within` this time, as in
-    /// [`Client::await_ready`].
+    /// The errors of [`Client::await_ready`].
     pub fn await_measured(&mut self, within: Duration) -> Result<(), String> {
         self.await_line(MEASURED, "done", within)
     }

@@ -39,8 +39,7 @@ impl Lab {
     /// The server that was typed, and its setting.
     ///
     /// # Errors
-    /// When it runs already, or no server has that name; when it cannot run here, or has no such
-    /// setting.
+    /// The errors of [`Lab::detect`]; when it cannot run here, or has no such setting.
     pub fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Error> {
         let mut found = self.detect(spec)?;
         if let Some(skipped) = found.skipped.first() {

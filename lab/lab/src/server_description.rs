@@ -235,7 +235,7 @@ impl ServerDescription {
     /// Reads all servers of a folder, in the order of their names.
     ///
     /// # Errors
-    /// One line: the folder cannot be listed, or a file in it cannot be read or makes no sense.
+    /// The errors of [`ServerDescription::read`], or when the folder cannot be listed.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>, String> {
         let listed = fs::read_dir(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         let mut paths: Vec<_> = listed

@@ -82,7 +82,7 @@ impl ServerSpec {
 /// `base` with some knobs turned.
 ///
 /// # Errors
-/// A knob does not exist, or cannot have the value.
+/// The errors of [`ServerSpec::setting`].
 pub fn with_knobs(
     description: &ServerDescription,
     base: &Setting,

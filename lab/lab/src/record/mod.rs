@@ -259,7 +259,7 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// Open or partly open: requests a second, on average over sessions.
+    /// Open or partly open: requests a second on average over sessions.
     RequestsPerS(f64),
     /// Closed: the number of clients, each of which waits for its reply.
     Connections(u64),

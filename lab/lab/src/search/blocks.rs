@@ -377,7 +377,7 @@ impl<'m> Blocks<'m> {
         is_first || self.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
     }
 
-    /// Seconds that a run has taken, on average; not a number before the first.
+    /// Seconds that a run has taken on average; not a number before the first.
     pub fn run_s(&self) -> f64 {
         self.spent_s / f64::from(self.runs.made)
     }

@@ -530,8 +530,7 @@ impl Stage<'_> {
         estimate_s(self.definition, self.cells().len(), self.estimated_run_s())
     }
 
-    /// Seconds that the whole study is estimated to take at least and at most, the pauses of
-    /// sessions included: see [`estimates_s`].
+    /// The estimate of [`estimates_s`], with the pauses of sessions.
     pub fn estimates_s(&self) -> [f64; 2] {
         estimates_s(self.definition, self.cells().len(), self.estimated_run_s())
     }

@@ -150,7 +150,7 @@ pub fn simulate(
 /// Runs a workload on a machine and calls an observer. Equal seeds give equal outcomes.
 ///
 /// # Errors
-/// The machine is impossible, or the workload cannot be simulated on it.
+/// The errors of [`simulate`].
 pub fn simulate_observed<O: Observer>(
     workload: &Workload,
     machine: &Machine,

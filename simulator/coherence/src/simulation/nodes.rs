@@ -1,7 +1,7 @@
 //! Memory nodes: the node of each page, and the processors at each node.
 //!
-//! This model is our own: the paper's memory is equally far from all processors. The additional
-//! time that a remote block takes is the bus's to know.
+//! This model is our own: the paper's memory is equally far from all processors. How much longer a
+//! remote block takes is the bus's to know.
 
 use crate::machine::{NodePlacement, Numa};
 
