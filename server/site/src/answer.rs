@@ -65,7 +65,7 @@ fn answer_range(
     let Some(value) = head.only(FieldName::Range).filter(|_| head.method == Method::Get) else {
         return Answer::Whole(index);
     };
-    let holds = |value| conditional::if_range_holds(value, &variant.validators(now), now);
+    let holds = |value| conditional::if_range_holds(value, &variant.validators(now));
     let is_conditional = head.field(FieldName::IfRange).is_some();
     if is_conditional && !head.only(FieldName::IfRange).is_some_and(holds) {
         return Answer::Whole(index);

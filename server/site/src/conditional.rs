@@ -11,6 +11,8 @@ pub struct Validators<'a> {
     pub etag: Option<&'a [u8]>,
     /// Unix seconds, as sent in Last-Modified; `None` where that field is not sent.
     pub modified: Option<i64>,
+    /// Whether that time vouches for the bytes, as a strong tag does (section 8.8.2.2).
+    pub has_strong_date: bool,
 }
 
 /// The result of the preconditions of a request.
@@ -40,17 +42,14 @@ pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>) -> Verdict {
 /// Whether the date or the tag in If-Range is that of the representation, so that parts that the
 /// client has and parts that the server has fit together (section 13.1.5).
 ///
-/// A tag is compared strongly, so that a weak one never holds. A date holds if it is exactly the
-/// Last-Modified time and the second it names is over (`modified < now`): until then the file may
-/// change again and keep the date, which makes it a weak validator (section 8.8.2.2). A file that
-/// changed twice within a second that is over, or whose time was set, still goes unnoticed; clients
-/// that were given an entity tag, as all are, are required to send that instead.
-pub fn if_range_holds(value: &[u8], validators: &Validators<'_>, now: i64) -> bool {
+/// A tag is compared strongly, so that a weak one never holds; and a date holds only if it is
+/// exactly the Last-Modified time and that is a strong validator.
+pub fn if_range_holds(value: &[u8], validators: &Validators<'_>) -> bool {
     if let Some((tag, rest)) = split_tag(value) {
         return rest.is_empty() && validators.etag.is_some_and(|etag| strongly_equal(tag, etag));
     }
-    let date = http1::parse_date(value);
-    date.is_some() && date == validators.modified && date < Some(now)
+    let date = http1::parse_date(value).filter(|_| validators.has_strong_date);
+    date.is_some() && date == validators.modified
 }
 
 /// Decides in the order of section 13.2.2, without If-Range. `lines` returns the lines of a field,

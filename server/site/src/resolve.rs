@@ -377,6 +377,8 @@ impl Lookup<'_> {
             len,
             etag,
             modified: is_dated.then_some(seconds),
+            // One of several codings may have the date of another.
+            has_strong_date: !varies && identity.has_strong_date(self.now_ns),
             is_in_future: identity.modified_ns > self.now_ns,
             varies,
             body,

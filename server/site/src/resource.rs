@@ -93,6 +93,8 @@ pub struct Variant {
     /// Its modification time in seconds since 1970; none where it carries no information. It may be
     /// in the future: see [`Variant::validators`].
     pub modified: Option<i64>,
+    /// Whether that time vouches for its bytes.
+    has_strong_date: bool,
     /// Where its bytes are.
     pub body: Body,
     /// The media type, for the parts of a multipart response.
@@ -178,6 +180,21 @@ impl Identity {
         has_fraction(self.modified_ns)
             && has_fraction(self.changed_ns)
             && (0..=SOON_NS).contains(&(self.changed_ns - self.modified_ns))
+    }
+
+    /// Whether the second of the modification time vouches for the file's bytes at `now_ns` (RFC
+    /// 9110 §8.8.2.2): the file was written here, and nothing has happened to it after that second.
+    /// A client may compare by a date only if it was given the bytes in a later second; they are
+    /// the same then, since other bytes come with a later status change. (Unless a directory that
+    /// was written in the same second takes the place of another.) That the file was written here
+    /// is not enough: a copy that keeps its time counts as that for a minute, and only a tag names
+    /// the moment of the copy.
+    #[must_use]
+    pub fn has_strong_date(&self, now_ns: i128) -> bool {
+        let second = |ns: i128| ns.div_euclid(1_000_000_000);
+        self.was_written_here()
+            && second(self.modified_ns) == second(self.changed_ns)
+            && self.is_settled(now_ns)
     }
 }
 
@@ -300,6 +317,8 @@ pub(crate) struct Representation<'a> {
     pub(crate) etag: EntityTag,
     /// The modification time in seconds since 1970; none if it carries no information.
     pub(crate) modified: Option<i64>,
+    /// Whether the modification time vouches for the bytes.
+    pub(crate) has_strong_date: bool,
     /// Whether the modification time is in the future.
     pub(crate) is_in_future: bool,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
@@ -338,6 +357,7 @@ impl Variant {
             len: of.len,
             etag: of.etag,
             modified: of.modified,
+            has_strong_date: of.has_strong_date,
             content_type,
             head_ok: head.into(),
             head_not_modified: not_modified(&of),
@@ -354,7 +374,8 @@ impl Variant {
     #[must_use]
     pub fn validators(&self, now: i64) -> Validators<'_> {
         let modified = self.modified.filter(|seconds| *seconds <= now);
-        Validators { etag: Some(self.etag.as_bytes()), modified }
+        let (etag, has_strong_date) = (Some(self.etag.as_bytes()), self.has_strong_date);
+        Validators { etag, modified, has_strong_date }
     }
 
     /// Appends the 200 head. `connection` is the whole `Connection` line or empty.

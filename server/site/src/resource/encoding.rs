@@ -101,6 +101,7 @@ fn put_variant(out: &mut Vec<u8>, variant: &Variant) {
     out.extend_from_slice(&variant.len.to_le_bytes());
     put_bytes(out, variant.etag.as_bytes());
     put_option(out, variant.modified, |out, seconds| out.extend_from_slice(&seconds.to_le_bytes()));
+    out.push(u8::from(variant.has_strong_date));
     put_bytes(out, variant.content_type.as_bytes());
     put_bytes(out, &variant.head_ok);
     put_bytes(out, &variant.head_not_modified);
@@ -242,6 +243,7 @@ impl<'b> Input<'b> {
         let len = self.u64()?;
         let etag = EntityTag::from_bytes(self.bytes()?).ok_or(Undecodable::Malformed)?;
         let modified = self.option(|input| input.array().map(i64::from_le_bytes))?;
+        let has_strong_date = self.option(|_| Ok(()))?.is_some();
         let content_type = str::from_utf8(self.bytes()?).map_err(|_| Undecodable::Malformed)?;
         let head_ok = self.head(STATUS_OK)?;
         let head_not_modified = self.head(STATUS_NOT_MODIFIED)?;
@@ -263,6 +265,7 @@ impl<'b> Input<'b> {
             len,
             etag,
             modified,
+            has_strong_date,
             body,
             content_type: content_type.into(),
             head_ok,

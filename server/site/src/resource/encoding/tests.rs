@@ -40,9 +40,9 @@ fn stamp() -> impl Strategy<Value = FileStamp> {
 /// Variants as resolution makes them, with small bodies in memory or in a file.
 fn variant() -> impl Strategy<Value = Variant> {
     let coding = proptest::sample::select(&Coding::ALL[..]);
-    let modified = (proptest::option::of(0_i64..4_000_000_000), any::<bool>());
+    let modified = (proptest::option::of(0_i64..4_000_000_000), any::<[bool; 2]>());
     (coding, bytes(100), modified, any::<bool>(), 0_u16..3).prop_map(
-        |(coding, body, (modified, is_in_future), is_in_memory, source)| {
+        |(coding, body, (modified, [is_in_future, has_strong_date]), is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
             let len = body.len() as u64;
             Variant::new(Representation {
@@ -52,6 +52,7 @@ fn variant() -> impl Strategy<Value = Variant> {
                 len,
                 etag: EntityTag::from_content(ContentHash::compute(&body), coding),
                 modified,
+                has_strong_date,
                 is_in_future,
                 varies: coding != Coding::Identity,
                 body: if is_in_memory { Body::Memory(body) } else { Body::File(null()) },
