@@ -228,7 +228,12 @@ impl Runner {
             }
             Job::Hash(job) => self.hash(job),
             Job::List { host, path, format, permit } => {
-                Done::Listed(self.list(host, &path, format, permit).and_then(list_more))
+                let listed = self.list(host, &path, format, permit).and_then(list_more);
+                if let (Err(why), Some(report)) = (&listed, &self.report) {
+                    let (root, cause) = (&*self.roots[host].path, TroubleCause::Failed(why));
+                    report(&Trouble { root, path: &path[1..], cause });
+                }
+                Done::Listed(listed)
             }
             Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
         }

@@ -316,3 +316,22 @@ fn a_refused_path_is_reported() {
         assert_eq!(std::mem::take(&mut *reported.lock().unwrap()), expected);
     }
 }
+
+/// A listing that fails is a 503 for the client, which only this line explains.
+#[test]
+fn a_listing_that_fails_is_reported() {
+    let root = Directory::new("unlisted");
+    fs::write(root.0.join("file"), "no directory any more").unwrap();
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let reports = Arc::clone(&reported);
+    let report = move |trouble: &Trouble<'_>| {
+        let TroubleCause::Failed(why) = trouble.cause else { panic!("{trouble:?}") };
+        reports.lock().unwrap().push((trouble.path.to_vec(), why.kind()));
+    };
+    let runner = root.runner().with_trouble_report(Some(Arc::new(report)));
+    let permit = session::Listings::new(1).begin_without_worker().unwrap();
+    let job = Job::List { host: 0, path: b"/file/"[..].into(), format: ListFormat::Json, permit };
+    assert!(matches!(runner.run(job), Done::Listed(Err(_))));
+    let expected = [(b"file/".to_vec(), io::ErrorKind::NotADirectory)];
+    assert_eq!(*reported.lock().unwrap(), expected);
+}
