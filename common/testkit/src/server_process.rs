@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -149,12 +149,19 @@ impl ServerProcess {
 
     /// Waits until the server has ended in order; returns the lines that it printed after its
     /// first.
-    pub fn wait_for_end(mut self) -> Vec<String> {
+    pub fn wait_for_end(self) -> Vec<String> {
+        let (status, lines) = self.end();
+        assert!(status.success(), "{status}: {lines:?}");
+        lines
+    }
+
+    /// Waits until the server has ended, in order or not; returns how, and the lines that it
+    /// printed after its first.
+    pub fn end(mut self) -> (ExitStatus, Vec<String>) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
         let lines = mem::take(&mut *self.lines.lock().unwrap());
-        assert!(status.success(), "{status}: {lines:?}");
-        lines
+        (status, lines)
     }
 }
 

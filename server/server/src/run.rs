@@ -1,6 +1,8 @@
 //! `ropewalk serve`: a server that is controlled by signals.
 
 use std::io;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use os::signals::Signal;
@@ -17,11 +19,14 @@ use crate::stop_deadline::StopDeadline;
 /// that the entries of a small cache free can be reused by all threads.
 pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 
+/// How long a start may still take after a signal to stop. What it has begun is then stopped in
+/// order; a start that hangs is left to the end of the process.
+const START_END_US: u64 = 1_000_000;
+
 /// Serves until SIGTERM, SIGINT or SIGQUIT; a second one of them cuts connections off and leaves
-/// half a second each for what the logs have still to write. SIGUSR1 reopens the access log,
-/// SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the others as a
-/// signal does: the remaining workers would look like a whole server and leave some clients waiting
-/// for ever.
+/// some time for what hangs (stop_deadline.rs). SIGUSR1 reopens the access log, SIGUSR2 prints the
+/// status. A worker that fails and cannot be replaced stops the others as a signal does: the
+/// remaining workers would look like a whole server and leave some clients waiting for ever.
 ///
 /// It reports where it serves and what a newcomer should know; with `is_verbose` also why the
 /// engine was chosen, and which settings of interrupts were changed, as the status does in any
@@ -41,7 +46,10 @@ pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
         .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
     // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
-    let served = serve(config, is_verbose, &mut signals);
+    let served = start(config, &mut signals).and_then(|started| match started {
+        Started::ToServe(server) => serve(server, is_verbose, &mut signals),
+        Started::ToStop(server) => Ok(server),
+    });
     let mut deadline = match &served {
         Ok(_) => StopDeadline::new(1000 * config.settings.timeouts.drain_ms, || {
             is_cut_short(&mut signals)
@@ -56,9 +64,38 @@ pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
     stopped.map_err(|_| Reported)
 }
 
+/// A server that has started.
+enum Started {
+    ToServe(Server),
+    /// A signal to stop has come meanwhile.
+    ToStop(Server),
+}
+
+/// Starts a server in a thread of its own: it may wait for a file system that does not answer, or
+/// for a worker process that is never ready, and a signal must end it all the same.
+fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
+    const TURN_MS: u32 = 2;
+    let config = config.clone();
+    let thread = thread::Builder::new().name("start".into());
+    let thread = thread.spawn(move || Server::start(&config));
+    let thread = thread.map_err(|why| format!("cannot start a thread: {why}"))?;
+    let mut stop_by_us = None;
+    while !thread.is_finished() {
+        if next(signals, TURN_MS)?.is_some_and(is_stop) {
+            stop_by_us.get_or_insert(os::clock::now() + START_END_US);
+        }
+        if stop_by_us.is_some_and(|by| os::clock::now() >= by) {
+            return Err("stopped before it served: the start still waits, for a file system or a \
+                        worker process that does not answer"
+                .into());
+        }
+    }
+    let server = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+    Ok(if stop_by_us.is_some() { Started::ToStop(server) } else { Started::ToServe(server) })
+}
+
 /// Serves until a signal to stop, or until a worker fails.
-fn serve(config: &Config, is_verbose: bool, signals: &mut Signals) -> Result<Server, String> {
-    let mut server = Server::start(config)?;
+fn serve(mut server: Server, is_verbose: bool, signals: &mut Signals) -> Result<Server, String> {
     report(server.description());
     server.hints().iter().for_each(|hint| report(hint));
     if is_verbose {
@@ -82,9 +119,7 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
     /// A failed worker, or one that sleeps on a file it should release, is noticed after this time.
     const LOOK_MS: u32 = 1000;
     loop {
-        let signal =
-            signals.next(LOOK_MS).map_err(|why| format!("cannot wait for signals: {why}"))?;
-        match signal {
+        match next(signals, LOOK_MS)? {
             Some(signal) if is_stop(signal) => return Ok(None),
             Some(Signal::User1) => reopen_log(server),
             Some(Signal::User2) => server.status().iter().for_each(|line| report(line)),
@@ -99,6 +134,11 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
         }
         server.do_housekeeping();
     }
+}
+
+/// The next signal, or none after `timeout_ms`.
+fn next(signals: &mut Signals, timeout_ms: u32) -> Result<Option<Signal>, String> {
+    signals.next(timeout_ms).map_err(|why| format!("cannot wait for signals: {why}"))
 }
 
 fn reopen_log(server: &Server) {

@@ -23,7 +23,7 @@ use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
 use crate::start_error::StartError;
-use crate::stop_deadline::StopDeadline;
+use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
 use crate::{reach, start_pages};
 
 /// A server that runs until it is stopped.
@@ -212,7 +212,7 @@ impl Server {
     /// Stops accepting, lets responses finish for at most `drain`, and cuts off the rest.
     ///
     /// # Errors
-    /// The failure that ended a worker.
+    /// The failure that ended a worker, or that workers wait and do not end.
     pub fn stop_gracefully(self, drain: Duration) -> Result<Summary, String> {
         /// Short enough to delay no caller, long enough to cost nothing.
         const TURN: Duration = Duration::from_millis(5);
@@ -224,7 +224,7 @@ impl Server {
     }
 
     /// Stops accepting, lets responses finish until the `deadline`, and cuts off the rest. The
-    /// error is the failure that ended a worker.
+    /// errors are those of [`Self::stop_gracefully`].
     pub(crate) fn stop(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
         let engine = self.workers.engine();
         engine.issue(Order::StopAccepting);
@@ -296,15 +296,16 @@ impl WorkerSet {
         }
     }
 
-    /// Waits for the end of all workers after the order to end, and sums up their counters. The log
-    /// is waited for until the deadline.
-    fn end(self, aborted: bool, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
+    /// Waits for the end of all workers after the order to end, and sums up their counters. Workers
+    /// that do not end are left as they are. The log is waited for until the deadline.
+    fn end(mut self, aborted: bool, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
+        let have_ended = ends_soon(self.engine());
         let (joined, counters, dropped, errors, log) = match self {
             Self::Threads { local, errors, log } => {
-                (local.engine.join(), local.counters.all(), 0, errors, log)
+                (join(local.engine, have_ended), local.counters.all(), 0, errors, log)
             }
             Self::Processes { supervisor, ledger, log } => {
-                let joined = supervisor.join();
+                let joined = join(supervisor, have_ended);
                 (joined, ledger.counters(), ledger.lines_dropped(), ledger.error_budget(), log)
             }
         };
@@ -320,8 +321,35 @@ impl WorkerSet {
             log_lines_dropped,
             aborted,
         };
-        joined.map(|()| summary).map_err(|why| format!("a worker failed: {why}"))
+        joined.map(|()| summary)
     }
+}
+
+/// Whether all workers end within the time that they have for it.
+fn ends_soon(engine: &dyn Engine) -> bool {
+    const TURN: Duration = Duration::from_millis(5);
+    let until_us = os::clock::now() + WORKERS_END_US;
+    loop {
+        match engine.is_finished() {
+            true => return true,
+            false if os::clock::now() >= until_us => return false,
+            false => std::thread::sleep(TURN),
+        }
+    }
+}
+
+/// Joins the workers of an engine. Those that have not ended stay as they are, with all that they
+/// use, until the process ends.
+fn join(engine: Box<dyn Engine>, have_ended: bool) -> Result<(), String> {
+    if !have_ended {
+        std::mem::forget(engine);
+        return Err(format!(
+            "workers still wait {} s after connections were cut off, probably for a file system \
+             that does not answer: the server ends without them",
+            WORKERS_END_US / 1_000_000
+        ));
+    }
+    engine.join().map_err(|why| format!("a worker failed: {why}"))
 }
 
 /// Copies the listeners of each process, one set after the other. The originals stay open here.

@@ -4,6 +4,7 @@
 mod clients;
 mod error_log;
 mod generated;
+mod hung_disks;
 mod hung_readers;
 mod limits;
 mod machine;

@@ -22,12 +22,15 @@ use super::uplink::{self, Downlink, Message};
 use crate::line_writer::{Queue, count_lines};
 use crate::report;
 use crate::start_error::StartError;
+use crate::stop_deadline::WORKERS_END_US;
 
 /// How long a worker process may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long processes may take to end after the order to close all connections.
+/// How long processes may take to end after the order to close all connections, before they are
+/// killed: soon enough for the supervisor to see their end.
 const ABORT_TIMEOUT_US: u64 = 5_000_000;
+const _: () = assert!(ABORT_TIMEOUT_US + 1_000_000 < WORKERS_END_US);
 
 /// The event key of the wake-up call, which no place has.
 const WAKE_KEY: u64 = u64::MAX;

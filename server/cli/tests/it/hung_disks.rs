@@ -1,0 +1,93 @@
+//! A disk that does not answer holds up neither the end of a server nor the end of a start: a
+//! signal ends both in bounded time.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use testkit::{StalledDisk, Temporary, comes_true, skip};
+
+use crate::error_log::for_each_engine;
+use crate::server_process::{ROPEWALK, ServerProcess, serve};
+
+/// How long a request may take to reach the disk.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The line of a server that ends although workers still wait.
+const LEFT: &str = "still wait";
+
+/// A disk with a site of a page that will be in memory, and of a file that will not.
+fn disk() -> Option<StalledDisk> {
+    let tree = Temporary::new();
+    tree.file("site/index.html", "<h1>Rope</h1>");
+    tree.file("site/cold.txt", "cold".repeat(5000));
+    let disk = StalledDisk::new(tree.path());
+    disk.map_err(|why| skip("servers on a disk that does not answer", &why)).ok()
+}
+
+#[test]
+fn a_stop_ends_while_the_disk_hangs() {
+    if disk().is_none() {
+        return;
+    }
+    for_each_engine(|arguments| {
+        let Some(disk) = disk() else { return };
+        let site = disk.root().join("site");
+        let mut command = Command::new(ROPEWALK);
+        let mut server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+        assert_eq!(server.status("/"), 200, "{arguments:?}");
+        // The attributes of the file are in memory; its bytes are not.
+        fs::metadata(site.join("cold.txt")).unwrap();
+        disk.gate().close();
+        let mut waits = server.connect();
+        waits.write_all(b"GET /cold.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        disk.gate().await_visitor(PATIENCE);
+        os::signals::send("TERM", &[server.pid()]);
+        let has_ended = comes_true(|| !server.is_running());
+        disk.gate().open();
+        assert!(has_ended, "{arguments:?}: it waits for the disk");
+        let (status, lines) = server.end();
+        // Worker processes are killed, which ends what they wait for; threads cannot be.
+        let says = |words: &str| lines.iter().any(|line| line.contains(words));
+        let is_as_said = match status.code() {
+            Some(0) => says("connections cut off") && !says(LEFT),
+            Some(1) => says(LEFT),
+            _ => false,
+        };
+        assert!(is_as_said, "{arguments:?}: {status}: {lines:?}");
+    });
+}
+
+#[test]
+fn a_start_ends_while_the_disk_hangs() {
+    for name in ["TERM", "INT", "QUIT"] {
+        let Some(disk) = disk() else { return };
+        let site = disk.root().join("site");
+        // The root itself is in memory; what is in it is not.
+        fs::metadata(&site).unwrap();
+        disk.gate().close();
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &site).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.args(["--engine", "event-loop"]).spawn().unwrap();
+        disk.gate().await_visitor(PATIENCE);
+        os::signals::send(name, &[child.id()]);
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            errors.lines().map_while(Result::ok).for_each(|line| sender.send(line).unwrap());
+        });
+        let first = lines.recv_timeout(PATIENCE).unwrap_or_default();
+        // A thread that the kernel holds in a call ends with the call.
+        disk.gate().open();
+        let has_ended = comes_true(|| child.try_wait().unwrap().is_some());
+        let _ = child.kill();
+        reader.join().unwrap();
+        assert!(first.contains("before it served"), "{name}: {first:?}");
+        assert!(has_ended, "{name}: it serves");
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{name}");
+        assert_eq!(lines.try_iter().collect::<Vec<_>>(), [""; 0], "{name}");
+    }
+}
