@@ -18,7 +18,7 @@ mod walk;
 
 pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
 pub use new_file::NewFile;
-pub use open::{open_appending, openat2_available};
+pub use open::{check_writable, open_appending, openat2_available};
 pub use read::{
     LOOKED_AT_MAX, NowaitRead, advise_dont_need, advise_random, advise_will_need, read_at,
     read_at_nowait, read_nowhere_nowait,

@@ -3,7 +3,7 @@
 use super::root::Symlinks;
 use crate::call::error;
 use crate::errors::Cause;
-use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, Access, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::retry_on_intr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -53,6 +53,14 @@ pub fn openat2_available() -> bool {
 pub fn open_appending(path: &Path) -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     File::options().append(true).create(true).custom_flags(flags).open(path)
+}
+
+/// Checks that this user may write to a file, or make files in a directory, without opening it.
+///
+/// # Errors
+/// Why not: permission, a file system that can only be read, or nothing there.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| fs::access(path, Access::WRITE_OK))?)
 }
 
 /// Opens a directory as a starting point, following links.

@@ -105,6 +105,44 @@ fn a_root_that_this_user_may_not_enter_is_one_line() {
     }
 }
 
+/// Whether a log can be written is known before the server starts, and nothing is made or emptied
+/// to find out.
+#[test]
+fn a_log_that_this_user_may_not_write_is_one_line() {
+    let directory = Temporary::new();
+    let files = ["site/index.html", "kept/a.log", "shut/b.log", "hidden/c.log"];
+    let modes = [("kept/a.log", 0o444), ("shut", 0o555), ("hidden", 0)];
+    files_with_modes(&directory, &files, &modes);
+    std::os::unix::fs::symlink("shut/none.log", directory.path().join("link.log")).unwrap();
+    let logs = [
+        ("kept/a.log", "kept/a.log"),
+        ("shut/new.log", "shut"),
+        ("link.log", "shut"),
+        ("hidden/c.log", "hidden"),
+        ("hidden/in/d.log", "hidden"),
+    ];
+    for (log, refused) in logs {
+        for subcommand in ["check", "serve"] {
+            let Some(mut command) = as_ordinary_user(&directory) else { return };
+            let set = format!("log.path={log}");
+            let arguments = [subcommand, "site", "--log", "combined", "--set", &set];
+            let command = command.current_dir(directory.path()).args(arguments);
+            let output = command.output().unwrap();
+            let refused = directory.path().join(refused);
+            let expected = format!(
+                "ropewalk: --set {set}: the access log {log:?} cannot be written (permission \
+                 denied): let this user write to {refused:?}, or name another file\n"
+            );
+            assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+            assert_eq!(output.status.code(), Some(2), "{subcommand} {log}");
+        }
+    }
+    let names = |name: &str| std::fs::read_dir(directory.path().join(name)).unwrap().count();
+    assert_eq!(["kept", "shut"].map(names), [1, 1], "nothing was made");
+    let kept = std::fs::read_to_string(directory.path().join("kept/a.log")).unwrap();
+    assert_eq!(kept, "kept/a.log", "nothing was emptied");
+}
+
 /// The current directory is open, however it was entered.
 #[test]
 fn a_root_is_served_from_within_though_the_way_to_it_is_closed() {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use site::check::SettingError;
 
@@ -156,6 +156,16 @@ pub enum ConfigFault {
     /// A log that is a directory.
     #[error("{0:?} is a directory: name a file in it")]
     LogIsDirectory(PathBuf),
+    /// A log that this user may not write, or make.
+    #[error("the access log {log:?} cannot be written {}", what_to_do(.at, .why))]
+    UnwritableLog {
+        /// The log.
+        log: PathBuf,
+        /// The file or the directory that this user may not write to, or not enter.
+        at: PathBuf,
+        /// The error of the system call.
+        why: io::Error,
+    },
     /// A log that clients could request.
     #[error(
         "the access log {log:?} would be published, because it is in the root {root:?}: write it \
@@ -184,6 +194,19 @@ pub enum ConfigFault {
     /// A setting that does not fit the engine, the machine or another setting, described in words.
     #[error("{0}")]
     Unfit(String),
+}
+
+/// Why nothing can be written to `at`, in parentheses, and what to do.
+fn what_to_do(at: &Path, why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("(permission denied): let this user write to {at:?}, or name another file")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "(its file system can only be read): name a file elsewhere".into()
+        }
+        _ => format!("({why}): name another file"),
+    }
 }
 
 impl ConfigError {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use command::near::{hint, near_name, near_path};
 use engines::jobs::symlinks;
@@ -100,10 +100,6 @@ fn check_root(root: &Path) -> Result<(), ConfigFault> {
 /// Checks that this user may look up names in a root: that the root itself has been found does not
 /// show it.
 fn check_open(root: &Path) -> Result<(), ConfigFault> {
-    let is_closed = |directory: &Path| {
-        let found = std::fs::metadata(directory.join("."));
-        found.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
-    };
     // The way from `/` may be closed where that from the current directory is not.
     if !is_closed(root) {
         return Ok(());
@@ -114,6 +110,12 @@ fn check_open(root: &Path) -> Result<(), ConfigFault> {
     // A directory on the way has only to be searched; the root may be listed, too.
     let permissions = if closed == absolute { "rx" } else { "x" };
     Err(ConfigFault::ClosedRoot { root: root.into(), closed, permissions })
+}
+
+/// Whether this user may not look up names in a directory.
+fn is_closed(directory: &Path) -> bool {
+    let found = std::fs::metadata(directory.join("."));
+    found.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// The pages of a host, each with the key that names it.
@@ -173,24 +175,60 @@ fn check_log(log: &LogSettings, hosts: &[HostSettings]) -> Result<(), ConfigFaul
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    match (directory.is_dir(), path.is_dir()) {
-        (false, _) => Err(ConfigFault::NoLogDirectory(directory.into())),
-        (true, true) => Err(ConfigFault::LogIsDirectory(path.into())),
-        (true, false) => check_log_is_outside(path, directory, hosts),
+    match std::fs::metadata(directory) {
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            let closed = directory.ancestors().filter(|it| is_closed(it)).last();
+            return Err(unwritable_log(path, closed.unwrap_or(directory), why));
+        }
+        Ok(found) if found.is_dir() => {}
+        _ => return Err(ConfigFault::NoLogDirectory(directory.into())),
     }
+    if path.is_dir() {
+        return Err(ConfigFault::LogIsDirectory(path.into()));
+    }
+    let file = log_file(path, directory);
+    check_log_is_outside(path, &file, hosts)?;
+    check_log_is_writable(path, &file)
 }
 
-/// Checks that a log in this directory is below no root, whatever links lead there. A hidden name
-/// is no exception: the rule that hides it may change, and the log would stay.
+/// The file that a log in this directory is written to, which may not exist yet: what `log` links
+/// to if it is a link.
+fn log_file(log: &Path, directory: &Path) -> PathBuf {
+    let name = log.read_link().unwrap_or_else(|_| log.file_name().unwrap_or_default().into());
+    directory.join(name)
+}
+
+/// Checks that this user may write a log, or make it. Nothing is opened or made for that.
+fn check_log_is_writable(log: &Path, file: &Path) -> Result<(), ConfigFault> {
+    let directory = file.parent().unwrap_or(file);
+    let (at, why) = match os::files::check_writable(file) {
+        Ok(()) => return Ok(()),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            match os::files::check_writable(directory) {
+                Ok(()) => return Ok(()),
+                Err(why) => (directory, why),
+            }
+        }
+        Err(why) if is_closed(directory) => (directory, why),
+        Err(why) => (file, why),
+    };
+    Err(unwritable_log(log, at, why))
+}
+
+/// The fault of a log that cannot be written because of the file or directory `at`.
+fn unwritable_log(log: &Path, at: &Path, why: io::Error) -> ConfigFault {
+    let at = std::path::absolute(at).unwrap_or_else(|_| at.into());
+    ConfigFault::UnwritableLog { log: log.into(), at, why }
+}
+
+/// Checks that a log is below no root, whatever links lead there. A hidden name is no exception:
+/// the rule that hides it may change, and the log would stay.
 fn check_log_is_outside(
     log: &Path,
-    directory: &Path,
+    file: &Path,
     hosts: &[HostSettings],
 ) -> Result<(), ConfigFault> {
-    // The log may not exist yet, and what it links to may not either.
-    let name = log.read_link().unwrap_or_else(|_| log.file_name().unwrap_or_default().into());
-    let file = directory.join(name);
-    let found = file.canonicalize().or_else(|_| file.parent().unwrap_or(directory).canonicalize());
+    let found = file.canonicalize().or_else(|_| file.parent().unwrap_or(file).canonicalize());
     let is_above = |root: &Path| {
         let (Ok(found), Ok(root)) = (&found, root.canonicalize()) else { return false };
         found.starts_with(root)
