@@ -61,6 +61,17 @@ mod tests {
         assert_eq!(asked, 3, "asked no more often than needed");
     }
 
+    /// What hangs adds so much to a stop as the documentation says: all workers, and two outputs.
+    #[test]
+    fn the_bound_of_a_stop_is_documented() {
+        let added_s = (WORKERS_END_US + 2 * FINAL_WRITE_US).div_ceil(1_000_000);
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve/configuration.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let words: Vec<&str> = page.split_whitespace().collect();
+        let said = format!("a stop takes `drain_ms` and {added_s} seconds at most");
+        assert!(words.join(" ").contains(&said), "{said}");
+    }
+
     #[test]
     fn a_deadline_passes_by_itself() {
         let mut deadline = StopDeadline::passed();
