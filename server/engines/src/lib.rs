@@ -49,7 +49,7 @@ pub use former_knobs::{FORMER_KNOBS, FormerKnob, Now};
 pub use knobs::{Knob, KnobValues, Values};
 pub use open_files::{Caretaker, OpenFiles};
 pub use orders::{Order, Orders};
-pub use parts::failures::Failures;
+pub use parts::failures::{Failures, Replacement};
 
 /// The engines, the default first.
 pub static ENGINES: &[EngineSpec] = &[

@@ -13,7 +13,7 @@ use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
 use crate::orders::Order;
-use crate::parts::failures::Failures;
+use crate::parts::failures::{Failures, Replacement};
 
 /// The time after which a process is started again if the system has refused one, in microseconds.
 const TRY_AGAIN_US: u64 = 1_000_000;
@@ -187,10 +187,18 @@ impl Inner {
         if !end.is_killed {
             deaths.note(now);
         }
-        let replacement = deaths.replacement(now, &what);
-        self.is_ending = replacement.is_err();
-        self.notices.push(replacement?);
-        Ok(())
+        let replacement = deaths.replacement(now);
+        let notice = format!("{what}; {replacement}");
+        match replacement {
+            Replacement::Due => {
+                self.notices.push(notice);
+                Ok(())
+            }
+            Replacement::GivenUp => {
+                self.is_ending = true;
+                Err(notice)
+            }
+        }
     }
 
     fn fill(&mut self, index: usize) {

@@ -2,6 +2,7 @@
 //! at once. Not the replacing: each owner of places has threads or processes of its own kind.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 /// The recent failures in one place: of a thread or a process.
 #[derive(Clone, Debug, Default)]
@@ -36,19 +37,33 @@ impl Failures {
         end.filter(|end| *end > now_us)
     }
 
-    /// What is reported of a process that has ended for `reason`: that another takes its place, or
-    /// that there have been too many failures for that.
-    ///
-    /// # Errors
-    /// The failure of the engine, if there have been too many.
-    pub fn replacement(&self, now_us: u64, reason: &str) -> Result<String, String> {
-        if self.are_too_many(now_us) {
-            let (times, seconds) = (Self::MAX, Self::WITHIN_S);
-            return Err(format!(
-                "{reason}; {times} times within {seconds} s: not replaced any more"
-            ));
+    /// Whether another process takes the place of one that has ended.
+    #[must_use]
+    pub fn replacement(&self, now_us: u64) -> Replacement {
+        if self.are_too_many(now_us) { Replacement::GivenUp } else { Replacement::Due }
+    }
+}
+
+/// What becomes of the place of a process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// Another process takes it.
+    Due,
+    /// It stays empty, because there have been too many failures: the engine has failed.
+    GivenUp,
+}
+
+impl fmt::Display for Replacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Due => f.write_str("another takes its place"),
+            Self::GivenUp => write!(
+                f,
+                "{} times within {} s: not replaced any more",
+                Failures::MAX,
+                Failures::WITHIN_S
+            ),
         }
-        Ok(format!("{reason}; another takes its place"))
     }
 }
 
@@ -69,12 +84,12 @@ mod tests {
         assert!(!failures.are_too_many(10_000_000), "the first was ten seconds ago");
         failures.note(10_000_000);
         assert!(failures.are_too_many(10_000_000));
-        assert_eq!(
-            failures.replacement(10_000_000, "it ended").unwrap_err(),
-            "it ended; 5 times within 10 s: not replaced any more"
-        );
-        let replaced = "it ended; another takes its place".to_string();
-        assert_eq!(failures.replacement(20_000_000, "it ended"), Ok(replaced));
+        let check = |now_us, expected, text: &str| {
+            let replacement = failures.replacement(now_us);
+            assert_eq!((replacement, &*replacement.to_string()), (expected, text));
+        };
+        check(10_000_000, Replacement::GivenUp, "5 times within 10 s: not replaced any more");
+        check(20_000_000, Replacement::Due, "another takes its place");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engines::{Engine, Failures, Order, Orders};
+use engines::{Engine, Failures, Order, Orders, Replacement};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
@@ -323,11 +323,13 @@ impl SupervisorThread {
         let reason = format!("{name}: {}", process.reason(status));
         let (deaths, now) = (&mut self.places[index].deaths, os::clock::now());
         deaths.note(now);
-        match deaths.replacement(now, &reason) {
-            Ok(notice) => report(&notice),
-            Err(why) => {
+        let replacement = deaths.replacement(now);
+        let notice = format!("{reason}; {replacement}");
+        match replacement {
+            Replacement::Due => report(&notice),
+            Replacement::GivenUp => {
                 report(&reason);
-                return self.fail(why);
+                return self.fail(notice);
             }
         }
         if let Err(why) = self.start_one(index) {
