@@ -244,6 +244,17 @@ mod tests {
         }
     }
 
+    /// A machine that lacks what the tests need fails in CI, and leaves out none of them.
+    #[test]
+    fn no_tests_are_left_out_in_ci() {
+        let tests = STEPS.iter().filter(|step| step.command.starts_with("cargo xtask test"));
+        let needed: Vec<_> = tests.flat_map(|step| step.needs).collect();
+        assert!(!needed.is_empty());
+        for tool in needed {
+            assert!(tool.provided_in_ci, "without {} tests are left out", tool.name);
+        }
+    }
+
     /// Root's rounds reuse what ordinary users have built, and not the other way round.
     #[test]
     fn the_bare_machine_has_every_round_and_roots_are_last() {

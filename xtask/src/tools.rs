@@ -85,7 +85,7 @@ pub(crate) const SHARED_MEMORY: Tool = Tool {
     name: "tmpfs at /dev/shm",
     probe: Probe::Prints("stat --file-system --format=%T /dev/shm", "tmpfs"),
     install: "mount -t tmpfs tmpfs /dev/shm",
-    provided_in_ci: false,
+    provided_in_ci: true,
 };
 
 /// A command from words separated by spaces, to run at the workspace root. Words hold no spaces.
