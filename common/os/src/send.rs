@@ -20,6 +20,13 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Receives what has arrived into `buffer`, as [`recv`] does, but never waits: also on a socket that
+/// blocks, `WouldBlock` says that there is nothing.
+pub fn recv_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = retry_on_intr(|| net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT))?;
+    Ok(count)
+}
+
 /// Takes at most `len` bytes that have arrived and drops them uncopied (MSG_TRUNC); returns how
 /// many. TCP only; 0 means the peer sends no more (or `len` is 0).
 pub fn recv_discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {

@@ -10,7 +10,7 @@ mod tests;
 
 pub use blocking::{
     Readiness, has_input, set_blocking, set_receive_timeout, set_send_timeout, shutdown_both,
-    shutdown_read, wait_ready,
+    shutdown_read, wait_full, wait_ready,
 };
 pub use connect::connect_start;
 pub use inherited::listening_descriptors;

@@ -61,6 +61,22 @@ pub fn wait_ready(
     Ok(retry_on_intr(|| poll(&mut entry, timeout.as_ref()))? > 0)
 }
 
+/// Waits until the socket, whose send buffer is full, has room, or something to receive if
+/// `wants_input`, for at most `timeout_ms`. Returns whether it has room, and whether it has input.
+/// An error of the connection counts as both.
+pub fn wait_full(
+    socket: BorrowedFd<'_>,
+    wants_input: bool,
+    timeout_ms: u64,
+) -> io::Result<(bool, bool)> {
+    let input = if wants_input { PollFlags::IN } else { PollFlags::empty() };
+    let mut entry = [PollFd::from_borrowed_fd(socket, PollFlags::OUT | input)];
+    let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
+    retry_on_intr(|| poll(&mut entry, timeout.as_ref()))?;
+    let has = |one| entry[0].revents().intersects(one | PollFlags::ERR | PollFlags::HUP);
+    Ok((has(PollFlags::OUT), has(PollFlags::IN)))
+}
+
 /// Whether the socket has bytes that have not been received yet. An end or an error does not count.
 pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -285,9 +285,12 @@ impl KernelThread {
     #[inline]
     fn handle(&mut self, cluster: &Cluster, event: Event, found: &mut Vec<u32>) {
         if event.key < LISTENER_KEYS {
-            let mut events = FiberEvents::WRITABLE;
+            let mut events = FiberEvents::NONE;
             if event.readable {
                 events = events.with(FiberEvents::READABLE);
+            }
+            if event.writable {
+                events = events.with(FiberEvents::WRITABLE);
             }
             if event.hangup || event.error {
                 events = events.with(FiberEvents::HUNG_UP);

@@ -22,7 +22,7 @@ impl FiberEvents {
     pub(super) const NONE: Self = Self(0);
     /// The fiber's socket has input.
     pub(super) const READABLE: Self = Self(1 << 8);
-    /// The fiber's socket has room, and nothing else is new.
+    /// The fiber's socket has room.
     pub(super) const WRITABLE: Self = Self(1 << 9);
     /// The fiber's peer has shut its side down.
     pub(super) const HUNG_UP: Self = Self(1 << 10);

@@ -195,6 +195,7 @@ impl Child {
                         // its request announces that it is the last.
                         self.registry.shared.orders.issue(Order::Drain);
                     }
+                    wait.event().into_iter().for_each(|event| served.note(event));
                     match served.drive(&self.registry, entry, &mut buffer) {
                         Some(wanted) => wait.begin(entry, wanted)?,
                         None => return Ok(()),
@@ -251,7 +252,7 @@ impl Child {
 struct Wait {
     set: PollSet,
     events: Vec<Event>,
-    watched: Readiness,
+    watched: Interest,
     /// Whether the master had called when the last wait ended.
     is_called: bool,
     /// When housekeeping of the cache and the log is due.
@@ -265,27 +266,22 @@ impl Wait {
         set.add(signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
         set.add(entry.socket(), Interest::READ, SOCKET_KEY)?;
         let events = Vec::with_capacity(2);
-        Ok(Self {
-            set,
-            events,
-            watched: Readiness::Readable,
-            is_called: false,
-            housekeeping_due: None,
-        })
+        Ok(Self { set, events, watched: Interest::READ, is_called: false, housekeeping_due: None })
     }
 
-    /// Prepares the next wait, for the readiness that the connection needs.
-    fn begin(&mut self, entry: &Entry, readiness: Readiness) -> io::Result<()> {
+    /// Prepares the next wait, for the events that the connection needs.
+    fn begin(&mut self, entry: &Entry, interest: Interest) -> io::Result<()> {
         self.do_housekeeping_in(Some(HOUSEKEEPING_MS));
-        if readiness != self.watched {
-            let interest = match readiness {
-                Readiness::Readable => Interest::READ,
-                Readiness::Writable => Interest::WRITE,
-            };
+        if interest != self.watched {
             self.set.modify(entry.socket(), interest, SOCKET_KEY)?;
-            self.watched = readiness;
+            self.watched = interest;
         }
         Ok(())
+    }
+
+    /// The event of the client's socket in the last wait.
+    fn event(&self) -> Option<Event> {
+        self.events.iter().copied().find(|event| event.key == SOCKET_KEY)
     }
 
     /// Has waits end for housekeeping after `ms` milliseconds; none means never.

@@ -247,7 +247,8 @@ impl StageThread {
         let began = os::clock::now();
         let taken = self.step_once(client, turn);
         let waited_ms = os::clock::now().saturating_sub(began) / 1000;
-        if waited_ms >= SEND_WAIT_MS {
+        // From a socket that blocks nothing is received beside: that could wait for ever.
+        if waited_ms >= SEND_WAIT_MS || client.ready.is_full {
             read_clock(&mut self.worker);
             client.is_slow = true;
             self.set_blocking(client, false);

@@ -15,9 +15,15 @@ use session::Tick;
 
 use super::client::{BoxedClient, Client};
 use crate::parts::loops::connections::{Connections, Timed};
+use crate::parts::loops::step::Ready;
 
 /// Keys of wake-up calls: above those of all registrations.
 const WAKE_KEYS: u64 = (u32::MAX as u64) << 32;
+
+/// When a connection that waits for room is watched for input as well, in milliseconds after its
+/// request was found. Most clients take their responses in less, and to watch a socket for more
+/// costs a call, and a wake-up with each later request.
+const LISTEN_AFTER_MS: u64 = 1000;
 
 /// The purpose of a registration: its index in [`Client::registrations`], and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +33,20 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    fn interest(self) -> Interest {
-        match self {
-            Self::Reading => Interest::READ.with(Interest::RDHUP).with(Interest::EDGE),
-            Self::Writing => Interest::WRITE.with(Interest::EDGE),
-        }
+    /// The events to watch a socket for; `listens` says whether input is one of them.
+    fn interest(self, listens: bool) -> Interest {
+        let input = if listens { Interest::READ.with(Interest::RDHUP) } else { Interest::NONE };
+        let room = if self == Self::Writing { Interest::WRITE } else { Interest::NONE };
+        room.with(input).with(Interest::EDGE)
+    }
+
+    /// Takes note of an event of the socket.
+    fn note(self, ready: &mut Ready, event: Event) {
+        let is_over = event.hangup || event.error;
+        let has_input = event.readable || is_over || self == Self::Reading;
+        ready.is_drained &= !has_input;
+        ready.is_full &= !event.writable && !event.error;
+        ready.is_hung_up |= is_over;
     }
 }
 
@@ -52,15 +67,28 @@ struct Registration {
     /// None while the connection is with another stage.
     client: Option<BoxedClient>,
     is_watched: bool,
-    /// Whether an event came while the connection was away.
-    has_event: bool,
-    /// Whether an event reported a hang-up while the connection was away.
-    is_hung_up: bool,
+    /// Whether the socket is watched for input.
+    listens: bool,
+    /// The events that came while the connection was away, as one.
+    missed: Option<Missed>,
+}
+
+/// What events reported while their connection was away.
+#[derive(Clone, Copy, Default)]
+struct Missed {
+    input: bool,
+    room: bool,
+    hangup: bool,
+    error: bool,
 }
 
 impl Timed for Registration {
+    /// The deadline of a parked connection, or the moment from which it is watched for input.
     fn deadline(&self) -> Option<Tick> {
-        self.client.as_ref()?.connection.deadline()
+        let client = self.client.as_ref()?;
+        let listens = self.listens || !client.connection.wants_input();
+        let listens_from = (!listens).then(|| listens_from(client));
+        client.connection.deadline().into_iter().chain(listens_from).min()
     }
 
     fn is_idle(&self) -> bool {
@@ -131,17 +159,15 @@ impl WaitSet {
         let Some(registration) = self.registrations.get(event.key) else {
             return Dispatched::Nothing;
         };
-        let is_hung_up = event.hangup || event.error;
         match registration.client.take() {
             Some(mut client) => {
                 self.parked -= 1;
-                client.ready.is_drained &= self.direction != Direction::Reading;
-                client.ready.is_hung_up |= is_hung_up;
+                self.direction.note(&mut client.ready, event);
                 Dispatched::Ready(client)
             }
             None => {
-                self.unmet += usize::from(!std::mem::replace(&mut registration.has_event, true));
-                registration.is_hung_up |= is_hung_up;
+                self.unmet += usize::from(registration.missed.is_none());
+                registration.missed.get_or_insert_default().add(event);
                 Dispatched::Nothing
             }
         }
@@ -157,8 +183,8 @@ impl WaitSet {
             socket: Arc::downgrade(&client.socket),
             client: None,
             is_watched: false,
-            has_event: false,
-            is_hung_up: false,
+            listens: self.direction == Direction::Reading,
+            missed: None,
         });
         client.registrations[self.direction as usize] = Some(key);
         true
@@ -182,15 +208,14 @@ impl WaitSet {
         let Some(registration) = self.registrations.get(key) else {
             return Parked::Refused(client);
         };
-        client.ready.is_hung_up |= std::mem::take(&mut registration.is_hung_up);
-        if std::mem::take(&mut registration.has_event) {
+        if let Some(missed) = registration.missed.take() {
             self.unmet -= 1;
-            client.ready.is_drained &= self.direction != Direction::Reading;
+            self.direction.note(&mut client.ready, missed.event(key));
             return Parked::Ready(client);
         }
         if !std::mem::replace(&mut registration.is_watched, true) {
             // If the socket is ready already, epoll reports that as the first event.
-            let interest = self.direction.interest();
+            let interest = self.direction.interest(registration.listens);
             if self.epoll.add(client.socket.as_fd(), interest, key).is_err() {
                 return Parked::Refused(client);
             }
@@ -200,6 +225,27 @@ impl WaitSet {
         self.parked += 1;
         self.registrations.schedule(key);
         Parked::Waiting
+    }
+
+    /// Whether a connection that waits for room is to be watched for input as well: `listen` does.
+    pub(super) fn is_to_listen(client: &Client, now: Tick) -> bool {
+        listens_from(client) <= now && client.connection.wants_input()
+    }
+
+    /// Has a connection wait for its socket, which is watched for input as well.
+    pub(super) fn listen(&mut self, client: BoxedClient) -> Parked {
+        let key = client.registrations[self.direction as usize];
+        if let Some(key) = key
+            && let Some(registration) = self.registrations.get(key)
+            && !std::mem::replace(&mut registration.listens, true)
+            && registration.is_watched
+        {
+            // If there is input already, epoll reports it anew.
+            let changed =
+                self.epoll.modify(client.socket.as_fd(), self.direction.interest(true), key);
+            debug_assert!(changed.is_ok(), "the watch of a watched socket can be changed");
+        }
+        self.park(client)
     }
 
     /// Ends a connection's registration.
@@ -213,7 +259,7 @@ impl WaitSet {
     /// Removes the registration of a connection that is with another stage.
     fn remove(&mut self, key: u64) {
         let removed = self.registrations.remove(key);
-        self.unmet -= usize::from(removed.is_some_and(|registration| registration.has_event));
+        self.unmet -= usize::from(removed.is_some_and(|removed| removed.missed.is_some()));
     }
 
     /// Ends the registrations of connections that are gone without having been closed. Returns
@@ -276,4 +322,23 @@ impl WaitSet {
         self.parked -= taken.len();
         taken
     }
+}
+
+impl Missed {
+    fn add(&mut self, event: Event) {
+        self.input |= event.readable;
+        self.room |= event.writable;
+        self.hangup |= event.hangup;
+        self.error |= event.error;
+    }
+
+    fn event(self, key: u64) -> Event {
+        let Self { input: readable, room: writable, hangup, error } = self;
+        Event { key, readable, writable, hangup, error }
+    }
+}
+
+/// The moment from which a connection that waits for room is watched for input as well.
+fn listens_from(client: &Client) -> Tick {
+    client.since.plus_ms(LISTEN_AFTER_MS)
 }

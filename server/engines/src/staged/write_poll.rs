@@ -1,5 +1,6 @@
 //! The fourth stage, in which connections wait whose clients take no more bytes for the moment. It
-//! waits for space in their sockets and enforces their deadlines.
+//! waits for space in their sockets, and with those that take long for input too, which is received
+//! beside; and it enforces their deadlines.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use super::client::{BoxedClient, Stage};
 use super::pipeline::Pipeline;
 use super::poller::Poller;
 use super::queue::Sleep;
-use super::wait_set::{Direction, Dispatched, Parked};
+use super::wait_set::{Direction, Dispatched, Parked, WaitSet};
 use crate::engine::WorkerStart;
 use crate::orders::Order;
 use crate::parts::loops::{Loop, LoopContext};
@@ -51,9 +52,8 @@ impl WritePoll {
         Ok(())
     }
 
-    /// Hands a connection whose socket has space to the stage that writes.
-    fn send_on(&mut self, mut client: BoxedClient) {
-        client.ready.is_full = false;
+    /// Hands a connection whose socket is ready to the stage that writes.
+    fn send_on(&mut self, client: BoxedClient) {
         self.poller.outgoing.add(client, Stage::Write);
     }
 
@@ -70,8 +70,13 @@ impl WritePoll {
     }
 
     fn park(&mut self, mut client: BoxedClient) {
-        self.poller.wait_set.register(&mut client);
-        match self.poller.wait_set.park(client) {
+        let wait_set = &mut self.poller.wait_set;
+        wait_set.register(&mut client);
+        let parked = match WaitSet::is_to_listen(&client, self.poller.worker.now()) {
+            true => wait_set.listen(client),
+            false => wait_set.park(client),
+        };
+        match parked {
             Parked::Waiting => {}
             Parked::Ready(client) => self.send_on(client),
             Parked::Refused(mut client) => {
@@ -82,10 +87,13 @@ impl WritePoll {
     }
 
     /// Expires the connections whose deadlines have passed, and hands them to the stages that go on
-    /// with them: read-poll closes those that are over.
+    /// with them: read-poll closes those that are over. Others are from now on watched for input.
     fn expire(&mut self) {
         for mut client in self.poller.wait_set.take_expired(self.poller.worker.now()) {
-            client.connection.expire(&mut self.poller.worker);
+            if !client.connection.expire_if_due(&mut self.poller.worker) {
+                self.park(client);
+                continue;
+            }
             let stage = client.next_stage();
             self.poller.outgoing.add(client, stage);
         }

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use os::epoll::{Epoll, Interest};
+use os::epoll::{Epoll, Event, Interest};
 use os::socket::Readiness;
 use session::Tick;
 
@@ -133,8 +133,12 @@ impl Pool for ParkingPool {
         state.queue.len() <= shared.plan.queue
     }
 
-    fn ready(&mut self, key: u64) {
-        self.shared.call(&mut lock(&self.shared.state), key);
+    fn ready(&mut self, event: Event) {
+        let mut state = lock(&self.shared.state);
+        if let Some(Place(Some(parked))) = state.places.get(event.key) {
+            parked.served.note(event);
+        }
+        self.shared.call(&mut state, event.key);
     }
 
     fn maintain(&mut self, now: Tick) {
@@ -178,7 +182,7 @@ impl Shared {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Some((key, mut parked)) = self.next() {
             match parked.served.drive(&self.registry, &parked.arrival.entry, &mut buffer) {
-                Some(readiness) => self.park(key, parked, readiness),
+                Some(interest) => self.park(key, parked, interest),
                 None => self.end(key, parked),
             }
         }
@@ -201,11 +205,7 @@ impl Shared {
     }
 
     /// Parks a connection and has its socket watched. From then on another thread may take it.
-    fn park(&self, key: u64, parked: Parked, readiness: Readiness) {
-        let interest = match readiness {
-            Readiness::Readable => Interest::READ,
-            Readiness::Writable => Interest::WRITE,
-        };
+    fn park(&self, key: u64, parked: Parked, interest: Interest) {
         let mut state = lock(&self.state);
         if state.is_over {
             drop(state);

@@ -23,6 +23,7 @@ mod staged;
 mod stopping;
 mod tasks;
 mod under_test;
+mod uploads;
 
 use engines::EngineSpec;
 use under_test::{engines, knobs};

@@ -39,7 +39,7 @@ pub(crate) fn site() -> Temporary {
 }
 
 /// The content of the large file.
-fn large() -> &'static [u8] {
+pub(crate) fn large() -> &'static [u8] {
     static LARGE: OnceLock<Vec<u8>> = OnceLock::new();
     LARGE.get_or_init(|| (0..20_000_000_u32).map(|at| (at % 251) as u8).collect())
 }

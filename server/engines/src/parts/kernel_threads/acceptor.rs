@@ -37,7 +37,7 @@ pub(crate) trait Pool: Send {
 
     /// Handles the event that a socket that the pool watches is ready. The pool's keys are below
     /// those of all listeners.
-    fn ready(&mut self, _key: u64) {}
+    fn ready(&mut self, _event: Event) {}
 
     /// Joins threads that have ended, and handles what has become due.
     fn maintain(&mut self, now: Tick);
@@ -177,7 +177,7 @@ impl<C: Pool + 'static> Acceptor<C> {
 
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
-            self.pool.ready(event.key);
+            self.pool.ready(event);
             return Ok(());
         }
         if event.key != WAKE_KEY {

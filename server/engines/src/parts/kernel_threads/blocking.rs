@@ -9,6 +9,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use os::epoll::{Event, Interest};
 use os::socket::Readiness;
 use session::{Connection, Op, Phase, Tick, Worker};
 use site::resource::FileRef;
@@ -24,6 +25,11 @@ use crate::parts::loops::transport::{Moved, Plain, Transport};
 /// as long as the thread lives, so it is small.
 pub(crate) const RECEIVE_BYTES: usize = 4096;
 
+/// How long a call that sends waits for a client that takes nothing, in milliseconds. Then poll(2)
+/// waits, which notices as well what the client sends. A client that takes something now and then
+/// never makes a call wait for so long.
+const SEND_MS_MAX: u64 = 1000;
+
 /// Serves a connection to its end.
 pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     let parked =
@@ -38,6 +44,10 @@ pub(crate) struct ServedConnection {
     has_begun_drain: bool,
     /// Whether it returns while another part of the engine waits for its socket.
     parks: bool,
+    /// Whether the socket has no room for what is to be sent.
+    is_full: bool,
+    /// Whether the socket, which is full, has input.
+    has_input: bool,
 }
 
 impl ServedConnection {
@@ -49,6 +59,18 @@ impl ServedConnection {
             waits: Waits::new(registry.sendfile, parks),
             has_begun_drain: false,
             parks,
+            is_full: false,
+            has_input: false,
+        }
+    }
+
+    /// Takes note of an event of the socket, for which something else has waited.
+    #[inline]
+    pub(crate) fn note(&mut self, event: Event) {
+        if self.is_full {
+            let has_ended = event.hangup || event.error;
+            self.is_full = !event.writable && !has_ended;
+            self.has_input = event.readable || has_ended;
         }
     }
 
@@ -63,14 +85,14 @@ impl ServedConnection {
         self.connection.deadline()
     }
 
-    /// Drives the connection until it ends, or until it parks: then the readiness that it waits for
-    /// is returned. A connection that parks is first called when its socket is ready.
+    /// Drives the connection until it ends, or until it parks: then the events that it waits for are
+    /// returned. A connection that parks is first called when its socket is ready.
     pub(crate) fn drive(
         &mut self,
         registry: &Registry,
         entry: &Entry,
         buffer: &mut [u8],
-    ) -> Option<Readiness> {
+    ) -> Option<Interest> {
         let mut lease = WorkerLease::new(registry);
         let is_called = self.parks;
         let mut drive =
@@ -78,11 +100,22 @@ impl ServedConnection {
         // A bug met by one connection ends that connection. The panic has been printed.
         let pause = catch_unwind(AssertUnwindSafe(|| drive.run())).unwrap_or(Pause::Closed);
         if pause == Pause::Wait {
-            let receives = matches!(self.connection.next(), Op::Recv);
-            return Some(if receives { Readiness::Readable } else { Readiness::Writable });
+            return Some(match self.connection.next() {
+                Op::Recv => Interest::READ,
+                _ if self.connection.wants_input() => Interest::WRITE.with(Interest::READ),
+                _ => Interest::WRITE,
+            });
         }
         self.connection.close(lease.worker());
         None
+    }
+
+    /// What is known of the socket when something is to be sent.
+    #[inline]
+    fn ready(&self) -> Ready {
+        let mut ready = Ready::default();
+        (ready.is_full, ready.is_drained) = (self.is_full, !self.has_input);
+        ready
     }
 
     fn remaining_ms(&self, now: Tick) -> u64 {
@@ -201,6 +234,7 @@ impl Drive<'_, '_> {
                 return Step::Wait;
             }
         }
+        self.served.has_input = false;
         let received = self.served.socket(self.entry, now).receive(self.buffer);
         let is_taken = is_idle && !self.entry.resume();
         let worker = self.lease.worker();
@@ -231,24 +265,50 @@ impl Drive<'_, '_> {
         self.is_called = false;
         let worker = self.lease.worker();
         let remaining_ms = self.served.remaining_ms(worker.now());
+        let mut ready = self.served.ready();
         let ServedConnection { connection, waits, .. } = &mut *self.served;
         let mut socket = WaitingSocket { entry: self.entry, waits, remaining_ms };
-        match step(&mut socket, connection, worker, self.buffer, &mut Ready::default(), turn) {
+        let taken = step(&mut socket, connection, worker, self.buffer, &mut ready, turn);
+        match taken {
             Step::Closed => return Step::Closed,
-            Step::Wait if matches!(self.served.waits, Waits::Elsewhere) => {
-                return Step::Wait;
-            }
-            Step::Wait => {
-                self.lease.release();
-                if self.served.waits.wait_for_room(self.entry, remaining_ms).is_err() {
-                    return Step::Closed;
+            _ if ready.is_full => {
+                if let step @ (Step::Wait | Step::Closed) = self.go_on_full(taken, ready) {
+                    return step;
                 }
-                self.served.expire_if_due(self.lease.worker());
             }
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
         }
         self.drain_if_ordered();
+        Step::More
+    }
+
+    /// Goes on after a step that has found the socket full, or has received beside that. Waits for
+    /// the client to take bytes or to send some, unless another part of the engine does.
+    #[cold]
+    #[inline(never)]
+    fn go_on_full(&mut self, taken: Step, ready: Ready) -> Step {
+        let served = &mut *self.served;
+        (served.is_full, served.has_input) = (true, !ready.is_drained);
+        let waits_elsewhere = matches!(served.waits, Waits::Elsewhere);
+        if taken != Step::Wait || waits_elsewhere {
+            read_clock(self.lease.worker());
+            return taken;
+        }
+        served.expire_if_due(self.lease.worker()); // the send itself may have waited
+        if matches!(served.connection.next(), Op::Close { .. }) {
+            return Step::More;
+        }
+        let wants_input = served.connection.wants_input();
+        let remaining_ms = served.remaining_ms(self.lease.worker().now());
+        self.lease.release();
+        match os::socket::wait_full(self.entry.socket(), wants_input, remaining_ms) {
+            Ok((has_room, has_input)) => {
+                (served.is_full, served.has_input) = (!has_room, has_input)
+            }
+            Err(_) => return Step::Closed,
+        }
+        served.expire_if_due(self.lease.worker());
         Step::More
     }
 
@@ -312,9 +372,9 @@ impl WaitingSocket<'_> {
 }
 
 impl Transport for WaitingSocket<'_> {
-    #[inline]
+    /// Receives what has arrived, beside a send that finds no room: that does not wait.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
-        Self::receive(self, buffer).map(Moved::Now)
+        os::send::recv_now(self.entry.socket(), buffer).map(Moved::Now)
     }
 
     #[inline]
@@ -407,13 +467,14 @@ impl Waits {
         }
     }
 
-    /// Makes sure that a send waits for at most `ms` milliseconds.
+    /// Makes sure that a send waits for at most `ms` milliseconds, and not longer than
+    /// [`SEND_MS_MAX`].
     #[inline]
     pub(crate) fn before_send(&mut self, entry: &Entry, ms: u64) -> io::Result<()> {
         if let Self::InCalls { send_ms, .. } = self {
             // Half of the remaining time stays a valid bound for many sends.
             if *send_ms == 0 || ms < *send_ms {
-                *send_ms = ms.div_ceil(2);
+                *send_ms = ms.div_ceil(2).min(SEND_MS_MAX);
                 os::socket::set_send_timeout(entry.socket(), *send_ms)?;
             }
         }

@@ -180,7 +180,10 @@ fn receive(
             Step::More
         }
         Ok(Moved::Later) => Step::Away,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            ready.is_drained = true;
+            Step::Wait
+        }
         Err(_) => Step::Closed,
     }
 }
@@ -197,22 +200,26 @@ fn after_send(
         Ok(Moved::Now(n)) => {
             connection.sent(w, n);
             if n < len {
-                // The socket's buffer is full; the kernel reports when it has space.
-                ready.is_full = true;
-                return meanwhile(connection);
+                return meanwhile(connection, ready);
             }
             Step::More
         }
         Ok(Moved::Later) => after_begin(ready),
-        Err(error) => after_failure(&error, ready),
+        Err(error) => after_failure(&error, connection, ready),
     }
 }
 
-/// The step after a send that has filled the socket: what comes next may be prepared meanwhile.
+/// The step after a send that has filled the socket; the kernel reports when it has space. What
+/// comes next may be prepared meanwhile. Input that has arrived is received: its event has been
+/// seen, and does not come again.
 #[cold]
-fn meanwhile(connection: &Connection) -> Step {
+#[inline(never)]
+fn meanwhile(connection: &Connection, ready: &mut Ready) -> Step {
+    ready.is_full = true;
+    let has_input = !ready.is_drained || ready.is_hung_up;
     match connection.next() {
         Op::Stream(_) => Step::More,
+        _ if has_input && connection.wants_input() => Step::More,
         _ => Step::Wait,
     }
 }
@@ -225,12 +232,11 @@ fn after_begin(ready: &mut Ready) -> Step {
 
 /// The step after a send that has sent nothing.
 #[cold]
-fn after_failure(error: &io::Error, ready: &mut Ready) -> Step {
-    if error.kind() != io::ErrorKind::WouldBlock {
-        return Step::Closed;
+fn after_failure(error: &io::Error, connection: &Connection, ready: &mut Ready) -> Step {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => meanwhile(connection, ready),
+        _ => Step::Closed,
     }
-    ready.is_full = true;
-    Step::Wait
 }
 
 /// The step after bytes of a file were sent. Sending goes on until the turn is used up or the
@@ -250,7 +256,7 @@ pub(crate) fn after_send_file(
             Step::More
         }
         Ok(Moved::Later) => after_begin(ready),
-        Err(error) => after_failure(&error, ready),
+        Err(error) => after_failure(&error, connection, ready),
     }
 }
 
@@ -356,12 +362,36 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_comes_next_is_prepared_while_the_socket_is_full() {
+    /// A directory whose listing is longer than a client takes at once.
+    fn directory() -> Temporary {
         let directory = Temporary::new();
         for number in 0..1000 {
             directory.file(&format!("{number:0200}"), "");
         }
+        directory
+    }
+
+    /// One event may report both, and comes once.
+    #[test]
+    fn input_is_received_though_the_room_that_came_with_it_is_used_up() {
+        let directory = directory();
+        let mut bench = Bench::new(directory.path());
+        for _ in 0..2 {
+            assert_eq!(bench.run(), Step::Job);
+            bench.answer();
+        }
+        assert_eq!(bench.run(), Step::Wait);
+        for room in [0, 1] {
+            bench.socket.input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+            bench.ready.is_drained = false;
+            assert_eq!(bench.open(room), Step::Wait);
+            assert_eq!(bench.socket.input, b"");
+        }
+    }
+
+    #[test]
+    fn what_comes_next_is_prepared_while_the_socket_is_full() {
+        let directory = directory();
         let mut bench = Bench::new(directory.path());
         assert_eq!(bench.run(), Step::Job);
         assert_eq!(bench.answer(), 0, "the path is resolved");
