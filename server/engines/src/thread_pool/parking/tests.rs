@@ -35,8 +35,7 @@ impl Bench {
 
     fn turn(&mut self) {
         self.pool.shared.epoll.wait(&mut self.events, Some(5)).unwrap();
-        let keys: Vec<u64> = self.events.iter().map(|event| event.key).collect();
-        keys.into_iter().for_each(|key| self.pool.ready(key));
+        self.events.iter().for_each(|event| self.pool.ready(event));
     }
 
     /// Takes turns until the client has received bytes or the end.
