@@ -76,7 +76,7 @@ impl Conversation<'_> {
         self.waits.begin(self.entry).or(Err(End::Close))?;
         while !self.registry.is_aborting() {
             let (reply, prepared, body) = self.read_request(input)?;
-            let after = self.write(reply, prepared, input.room())?;
+            let after = self.write(reply, prepared, input.spare())?;
             match (after, body) {
                 (After::KeepAlive, None) if self.ends_here(input) => return Err(End::Linger),
                 (After::KeepAlive, None) => {}

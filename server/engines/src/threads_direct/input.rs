@@ -49,6 +49,16 @@ impl<'b> Input<'b> {
         &mut self.buffer()[end..]
     }
 
+    /// The room, lent for other bytes that are to be sent: at least half as long as a buffer, so
+    /// that a file that is read through it takes few calls.
+    #[inline]
+    pub(super) fn spare(&mut self) -> &mut [u8] {
+        while self.buffer().len() - self.end < self.lent.len() / 2 {
+            self.make_room();
+        }
+        self.room()
+    }
+
     /// Adds the first `count` bytes of the room.
     #[inline]
     pub(super) fn add(&mut self, count: usize) {
@@ -59,8 +69,8 @@ impl<'b> Input<'b> {
         if self.long.is_empty() { self.lent } else { &mut self.long }
     }
 
-    /// Moves the bytes to the front, or into a longer buffer if they fill this one. The limits on
-    /// heads bound how long it grows.
+    /// Moves the bytes to the front, or into a longer buffer if they are there. The limits on heads
+    /// bound how long it grows.
     fn make_room(&mut self) {
         let (start, end) = (self.start, self.end);
         let buffer = self.buffer();
@@ -68,7 +78,7 @@ impl<'b> Input<'b> {
             buffer.copy_within(start..end, 0);
         } else {
             let mut longer = vec![0; 2 * buffer.len()];
-            longer[..end].copy_from_slice(buffer);
+            longer[..end].copy_from_slice(&buffer[..end]);
             self.long = longer;
         }
         (self.start, self.end) = (0, end - start);
@@ -101,6 +111,21 @@ mod tests {
         assert_eq!((input.bytes(), input.len()), (b"p".as_slice(), 1));
         receive(&mut input, b"q");
         assert_eq!(input.bytes(), b"pq");
+    }
+
+    /// A part of a byte would be one call to read each byte of a file.
+    #[test]
+    fn what_is_lent_for_other_bytes_is_never_short() {
+        for (received, consumed) in [(0, 0), (15, 2), (15, 14), (16, 0), (16, 1), (30, 0)] {
+            let mut lent = [0; 16];
+            let mut input = Input::new(&mut lent);
+            receive(&mut input, &b"abcdefghijklmnopqrstuvwxyz0123"[..received]);
+            input.consume(consumed);
+            let len = input.len();
+            assert!(input.spare().len() >= 8, "{received} {consumed}");
+            assert_eq!(input.len(), len);
+            assert!(b"abcdefghijklmnopqrstuvwxyz0123"[consumed..].starts_with(input.bytes()));
+        }
     }
 
     #[test]
