@@ -15,6 +15,8 @@ pub(super) const ENTRIES: Knob = Knob::number("entries", 1..=32_768, 1024)
 pub(super) const BUFFERS: Knob = Knob::number("buffers", 1..=32_768, 512)
     .about("buffers to receive into, for all connections of a ring together");
 
+/// Many receives under way need no buffer each, so that a short one is enough for a head; a record
+/// of TLS would span several.
 pub(super) const BUFFER_BYTES: Knob =
     Knob::number("buffer_bytes", 64..=1 << 20, 4096).about("the size of each of these buffers");
 

@@ -12,8 +12,7 @@ use crate::engine::SendfileMode;
 use crate::parts::disk::in_memory::{self, Sendable};
 
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones, or a
-/// whole record of TLS, header and expansion included (RFC 8446 §5.2). Threads that serve one
-/// connection each have less ([`crate::parts::kernel_threads::blocking`]).
+/// whole record of TLS, header and expansion included (RFC 8446 §5.2).
 pub(crate) const RECEIVE_BYTES: usize = 5 + (16 * 1024) + 256;
 
 /// Steps that one connection may take before others get a turn: some hundred requests if it
