@@ -45,6 +45,13 @@ pub(super) fn sizes(knobs: &KnobValues, connections_max: usize) -> Sizes {
     }
 }
 
+/// How many bytes a ring may receive, for all of its connections together, that they did not want:
+/// as many as its buffers hold, or two MiB. A multishot receive ends when it is cancelled, and by
+/// then may have filled all buffers: 32 at a time, again and again, since Linux 6.8.
+pub(super) fn excess_bytes_max(sizes: &Sizes) -> u64 {
+    (u64::from(sizes.buffers) * u64::from(sizes.buffer_bytes)).max(2 << 20)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +64,7 @@ mod tests {
         let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096, direct: 0 };
         assert_eq!(sizes(&knobs, 100), expected);
         knobs.set("direct", 1).unwrap();
+        assert_eq!(excess_bytes_max(&expected), 128 << 20);
         let direct = 100 + BACKLOG_MAX as u32;
         assert_eq!(sizes(&knobs, 100), Sizes { direct, ..expected });
     }

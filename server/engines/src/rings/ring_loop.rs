@@ -18,7 +18,7 @@ use os::ring::{Descriptor, Event, Received, Ring};
 use session::{Connection, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
-use super::knobs::{HELPERS, MULTISHOT, sizes};
+use super::knobs::{HELPERS, MULTISHOT, excess_bytes_max, sizes};
 use super::socket::{RingSocket, RingTransport};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
@@ -58,6 +58,11 @@ pub(super) struct RingLoop {
     is_multishot: bool,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
+    /// The bytes that connections did not want when they came, and how many these may be: as many
+    /// as multishot receives of one connection may bring before they are cancelled. A client that
+    /// sends more while others have sent much is cut off.
+    excess_bytes: u64,
+    excess_bytes_max: u64,
     is_accepting: bool,
     /// Whether the listeners were closed in this turn.
     has_just_closed: bool,
@@ -85,8 +90,9 @@ impl RingLoop {
         };
         let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
         let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
+        let sizes = sizes(&knobs, shared.connections_max);
         let mut ring_loop = Self {
-            ring: Ring::new(sizes(&knobs, shared.connections_max))?,
+            ring: Ring::new(sizes)?,
             accepting: Accepting::new(start.listeners)?,
             connections: Connections::new(Tick(os::clock::now())),
             worker: start.worker,
@@ -100,6 +106,8 @@ impl RingLoop {
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
             file_chunk_bytes,
+            excess_bytes: 0,
+            excess_bytes_max: excess_bytes_max(&sizes),
             is_accepting: true,
             has_just_closed: false,
             obeyed: Obeyed::default(),
@@ -220,13 +228,21 @@ impl RingLoop {
         let is_wanted = connection.wants_input();
         let ingested = catch_unwind(AssertUnwindSafe(|| connection.ingest(worker, bytes)));
         self.ring.give_back(received);
-        if !is_wanted {
-            slot.socket.count_ahead(&mut self.ring, len);
-        }
+        let has_room = is_wanted || self.count_excess(key, len);
         match ingested {
-            Ok(()) => self.drive(key),
-            Err(_) => self.close(key), // as in `drive`
+            Ok(()) if has_room => self.drive(key),
+            _ => self.close(key), // as in `drive`, if it has failed
         }
+    }
+
+    /// Counts bytes that a connection did not want. Returns whether there was room for them.
+    #[cold]
+    fn count_excess(&mut self, key: u64, bytes: usize) -> bool {
+        if let Some(slot) = self.connections.get(key) {
+            slot.socket.count_excess(&mut self.ring, bytes as u64);
+            self.excess_bytes += bytes as u64;
+        }
+        self.excess_bytes <= self.excess_bytes_max
     }
 
     #[inline]
@@ -260,6 +276,7 @@ impl RingLoop {
     /// Closes a connection. Its socket is closed with the last operation under way on it.
     fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
+            self.excess_bytes -= slot.socket.take_excess();
             slot.connection.close(&mut self.worker);
             slot.socket.hang_up(&mut self.ring);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
@@ -388,12 +405,13 @@ struct Drive<'r> {
 impl Driven for Drive<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
-        let RingLoop { connections, ring, worker, buffer, is_multishot, .. } = &mut *self.ring_loop;
+        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+            &mut *self.ring_loop;
         // A connection that waits for its turn, or for a helper, goes on later.
         let slot = connections.get(self.key).filter(|slot| !slot.is_queued);
         let Some(Slot { socket, connection, ready, .. }) = slot else { return Step::Away };
         let (key, is_multishot) = (self.key, *is_multishot);
-        let mut transport = RingTransport { ring, key, socket, is_multishot };
+        let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         step(&mut transport, connection, worker, buffer, ready, turn)
     }
 

@@ -8,10 +8,6 @@ use site::resource::FileRef;
 
 use crate::parts::loops::transport::{COALESCED_BYTES_MAX, Moved, Plain, Transport};
 
-/// The number of bytes that may be received ahead while a connection does not want any. Then its
-/// receive is cancelled, and the client's next bytes wait in the kernel, as in an event loop.
-const AHEAD_BYTES_MAX: usize = 16 * 1024;
-
 /// A socket, shared with the operations under way on it: it is closed with the last of them.
 pub(super) struct RingSocket {
     pub(super) descriptor: Rc<Descriptor>,
@@ -21,8 +17,9 @@ pub(super) struct RingSocket {
     sending: Option<Operation>,
     /// Whether the stream has ended and the connection has not been told yet.
     pub(super) is_at_end: bool,
-    /// The number of bytes received while the connection did not want any.
-    ahead_bytes: usize,
+    /// The number of bytes received while the connection did not want any: what a multishot
+    /// operation had received already when the first of them was read.
+    excess_bytes: u64,
 }
 
 impl RingSocket {
@@ -33,7 +30,7 @@ impl RingSocket {
             is_receive_cancelled: false,
             sending: None,
             is_at_end: false,
-            ahead_bytes: 0,
+            excess_bytes: 0,
         }
     }
 
@@ -56,17 +53,20 @@ impl RingSocket {
         self.is_receive_cancelled = false;
     }
 
-    /// Counts bytes that came while the connection did not want any, and cancels the receive if
-    /// there are too many.
-    pub(super) fn count_ahead(&mut self, ring: &mut Ring, bytes: usize) {
-        self.ahead_bytes += bytes;
-        if self.ahead_bytes >= AHEAD_BYTES_MAX
-            && let Some(receiving) = self.receiving
-            && !self.is_receive_cancelled
+    /// Counts bytes that came while the connection did not want any. Cancels the receive: the
+    /// client's next bytes wait in the kernel, as in an event loop.
+    pub(super) fn count_excess(&mut self, ring: &mut Ring, bytes: u64) {
+        self.excess_bytes += bytes;
+        if let Some(receiving) = self.receiving
+            && !std::mem::replace(&mut self.is_receive_cancelled, true)
         {
-            self.is_receive_cancelled = true;
             ring.cancel(receiving);
         }
+    }
+
+    /// Takes the number of bytes that came while the connection did not want any.
+    pub(super) fn take_excess(&mut self) -> u64 {
+        std::mem::take(&mut self.excess_bytes)
     }
 
     /// Cancels the operations under way, with the last of which the socket is closed.
@@ -84,6 +84,8 @@ pub(super) struct RingTransport<'r> {
     pub(super) key: u64,
     pub(super) socket: &'r mut RingSocket,
     pub(super) is_multishot: bool,
+    /// The bytes that all connections of the ring did not want when they came.
+    pub(super) excess_bytes: &'r mut u64,
 }
 
 impl RingTransport<'_> {
@@ -100,7 +102,7 @@ impl Transport for RingTransport<'_> {
         if self.socket.is_at_end {
             return Ok(Moved::Now(0));
         }
-        self.socket.ahead_bytes = 0;
+        *self.excess_bytes -= self.socket.take_excess();
         if self.socket.receiving.is_none() {
             let descriptor = &self.socket.descriptor;
             self.socket.receiving =

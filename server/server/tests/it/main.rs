@@ -4,6 +4,7 @@ mod config;
 mod conformance;
 mod documentation;
 mod downloads;
+mod far_ahead;
 mod fibers;
 mod freshness;
 mod handed_out;
