@@ -52,12 +52,15 @@ impl Work {
 /// Takes the work that a connection wants done and that may block: its job, or the fetch of the
 /// next bytes of its file, at most `fetched_bytes_max`.
 pub(crate) fn next_work(connection: &mut Connection, fetched_bytes_max: u64) -> Work {
-    if let Op::File { file, offset, len } = connection.next() {
-        let len = len.min(fetched_bytes_max);
-        return Work::Fetch { file: FileRef::clone(file), offset, len };
-    }
-    let (id, job) = connection.take_job();
-    Work::Job(id, job)
+    let (file, offset, len) = match connection.next() {
+        Op::File { file, offset, len } => (file, offset, len),
+        Op::Read { file, offset, len } => (file, offset, len as u64),
+        _ => {
+            let (id, job) = connection.take_job();
+            return Work::Job(id, job);
+        }
+    };
+    Work::Fetch { file: FileRef::clone(file), offset, len: len.min(fetched_bytes_max) }
 }
 
 /// Runs the job that a connection wants, while all connections of this thread wait. Returns whether

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::sync::mpsc;
 
+use file_cache::{Budget, Cache, PolicyKind};
 use os::epoll::{Epoll, EventBuffer, Interest};
-use session::Known;
+use session::{Known, Limits, Listings, WorkerParts};
+use testkit::Temporary;
 
 use super::*;
+use crate::idle;
 
 fn job(path: &[u8]) -> Job {
     Job::Resolve { host: 0, path: path.into(), known: Known::Nothing }
@@ -127,4 +130,38 @@ fn the_end_waits_for_work_under_way_and_discards_the_rest() {
     drop(helpers);
     let _open = opener.join().unwrap();
     assert!(left.upgrade().is_none(), "a helper is left");
+}
+
+/// A worker whose files pass through user space.
+fn reading_worker(site: &Arc<site::Site>) -> Worker {
+    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+    Worker::new(WorkerParts {
+        site: Arc::clone(site),
+        limits: Arc::new(Limits::default()),
+        listings: Listings::new(1),
+        cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
+        first_level_slots_max: 4,
+        revalidate_us: u64::MAX,
+        reads_files: true,
+        log: None,
+        counters: Arc::default(),
+    })
+}
+
+#[test]
+fn bytes_that_are_to_be_read_are_fetched_as_those_that_are_to_be_sent() {
+    let directory = Temporary::new();
+    directory.file("file", "content");
+    let site = idle::directory_site(directory.path());
+    let runner = Runner::new(Arc::clone(&site), 0).unwrap();
+    let mut worker = reading_worker(&site);
+    let mut connection = Connection::new(&worker, "192.0.2.7:4711".parse().unwrap());
+    connection.ingest(&mut worker, b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n");
+    run_on_the_spot(&mut connection, &mut worker, &runner);
+    let Op::Send { head, .. } = connection.next() else { panic!("the head is sent first") };
+    let len = head.len();
+    connection.sent(&mut worker, len);
+    assert!(matches!(connection.next(), Op::Read { .. }));
+    let work = next_work(&mut connection, 4);
+    assert!(matches!(work, Work::Fetch { offset: 0, len: 4, .. }), "{work:?}");
 }
