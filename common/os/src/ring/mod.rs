@@ -115,6 +115,11 @@ pub enum Event {
         /// The operation's key.
         key: u64,
     },
+    /// A connection has ended, or waiting for its end was cancelled.
+    Ended {
+        /// The operation's key.
+        key: u64,
+    },
 }
 
 /// A ring, its operations and its buffers.
@@ -230,6 +235,12 @@ impl Ring {
     /// Waits, once, until `socket` takes more bytes.
     pub fn poll_writable(&mut self, key: u64, socket: &Rc<Descriptor>) -> Operation {
         self.poll(key, socket, libc::POLLOUT)
+    }
+
+    /// Waits, once, until the connection of `socket` has an error, or both of its sides are shut
+    /// down, without receiving or sending.
+    pub fn poll_end(&mut self, key: u64, socket: &Rc<Descriptor>) -> Operation {
+        self.begin(key, Kind::PollEnd, Vec::new(), socket, |fd| opcode::PollAdd::new(fd, 0).build())
     }
 
     fn poll(&mut self, key: u64, descriptor: &Rc<Descriptor>, events: libc::c_short) -> Operation {
@@ -425,6 +436,7 @@ impl Ring {
             }
             Kind::Send => Event::Sent { key, result: result.map(|count| count as usize) },
             Kind::Poll => Event::Ready { key },
+            Kind::PollEnd => Event::Ended { key },
         };
         if is_last {
             self.end(operation);

@@ -18,6 +18,7 @@ pub(super) enum Kind {
     Receive,
     Send,
     Poll,
+    PollEnd,
 }
 
 /// What the kernel uses until the operation ends.

@@ -27,6 +27,8 @@ const PANIC: &str = "/panic";
 
 /// The engine whose runtime runs jobs, and the knob with the number of its threads for them.
 const TASKS: (&str, &str) = ("tasks", "blocking_threads");
+/// The value of [`EVENTS`] that stands for select(2).
+const SELECT: u64 = 3;
 /// The connections that may be open at once.
 const CONNECTIONS_MAX: usize = 100;
 
@@ -41,6 +43,8 @@ struct Bench {
     gate: Option<Sender<()>>,
     /// The ids of all helper processes so far.
     pids: Arc<Mutex<Vec<u32>>>,
+    /// Whether the loop learns of a reset only when it receives: select(2) reports no other.
+    cannot_hear_resets: bool,
 }
 
 impl Bench {
@@ -85,7 +89,8 @@ impl Bench {
             start_helper: helper_processes::tests::start_helper(&pids),
         };
         let engine = Some((spec.start)(start).unwrap());
-        Self { engine, address, counters, events, gate: Some(open), pids }
+        let cannot_hear_resets = knobs.contains(&(EVENTS.name, SELECT));
+        Self { engine, address, counters, events, gate: Some(open), pids, cannot_hear_resets }
     }
 
     /// A connection that has sent a request for a path.
@@ -304,6 +309,92 @@ fn a_client_that_resets_is_noticed_while_its_job_is_out() {
     for_each_that_hands_jobs_out(|bench| {
         let client = bench.request(SLOW);
         bench.expect("/src/lib.rs begins");
+        reset(client);
+        bench.await_no_connections();
+        bench.open_gate();
+        assert_eq!(answer(&mut bench.request(QUICK)).0, 200);
+    });
+}
+
+/// Engines whose jobs wait in line where there is no room, with a single helper.
+fn for_each_with_a_line(limits: &Limits, check: impl Fn(&Bench)) {
+    let bench = |spec, knobs: &[_]| Bench::with(spec, knobs, Path::new(ROOT), limits.clone());
+    for choice in 0..EVENTS.choices().len() as u64 {
+        check(&bench(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]));
+    }
+    let rings = crate::find("rings").unwrap();
+    if let Some(why) = (rings.obstacle)() {
+        return testkit::leave_out(rings.name, &why);
+    }
+    for multishot in [0, 1] {
+        check(&bench(rings, &[("helpers", 1), ("multishot", multishot)]));
+    }
+}
+
+/// Occupies the only helper, and all places of its queue.
+fn occupy(bench: &Bench) -> Vec<BufReader<TcpStream>> {
+    let mut clients = vec![bench.request(SLOW)];
+    bench.expect("/src/lib.rs begins");
+    clients.extend((0..QUEUE_PER_HELPER).map(|_| bench.request(QUICK)));
+    testkit::wait_until(|| bench.counters.jobs_handed_out.get() == clients.len() as u64);
+    clients
+}
+
+/// Waits until the loop has seen what was sent to it before: it answers other clients.
+fn settle(bench: &Bench) {
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(bench.address).unwrap();
+        client.write_all(b"no request\r\n\r\n").unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+    }
+    testkit::wait_until(|| bench.counters.connections_accepted.get() > 2);
+}
+
+#[test]
+fn a_client_that_resets_is_noticed_while_its_job_waits_in_line() {
+    for_each_with_a_line(&Limits::default(), |bench| {
+        let mut clients = occupy(bench);
+        let last = bench.request(QUICK);
+        settle(bench);
+        reset(last);
+        testkit::wait_until(|| bench.counters.connections_open.get() == clients.len() as u64);
+        bench.open_gate();
+        clients.iter_mut().for_each(|client| assert_eq!(answer(client).0, 200));
+    });
+}
+
+#[test]
+fn a_refused_job_leaves_no_place_in_line() {
+    let limits = Limits { write_ms: 1500, ..Limits::default() };
+    for_each_with_a_line(&limits, |bench| {
+        let _clients = occupy(bench);
+        let mut refused = bench.request("/src/knobs.rs");
+        assert_eq!(answer(&mut refused).0, 503);
+        let mut next = bench.request("/src/engine.rs");
+        settle(bench);
+        send_request(refused.get_mut(), "/src/knobs.rs");
+        settle(bench);
+        bench.open_gate();
+        assert_eq!((answer(&mut next).0, answer(&mut refused).0), (200, 200));
+        let begun = bench.events.try_iter().filter(|event| event.ends_with("begins"));
+        let begun: Vec<String> = begun.filter(|event| event.starts_with("/src/")).collect();
+        assert_eq!(begun, ["/src/engine.rs begins", "/src/knobs.rs begins"]);
+    });
+}
+
+/// So much that nothing more is received.
+#[test]
+fn a_client_that_resets_is_noticed_though_it_has_sent_far_ahead() {
+    for_each_that_hands_jobs_out(|bench| {
+        if bench.cannot_hear_resets {
+            return;
+        }
+        let mut client = bench.request(SLOW);
+        bench.expect("/src/lib.rs begins");
+        let ahead = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1500);
+        client.get_mut().write_all(&ahead).unwrap();
+        settle(bench);
+        testkit::wait_until(|| bench.counters.connections_open.get() == 1);
         reset(client);
         bench.await_no_connections();
         bench.open_gate();

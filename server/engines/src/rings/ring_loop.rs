@@ -3,7 +3,11 @@
 //! Sends of small responses from memory and all receives are operations of the ring. Files, and
 //! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
 //! own sends as well; when it finds a socket full, the ring waits for room.
+//!
+//! A connection that wants no input while a job is out has no receive under way. The ring waits for
+//! its end then, so that a reset closes it at once.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::DerefMut;
@@ -14,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use os::errors::Cause;
-use os::ring::{Descriptor, Event, Received, Ring};
-use session::{Connection, Tick, Worker};
+use os::ring::{Descriptor, Event, Operation, Received, Ring};
+use session::{Connection, Phase, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
 use super::knobs::{HELPERS, MULTISHOT, excess_bytes_max, sizes};
@@ -32,7 +36,7 @@ use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
-use crate::parts::loops::step::{Step, Turn, step};
+use crate::parts::loops::step::{Step, Turn, receive_beside, step};
 use crate::parts::loops::transport::COALESCED_BYTES_MAX;
 use crate::parts::loops::{Loop, LoopContext, Shared, run_or_cut_off};
 
@@ -63,6 +67,8 @@ pub(super) struct RingLoop {
     /// sends more while others have sent much is cut off.
     excess_bytes: u64,
     excess_bytes_max: u64,
+    /// The waits for the end of connections that do not receive.
+    ends: HashMap<u64, Operation>,
     is_accepting: bool,
     /// Whether the listeners were closed in this turn.
     has_just_closed: bool,
@@ -108,6 +114,7 @@ impl RingLoop {
             file_chunk_bytes,
             excess_bytes: 0,
             excess_bytes_max: excess_bytes_max(&sizes),
+            ends: HashMap::new(),
             is_accepting: true,
             has_just_closed: false,
             obeyed: Obeyed::default(),
@@ -189,6 +196,7 @@ impl RingLoop {
                     self.drive(key);
                 }
             }
+            Event::Ended { key } => self.ended(key),
             Event::Accepted { key, result, is_last } => {
                 let index = (key - LISTENER_KEYS) as usize;
                 if is_last {
@@ -245,6 +253,16 @@ impl RingLoop {
         self.excess_bytes <= self.excess_bytes_max
     }
 
+    /// Closes a connection whose client has gone while its job is out.
+    #[cold]
+    fn ended(&mut self, key: u64) {
+        self.ends.remove(&key);
+        let is_working = |slot: &mut Slot<_>| slot.connection.phase() == Phase::Working;
+        if self.connections.get(key).is_some_and(is_working) {
+            self.close(key);
+        }
+    }
+
     #[inline]
     fn sent(&mut self, key: u64, result: io::Result<usize>) {
         let Some(slot) = self.connections.get(key) else { return };
@@ -270,13 +288,28 @@ impl RingLoop {
         if slot.ready.is_full {
             slot.socket.wait_for_room(&mut self.ring, key);
         }
+        if slot.socket.is_deaf() && slot.connection.phase() == Phase::Working {
+            self.wait_for_end(key);
+        }
         self.connections.schedule(key);
+    }
+
+    /// Has the ring report when the connection ends.
+    #[cold]
+    fn wait_for_end(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        let descriptor = &slot.socket.descriptor;
+        self.ends.entry(key).or_insert_with(|| self.ring.poll_end(key, descriptor));
     }
 
     /// Closes a connection. Its socket is closed with the last operation under way on it.
     fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
+            self.work.forget(key, &mut slot);
             self.excess_bytes -= slot.socket.take_excess();
+            if !self.ends.is_empty() {
+                self.ends.remove(&key).into_iter().for_each(|end| self.ring.cancel(end));
+            }
             slot.connection.close(&mut self.worker);
             slot.socket.hang_up(&mut self.ring);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
@@ -357,8 +390,9 @@ impl RingLoop {
                 && is_due(slot)
             {
                 // A job that found no room with the helpers in all this time is refused.
-                let was_queued = std::mem::take(&mut slot.is_queued);
-                let is_refused = was_queued && refuse(&mut slot.connection, &mut self.worker);
+                let was_in_line = self.work.forget(key, slot);
+                slot.is_queued = false;
+                let is_refused = was_in_line && refuse(&mut slot.connection, &mut self.worker);
                 if !is_refused {
                     slot.connection.expire(&mut self.worker);
                 }
@@ -407,9 +441,11 @@ impl Driven for Drive<'_> {
     fn step(&mut self, turn: &mut Turn) -> Step {
         let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
             &mut *self.ring_loop;
-        // A connection that waits for its turn, or for a helper, goes on later.
-        let slot = connections.get(self.key).filter(|slot| !slot.is_queued);
-        let Some(Slot { socket, connection, ready, .. }) = slot else { return Step::Away };
+        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        if slot.is_queued {
+            return self.receive_beside(); // it waits for its turn, or for a helper
+        }
+        let Slot { socket, connection, ready, .. } = slot;
         let (key, is_multishot) = (self.key, *is_multishot);
         let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         step(&mut transport, connection, worker, buffer, ready, turn)
@@ -421,6 +457,16 @@ impl Driven for Drive<'_> {
 
     fn fetch(&mut self, _: &Turn) -> Begun {
         self.ring_loop.begin_fetch(self.key)
+    }
+
+    fn receive_beside(&mut self) -> Step {
+        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+            &mut *self.ring_loop;
+        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        let Slot { socket, connection, ready, .. } = slot;
+        let (key, is_multishot) = (self.key, *is_multishot);
+        let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
+        receive_beside(&mut transport, connection, worker, buffer, ready)
     }
 }
 

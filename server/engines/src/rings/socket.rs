@@ -53,6 +53,12 @@ impl RingSocket {
         self.is_receive_cancelled = false;
     }
 
+    /// Whether no receive is under way: then nothing is learnt from the client.
+    #[inline]
+    pub(super) fn is_deaf(&self) -> bool {
+        self.receiving.is_none()
+    }
+
     /// Counts bytes that came while the connection did not want any. Cancels the receive: the
     /// client's next bytes wait in the kernel, as in an event loop.
     pub(super) fn count_excess(&mut self, ring: &mut Ring, bytes: u64) {

@@ -331,7 +331,21 @@ fn poll_ready(
         guard.clear_ready();
         (ready.is_drained, is_ready) = (false, true);
     }
+    if !wanted.room && !wanted.input {
+        return poll_end(socket, context);
+    }
     Ok(if is_ready { Poll::Ready(()) } else { Poll::Pending })
+}
+
+/// Polls for the end of a connection of which nothing is wanted now: after a reset it fails.
+fn poll_end(socket: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+    while let Poll::Ready(mut guard) = socket.poll_write_ready(context)? {
+        if guard.ready().is_write_closed() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        guard.clear_ready();
+    }
+    Ok(Poll::Pending)
 }
 
 /// Does a piece of work that may block.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use session::Worker;
+use session::{Op, Worker};
 
 use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
@@ -43,31 +43,60 @@ impl BlockingWork {
         self.helpers.as_ref().map(|helpers| helpers.as_fd())
     }
 
+    /// Whether a connection that is queued waits in line, and not for its turn with the loop.
+    pub(crate) fn is_in_line<S>(&self, slot: &Slot<S>) -> bool {
+        let wants_work = matches!(slot.connection.next(), Op::Job | Op::Stream(_));
+        self.has_helpers() && (wants_work || slot.ready.is_fetching)
+    }
+
+    /// Takes a connection out of the line. Returns whether it was there.
+    #[inline]
+    pub(crate) fn forget<S>(&mut self, key: u64, slot: &mut Slot<S>) -> bool {
+        slot.is_queued && self.leave_line(key, slot)
+    }
+
+    /// Connections mostly leave in the order in which they came: the search is short.
+    #[cold]
+    #[inline(never)]
+    fn leave_line<S>(&mut self, key: u64, slot: &mut Slot<S>) -> bool {
+        let place = self.line.iter().position(|waiting| *waiting == key);
+        let was_there = place.and_then(|place| self.line.remove(place)).is_some();
+        if was_there {
+            (slot.is_queued, slot.ready.is_fetching) = (false, false);
+        }
+        was_there
+    }
+
     /// Hands the work that a connection wants to the helpers: its job, or the fetch of the next
     /// bytes of its file. If the helpers have no room the connection sends what it has, or waits in
-    /// line.
+    /// line, where nothing of its file is sent.
     fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) -> Begun {
-        let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.has_room()) else {
+        if !self.has_room() {
             if slot.connection.put_off() {
                 return Begun::Out;
             }
             if !std::mem::replace(&mut slot.is_queued, true) {
+                slot.ready.is_fetching = !matches!(slot.connection.next(), Op::Job | Op::Stream(_));
                 self.line.push_back(key);
             }
             return Begun::Away;
-        };
+        }
+        self.forget(key, slot); // the loop may have gone on with it out of its turn
         let work = next_work(&mut slot.connection, self.fetched_bytes_max);
         work.count(&worker.counters);
         slot.ready.is_fetching = matches!(work, Work::Fetch { .. });
-        let handed = helpers.hand_out(key, work);
-        debug_assert!(handed.is_ok(), "there was room");
+        let handed = self.helpers.as_mut().map(|helpers| helpers.hand_out(key, work));
+        debug_assert!(matches!(handed, Some(Ok(()))), "there was room");
         Begun::Out
     }
 
     /// Takes the first connection in line, if there is room for its work.
     fn next_in_line(&mut self) -> Option<u64> {
-        let has_room = self.helpers.as_ref().is_some_and(|helpers| helpers.has_room());
-        if has_room { self.line.pop_front() } else { None }
+        if self.has_room() { self.line.pop_front() } else { None }
+    }
+
+    fn has_room(&self) -> bool {
+        self.helpers.as_ref().is_some_and(|helpers| helpers.has_room())
     }
 }
 
@@ -133,7 +162,7 @@ pub(crate) trait Offload {
         }
         while let Some(key) = self.parts().0.next_in_line() {
             if let Some(slot) = self.parts().1.get(key) {
-                slot.is_queued = false;
+                (slot.is_queued, slot.ready.is_fetching) = (false, false);
                 self.go_on(key, false);
             }
         }

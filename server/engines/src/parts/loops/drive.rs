@@ -44,6 +44,11 @@ pub(crate) trait Driven {
     fn fetch(&mut self, _turn: &Turn) -> Begun {
         Begun::Done
     }
+
+    /// Receives beside work that waits for its turn, if the engine can.
+    fn receive_beside(&mut self) -> Step {
+        Step::Away
+    }
 }
 
 /// Drives a connection until it pauses. A bug met by one connection ends that connection: the panic
@@ -63,12 +68,12 @@ pub(crate) fn drive_unguarded<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pau
             Step::Job => match driven.job() {
                 Begun::Done => turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB),
                 Begun::Out => turn.steps -= 1,
-                Begun::Away => return Pause::Away,
+                Begun::Away => return wait_beside(driven),
             },
             Step::Cold => match driven.fetch(turn) {
                 Begun::Done => turn.is_fetched = true,
                 Begun::Out => turn.steps -= 1,
-                Begun::Away => return Pause::Away,
+                Begun::Away => return wait_beside(driven),
             },
             Step::Away => return Pause::Away,
             Step::Yield => return Pause::Yield,
@@ -77,6 +82,24 @@ pub(crate) fn drive_unguarded<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pau
         }
     }
     Pause::Yield
+}
+
+/// Receives what comes for a connection whose work waits for its turn.
+#[cold]
+pub(crate) fn drive_beside<D: Driven>(driven: &mut D) -> Pause {
+    catch_unwind(AssertUnwindSafe(|| wait_beside(driven))).unwrap_or(Pause::Closed)
+}
+
+#[cold]
+#[inline(never)]
+fn wait_beside<D: Driven>(driven: &mut D) -> Pause {
+    loop {
+        match driven.receive_beside() {
+            Step::More => {}
+            Step::Closed => return Pause::Closed,
+            _ => return Pause::Away,
+        }
+    }
 }
 
 #[cfg(test)]

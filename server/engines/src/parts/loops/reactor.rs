@@ -2,10 +2,12 @@
 //! family; each decides how many loops there are, and whether they have helpers. Threads and what
 //! loops share are in `mod.rs`, the event mechanisms in `watch.rs`.
 //!
-//! While helpers have work of a connection it receives, so that a client that goes away is noticed.
-//! After a reset the connection is closed at once, and what the helpers bring back for it is
-//! dropped: they hold the files that they work on, and none of them its socket. After an orderly
-//! end it is kept until its requests are answered, because the client may still read.
+//! While helpers have work of a connection, or have no room for it yet, the connection receives, so
+//! that a client that goes away is noticed. After a reset the connection is closed at once, and what
+//! the helpers bring back for it is dropped: they hold the files that they work on, and none of them
+//! its socket. After an orderly end it is kept until its requests are answered, because the client
+//! may still read. A client that has sent so much ahead that nothing more is received is noticed by
+//! the event of its reset, which select(2) does not have.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
 
@@ -22,9 +24,9 @@ use session::{Connection, Op, Tick, Worker};
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
-use super::drive::{Begun, Driven, Pause, drive};
+use super::drive::{Begun, Driven, Pause, drive, drive_beside};
 use super::obey::{Obey, Obeyed, obey};
-use super::step::{RECEIVE_BYTES, Step, Turn, step};
+use super::step::{RECEIVE_BYTES, Step, Turn, receive_beside, step};
 use super::transport::Plain;
 use super::watch::{self, Watch};
 use super::{Loop, LoopContext, Shared, run_or_cut_off};
@@ -172,9 +174,9 @@ impl Reactor {
                 slot.ready.is_drained &= !event.readable;
                 slot.ready.is_full &= !event.writable;
                 slot.ready.is_hung_up |= event.hangup || event.error;
-                // A connection that is queued goes on in its turn.
-                if !slot.is_queued {
-                    self.drive(event.key);
+                match slot.is_queued || event.error {
+                    true => self.notice(event),
+                    false => self.drive(event.key),
                 }
             }
             Ok(())
@@ -196,13 +198,31 @@ impl Reactor {
         }
     }
 
+    /// Takes in an event of a connection that is queued, which goes on in its turn, or one that says
+    /// that the client has gone: then nothing is left to do for a connection that does not receive.
+    #[cold]
+    fn notice(&mut self, event: Event) {
+        let Some(slot) = self.connections.get(event.key) else { return };
+        let is_in_line = slot.is_queued && self.work.is_in_line(slot);
+        if event.error && (slot.is_queued || !slot.connection.wants_input()) {
+            self.close(event.key);
+        } else if !slot.is_queued {
+            self.drive(event.key);
+        } else if is_in_line {
+            match drive_beside(&mut Drive { reactor: self, key: event.key }) {
+                Pause::Closed => self.close(event.key),
+                _ => self.wait(event.key),
+            }
+        }
+    }
+
     /// Takes steps with one connection until it waits, yields or closes.
     #[inline]
     fn drive(&mut self, key: u64) {
         self.go_on(key, false);
     }
 
-    /// Has a connection wait for its socket: watches the socket and sets the timer.
+    /// Has a connection wait: watches its socket, at least for its end, and sets the timer.
     #[inline]
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
@@ -212,16 +232,9 @@ impl Reactor {
         self.connections.schedule(key);
     }
 
-    /// Stops watching a connection that waits for something else than its socket.
-    fn leave(&mut self, key: u64) {
-        if let Some(slot) = self.connections.get(key) {
-            self.watch.rest(slot);
-            self.connections.schedule(key);
-        }
-    }
-
     fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
+            self.work.forget(key, &mut slot);
             self.watch.leave(&mut slot);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
@@ -310,9 +323,9 @@ impl Reactor {
             return false;
         }
         let Some(slot) = self.connections.get(key) else { return false };
-        let is_refused = slot.is_queued && helpers::refuse(&mut slot.connection, &mut self.worker);
+        let is_refused =
+            self.work.forget(key, slot) && helpers::refuse(&mut slot.connection, &mut self.worker);
         if is_refused {
-            slot.is_queued = false;
             self.drive(key);
         }
         is_refused
@@ -363,6 +376,13 @@ impl Driven for Drive<'_> {
     fn fetch(&mut self, _: &Turn) -> Begun {
         self.reactor.begin_fetch(self.key)
     }
+
+    fn receive_beside(&mut self) -> Step {
+        let Reactor { connections, worker, buffer, .. } = &mut *self.reactor;
+        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        let Slot { socket, connection, ready, .. } = slot;
+        receive_beside(&mut Plain(socket.as_fd()), connection, worker, buffer, ready)
+    }
 }
 
 impl Offload for Reactor {
@@ -385,9 +405,8 @@ impl Offload for Reactor {
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         turn.is_fetched = is_fetched;
         match drive(&mut Drive { reactor: self, key }, &mut turn) {
-            Pause::Wait => self.wait(key),
+            Pause::Wait | Pause::Away => self.wait(key),
             Pause::Yield => self.connections.queue(key),
-            Pause::Away => self.leave(key),
             Pause::Closed => self.close(key),
         }
     }

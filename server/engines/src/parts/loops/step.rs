@@ -101,7 +101,9 @@ pub(crate) fn step(
 ) -> Step {
     match connection.next() {
         Op::Recv => receive(transport, connection, w, buffer, ready),
-        Op::Send { .. } | Op::File { .. } if ready.is_full || ready.is_fetching => {
+        Op::Send { .. } | Op::File { .. } | Op::Read { .. }
+            if ready.is_full || ready.is_fetching =>
+        {
             // Received beside that, so that a client that has gone is noticed.
             match connection.wants_input() {
                 true => receive(transport, connection, w, buffer, ready),
@@ -185,6 +187,21 @@ fn receive(
         }
         Err(_) => Step::Closed,
     }
+}
+
+/// Receives beside work of the connection that waits for its turn, so that a client that has gone is
+/// noticed.
+#[cold]
+#[inline(never)]
+pub(crate) fn receive_beside(
+    transport: &mut impl Transport,
+    connection: &mut Connection,
+    w: &mut Worker,
+    buffer: &mut [u8],
+    ready: &mut Ready,
+) -> Step {
+    let is_beside = !matches!(connection.next(), Op::Recv) && connection.wants_input();
+    if is_beside { receive(transport, connection, w, buffer, ready) } else { Step::Wait }
 }
 
 #[inline]

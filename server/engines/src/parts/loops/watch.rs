@@ -2,8 +2,8 @@
 //! mechanisms.
 //!
 //! With edge triggering, a socket is registered once, for all events. With level triggering, it is
-//! watched for the event that its connection waits for, and not at all while the connection waits
-//! for something else: its socket would be reported for ever.
+//! watched for the event that its connection waits for, and for its end only while the connection
+//! waits for something else: its socket would be reported for ever.
 
 use std::cell::RefCell;
 use std::io;
@@ -37,6 +37,9 @@ pub(crate) fn wakeups(knobs: &KnobValues) -> Wakeups {
 /// All events of a socket, reported when they occur.
 const ALL: Interest =
     Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
+
+/// Nothing but errors and a complete hang-up, which select(2) does not report. Once is enough.
+const END: Interest = Interest::ONCE;
 
 /// The set of sockets that a loop watches, and the events of its last wait.
 pub(crate) struct Watch {
@@ -88,8 +91,8 @@ impl Watch {
         }
     }
 
-    /// Watches a socket for what its connection waits for, or not at all if that is nothing of the
-    /// socket's. Costs no system call if it is watched so already.
+    /// Watches a socket for what its connection waits for, and for its end. Costs no system call if
+    /// it is watched so already.
     ///
     /// # Errors
     /// No memory for it, or a descriptor that the mechanism cannot watch.
@@ -102,10 +105,6 @@ impl Watch {
         if slot.watched == wanted {
             return Ok(());
         }
-        if wanted == Interest::NONE {
-            self.rest(slot);
-            return Ok(());
-        }
         let socket = slot.socket.as_fd();
         match slot.watched {
             Interest::NONE => self.begin(socket, wanted, key)?,
@@ -115,20 +114,13 @@ impl Watch {
         Ok(())
     }
 
-    /// Stops watching a socket while its connection waits for something else. An edge-triggered
-    /// socket stays registered: only changes are reported there.
-    pub(crate) fn rest(&self, slot: &mut Slot) {
-        if slot.watched != Interest::NONE && !matches!(self.set, Set::Edge(_)) {
-            self.end(slot.socket.as_fd());
-            slot.watched = Interest::NONE;
-        }
-    }
-
     /// Forgets a socket that is about to be closed. Epoll does so by itself.
     #[inline]
     pub(crate) fn leave(&self, slot: &mut Slot) {
-        if matches!(self.set, Set::Poll(_) | Set::Select(_)) {
-            self.rest(slot);
+        let is_kept = matches!(self.set, Set::Poll(_) | Set::Select(_));
+        if is_kept && slot.watched != Interest::NONE {
+            self.end(slot.socket.as_fd());
+            slot.watched = Interest::NONE;
         }
     }
 
@@ -176,12 +168,17 @@ fn plain(interest: Interest) -> Interest {
 /// The events that a connection that cannot go on waits for. Errors and resets are reported in any
 /// case.
 fn interest(connection: &Connection, ready: &Ready) -> Interest {
-    let room = match connection.next() {
+    let wants_room = match connection.next() {
         Op::Recv => return Interest::READ,
-        _ if ready.is_fetching => Interest::NONE,
-        _ => Interest::WRITE,
+        Op::Job | Op::Stream(_) | Op::Wait => false,
+        _ => !ready.is_fetching,
     };
-    if connection.wants_input() { room.with(Interest::READ) } else { room }
+    match (wants_room, connection.wants_input()) {
+        (true, true) => Interest::WRITE.with(Interest::READ),
+        (true, false) => Interest::WRITE,
+        (false, true) => Interest::READ,
+        (false, false) => END,
+    }
 }
 
 #[cfg(test)]
@@ -233,7 +230,7 @@ mod tests {
             slot.connection.ingest(&mut worker, b"");
             slot.ready.is_fetching = true;
             assert_eq!(follow(&mut slot), None, "nothing is wanted of it");
-            assert_eq!(slot.watched, Interest::NONE);
+            assert_eq!(slot.watched, END);
             slot.ready.is_fetching = false;
             assert_eq!(follow(&mut slot), Some((false, true)), "it is watched again");
         }
