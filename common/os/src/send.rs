@@ -20,8 +20,8 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Receives what has arrived into `buffer`, as [`recv`] does, but never waits: also on a socket that
-/// blocks, `WouldBlock` says that there is nothing.
+/// Receives what has arrived into `buffer`, as [`recv`] does, but never waits: on a socket that
+/// blocks, too, `WouldBlock` says that there is nothing.
 pub fn recv_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _) = retry_on_intr(|| net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT))?;
     Ok(count)

@@ -6,9 +6,9 @@
 //! (`parts/kernel_threads/blocking.rs`); the kernel's scheduler is the event loop. The thread
 //! drives the state machine of the other engines, `session::Connection`. An idle connection is a
 //! thread blocked in a receive; a file is sent, by default, by one call that lasts as long as the
-//! client goes on taking it, and a cold disk delays no other client. Threads are started for connections or
-//! before them (`parts/kernel_threads/pool.rs`). No more connections are accepted than can have a
-//! thread.
+//! client goes on taking it, and a cold disk delays no other client. Threads are started for
+//! connections or before them (`parts/kernel_threads/pool.rs`). No more connections are accepted
+//! than can have a thread.
 //!
 //! What it leaves out: small idle connections. Each keeps a thread, with its stacks in user space
 //! and in the kernel; `thread-pool` parks them, and `fibers` have smaller stacks.

@@ -18,8 +18,8 @@
 //! the steps of the state machine that all other engines drive, each on the stack of the kernel
 //! thread, which is why its own stack can be small. Work does not move between clusters, and fibers
 //! are never preempted. A file on a cold disk delays its kernel thread unless there are
-//! `blocking_threads`. While a fiber is with these, it alone may use its socket: that its client has
-//! gone is noticed when it is back, in other engines at once.
+//! `blocking_threads`. While a fiber is with these, it alone may use its socket: that its client
+//! has gone is noticed when it is back, in other engines at once.
 //!
 //! Where to read: `routine.rs` is the code of a fiber, `turn.rs` its work in one turn,
 //! `kernel_thread.rs` runs fibers, `state.rs` wakes them, `table.rs` stores them, `cluster.rs` is

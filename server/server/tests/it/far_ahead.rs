@@ -1,5 +1,6 @@
 //! How much of what clients send ahead of their answers is received: the rest waits in the kernel.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -48,26 +49,33 @@ impl Client {
 
     /// How many bytes the server has received, by what is left in the queues of both sockets; none
     /// if it has closed the connection.
-    fn received(&self, sockets: &str) -> usize {
+    fn received(&self, queues: &HashMap<[u16; 2], [usize; 2]>) -> usize {
         let [client, server] = self.ports;
-        match (queues(sockets, client, server), queues(sockets, server, client)) {
-            (Some((unsent, _)), Some((_, unread))) => self.sent.saturating_sub(unsent + unread),
+        match (queues.get(&[client, server]), queues.get(&[server, client])) {
+            (Some([unsent, _]), Some([_, unread])) => self.sent.saturating_sub(unsent + unread),
             _ => 0,
         }
     }
 }
 
-/// The lengths of the send queue and the receive queue of an open socket with these ports, in the
-/// form of proc_pid_net(5).
-fn queues(sockets: &str, local: u16, remote: u16) -> Option<(usize, usize)> {
-    let (local, remote) = (format!(":{local:04X}"), format!(":{remote:04X}"));
-    let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let line = lines.find(|line| {
-        line.len() > 4 && line[1].ends_with(&local) && line[2].ends_with(&remote) && line[3] == "01"
-    })?;
-    let (send, receive) = line[4].split_once(':')?;
+/// The lengths of the send queue and the receive queue of each open socket, by its ports, its own
+/// first.
+fn queues() -> HashMap<[u16; 2], [usize; 2]> {
+    let text = fs::read_to_string("/proc/net/tcp").unwrap();
+    text.lines().filter_map(queues_of).collect()
+}
+
+/// A line for a socket, in the form of proc_pid_net(5).
+fn queues_of(line: &str) -> Option<([u16; 2], [usize; 2])> {
+    let mut words = line.split_whitespace().skip(1);
+    let (own, peer) = (words.next()?, words.next()?);
+    if words.next()? != "01" {
+        return None;
+    }
+    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
+    let (send, receive) = words.next()?.split_once(':')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
-    Some((number(send)?, number(receive)?))
+    Some(([port(own)?, port(peer)?], [number(send)?, number(receive)?]))
 }
 
 /// How many bytes the server has received of each client, when that hardly grows any more: what is
@@ -76,8 +84,8 @@ fn received(clients: &[Client]) -> Vec<usize> {
     let mut most = vec![0; clients.len()];
     for _ in 0..10 {
         thread::sleep(Duration::from_millis(200));
-        let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
-        let now = clients.iter().map(|client| client.received(&sockets));
+        let queues = queues();
+        let now = clients.iter().map(|client| client.received(&queues));
         most = now.zip(most).map(|(now, most)| now.max(most)).collect();
     }
     most

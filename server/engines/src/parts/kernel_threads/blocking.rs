@@ -86,8 +86,8 @@ impl ServedConnection {
         self.connection.deadline()
     }
 
-    /// Drives the connection until it ends, or until it parks: then the events that it waits for are
-    /// returned. A connection that parks is first called when its socket is ready.
+    /// Drives the connection until it ends, or until it parks: then the events that it waits for
+    /// are returned. A connection that parks is first called when its socket is ready.
     pub(crate) fn drive(
         &mut self,
         registry: &Registry,

@@ -3,11 +3,11 @@
 //! loops share are in `mod.rs`, the event mechanisms in `watch.rs`.
 //!
 //! While helpers have work of a connection, or have no room for it yet, the connection receives, so
-//! that a client that goes away is noticed. After a reset the connection is closed at once, and what
-//! the helpers bring back for it is dropped: they hold the files that they work on, and none of them
-//! its socket. After an orderly end it is kept until its requests are answered, because the client
-//! may still read. A client that has sent so much ahead that nothing more is received is noticed by
-//! the event of its reset, which select(2) does not have.
+//! that a client that goes away is noticed. After a reset the connection is closed at once, and
+//! what the helpers bring back for it is dropped: they hold the files that they work on, and none
+//! of them its socket. After an orderly end it is kept until its requests are answered, because the
+//! client may still read. A client that has sent so much ahead that nothing more is received is
+//! noticed by the event of its reset, which select(2) does not have.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
 
@@ -198,8 +198,9 @@ impl Reactor {
         }
     }
 
-    /// Takes in an event of a connection that is queued, which goes on in its turn, or one that says
-    /// that the client has gone: then nothing is left to do for a connection that does not receive.
+    /// Takes in an event of a connection that is queued, which goes on in its turn, or one that
+    /// says that the client has gone: then nothing is left to do for a connection that does not
+    /// receive.
     #[cold]
     fn notice(&mut self, event: Event) {
         let Some(slot) = self.connections.get(event.key) else { return };

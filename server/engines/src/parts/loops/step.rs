@@ -189,8 +189,8 @@ fn receive(
     }
 }
 
-/// Receives beside work of the connection that waits for its turn, so that a client that has gone is
-/// noticed.
+/// Receives beside work of the connection that waits for its turn, so that a client that has gone
+/// is noticed.
 #[cold]
 #[inline(never)]
 pub(crate) fn receive_beside(
