@@ -115,10 +115,12 @@ pub enum Event {
         /// The operation's key.
         key: u64,
     },
-    /// A connection has ended, or waiting for its end was cancelled.
+    /// A connection has ended, or its peer sends no more, or waiting for that was cancelled.
     Ended {
         /// The operation's key.
         key: u64,
+        /// Whether the connection has an error, or both of its sides are shut down.
+        is_gone: bool,
     },
 }
 
@@ -237,7 +239,7 @@ impl Ring {
         self.poll(key, socket, libc::POLLOUT)
     }
 
-    /// Waits, once, until the connection of `socket` has an error, or both of its sides are shut
+    /// Waits, once, until the connection of `socket` has an error, or one of its sides is shut
     /// down, without receiving or sending.
     pub fn poll_end(&mut self, key: u64, socket: &Rc<Descriptor>) -> Operation {
         self.begin(key, Kind::PollEnd, Vec::new(), socket, |fd| opcode::PollAdd::new(fd, 0).build())
@@ -436,7 +438,10 @@ impl Ring {
             }
             Kind::Send => Event::Sent { key, result: result.map(|count| count as usize) },
             Kind::Poll => Event::Ready { key },
-            Kind::PollEnd => Event::Ended { key },
+            Kind::PollEnd => {
+                let gone = u32::from((libc::POLLERR | libc::POLLHUP).cast_unsigned());
+                Event::Ended { key, is_gone: result.is_ok_and(|mask| mask & gone != 0) }
+            }
         };
         if is_last {
             self.end(operation);

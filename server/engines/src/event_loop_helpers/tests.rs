@@ -402,6 +402,22 @@ fn a_client_that_resets_is_noticed_though_it_has_sent_far_ahead() {
     });
 }
 
+#[test]
+fn a_client_that_sends_no_more_is_answered_though_its_job_is_out() {
+    for ahead in [0, 1500] {
+        for_each_that_hands_jobs_out(|bench| {
+            let mut client = bench.request(SLOW);
+            bench.expect("/src/lib.rs begins");
+            let ahead = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(ahead);
+            client.get_mut().write_all(&ahead).unwrap();
+            client.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+            settle(bench);
+            bench.open_gate();
+            assert_eq!(answer(&mut client).0, 200);
+        });
+    }
+}
+
 /// The loops' queues of jobs have a bound; the runtime's has none of its own.
 #[test]
 fn clients_that_reset_leave_no_more_jobs_than_there_may_be_connections() {

@@ -196,7 +196,8 @@ impl RingLoop {
                     self.drive(key);
                 }
             }
-            Event::Ended { key } => self.ended(key),
+            Event::Ended { key, is_gone: true } => self.ended(key),
+            Event::Ended { .. } => {} // an orderly end: its requests are answered
             Event::Accepted { key, result, is_last } => {
                 let index = (key - LISTENER_KEYS) as usize;
                 if is_last {
@@ -288,7 +289,8 @@ impl RingLoop {
         if slot.ready.is_full {
             slot.socket.wait_for_room(&mut self.ring, key);
         }
-        if slot.socket.is_deaf() && slot.connection.phase() == Phase::Working {
+        let is_deaf = slot.socket.is_deaf() && !slot.socket.is_at_end;
+        if is_deaf && slot.connection.phase() == Phase::Working {
             self.wait_for_end(key);
         }
         self.connections.schedule(key);
