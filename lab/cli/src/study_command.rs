@@ -38,6 +38,9 @@ fn study_servers(arguments: &StudyArguments, mut definition: Definition) -> Resu
         )));
     }
     definition.budget_s = arguments.budget_s()?.or(definition.budget_s);
+    if let Some(repetitions) = arguments.repetitions {
+        definition.repeat(repetitions);
+    }
     if arguments.mat {
         definition.search_limits().map_err(Failure::Usage)?;
     }
@@ -101,11 +104,26 @@ fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -
         counted(definition.repetitions as usize, "repetition"),
         minutes_between(estimates_s(definition, cells, estimated_run_s(definition))),
     );
+    text += &missed_text(definition.repetitions_missed(), |repetitions| {
+        let more = Definition { repetitions, ..definition.clone() };
+        minutes_between(estimates_s(&more, cells, reckoned_run_s(&more)))
+    });
     let making_s = tools.making_s(&definition.workloads);
     if making_s >= MAKING_SAID_S {
         text += &format!("before that the files are made: about {}\n", minutes(making_s));
     }
     text + &selection.skipped.iter().map(skipped_line).collect::<String>()
+}
+
+/// That there are too few repetitions for the claims to be decided, and with which option there
+/// are enough; `time` is how long that many take.
+fn missed_text(missed: Option<u32>, time: impl Fn(u32) -> String) -> String {
+    missed.map_or_else(String::new, |least| {
+        format!(
+            "too few repetitions for its claims to be decided: --repetitions {least}: about {}\n",
+            time(least)
+        )
+    })
 }
 
 /// What pauses of sessions cost in time, and how long the study takes then.

@@ -30,11 +30,12 @@ Exit status:
 Examples:
   ropewalk study experiments/ourselves-servers.toml
   ropewalk study my.toml --dry-run
+  ropewalk study my.toml --repetitions 6        so that its claims are judged
   ropewalk study my.toml --size paper --budget 4h -o results
   ropewalk study my.toml -o results --resume";
 
 /// The options that most studies need.
-const USUAL: &[&str] = &["size", "budget", "mat", "output", "resume", "dry_run"];
+const USUAL: &[&str] = &["size", "budget", "repetitions", "mat", "output", "resume", "dry_run"];
 
 #[derive(Args)]
 #[command(mut_args(usual(USUAL)))]
@@ -48,6 +49,9 @@ pub(crate) struct StudyArguments {
     /// How long it may take; time goes to the points whose intervals are widest
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
+    /// How often each point is measured [default: as the file says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) repetitions: Option<u32>,
     /// Search for each server's highest rate, instead of the file's rates
     #[arg(long)]
     pub(super) mat: bool,

@@ -10,6 +10,7 @@ use lab::{Environment, SourceTree};
 
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};
+use super::missed_text;
 use crate::lab_options::open_records;
 
 pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
@@ -19,6 +20,9 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
         return Err(Failure::Usage(format!("{option}: {file} has no servers to do that with")));
     }
     definition.budget_s = arguments.budget_s()?.or(definition.budget_s);
+    if let Some(repetitions) = arguments.repetitions {
+        definition.repeat(repetitions);
+    }
     definition.check_budget()?;
     print(&introduction(&definition))?;
     if arguments.dry_run {
@@ -42,8 +46,11 @@ fn introduction(definition: &Definition) -> String {
         "" => String::new(),
         source => format!("after {source}\n"),
     };
+    let missed = missed_text(definition.repetitions_missed(), |repetitions| {
+        minutes(estimate_s(&Definition { repetitions, ..definition.clone() }))
+    });
     format!(
-        "{}\n{after}{} cells, {} repetitions: about {}\n",
+        "{}\n{after}{} cells, {} repetitions: about {}\n{missed}",
         definition.title,
         definition.design.cells().len(),
         definition.repetitions,

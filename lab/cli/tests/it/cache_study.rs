@@ -181,6 +181,19 @@ fn what_makes_no_sense_without_servers_is_refused() {
     assert_eq!((status, scratch.records.exists()), (0, false), "{out}");
 }
 
+#[test]
+fn its_repetitions_can_be_typed_too() {
+    let scratch = Scratch::new();
+    let claim = "[[claims]]\ntext = 'c'\npart = 'locks'\nstores = ['lock-free']\n\
+                 than = 'bucket-mutexes'\nmeasure = 'cpu'\nat_least = 1\n";
+    fs::write(&scratch.experiment, format!("{STUDY}{claim}")).unwrap();
+    let (_, out, err) = scratch.study(&["--dry-run", "--repetitions=2"]);
+    let expected = format!("{CELLS} cells, 2 repetitions: about ");
+    assert!(out.contains(&expected) && out.contains("--repetitions 6: about "), "{out}{err}");
+    let (_, out, err) = scratch.study(&["--dry-run"]);
+    assert!(out.contains(" cells, 6 ") && !out.contains("too few"), "{out}{err}");
+}
+
 /// Without the source of the program that measures there must be that program.
 #[test]
 fn an_absent_program_is_a_line() {

@@ -1,8 +1,8 @@
 //! The shipped experiments: each can be read in all its sizes, and its servers exist and accept its
 //! settings. None is run.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab::study::{Definition, Experiment, Participant, Selection, estimated_run_s, estimates_s};
@@ -41,6 +41,74 @@ fn expectations_have_claims_but_for_these() {
         "radhakrishnan-2019-section-5-2-latency-target",
     ];
     assert_eq!(without, expected);
+}
+
+/// A claim is decided by as many repetitions as an interval takes: those of a form that is shipped,
+/// or those that the study itself asks for.
+#[test]
+fn every_claim_can_be_decided_as_shipped_or_with_the_option_that_is_named() {
+    let mut can_decide: BTreeMap<String, bool> = BTreeMap::new();
+    for (_, _, mut form) in forms_of_servers() {
+        if form.claims.iter().all(|claim| !claim.left_out.is_empty()) {
+            continue;
+        }
+        let can = can_decide.entry(form.name.clone()).or_default();
+        match form.repetitions_missed() {
+            None => *can = true,
+            Some(least) => {
+                form.repeat(least);
+                assert_eq!((least, form.repetitions_missed()), (6, None), "{}", form.name);
+            }
+        }
+    }
+    let by_option = can_decide.values().filter(|can| !**can).count();
+    assert_eq!((can_decide.len() - by_option, by_option), (25, 22), "{can_decide:?}");
+}
+
+/// The index says of each experiment how long it takes, in the first form and in the papers' size.
+#[test]
+fn the_index_of_the_papers_has_the_times_that_are_printed() {
+    let descriptions = lab::catalogue(Ok(&ropewalk_server()), None).unwrap();
+    let index = Path::new(REPOSITORY).join("docs/lab/papers.md");
+    let index = std::fs::read_to_string(index).unwrap();
+    let mut faults = Vec::new();
+    for (line, number) in index.lines().zip(1..) {
+        let Some((file, said)) = said_of_study(line) else { continue };
+        let path = Path::new(REPOSITORY).join(file);
+        let times = said.split("; ").next().unwrap().split(" | ").next().unwrap();
+        let paper = said.split("paper: ").nth(1).and_then(|rest| rest.split([';', '|']).next());
+        for (size, said) in [(None, Some(times)), (Some("paper"), paper)] {
+            let estimates = match Experiment::read(&path, size).unwrap() {
+                Experiment::Servers(definition) => estimates_of(&definition, &descriptions),
+                Experiment::Cache(definition) => [lab::cache_study::estimate_s(&definition); 2],
+            };
+            if !said.is_some_and(|said| is_time_of(said, estimates)) {
+                let [least, most] = estimates.map(command::estimate::minutes);
+                faults.push(format!("{number}: {file} ({size:?}): {said:?}: {least} to {most}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// The experiment that a row of the index runs in its first form, and what the row says after that.
+fn said_of_study(row: &str) -> Option<(&str, &str)> {
+    let (_, command) = row.split_once("`ropewalk study ")?;
+    let (file, said) = command.split_once("`<br>")?;
+    (!file.contains(' ')).then_some((file, said))
+}
+
+/// Whether a time such as `9 min` or `1.5 h` is one of these seconds, rounded.
+fn is_time_of(said: &str, [least, most]: [f64; 2]) -> bool {
+    let Some((number, unit)) = said.trim().split_once(' ') else { return false };
+    let unit_s = match unit {
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => return false,
+    };
+    let step = if number.contains('.') { 0.05 } else { 0.5 } * unit_s;
+    let within = |number: f64| (least - step..=most + step).contains(&(number * unit_s));
+    number.parse().is_ok_and(within)
 }
 
 fn name_without_claims(path: &Path) -> Option<String> {
@@ -174,15 +242,24 @@ fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
 /// Applies `find` to all experiments of servers in every size; returns a line for each result, with
 /// the file and the size.
 fn in_every_size(find: impl Fn(&Definition) -> Vec<String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (path, size, definition) in forms_of_servers() {
+        let of = |what: String| format!("{} (size {size:?}): {what}", path.display());
+        all.extend(find(&definition).into_iter().map(of));
+    }
+    all
+}
+
+/// All experiments of servers in every size: the file, the size, and what it says.
+fn forms_of_servers() -> Vec<(PathBuf, Option<String>, Definition)> {
     let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
     let paths = folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let mut all = Vec::new();
     for path in paths {
         let sizes = sizes(&std::fs::read_to_string(&path).unwrap());
-        for size in std::iter::once(None).chain(sizes.iter().map(|size| Some(size.as_str()))) {
-            if let Experiment::Servers(definition) = Experiment::read(&path, size).unwrap() {
-                let of = |what: String| format!("{} (size {size:?}): {what}", path.display());
-                all.extend(find(&definition).into_iter().map(of));
+        for size in std::iter::once(None).chain(sizes.into_iter().map(Some)) {
+            if let Experiment::Servers(one) = Experiment::read(&path, size.as_deref()).unwrap() {
+                all.push((path.clone(), size, *one));
             }
         }
     }

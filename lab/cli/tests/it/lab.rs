@@ -344,6 +344,42 @@ fn a_study_from_its_file_to_its_records() {
     assert_eq!((status, lab.records().runs.len()), (0, opened.runs.len()), "{out}");
 }
 
+/// They decide whether its claims can be judged, and the study says with how many they are.
+#[test]
+fn repetitions_that_are_typed_replace_those_of_the_file() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let study = fs::read_to_string(&experiment).unwrap().replace("[200, 400, 800]", "[200]");
+    let claims = "[[claims]]\ntext = 'c'\nservers = ['ropewalk:threads']\n";
+    fs::write(&experiment, study.clone() + claims).unwrap();
+    let dry = |options: &[&str]| {
+        let (status, out, err) =
+            lab.run(&[&["study", text(&experiment), "--dry-run"], options].concat());
+        assert_eq!(status, 0, "{err}");
+        out
+    };
+    let (few, many) = (dry(&[]), dry(&["--repetitions=6"]));
+    let hint = "\ntoo few repetitions for its claims to be decided: --repetitions 6: about ";
+    let (before, after) = few.split_once(hint).unwrap();
+    assert!(before.contains(", 2 repetitions: about "), "{few}");
+    assert!(many.contains(&format!(", 6 repetitions: about {after}")), "{few}{many}");
+    assert!(!many.contains("too few"), "{many}");
+    fs::write(&experiment, study).unwrap();
+    let run = |options: &[&str]| lab.run(&[&["study", text(&experiment)], options].concat());
+    let (status, out, err) = run(&["--repetitions=1"]);
+    assert_eq!(status, 0, "{out}{err}");
+    let opened = lab.records();
+    assert_eq!((opened.header.repetitions, opened.runs.len() % 2), (1, 0));
+    assert!(opened.header.definition.contains("repetitions = 1\n"), "{:?}", opened.header);
+    let (status, _, err) = run(&["--resume"]);
+    assert!(status == 2 && err.contains("begun with another definition"), "{err}");
+    let (status, out, err) = run(&["--resume", "--repetitions", "1"]);
+    assert_eq!(status, 0, "{out}{err}");
+    let (status, _, err) = run(&["--repetitions", "0"]);
+    assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{err}");
+    assert!(err.contains("--repetitions 0: "), "{err}");
+}
+
 /// A generator that cannot keep up is not mistaken for a slow server.
 #[test]
 fn runs_whose_generator_was_late_are_void() {

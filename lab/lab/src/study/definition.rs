@@ -3,6 +3,7 @@
 //! Nothing is read or run here. The format is documented in `docs/lab/study.md`.
 
 use super::claims::Claim;
+use super::repetitions::set_in_text;
 use super::sizes::{Origin, sized};
 use super::{budget, claims};
 use crate::error::Error;
@@ -252,12 +253,9 @@ impl Definition {
         self.set_in_text("interference_bound", typed.into());
     }
 
-    /// Sets a key in the text. The text says all that is measured, wherever it was said: a study is
-    /// resumed only with the same text.
-    fn set_in_text(&mut self, key: &str, value: toml::Value) {
-        let mut table: toml::Table = self.text.parse().expect("`parse` wrote it");
-        table.insert(key.to_owned(), value);
-        self.text = toml::to_string(&table).expect("it was a table before");
+    /// Sets a key in the text.
+    pub(super) fn set_in_text(&mut self, key: &str, value: toml::Value) {
+        set_in_text(&mut self.text, key, value);
     }
 
     /// Reads what an experiment's file has, and checks it.

@@ -2,11 +2,12 @@
 //! and resumed from it.
 //!
 //! `experiment` reads an experiment's file, `definition` is what it says, `claims` what its source
-//! found, `sizes` what differs in another size, `budget` whether there is time for it, `selection`
-//! which servers take part, `header` is what is written down first. `schedule` says what to measure
-//! next, `stage` makes one run, `run` goes from the first run to the last, `utilisation` finds the
-//! rate that makes a server busy to a given degree, `ceiling` and `ceilings` measure the paths
-//! themselves. What the runs mean is the part of `report`.
+//! found, `sizes` what differs in another size, `repetitions` how often it is measured, `budget`
+//! whether there is time for it, `selection` which servers take part, `header` is what is written
+//! down first. `schedule` says what to measure next, `stage` makes one run, `run` goes from the
+//! first run to the last, `utilisation` finds the rate that makes a server busy to a given degree,
+//! `ceiling` and `ceilings` measure the paths themselves. What the runs mean is the part of
+//! `report`.
 
 pub(crate) mod budget;
 mod ceiling;
@@ -15,6 +16,7 @@ mod claims;
 mod definition;
 mod experiment;
 mod header;
+mod repetitions;
 mod run;
 mod schedule;
 mod selection;

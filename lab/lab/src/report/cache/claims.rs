@@ -61,7 +61,7 @@ fn judged(claim: &Claim, summary: &Summary) -> String {
     match () {
         () if all == 0 => "not decided: nothing that it compares was measured".into(),
         () if ratios.iter().any(|(blocks, _)| *blocks < least) => {
-            format!("not decided: {figures} (fewer than {least} blocks)")
+            format!("not decided: {figures} (fewer than {least} blocks: see --repetitions)")
         }
         () if within == all => format!("confirmed: {figures}"),
         () if beyond as f64 >= BEYOND_SHARE * all as f64 => format!("contradicted: {figures}"),
@@ -137,8 +137,8 @@ mod tests {
             6,
             "not decided: of 3 ratios 2 within, 1 beyond; 0.70 to 1.30 times",
         );
-        let few =
-            "not decided: of 3 ratios 3 within, 0 beyond; 1.20 to 1.50 times (fewer than 6 blocks)";
+        let few = "not decided: of 3 ratios 3 within, 0 beyond; 1.20 to 1.50 times (fewer than 6 \
+                   blocks: see --repetitions)";
         check([1.2, 1.3, 1.5], 3, few);
         let nothing = "not decided: nothing that it compares was measured";
         check([1.0; 3], 0, nothing);

@@ -461,7 +461,7 @@ fn doubt(claim: &Claim, pair: &Comparison, confidence: f64) -> Option<String> {
     match pair.pairs {
         None => Some("one search of each".into()),
         Some(pairs) if pairs < values_min(confidence) => {
-            Some(format!("only {}", number::counted(pairs, "pair")))
+            Some(format!("only {}: see --repetitions", number::counted(pairs, "pair")))
         }
         Some(_) if pair.known != pair.ratio.interval => Some("a peak was not reached".into()),
         Some(_) if judge_interval(claim, pair.known) != Judged::Undecided => {
@@ -598,7 +598,8 @@ mod tests {
     fn too_few_pairs_decide_nothing() {
         let few = [runs_on("d", "one", &[130.0; 3], 1.0), runs_on("d", "two", &[100.0; 3], 1.0)];
         let told = sentence(claim(&["two"], Some(1.0), None), Vec::new(), &few);
-        assert!(told.contains("not decided: ") && told.contains("(only 3 pairs)"), "{told}");
+        let why = "(only 3 pairs: see --repetitions)";
+        assert!(told.contains("not decided: ") && told.contains(why), "{told}");
     }
 
     #[test]
