@@ -5,6 +5,7 @@ use std::env;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -94,12 +95,8 @@ impl ErrorInContext<'_> {
             }
             ErrorKind::InvalidValue => self.none_of(option, &value),
             ErrorKind::ValueValidation => {
-                let why = self.error.source().map(ToString::to_string).unwrap_or_default();
-                format!(
-                    "{option} {}: {}",
-                    plain(&value),
-                    why.lines().collect::<Vec<_>>().join(", ")
-                )
+                let why = self.error.source().map(refusal).unwrap_or_default();
+                format!("{option} {}: {why}", plain(&value))
             }
             ErrorKind::TooManyValues => format!("{option}: the value {value:?} is one too many"),
             ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
@@ -168,18 +165,65 @@ impl ErrorInContext<'_> {
     }
 }
 
+/// Why a value is refused, in a line: in our own words where its parser is the library's.
+fn refusal(why: &(dyn std::error::Error + 'static)) -> String {
+    let number = why.downcast_ref::<ParseIntError>();
+    match number.map(ParseIntError::kind) {
+        Some(IntErrorKind::PosOverflow) => return "write a smaller number".into(),
+        Some(_) => return "write a whole number".into(),
+        None if why.is::<ParseFloatError>() => return "write a number".into(),
+        None => {}
+    }
+    why.to_string().lines().collect::<Vec<_>>().join(", ")
+}
+
+/// The mistakes in values of a program's options that are told in the words of a library, a line
+/// for each: for tests.
+#[must_use]
+pub fn faults_of_values(mut program: Command) -> Vec<String> {
+    program.build();
+    let mut faults = Vec::new();
+    add_faults(&program, (&program, &[program.get_name()]), &mut faults);
+    faults
+}
+
+/// Words of the standard library and of the parser on numbers that are none, or out of range.
+const FOREIGN: [&str; 6] =
+    ["invalid digit", "invalid float", "cannot parse", "is not in ", "too large", "would be zero"];
+
+fn add_faults(program: &Command, (command, names): (&Command, &[&str]), faults: &mut Vec<String>) {
+    for long in command.get_arguments().filter_map(Arg::get_long) {
+        for value in ["x", "", "0", "99999999999", "99999999999999999999999"] {
+            let typed = format!("--{long}={value}");
+            let words = names.iter().copied().chain([typed.as_str()]);
+            let Err(error) = program.clone().try_get_matches_from(words) else { continue };
+            let mistake = ErrorInContext { error: &error, command }.mistake();
+            if FOREIGN.iter().any(|words| mistake.contains(words)) {
+                faults.push(format!("{}: {mistake}", names.join(" ")));
+            }
+        }
+    }
+    for below in command.get_subcommands() {
+        let names = [names, &[below.get_name()]].concat();
+        add_faults(program, (below, &names), faults);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{ArgAction, value_parser};
 
     use super::*;
+    use crate::numbers::whole;
 
     fn program() -> Command {
         let option = |name: &'static str| Arg::new(name).long(name).value_name("X");
         let measure = Command::new("measure").args([
             Arg::new("FILE").required(true),
             option("kind").value_parser(["plain", "fancy"]),
-            option("count").value_parser(value_parser!(u16).range(1..=9)),
+            option("count").value_parser(whole(1..=9_u16)),
+            option("bytes").value_parser(value_parser!(u64)),
+            option("share").value_parser(value_parser!(f64)),
             option("pair").num_args(2),
             option("exact").require_equals(true),
             option("all").action(ArgAction::SetTrue).conflicts_with_all(["kind", "count"]),
@@ -220,8 +264,11 @@ mod tests {
         );
         measure(&["a", "--kind", "lain't"], "--kind lain't: it must be one of plain, fancy");
         measure(&["a", "--kind", ""], "--kind <X>: a value is missing");
-        measure(&["a", "--count", "10"], "--count 10: 10 is not in 1..=9");
-        measure(&["a", "--count", "a b"], "--count \"a b\": invalid digit found in string");
+        measure(&["a", "--count", "10"], "--count 10: write a whole number from 1 to 9");
+        measure(&["a", "--bytes", "a b"], "--bytes \"a b\": write a whole number");
+        let large = "99999999999999999999";
+        measure(&["a", "--bytes", large], &format!("--bytes {large}: write a smaller number"));
+        measure(&["a", "--share", "1,5"], "--share 1,5: write a number");
         measure(&["a", "--pair", "1"], "--pair <X> <X>: this is not the right number of values");
         measure(&["a", "--exact", "1"], "--exact=<X>: write its value after an equals sign");
         measure(&["a", "--all=1"], "--all: the value \"1\" is one too many");
@@ -233,5 +280,14 @@ mod tests {
             &["a", "--kind", "plain", "--kind", "plain"],
             "--kind <X> is there twice: leave one out",
         );
+    }
+
+    #[test]
+    fn words_of_a_library_are_found() {
+        assert_eq!(faults_of_values(program()), Vec::<String>::new());
+        let ranged = Arg::new("n").long("n").value_parser(value_parser!(u16).range(1..=9));
+        let faults = faults_of_values(Command::new("p").subcommand(Command::new("c").arg(ranged)));
+        assert_eq!(faults.first().map(String::as_str), Some("p c: --n 0: 0 is not in 1..=9"));
+        assert_eq!(faults.len(), 2, "{faults:?}");
     }
 }

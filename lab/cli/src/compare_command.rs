@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use command::estimate::minutes_between;
 use command::help::usual;
+use command::numbers::{above_0, percent_from, whole};
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, conclude, write_page};
@@ -66,18 +67,19 @@ pub(crate) struct CompareArguments {
     ///
     /// They send as fast as they are served.
     #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = whole(1..=u64::MAX))]
     connections: u64,
     /// The common rate, requests/s [default: half of what the slower server sustains]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = above_0)]
     request_rate: Option<f64>,
     /// How many pairs of each phase
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = whole(1..=u32::MAX))]
     pairs: u32,
     /// Length of a window
     #[arg(long, value_name = "TIME", default_value = "1s")]
     window: String,
     /// A difference that counts as none
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent_from(0.0))]
     margin: f64,
     /// Check every byte in all windows, not only before the first
     #[arg(long)]
@@ -194,15 +196,6 @@ impl CompareArguments {
         }
         if self.verify_bytes && self.workload.is_unknown() {
             return usage("--verify-bytes: say with --root DIR what the replies should be");
-        }
-        if self.pairs == 0 || self.connections == 0 {
-            return usage("--pairs and --connections are at least 1");
-        }
-        if !(0.0..100.0).contains(&self.margin) {
-            return usage("--margin: a percentage from 0, and below 100");
-        }
-        if self.request_rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-            return usage("--request-rate: above 0");
         }
         Ok(Plan {
             connections: self.connections,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use command::help::usual;
+use command::numbers::whole;
 use fileset::size;
 use workload::fileset::PRESETS;
 
@@ -52,7 +53,7 @@ pub(crate) struct FilesetArguments {
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// How many threads write [default: one on each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_u16))]
     pub(crate) threads: Option<u16>,
     /// Read every byte of existing files, not only samples
     #[arg(long)]

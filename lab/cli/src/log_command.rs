@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
 use command::near::{none_of, unreadable};
+use command::numbers::whole;
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
 use workload::ParseError;
@@ -327,12 +328,8 @@ fn single_bytes(typed: &str) -> Result<u64, Failure> {
 }
 
 fn parse_whole(flag: &str, typed: &str, min: u64, max: u64) -> Result<u64, Failure> {
-    match typed.parse::<u64>() {
-        Ok(number) if (min..=max).contains(&number) => Ok(number),
-        _ => {
-            Err(Failure::Usage(format!("{flag} {typed}: write a whole number from {min} to {max}")))
-        }
-    }
+    let explain = |why: String| Failure::Usage(format!("{flag} {typed}: {why}"));
+    whole(min..=max)(typed).map_err(explain)
 }
 
 fn number(flag: &str, typed: &str, min: f64, max: f64) -> Result<f64, Failure> {

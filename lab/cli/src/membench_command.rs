@@ -1,6 +1,7 @@
 //! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The lab does the measuring.
 
 use clap::Args;
+use command::numbers::whole;
 use command::units::Duration;
 use command::{Failure, ProgressLine, notify, print};
 use lab::membench::{Facts, Options, Plan};
@@ -35,7 +36,7 @@ pub(crate) struct MembenchArguments {
     #[arg(long, value_name = "MIB")]
     area: Option<u64>,
     /// How often each measurement is made
-    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = whole(1..=u32::MAX))]
     repetitions: u32,
     /// Print JSON: all rows, with intervals
     #[arg(long)]

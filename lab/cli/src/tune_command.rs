@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use command::estimate::minutes;
 use command::help::usual;
+use command::numbers::percent_from;
 use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, UNFINISHED, print};
 use lab::record::Folder;
@@ -82,10 +83,10 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "TIME", default_value = "2s")]
     window: String,
     /// The confidence that the winner is the best
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = percent_from(50.0))]
     confidence: f64,
     /// A difference that does not matter
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent_from(0.0))]
     margin: f64,
     /// Seeds the order and the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -163,12 +164,6 @@ impl TuneArguments {
         let window_s = seconds("--window", &self.window)?;
         if !(0.05..=600.0).contains(&window_s) {
             return Err(explain("--window", "from 50ms to 10m".into()));
-        }
-        if !(50.0..100.0).contains(&self.confidence) {
-            return Err(explain("--confidence", "from 50, and below 100".into()));
-        }
-        if !(0.0..100.0).contains(&self.margin) {
-            return Err(explain("--margin", "from 0, and below 100".into()));
         }
         let wanted = Wanted {
             knobs: self.knob.clone(),

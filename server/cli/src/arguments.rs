@@ -215,3 +215,8 @@ mod tests {
         assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
     }
 }
+
+    #[test]
+    fn mistakes_in_values_are_told_in_our_words() {
+        assert_eq!(command::faults_of_values(CommandLine::command()), Vec::<String>::new());
+    }

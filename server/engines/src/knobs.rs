@@ -101,7 +101,7 @@ impl KnobValues {
         match knob.values {
             Values::Names(_) => Err(format!("{name} = {value} is not {}", knob.range())),
             Values::Numbers { min, max } if !(min..=max).contains(&value) => {
-                Err(format!("{name} = {value} is not in {min}..={max}"))
+                Err(format!("{name} = {value} is not a number from {min} to {max}"))
             }
             Values::Numbers { .. } => {
                 *current = value;
@@ -172,7 +172,7 @@ mod tests {
         let mut number = KnobValues(vec![(&NUMBER, NUMBER.default)]);
         number.set("kind", 9).unwrap();
         assert_eq!(number.get("kind"), 9);
-        assert_eq!(number.set("kind", 1).unwrap_err(), "kind = 1 is not in 2..=9");
+        assert_eq!(number.set("kind", 1).unwrap_err(), "kind = 1 is not a number from 2 to 9");
         assert_eq!(number.choose("kind", "ring").unwrap_err(), "kind = \"ring\" is not 2 to 9");
         let mut names = KnobValues(vec![(&NAMES, 1)]);
         assert_eq!(NAMES.show(names.get("kind")), "queue");

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
 use command::near::{none_of, unreadable};
+use command::numbers::whole;
 use command::{DASH, Failure, ProgressLine, notify, print, whole_file};
 use memory_trace::{FORMS, Fault, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
@@ -121,10 +122,10 @@ pub(crate) struct ImportArguments {
     #[arg(long, value_name = "TEXT")]
     command: Option<String>,
     /// The number of the process, if the trace gives none
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(0..=u32::MAX))]
     process: u32,
     /// How many bytes each reference has in a din trace, which does not give sizes
-    #[arg(long, value_name = "BYTES", default_value_t = 4)]
+    #[arg(long, value_name = "BYTES", default_value_t = 4, value_parser = whole(0..=u16::MAX))]
     din_bytes: u16,
     /// Where to write the trace
     #[arg(long, short = 'o', value_name = "FILE")]

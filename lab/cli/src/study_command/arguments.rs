@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use command::Failure;
 use command::help::usual;
+use command::numbers::whole;
 use command::units::parse_duration;
 
 use crate::lab_options::LabOptions;
@@ -50,7 +51,7 @@ pub(crate) struct StudyArguments {
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
     /// How often each point is measured [default: as the file says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub(super) repetitions: Option<u32>,
     /// Search for each server's highest rate, instead of the file's rates
     #[arg(long)]

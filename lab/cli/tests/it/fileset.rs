@@ -287,7 +287,7 @@ fn senseless_arguments_are_refused() {
     check(&["--bytes", "3.3GBit"], "\"3.3GBit\" is no size");
     check(&["--connections", "99999999"], "directories: a set has from 1 to 100000");
     check(&["--single", "16777215TB"], "no file can have");
-    check(&["--single", "1", "--threads", "0"], "0 is not in 1..=1024");
+    check(&["--single", "1", "--threads", "0"], "--threads 0: write a whole number from 1 to 1024");
 }
 
 #[test]

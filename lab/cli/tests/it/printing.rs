@@ -50,3 +50,31 @@ fn membench_refuses_what_cannot_be_measured() {
         assert!(error.starts_with(expected) && error.lines().count() == 1, "{error}");
     }
 }
+
+#[test]
+fn values_that_are_no_numbers_or_out_of_range_are_told_alike() {
+    let whole = "write a whole number";
+    for (command, option, expected) in [
+        ("compare a b", "--pairs x", "write a whole number from 1 to 4294967295"),
+        ("compare a b", "--pairs 0", "write a whole number from 1 to 4294967295"),
+        ("compare a b", "--margin x", "write a percentage from 0, and below 100"),
+        ("compare a b", "--request-rate 0", "write a number above 0"),
+        ("compare a b", "--seed x", whole),
+        ("tune a", "--confidence 100", "write a percentage from 50, and below 100"),
+        ("tune a", "--seed 99999999999999999999", "write a smaller number"),
+        ("study a", "--repetitions 0", "write a whole number from 1 to 4294967295"),
+        ("membench", "--area x", whole),
+        ("membench", "--repetitions 0", "write a whole number from 1 to 4294967295"),
+        ("fileset a", "--threads 0", "write a whole number from 1 to 1024"),
+        ("fileset a", "--directories x", whole),
+        ("log generate --output a", "--directories x", "write a whole number from 1 to 100000"),
+        ("load a", "--idle x", whole),
+        ("load a", "--speed x", "write a number"),
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(option.split(' ')).collect();
+        let (status, out, error) = run(&words);
+        assert_eq!((status, out.as_str(), error.lines().count()), (2, "", 1), "{error}");
+        let (said, _) = error.split_once(": see `").unwrap_or((error.trim_end(), ""));
+        assert_eq!(said, format!("ropewalk: {option}: {expected}"));
+    }
+}

@@ -394,7 +394,7 @@ fn what_is_wrong_is_said_in_a_line() {
         assert_eq!(status, 2, "{option}: {out}{err}");
         assert!(err.contains(expected) && err.trim_end().lines().count() == 1, "{err}");
     };
-    check_alone("--confidence=100", "--confidence: from 50, and below 100");
+    check_alone("--confidence=100", "--confidence 100: write a percentage from 50, and below 100");
     check_alone("--budget=1s", "--budget 1s: a first look at 4 configurations takes longer: take ");
     check_alone("--budget=30s", ": take a shorter --window, or --budget 3m\n");
     check_alone("--knob=cache.policy=s3-fifo", ": there is nothing to choose from; name several");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command, Error, FromArgMatches, ValueEnum};
-use command::near::{hint, nearest};
+use command::near::{hint, nearest, none_of};
 use serde::Serializer;
 use serde_json::Value;
 
@@ -92,14 +92,11 @@ fn explain(why: &Error, words: &[String]) -> String {
         }
         ErrorKind::ArgumentConflict => format!("{option}: it occurs twice; once is enough"),
         ErrorKind::InvalidValue if value.is_empty() => format!("{option}: its value is missing"),
-        ErrorKind::InvalidValue => {
-            let values = texts(ContextKind::ValidValue).join(", ");
-            format!("{option} {value}: it is one of {values}")
-        }
+        ErrorKind::InvalidValue => none_of(option, &value, texts(ContextKind::ValidValue)),
         ErrorKind::ValueValidation if option == "--speed" => {
-            format!("{option} {value}: give a number")
+            format!("{option} {value}: write a number")
         }
-        _ => format!("{option} {value}: give a whole number"),
+        _ => format!("{option} {value}: write a whole number"),
     }
 }
 
@@ -191,7 +188,11 @@ mod tests {
         check("--think-max --idle 5", "--think-max: its value is missing");
         check("--idle 5 --idle=5", "--idle: it occurs twice; once is enough");
         check("-c8 --connections 8", "--connections: it occurs twice; once is enough");
-        check("--idle many", "--idle many: give a whole number");
-        check("--arrivals rare", "--arrivals rare: it is one of constant, poisson, trace");
+        check("--idle many", "--idle many: write a whole number");
+        check("--speed fast", "--speed fast: write a number");
+        check("--arrivals rare", "--arrivals rare: it must be one of constant, poisson, trace");
+        let near = "--arrivals poison: it must be one of constant, poisson, trace (did you mean \
+                    \"poisson\"?)";
+        check("--arrivals poison", near);
     }
 }

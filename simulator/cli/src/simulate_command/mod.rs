@@ -25,6 +25,7 @@ use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use command::help::usual;
 use command::near::unreadable;
+use command::numbers::whole;
 use command::{DASH, Failure, notify, print, takes_stdout, whole_file};
 
 use html::RunInputs;
@@ -119,6 +120,7 @@ pub(crate) struct SimulateArguments {
     paper: Option<Option<PathBuf>>,
     /// Run each machine with this many seeds
     #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(value_parser = whole(NonZeroU32::MIN..=NonZeroU32::MAX))]
     seeds: NonZeroU32,
     /// Simulate in the exact order of time; otherwise processors run ahead while they hit
     #[arg(long)]
@@ -133,7 +135,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     top: usize,
     /// Simulate this many machines at once [default: one on each CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_usize))]
     threads: Option<usize>,
     /// Write all outcomes as JSON; - is standard output
     #[arg(long, value_name = "FILE")]

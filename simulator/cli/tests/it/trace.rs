@@ -149,6 +149,13 @@ fn mistakes_are_reported_in_one_line() {
     fs::write(&text, "hello\n").unwrap();
     says(&["trace", "info", &text], "byte 0: not a trace of ropewalk", 2);
     says(&["trace", "info", &text, "--block", "33"], "--block 33: must be a power of two", 2);
+    says(&["trace", "info", &text, "--block", "x"], "--block x: write a whole number", 2);
+    let of = ["trace", "import", &text, "--output", &output];
+    let range = "--din-bytes 65536: write a whole number from 0 to 65535";
+    says(&[&of[..], &["--din-bytes", "65536"]].concat(), range, 2);
+    let seeds = "--seeds 0: write a whole number from 1 to 4294967295";
+    says(&["simulate", &text, "--seeds", "0"], seeds, 2);
+    says(&["simulate", &text, "--block", "1,x"], "--block x: write a whole number", 2);
     says(&["trace", "info", &path("none")], "none: there is no such file: name a trace", 2);
     let absent = ["trace", "import", &path("tex"), "--output", &output];
     says(&absent, "text\"?): name the trace of another program", 2);
