@@ -214,6 +214,39 @@ mod tests {
         }
     }
 
+    /// Help names pages as they lie in the sources.
+    #[test]
+    fn every_page_that_help_names_is_packed() {
+        for program in ["server", "lab", "simulator"] {
+            let manifest = read(&format!("{program}/cli/Cargo.toml"));
+            let assets = manifest.split('"').filter_map(|text| text.strip_prefix("../../"));
+            let packed: Vec<&str> = assets.filter_map(|text| text.strip_suffix(".md")).collect();
+            let folder = tools::workspace_root().join(program).join("cli/src");
+            let mut pages = Vec::new();
+            add_pages(&folder, &mut pages);
+            assert!(!pages.is_empty(), "{program}");
+            for page in pages {
+                let is_it = |file: &&str| page.starts_with(file.trim_end_matches('*'));
+                assert!(packed.iter().any(is_it), "{program}: {page} is in no package: {packed:?}");
+            }
+        }
+    }
+
+    /// Adds the pages that the texts of help in a folder of sources name.
+    fn add_pages(folder: &Path, pages: &mut Vec<String>) {
+        for entry in folder.read_dir().expect("it is part of the project").flatten() {
+            if entry.path().is_dir() {
+                add_pages(&entry.path(), pages);
+                continue;
+            }
+            let source = std::fs::read_to_string(entry.path()).expect("it is a source");
+            let lines = source.lines().filter(|line| !line.contains("include_str!"));
+            let words = lines.filter(|line| !line.contains("//!")).flat_map(str::split_whitespace);
+            let of_docs = words.filter(|word| word.starts_with("docs/") && word.contains(".md"));
+            pages.extend(of_docs.map(|word| word.trim_end_matches([';', '.', ',']).to_owned()));
+        }
+    }
+
     #[test]
     fn files_are_found_by_their_suffix() {
         let folder = testkit::Temporary::new();

@@ -21,9 +21,10 @@ open, as real users behave. docs/load/load.md describes it.
 
 Exit status:
   0  success
-  1  errors of the server
+  1  errors of the server, or a file cannot be written
   2  wrong usage
-  3  the run is void: the generator itself could not keep up
+  3  the run is void: the generator could not keep up, or others used its CPUs;
+     or --find-limit knows no limit, or only a bound of it
   4  it was interrupted
 
 Examples:
@@ -38,9 +39,9 @@ Examples:
 const MERGE_HELP: &str = "\
 Exit status:
   0  success
-  1  errors of the server
+  1  errors of the server, or a file cannot be written
   2  wrong usage, or the results do not belong together
-  3  a run is void: its generator could not keep up
+  3  a run is void: its generator could not keep up, or others used its CPUs
 
 Examples:
   ropewalk load merge part1.json part2.json part3.json

@@ -72,6 +72,10 @@ Exit status:
 Files:
   /var/tmp/ropewalk-UID  file sets and logs, which are used again
 
+Files of packages, below /usr or where an archive was unpacked:
+  share/doc/ropewalk-lab  the pages of docs/lab and docs/load, which help names
+  share/ropewalk-lab      experiments
+
 Examples:
   ropewalk load http://127.0.0.1:8080/ --rate 2000
   ropewalk compare ropewalk nginx
@@ -195,9 +199,9 @@ mod tests {
     fn help_fits_a_screen_or_has_everything() {
         assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
     }
-}
 
     #[test]
     fn mistakes_in_values_are_told_in_our_words() {
         assert_eq!(command::faults_of_values(CommandLine::command()), Vec::<String>::new());
     }
+}

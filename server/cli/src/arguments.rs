@@ -35,6 +35,9 @@ Exit status:
   1  it could not be done
   2  wrong usage, or a mistake in the configuration
 
+Files of packages, below /usr or where an archive was unpacked:
+  share/doc/ropewalk  the pages of docs/serve, which help names
+
 Examples:
   ropewalk serve examples/site                       on http://127.0.0.1:8080
   ropewalk serve public --listen :80 --log combined  on every address
@@ -214,9 +217,9 @@ mod tests {
     fn help_fits_a_screen_or_has_everything() {
         assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
     }
-}
 
     #[test]
     fn mistakes_in_values_are_told_in_our_words() {
         assert_eq!(command::faults_of_values(CommandLine::command()), Vec::<String>::new());
     }
+}

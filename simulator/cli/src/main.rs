@@ -46,6 +46,10 @@ Exit status:
   1  it could not be done
   2  wrong usage
 
+Files of packages, below /usr or where an archive was unpacked:
+  share/doc/ropewalk-sim  the pages of docs/simulator, which help names
+  share/ropewalk-sim      experiments: machines, simulations, traces
+
 Examples:
   ropewalk trace record --out ls.trace -- ls -aR /usr/share
   ropewalk trace info ls.trace
@@ -104,9 +108,9 @@ mod tests {
     fn help_fits_a_screen_or_has_everything() {
         assert_eq!(command::help::faults(CommandLine::command()), Vec::<String>::new());
     }
-}
 
     #[test]
     fn mistakes_in_values_are_told_in_our_words() {
         assert_eq!(command::faults_of_values(CommandLine::command()), Vec::<String>::new());
     }
+}

@@ -40,6 +40,9 @@ const USUAL: &[&str] = &["size", "budget", "repetitions", "mat", "output", "resu
 
 #[derive(Args)]
 #[command(mut_args(usual(USUAL)))]
+// Testbeds assign the CPUs: they are refused, and say so.
+#[command(mut_arg("server_cpus", |option| option.hide(true)))]
+#[command(mut_arg("client_cpus", |option| option.hide(true)))]
 pub(crate) struct StudyArguments {
     /// The experiment
     #[arg(value_name = "FILE")]

@@ -78,3 +78,13 @@ fn values_that_are_no_numbers_or_out_of_range_are_told_alike() {
         assert_eq!(said, format!("ropewalk: {option}: {expected}"));
     }
 }
+
+/// It refuses them, as its testbeds assign the CPUs.
+#[test]
+fn help_of_a_study_has_no_options_for_cpus() {
+    let help = |command| run(&[command, "--help"]).1;
+    for option in ["--server-cpus", "--client-cpus"] {
+        assert!(help("tune").contains(option), "{option}");
+        assert!(!help("study").contains(option), "{option}");
+    }
+}

@@ -9,6 +9,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use command::near::{hint, nearest};
+
 /// Where to accept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
@@ -114,8 +116,15 @@ fn fault(text: &str) -> String {
     }
     match with_port(text) {
         Some(right) => format!("{text:?} has no port: write {right}"),
-        None => format!("{text:?} is no address: write {FORMS}"),
+        None => format!("{text:?} is no address{}: write {FORMS}", near_localhost(text)),
     }
+}
+
+/// ` (did you mean "localhost:8080"?)`, or nothing: the only name that there may be.
+fn near_localhost(text: &str) -> String {
+    let (name, port) = text.split_once(':').unwrap_or((text, "8080"));
+    let near = nearest(name, ["localhost"]).filter(|_| port.parse::<u16>().is_ok());
+    hint(near.map(|name| format!("{name}:{port}")).as_ref())
 }
 
 /// A place without a port, with one.
@@ -202,6 +211,11 @@ mod tests {
         check("http://LOCALHOST/", "is a URL: write LOCALHOST:8080");
         check("https://[::1]", "is a URL: write [::1]:8080");
         let forms = "8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080";
+        for text in ["localhst:8080", "localhst"] {
+            let near = "is no address (did you mean \"localhost:8080\"?)";
+            check(text, &format!("{near}: write {forms}"));
+        }
+        check("localhst:x", &format!("is no address: write {forms}"));
         check("http://a.example:80/", &format!("is a URL: write {forms}"));
     }
 }
