@@ -9,8 +9,8 @@ use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, UNSHARE, VALGRIND, WRK};
 use crate::Failure;
 use crate::steps::{Step, When, report, run_until_failure, step};
 use crate::tools::{
-    ADVISORY_DATABASE, BUILDAH, CARGO_DEB, CARGO_DENY, CARGO_FUZZ, LINTIAN, MIRI, MUSL_TARGET,
-    NIGHTLY, PODMAN, ROOT, SHARED_MEMORY,
+    ADVISORY_DATABASE, BUILDAH, CARGO_DEB, CARGO_DENY, CARGO_FUZZ, LINTIAN, MIRI, MUSL_GCC,
+    MUSL_TARGET, NIGHTLY, PODMAN, ROOT, SHARED_MEMORY,
 };
 
 const HELP: &str = "\
@@ -93,12 +93,13 @@ pub(crate) const STEPS: &[Step] = &[
         &[MUSL_TARGET],
     )),
     cheaply(step("package-static", When::Long, "cargo xtask package static", &[UNSHARE, IPROUTE2])),
-    // Made by the step before, which does not say that it leaves them out for want of the target.
+    // Made by the step before, which does not say that it leaves them out for want of the target or
+    // its compiler.
     cheaply(step(
         "package-musl",
         When::Long,
         "packaging/static try musl",
-        &[MUSL_TARGET, UNSHARE, IPROUTE2],
+        &[MUSL_TARGET, MUSL_GCC, UNSHARE, IPROUTE2],
     )),
     cheaply(step(
         "package-deb",

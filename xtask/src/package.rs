@@ -11,13 +11,13 @@ use testkit::tools::{DEBOOTSTRAP, IPROUTE2, UNSHARE};
 
 use crate::Failure;
 use crate::steps::{Outcome, Step, When, conclude, run_until_failure, step};
-use crate::tools::{self, BUILDAH, CARGO_DEB, LINTIAN, MUSL_TARGET, PODMAN, ROOT, Tool};
+use crate::tools::{self, BUILDAH, CARGO_DEB, LINTIAN, MUSL_GCC, MUSL_TARGET, PODMAN, ROOT, Tool};
 
 const HELP: &str = "\
 cargo xtask package [static] [deb] [container]
 
   static      the three programs without shared libraries: with glibc, and with musl where its
-              target is installed. Tried in a root that holds nothing else
+              target and musl-tools are installed. Tried in a root that holds nothing else
   deb         a Debian package for each program. Judged by lintian; installed, used, upgraded and
               removed in a bare Debian
   container   an image with nothing but the static server. Run by podman
@@ -52,11 +52,11 @@ const PACKAGES: &[Package] = &[
         suffix: "-musl.tar.gz",
         making: 1,
         steps: &[
-            always("linked with musl", "packaging/static build musl", &[MUSL_TARGET]),
+            always("linked with musl", "packaging/static build musl", &[MUSL_TARGET, MUSL_GCC]),
             always(
                 IN_AN_EMPTY_ROOT,
                 "packaging/static try musl",
-                &[MUSL_TARGET, UNSHARE, IPROUTE2],
+                &[MUSL_TARGET, MUSL_GCC, UNSHARE, IPROUTE2],
             ),
         ],
     },
@@ -210,6 +210,21 @@ mod tests {
             let in_ci: Vec<_> = in_ci.map(|tool| tool.name).collect();
             for tool in steps.iter().flat_map(|step| step.needs) {
                 assert!(in_ci.contains(&tool.name), "{kind}: {}", tool.name);
+            }
+        }
+    }
+
+    /// Whoever lacks one of the two gets the other packages, and is told what is left out.
+    #[test]
+    fn what_is_linked_with_musl_needs_its_target_and_its_compiler() {
+        let in_ci = crate::ci::STEPS.iter().filter(|step| step.command.contains("static"));
+        let steps = PACKAGES.iter().flat_map(|package| package.steps).chain(in_ci);
+        let of_musl: Vec<&Step> = steps.filter(|step| step.command.ends_with(" musl")).collect();
+        assert_eq!(of_musl.len(), 3);
+        for step in of_musl {
+            let installs: Vec<&str> = step.needs.iter().map(|tool| tool.install).collect();
+            for install in ["rustup target add x86_64-unknown-linux-musl", MUSL_GCC.install] {
+                assert!(installs.contains(&install), "{}: {install}", step.command);
             }
         }
     }

@@ -52,6 +52,10 @@ pub(crate) const MUSL_TARGET: Tool = Tool {
     provided_in_ci: false,
 };
 
+/// Compiles the C in the static programs for musl: zstd.
+pub(crate) const MUSL_GCC: Tool =
+    Tool { provided_in_ci: true, ..packaged("musl-gcc", "apt-get install musl-tools") };
+
 /// Makes Debian packages of programs.
 pub(crate) const CARGO_DEB: Tool = Tool {
     name: "cargo-deb",
