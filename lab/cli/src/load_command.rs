@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use command::estimate::minutes;
-use command::{DASH, Emphasis, Failure, ProgressLine, print, takes_stdout};
+use command::{DASH, Emphasis, Failure, ProgressLine, notify, print, takes_stdout};
 use load::find_limit::{Conditions, Limit, TRIALS_MIN, TRIALS_USUAL, Trial, Trials};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
@@ -15,6 +15,7 @@ use load::outcome::Outcome;
 use load::report;
 use load::report::progress::Progress;
 use load::run::{Watch, run};
+use load::run_error::{Before, RunError};
 
 use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 
@@ -39,7 +40,20 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     }
     let outcome = run(&plan, setting, &mut observer);
     drop(observer);
-    show(&outcome.map_err(Failure::Operation)?, &output)
+    match outcome {
+        Ok(outcome) => show(&outcome, &output),
+        Err(why) => Err(not_run(&why, output.json.as_deref())),
+    }
+}
+
+/// Writes why there was no run where its outcome was to be, for programs, and tells it. The exit
+/// status says whose fault it was.
+fn not_run(why: &RunError, json: Option<&Path>) -> Failure {
+    notify(&why.to_string());
+    if let Some(Err(failure)) = json.map(|path| write(path, &report::json::write_error(why))) {
+        return failure;
+    }
+    Failure::Reported(why.exit_code())
 }
 
 fn usage(option: &str, why: &str) -> Failure {
@@ -159,11 +173,13 @@ impl Watch for Observer {
         self.interrupt.came()
     }
 
-    fn on_ready(&mut self) -> Result<u64, String> {
-        print("ready\n")
-            .map_err(|_| "--start-at -: `ready` cannot be written to standard output")?;
+    fn on_ready(&mut self) -> Result<u64, RunError> {
+        if print("ready\n").is_err() {
+            let why = "--start-at -: `ready` cannot be written to standard output";
+            return Err(RunError::NoStart(why.into()));
+        }
         let line = line_of_input(&mut self.interrupt)?;
-        parse_start(String::from_utf8_lossy(&line).trim())
+        parse_start(String::from_utf8_lossy(&line).trim()).map_err(RunError::NoStart)
     }
 
     fn on_measured(&mut self) {
@@ -175,13 +191,13 @@ impl Watch for Observer {
 }
 
 /// Reads the first line of standard input, or fails if Ctrl-C comes before it.
-fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
-    let cannot_read = |why: io::Error| format!("standard input: {why}");
+fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, RunError> {
+    let cannot_read = |why: io::Error| RunError::NoStart(format!("standard input: {why}"));
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     loop {
         if interrupt.comes_before_input(input.as_fd()).map_err(cannot_read)? {
-            return Err("--start-at -: interrupted before a start time came".into());
+            return Err(RunError::Interrupted(Before::Start));
         }
         let bytes = input.fill_buf().map_err(cannot_read)?;
         let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -211,7 +227,8 @@ fn find_limit(
         }
     };
     let limit = trials.find_limit(conditions, observer, &mut seen);
-    show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
+    let limit = limit.map_err(|why| not_run(&why, output.json.as_deref()))?;
+    show_limit(&limit, conditions, output)
 }
 
 /// What is looked for, and how long that takes with trials of `trial_s` seconds. How far a rate

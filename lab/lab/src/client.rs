@@ -40,8 +40,20 @@ pub struct Finished {
     pub output: String,
     /// How it ended.
     pub status: ExitStatus,
-    /// The processor time it used, from its start to its end, in user and in system mode.
+    /// The processor time it used, from its start to its end, in user and in system mode; 0 where
+    /// its end came too early.
     pub cpu: Duration,
+}
+
+/// Why a generator did not do what was waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// It ended before.
+    #[error("{}", .0.failure_reason())]
+    Ended(Finished),
+    /// It did something else, or nothing in time; or it cannot be waited for.
+    #[error("{0}")]
+    Astray(String),
 }
 
 impl Client {
@@ -99,7 +111,7 @@ impl Client {
     /// # Errors
     /// When the generator ends before that, with the last lines of its output, or prints nothing
     /// `within` this time: the caller then drops it, which kills it.
-    pub fn await_ready(&mut self, within: Duration) -> Result<(), String> {
+    pub fn await_ready(&mut self, within: Duration) -> Result<(), ClientError> {
         self.await_line(READY, "ready", within)
     }
 
@@ -108,38 +120,46 @@ impl Client {
     ///
     /// # Errors
     /// The errors of [`Client::await_ready`].
-    pub fn await_measured(&mut self, within: Duration) -> Result<(), String> {
+    pub fn await_measured(&mut self, within: Duration) -> Result<(), ClientError> {
         self.await_line(MEASURED, "done", within)
     }
 
-    fn await_line(&mut self, line: &str, what: &str, within: Duration) -> Result<(), String> {
-        let said = self.read_line(what, within)?;
-        if said == line { Ok(()) } else { Err(format!("{} printed something else", self.program)) }
+    fn await_line(&mut self, line: &str, what: &str, within: Duration) -> Result<(), ClientError> {
+        match self.read_line(what, within)? == line {
+            true => Ok(()),
+            false => Err(ClientError::Astray(format!("{} printed something else", self.program))),
+        }
     }
 
     /// The next line that the program prints, without its end. The program is not `what` it should
     /// be if it prints nothing within this time.
-    fn read_line(&mut self, what: &str, within: Duration) -> Result<String, String> {
+    fn read_line(&mut self, what: &str, within: Duration) -> Result<String, ClientError> {
+        let astray = |why: String| Err(ClientError::Astray(why));
         let timeout_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let mut said = Vec::new();
         loop {
-            let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
-            let is_there = wait_ready(stdout.as_fd(), Readiness::Readable, timeout_ms)
-                .map_err(|why| format!("{}: {why}", self.program))?;
-            if !is_there {
-                return Err(format!("{} was not {what} within {within:?}", self.program));
+            let Some(stdout) = self.child.stdout.as_mut() else {
+                return astray("its output is read already".into());
+            };
+            match wait_ready(stdout.as_fd(), Readiness::Readable, timeout_ms) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return astray(format!("{} was not {what} within {within:?}", self.program));
+                }
+                Err(why) => return astray(format!("{}: {why}", self.program)),
             }
             let mut byte = [0];
             if stdout.read(&mut byte).unwrap_or(0) == 0 {
-                let status = self.child.wait().map_err(|why| why.to_string())?;
-                let output = self.output();
-                return Err(format!("{status}: {}", process::last_lines(&output)));
+                let ended = self.child.wait();
+                let status = ended.map_err(|why| ClientError::Astray(why.to_string()))?;
+                let (output, cpu) = (self.output(), Duration::ZERO);
+                return Err(ClientError::Ended(Finished { output, status, cpu }));
             }
             if byte == *b"\n" {
                 return Ok(String::from_utf8_lossy(&said).into_owned());
             }
             if said.len() == LINE_BYTES_MAX {
-                return Err(format!(
+                return astray(format!(
                     "{} printed a line of more than {LINE_BYTES_MAX} bytes",
                     self.program
                 ));
@@ -156,7 +176,7 @@ impl Client {
     pub(crate) fn exchange_line(&mut self, line: &str) -> Result<String, String> {
         // A program that has ended reads nothing, and that it has ended is seen below.
         let _ = self.send_line(line);
-        self.read_line("done", Duration::MAX)
+        self.read_line("done", Duration::MAX).map_err(|why| why.to_string())
     }
 
     /// Sends a line to a generator that waits for one.
@@ -276,10 +296,14 @@ mod tests {
         client.await_measured(Duration::from_secs(20)).expect("it says so");
         let finished = client.finish(Duration::from_secs(20)).expect("its input ends");
         assert_eq!(finished.output, "end\n");
-        let why = start("echo no >&2; exit 2").await_ready(Duration::from_secs(20));
-        assert_eq!(why, Err("exit status: 2: no".to_owned()));
-        let why = start("echo readily").await_ready(Duration::from_secs(20));
-        assert_eq!(why, Err("sh printed something else".to_owned()));
+        let why =
+            |script| start(script).await_ready(Duration::from_secs(20)).expect_err("it fails");
+        let ended = why("echo no >&2; exit 2");
+        assert!(matches!(ended, ClientError::Ended(_)), "{ended}");
+        assert_eq!(ended.to_string(), "exit status: 2: no");
+        let astray = why("echo readily");
+        assert!(matches!(astray, ClientError::Astray(_)), "{astray}");
+        assert_eq!(astray.to_string(), "sh printed something else");
     }
 
     #[test]

@@ -10,16 +10,18 @@ mod by_wrk;
 mod options;
 mod together;
 
-use crate::client::{Client, Finished};
+use crate::client::{Client, ClientError, Finished};
 use crate::group::Group;
 use crate::observe::{Disturbed, Observed, Observer, Watched, worst};
 use crate::record::{Figures, Offered, Run};
 use crate::server::{RunningServer, StartError};
 use crate::void::Void;
 use crate::workload::{LoadClient, Tools, Workload};
+use load::error_kind::ErrorKind;
 use load::options::Options;
 use load::outcome::Outcome;
-use load::report::json;
+use load::report::json::{self, Document};
+use load::run_error::RunError;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -83,16 +85,21 @@ impl From<StartError> for RunFailure {
 }
 
 impl RunFailure {
-    /// There was no load, and its cause may be the server or what was requested of it, as neither
-    /// can be ruled out.
+    /// There was no load, by the fault of the server, or of what was requested of it.
     pub(crate) fn no_load(why: impl Into<String>) -> Self {
         Self::Void(Void::NoLoad(why.into()))
+    }
+
+    /// There was no load, and the server is not to blame.
+    pub(crate) fn of_generator(why: impl Into<String>) -> Self {
+        Self::Void(Void::Generator(why.into()))
     }
 
     /// Names the server of several that it happened to.
     pub(crate) fn naming_server(self, server: &str) -> Self {
         match self {
             Self::Void(Void::NoLoad(why)) => Self::no_load(format!("{server}: {why}")),
+            Self::Void(Void::Generator(why)) => Self::of_generator(format!("{server}: {why}")),
             other => other,
         }
     }
@@ -275,17 +282,7 @@ impl LoadSetup {
     ) -> Result<(), RunFailure> {
         let one = Self { generators: vec![self.generators[generator].clone()], ..self.clone() };
         let (outcome, _) = one.load(server, &options::priming(workload), priming_time(workload))?;
-        let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
-        let errors: Vec<String> =
-            errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
-        match (&outcome.first_bad, errors.as_slice()) {
-            (Some(bad), _) => Err(RunFailure::no_load(format!("it serves something wrong: {bad}"))),
-            (None, []) => Ok(()),
-            (None, errors) => {
-                let errors = errors.join(", ");
-                Err(RunFailure::no_load(format!("it does not serve everything: {errors}")))
-            }
-        }
+        primed(&outcome)
     }
 
     /// Loads a server for a window.
@@ -389,7 +386,7 @@ impl LoadSetup {
         window: Duration,
     ) -> Result<(Outcome, String), RunFailure> {
         let wait_for_line = self.generators.len() > 1;
-        let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
+        let within = options::run_time(window, asked).map_err(RunFailure::of_generator)?;
         let mut generators = self.generators(server, asked, wait_for_line)?;
         if wait_for_line {
             await_ready(&mut generators)?;
@@ -447,9 +444,32 @@ struct Observation {
     interference: Option<BTreeMap<Disturbed, f64>>,
 }
 
+/// Whether everything was served as it should be when it was requested once.
+fn primed(outcome: &Outcome) -> Result<(), RunFailure> {
+    if let Some(bad) = &outcome.first_bad {
+        return Err(RunFailure::no_load(format!("it serves something wrong: {bad}")));
+    }
+    let (own, of_server): (Vec<_>, Vec<_>) =
+        outcome.measures.errors.iter().partition(|(kind, _)| kind.is_own());
+    let words = |errors: &[(ErrorKind, u64)]| {
+        let words = errors.iter().map(|(kind, count)| format!("{count} {}", kind.name()));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    match (own.is_empty(), of_server.is_empty()) {
+        (true, true) => Ok(()),
+        (false, true) => {
+            Err(RunFailure::of_generator(format!("it failed itself: {}", words(&own))))
+        }
+        (_, false) => {
+            let errors = words(&of_server);
+            Err(RunFailure::no_load(format!("it does not serve everything: {errors}")))
+        }
+    }
+}
+
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), RunFailure> {
-    for (client, _) in generators {
-        client.await_ready(LOAD_GRACE).map_err(RunFailure::no_load)?;
+    for (client, path) in generators {
+        client.await_ready(LOAD_GRACE).map_err(|why| no_outcome(path, why))?;
     }
     Ok(())
 }
@@ -459,10 +479,21 @@ fn await_measured(
     generators: &mut [(Client, PathBuf)],
     within: Duration,
 ) -> Result<(), RunFailure> {
-    for (client, _) in generators {
-        client.await_measured(within).map_err(RunFailure::no_load)?;
+    for (client, path) in generators {
+        client.await_measured(within).map_err(|why| no_outcome(path, why))?;
     }
     Ok(())
+}
+
+/// Why a generator that ended early, or went astray, has no outcome.
+fn no_outcome(path: &Path, why: ClientError) -> RunFailure {
+    match why {
+        ClientError::Ended(finished) => match read_outcome(path, &finished) {
+            Ok(_) => RunFailure::of_generator("it ended early"),
+            Err(why) => why,
+        },
+        ClientError::Astray(why) => RunFailure::of_generator(why),
+    }
 }
 
 /// Makes generators that are ready begin at one instant; returns it, in microseconds since 1970.
@@ -472,10 +503,15 @@ fn start_together<'g>(
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    let sent = generators.try_for_each(|(client, _)| client.send_line(&line));
-    // A generator that does not read its input any more has ended, and may have been unable to
-    // begin.
-    sent.map(|()| start_us).map_err(RunFailure::no_load)
+    let mut send = |(client, path): &mut (Client, PathBuf)| {
+        let Err(why) = client.send_line(&line) else { return Ok(()) };
+        // A generator that does not read its input any more has ended, and has left word why.
+        match client.await_measured(LOAD_GRACE) {
+            Ok(()) => Err(RunFailure::of_generator(why)),
+            Err(why) => Err(no_outcome(path, why)),
+        }
+    };
+    generators.try_for_each(&mut send).map(|()| start_us)
 }
 
 /// Waits for all generators, and puts together what they wrote.
@@ -484,7 +520,7 @@ fn finish(
     within: Duration,
 ) -> Result<(Outcome, String), RunFailure> {
     let outcomes = generators.into_iter().map(|(client, path)| {
-        let finished = client.finish(within).map_err(RunFailure::no_load)?;
+        let finished = client.finish(within).map_err(RunFailure::of_generator)?;
         read_outcome(&path, &finished)
     });
     let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, RunFailure>>()?;
@@ -492,7 +528,8 @@ fn finish(
         return Ok(outcomes.remove(0));
     }
     // Generators whose outcomes do not belong together did not begin together.
-    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(RunFailure::no_load)
+    let outcomes = outcomes.into_iter().map(|(outcome, _)| outcome).collect();
+    merge(outcomes).map_err(RunFailure::of_generator)
 }
 
 /// The time that priming may take beyond [`LOAD_GRACE`].
@@ -518,20 +555,22 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), R
         File::create(path).map_err(place)?;
     }
     let _ = fs::remove_file(path); // a file that is left disturbs nothing
-    // A generator that wrote no file prints why it made no run, and the server may be the cause: it
-    // may close the connections that are to rest.
-    let text = text.map_err(|_| RunFailure::no_load(finished.failure_reason()))?;
+    // A generator that found a fault of the server says so in its file.
+    let text = text.map_err(|_| RunFailure::of_generator(finished.failure_reason()))?;
     // A generator that began the file prints why it is not whole.
     let broken = |why| match finished.status.success() {
         true => RunFailure::Setup(format!("{}: {why}", path.display())),
         false => RunFailure::Setup(finished.failure_reason()),
     };
-    let outcome = json::parse(&text).map_err(broken)?;
+    let outcome = match json::read(&text).map_err(broken)? {
+        Document::Outcome(outcome) => *outcome,
+        Document::NoRun(RunError::Server(why)) => return Err(RunFailure::no_load(why)),
+        Document::NoRun(why) => return Err(RunFailure::of_generator(why.to_string())),
+    };
     // The counts of an interrupted generator are not what was requested, whatever ended it.
     if outcome.interrupted {
-        return Err(RunFailure::no_load(
-            "the load generator was interrupted before its time was over",
-        ));
+        let why = "it was interrupted before its time was over";
+        return Err(RunFailure::of_generator(why));
     }
     Ok((outcome, text))
 }
@@ -555,7 +594,8 @@ mod tests {
     use super::*;
     use crate::record::Described;
 
-    /// What no server can cause ends a study or a search; what a server may cause is a void run.
+    /// What the server did is known from what the generator did; where neither could write, the
+    /// machine ends the study or the search.
     #[test]
     fn a_generator_that_fails_says_whose_fault_it_is() {
         let folder = testkit::Temporary::new();
@@ -566,13 +606,20 @@ mod tests {
             finish(vec![(client, path)], LOAD_GRACE).map(drop)
         };
         let path = outcome_path(folder.path());
-        let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
-        let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
-        let idle = outcome(path.clone(), script);
-        assert_eq!(idle, Err(RunFailure::no_load(why)));
-        let of_file = outcome(path.clone(), "echo FILE: sulks >&2; exit 1");
-        let why = format!("exit status: 1: {}: sulks", path.display());
-        assert_eq!(of_file, Err(RunFailure::no_load(why)));
+        let refused = |why: &RunError| {
+            folder.file("no_run.json", json::write_error(why));
+            let script = format!("cp {} FILE; exit 1", folder.path().join("no_run.json").display());
+            outcome(path.clone(), &script)
+        };
+        let why = || "--idle 800: connection 5 of them: cannot be opened".to_owned();
+        assert_eq!(refused(&RunError::Server(why())), Err(RunFailure::no_load(why())));
+        assert_eq!(refused(&RunError::Generator(why())), Err(RunFailure::of_generator(why())));
+        let late = RunError::TooLate { late_us: 5 };
+        assert_eq!(refused(&late), Err(RunFailure::of_generator(late.to_string())));
+        // A program in front of it, which moves it into a network, cannot start it.
+        let unmoved = outcome(path.clone(), "echo no such namespace >&2; exit 1");
+        let why = "exit status: 1: no such namespace";
+        assert_eq!(unmoved, Err(RunFailure::of_generator(why)));
         let ours = |why: &str| Err(RunFailure::Setup(why.to_owned()));
         let full = outcome(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));

@@ -43,6 +43,10 @@ pub enum Void {
     /// There was no load: the server did not start, or does not serve what it should.
     #[error("{0}")]
     NoLoad(String),
+    /// There was no load, and the server is not to blame: the generator did not start, or did not
+    /// do its part.
+    #[error("the load generator: {0}")]
+    Generator(String),
     /// Memory or disk were not as the testbed says.
     #[error("{0}")]
     Conditions(String),
@@ -81,6 +85,7 @@ impl Void {
             Self::WrongReply(_) => Self::WrongReply(String::new()),
             Self::Ended { .. } => Self::Ended { copy: 0, copies: 0 },
             Self::NoLoad(_) => Self::NoLoad(String::new()),
+            Self::Generator(_) => Self::Generator(String::new()),
             Self::Conditions(_) => Self::Conditions(String::new()),
             Self::Beside(_) => Self::Beside(String::new()),
             Self::Other(words) => Self::Other(words.clone()),
@@ -150,6 +155,7 @@ mod tests {
         check(Void::Ended { copy: 1, copies: 1 }, "the server has ended");
         check(Void::Ended { copy: 2, copies: 3 }, "copy 2 of 3 of the server has ended");
         check(Void::NoLoad("it does not start".into()), "it does not start");
+        check(Void::Generator("no CPU".into()), "the load generator: no CPU");
         check("what an earlier version wrote".into(), "what an earlier version wrote");
     }
 

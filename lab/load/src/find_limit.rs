@@ -17,6 +17,7 @@ pub use conditions::{Conditions, Kept, Violation};
 pub use trials::Trials;
 
 use crate::outcome::{EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
+use crate::run_error::RunError;
 use crate::void::Void;
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
@@ -115,9 +116,9 @@ pub struct Rung {
 fn search(
     conditions: &Conditions,
     rates: Rates,
-    trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, String>,
+    trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, RunError>,
     seen: &mut dyn FnMut(&Trial),
-) -> Result<Limit, String> {
+) -> Result<Limit, RunError> {
     let rules = Rules {
         first: rates.first,
         min: rates.min,

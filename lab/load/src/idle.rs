@@ -13,8 +13,10 @@ use std::time::Duration;
 use http1::{BodySkipper, ResponseBody};
 use os::socket::{Readiness, wait_ready};
 
-use crate::client::write_request;
+use crate::client::{connect_error_kind, system_error_kind, write_request};
+use crate::error_kind::ErrorKind;
 use crate::plan::Plan;
+use crate::run_error::RunError;
 
 /// How many connections are opened at once: fewer than any server's listen backlog holds.
 const AT_ONCE: u64 = 64;
@@ -30,19 +32,20 @@ pub(crate) struct Idle {
 impl Idle {
     /// Opens this generator's share of the idle connections that the plan asks for. All are
     /// established when the function returns.
-    pub(crate) fn open(plan: &Plan) -> Result<Self, String> {
+    pub(crate) fn open(plan: &Plan) -> Result<Self, RunError> {
         let (index, of) = plan.share;
         let numbers: Vec<u64> =
             (u64::from(index)..plan.idle).step_by(usize::try_from(of).unwrap_or(1)).collect();
         let mut sockets = Vec::with_capacity(numbers.len());
         for some in numbers.chunks(AT_ONCE as usize) {
-            let begun = some.iter().map(|&number| begin(plan, number));
-            let begun = begun.collect::<Result<Vec<_>, String>>()?;
+            let explain = |number| move |why: Refusal| why.explained(plan, number);
+            let begun = some.iter().map(|&number| begin(plan, number).map_err(explain(number)));
+            let begun = begun.collect::<Result<Vec<_>, RunError>>()?;
             for (&number, socket) in some.iter().zip(&begun) {
-                send_request(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
+                send_request(plan, number, socket).map_err(explain(number))?;
             }
             for (&number, socket) in some.iter().zip(&begun) {
-                take_reply(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
+                take_reply(plan, number, socket).map_err(explain(number))?;
             }
             sockets.extend(begun);
         }
@@ -65,8 +68,37 @@ impl Idle {
     }
 }
 
-fn explain(plan: &Plan, number: u64, why: &str) -> String {
-    format!("--idle {}: connection {} of them: {why}", plan.idle, number + 1)
+/// Why a connection cannot rest: by whose fault, and what happened.
+struct Refusal {
+    is_own: bool,
+    why: String,
+}
+
+impl Refusal {
+    fn of_server(why: impl Into<String>) -> Self {
+        Self { is_own: false, why: why.into() }
+    }
+
+    /// An error of the system, of that kind, that came of `doing` something.
+    fn of_system(kind: ErrorKind, doing: &str, why: &io::Error) -> Self {
+        // Ports and descriptors are the generator's, and so is what no kind of its own says.
+        let is_own = kind.is_own() || kind == ErrorKind::Other;
+        Self { is_own, why: format!("{doing}{why}") }
+    }
+
+    fn explained(self, plan: &Plan, number: u64) -> RunError {
+        let Self { is_own, why } = self;
+        let why = format!("--idle {}: connection {} of them: {why}", plan.idle, number + 1);
+        if is_own { RunError::Generator(why) } else { RunError::Server(why) }
+    }
+}
+
+fn while_opening(why: &io::Error) -> Refusal {
+    Refusal::of_system(connect_error_kind(why), "cannot be opened: ", why)
+}
+
+fn while_open(why: &io::Error) -> Refusal {
+    Refusal::of_system(system_error_kind(why), "", why)
 }
 
 /// The target address of a connection, and its source address if one is set.
@@ -76,18 +108,16 @@ fn ends(plan: &Plan, number: u64) -> (SocketAddr, Option<IpAddr>) {
     (plan.targets[turn(plan.targets.len())].address, source)
 }
 
-fn begin(plan: &Plan, number: u64) -> Result<OwnedFd, String> {
+fn begin(plan: &Plan, number: u64) -> Result<OwnedFd, Refusal> {
     let (address, source) = ends(plan, number);
-    let begun = os::socket::connect_start(address, source);
-    begun.map_err(|why| explain(plan, number, &format!("cannot be opened: {why}")))
+    os::socket::connect_start(address, source).map_err(|why| while_opening(&why))
 }
 
 /// Sends the first request of the session with that number.
-fn send_request(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
+fn send_request(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), Refusal> {
     await_ready(socket, Readiness::Writable, plan.connect_timeout_us)?;
-    let failure = os::socket::take_error(socket.as_fd()).map_err(|why| why.to_string())?;
-    if let Some(why) = failure {
-        return Err(format!("cannot be opened: {why}"));
+    if let Some(why) = os::socket::take_error(socket.as_fd()).map_err(|why| while_open(&why))? {
+        return Err(while_opening(&why));
     }
     let mut text = Vec::new();
     let template = &plan.log.templates()[template_index(plan, number)];
@@ -99,7 +129,7 @@ fn send_request(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String
         match os::send::send(socket.as_fd(), &text[sent..], false) {
             Ok(count) => sent += count,
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-            Err(why) => return Err(why.to_string()),
+            Err(why) => return Err(while_open(&why)),
         }
     }
     Ok(())
@@ -111,7 +141,7 @@ fn template_index(plan: &Plan, number: u64) -> usize {
 }
 
 /// Reads the whole reply, after which the connection rests.
-fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
+fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), Refusal> {
     let to_head = &*plan.log.templates()[template_index(plan, number)].method == "HEAD";
     let mut bytes = Vec::new();
     let (len, mut body) = loop {
@@ -120,16 +150,19 @@ fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> 
                 bytes.drain(..head.len);
             }
             Ok(Some(head)) if head.status >= 400 => {
-                return Err(format!("the server answers {}", head.status));
+                return Err(Refusal::of_server(format!("the server answers {}", head.status)));
             }
             Ok(Some(head)) => match head.body {
                 ResponseBody::Framed(framing) if head.keep_alive => {
                     break (head.len, BodySkipper::new(framing));
                 }
-                _ => return Err("the server does not keep it open after a reply".into()),
+                _ => {
+                    let why = "the server does not keep it open after a reply";
+                    return Err(Refusal::of_server(why));
+                }
             },
             Ok(None) if bytes.len() < HEAD_BYTES_MAX => receive(plan, socket, &mut bytes)?,
-            Ok(None) | Err(_) => return Err("the reply is not HTTP".into()),
+            Ok(None) | Err(_) => return Err(Refusal::of_server("the reply is not HTTP")),
         }
     };
     bytes.drain(..len);
@@ -137,32 +170,34 @@ fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> 
         if bytes.is_empty() {
             receive(plan, socket, &mut bytes)?;
         }
-        let (taken, _) = body.read(&bytes).map_err(|_| "the reply is not HTTP".to_owned())?;
+        let read = body.read(&bytes);
+        let (taken, _) = read.map_err(|_| Refusal::of_server("the reply is not HTTP"))?;
         bytes.drain(..taken);
     }
     Ok(())
 }
 
-fn receive(plan: &Plan, socket: &OwnedFd, bytes: &mut Vec<u8>) -> Result<(), String> {
+fn receive(plan: &Plan, socket: &OwnedFd, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut buffer = [0; 16 * 1024];
     await_ready(socket, Readiness::Readable, plan.timeout_us)?;
     match os::send::recv(socket.as_fd(), &mut buffer) {
-        Ok(0) => Err("the server closed it before it had answered".into()),
+        Ok(0) => Err(Refusal::of_server("the server closed it before it had answered")),
         Ok(count) => {
             bytes.extend_from_slice(&buffer[..count]);
             Ok(())
         }
         Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(why) => Err(why.to_string()),
+        Err(why) => Err(while_open(&why)),
     }
 }
 
-fn await_ready(socket: &OwnedFd, readiness: Readiness, within_us: u64) -> Result<(), String> {
+fn await_ready(socket: &OwnedFd, readiness: Readiness, within_us: u64) -> Result<(), Refusal> {
     match wait_ready(socket.as_fd(), readiness, within_us.div_ceil(1000)) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(format!("there was no progress within {:?}", Duration::from_micros(within_us)))
+            let within = Duration::from_micros(within_us);
+            Err(Refusal::of_server(format!("there was no progress within {within:?}")))
         }
-        Err(why) => Err(why.to_string()),
+        Err(why) => Err(while_open(&why)),
     }
 }

@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod plan;
 pub mod report;
 pub mod run;
+pub mod run_error;
 pub mod schedule;
 mod server_processes;
 mod starts;

@@ -11,6 +11,8 @@ use crate::void::{self, Void};
 pub const EXIT_SUCCESS: u8 = 0;
 /// The exit status of a run in which the target failed at least one request.
 pub const EXIT_TARGET_ERRORS: u8 = 1;
+/// The exit status where there was no run, and neither target nor generator is to blame.
+pub const EXIT_FAILURE: u8 = 1;
 /// The exit status of a run that says nothing about the target.
 pub const EXIT_VOID: u8 = 3;
 /// The exit status of an interrupted run, whose measurements are not the ones that were asked for.

@@ -13,6 +13,7 @@ use crate::measures::{Interval, Measures};
 use crate::neighbours::Neighbours;
 use crate::outcome::{Outcome, Setting};
 use crate::plan::{Plan, Start};
+use crate::run_error::RunError;
 use crate::starts;
 use crate::void;
 
@@ -29,9 +30,9 @@ pub trait Watch {
     /// time at which it is to start, in microseconds since 1970.
     ///
     /// # Errors
-    /// One line: no start time will come.
-    fn on_ready(&mut self) -> Result<u64, String> {
-        Err("no start time was given".into())
+    /// [`RunError::NoStart`] or [`RunError::Interrupted`]: no start time will come.
+    fn on_ready(&mut self) -> Result<u64, RunError> {
+        Err(RunError::NoStart("no start time was given".into()))
     }
     /// Called where the plan says [`Start::WhenNotified`], when all is measured: the idle
     /// connections are closed only after it returns, so that the caller can inspect the server
@@ -70,8 +71,8 @@ impl Shared {
 /// valid.
 ///
 /// # Errors
-/// One line: why the generator itself failed.
-pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
+/// Why there was no run, and by whose fault.
+pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     let shared = Shared::default();
     let idle = Idle::open(plan)?;
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
@@ -148,7 +149,7 @@ impl Watch for Watched<'_> {
 }
 
 /// The start of the run in microseconds: by the clock of the run, and since 1970.
-fn start_times(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
+fn start_times(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), RunError> {
     let start_unix_us = match plan.start {
         Start::Now => None,
         Start::At(unix_us) => Some(unix_us),
@@ -168,10 +169,7 @@ fn start_times(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String>
         None if plan.start == Start::WhenNotified => {
             Ok((now_us.saturating_sub(unix_us - start_unix_us), start_unix_us))
         }
-        None => {
-            let late = (unix_us - start_unix_us) as f64 / 1e6;
-            Err(format!("--start-at: that was {late:.3} s ago: start all generators earlier"))
-        }
+        None => Err(RunError::TooLate { late_us: unix_us - start_unix_us }),
     }
 }
 
@@ -186,7 +184,7 @@ fn run_threads(
     start_us: u64,
     window: Window,
     watch: &mut dyn Watch,
-) -> Result<Parts, String> {
+) -> Result<Parts, RunError> {
     std::thread::scope(|scope| {
         let (progress, intervals) = channel();
         let mut threads = Vec::new();
@@ -204,7 +202,7 @@ fn run_threads(
             );
             threads.push(spawned.map_err(|why| {
                 shared.stop.store(true, Ordering::Relaxed);
-                format!("cannot start thread {thread}: {why}")
+                RunError::Generator(format!("cannot start thread {thread}: {why}"))
             })?);
         }
         drop(progress);
@@ -212,7 +210,7 @@ fn run_threads(
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        let parts = threads.into_iter().map(join).collect::<Result<Vec<_>, String>>()?;
+        let parts = threads.into_iter().map(join).collect::<Result<Vec<_>, RunError>>()?;
         Ok((parts, interrupted))
     })
 }
@@ -238,7 +236,7 @@ fn clients(
     shared: &Shared,
     thread: usize,
     work: Assignment,
-) -> Result<(Measures, Processor), String> {
+) -> Result<(Measures, Processor), RunError> {
     let prepare = || {
         if !plan.cpus.is_empty() {
             os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;
@@ -251,7 +249,7 @@ fn clients(
     let outcome = prepare().and_then(Clients::run);
     outcome.map_err(|why| {
         shared.stop.store(true, Ordering::Relaxed);
-        format!("thread {thread} of the generator failed: {why}")
+        RunError::Generator(format!("thread {thread} of the generator failed: {why}"))
     })
 }
 

@@ -6,7 +6,7 @@
 //! and counted; a rate that stays void ends the gap from above. Only where the generator was the
 //! cause is it reported as the limit.
 
-use super::{Candidate, Measure, Observation, RunRequest, Stop, judge};
+use super::{Candidate, Measure, Observation, RunRequest, Stop, has_not_served, judge};
 use crate::record::{Figures, Point, Purpose, Search};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
@@ -16,7 +16,7 @@ const TRIALS_MAX: usize = 40;
 /// How often in a row a run at a rate is made again because others disturbed it, before that counts
 /// as a void run of that rate: disturbances that come and go are not there all the time.
 const DISTURBED_MAX: usize = 4;
-/// A configuration under which the server failed to start this often is given up.
+/// A configuration under which the server failed to start, or to serve, this often is given up.
 const STARTS_MAX: u32 = 2;
 
 /// The parameters of a search for one limit.
@@ -167,7 +167,7 @@ impl LimitSearch {
             generator_gave_out,
             is_disturbed,
         });
-        if observation.figures.is_none() {
+        if has_not_served(observation) {
             self.failures.push(in_words(&observation.void));
         }
         judged
@@ -469,6 +469,29 @@ mod tests {
         let found = mat(&mut server, &Candidate::default(), &parameters).expect("it ends");
         assert_eq!(found.held_per_s, None);
         assert!(found.broken[0].contains("spread=2%"), "{found:?}");
+    }
+
+    /// What the generator did says nothing about the server, however often it happens.
+    #[test]
+    fn a_generator_that_makes_no_load_gives_nothing_up() {
+        let mut climb = Climb::new(search(400.0, 1));
+        let mut begun = 0;
+        while let Some(asked) = climb.next() {
+            begun += 1;
+            let served_share = (1000.0 / asked.rate).min(1.0);
+            let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
+            let why = Void::Generator("it cannot start a thread".into());
+            climb.learn(
+                asked.rate,
+                &match begun {
+                    1..=2 => Observation { void: vec![why], ..Observation::default() },
+                    _ => Observation { figures: Some(figures), ..Observation::default() },
+                },
+            );
+        }
+        let found = climb.found();
+        assert_eq!((found.failed.as_deref(), found.void_runs), (None, 2));
+        assert!(!found.generator_bound && found.held_per_s.is_some(), "{found:?}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct RunRequest {
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// What clients observed; none if there was no load: the server did not start.
+    /// What clients observed; none if there was no load.
     pub figures: Option<Figures>,
     /// Why the run says nothing, if it does not.
     pub void: Vec<Void>,
@@ -125,9 +125,16 @@ pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec
     (if violations.is_empty() { Judged::Held } else { Judged::Broke }, violations)
 }
 
+/// Whether there was no load and the server was the reason. Documents written before reasons had
+/// variants do not tell it from other reasons.
+fn has_not_served(observation: &Observation) -> bool {
+    let is_servers = |why: &Void| matches!(why, Void::NoLoad(_) | Void::Other(_));
+    observation.figures.is_none() && observation.void.iter().any(is_servers)
+}
+
 /// What a server did under the load of a run that breaks any conditions.
 fn faults(observation: &Observation) -> Vec<Violation> {
-    // Where there was no load the server has failed, but not at this rate.
+    // Where there was no load nothing has failed at this rate.
     let is_judged = observation.figures.is_some();
     let fault = |why: &Void| {
         let (condition, found) = match why {

@@ -230,7 +230,7 @@ impl Stage<'_> {
             observer,
         });
         let measured = run_together(&sides.collect::<Vec<_>>(), &trial)?;
-        let before_s = trial.before_window_s().map_err(RunFailure::no_load)?;
+        let before_s = trial.before_window_s().map_err(RunFailure::of_generator)?;
         let held = held.err().map(|why| format!("files held in memory: {why}"));
         let measured = measured.into_iter().zip(ready).map(|(mut measured, ready)| {
             if !ready.warm_up.is_steady {
@@ -263,7 +263,7 @@ impl Stage<'_> {
         let load_setup =
             LoadSetup { generators: generators(entered, &servers), ..self.load_setup.clone() };
         let primed = match primes {
-            true => reachable(entered, &servers).map_err(RunFailure::no_load)?,
+            true => reachable(entered, &servers).map_err(RunFailure::Surroundings)?,
             false => Vec::new(),
         };
         let preparation = Preparation { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };

@@ -35,7 +35,7 @@ impl LoadSetup {
     ) -> Result<Loaded, RunFailure> {
         let (workload, generator) = (trial.workload, &self.generators[0]);
         let Offered::Connections(connections) = trial.offered else {
-            return Err(RunFailure::no_load("wrk sends at no rate"));
+            return Err(RunFailure::of_generator("wrk sends at no rate"));
         };
         let address = generator.address.unwrap_or(server.address);
         let load = Load {
@@ -54,7 +54,10 @@ impl LoadSetup {
         let span = (from_us, from_us + window_us);
         let (_, in_window) = WindowUse::watch(span, &server.groups(), &ended, || ());
         let used = LoadUse::of_client(&client, (from_us, window_us));
-        let counted = wrk::finish(client).map_err(RunFailure::no_load)?;
+        let counted = wrk::finish(client).map_err(|why| match server.ended().is_empty() {
+            true => RunFailure::of_generator(why),
+            false => RunFailure::no_load(why),
+        })?;
         thread::sleep(CLOSE_GRACE);
         let observed = observer.since(&before);
         if counted.requests == 0 {

@@ -59,8 +59,8 @@ pub(super) fn load_observed(
     asked: &Options,
     window: Duration,
 ) -> Result<Vec<Loaded>, RunFailure> {
-    let warm_up_us = asked.warm_up_us().map_err(RunFailure::no_load)?;
-    let within = options::run_time(window, asked).map_err(RunFailure::no_load)?;
+    let warm_up_us = asked.warm_up_us().map_err(RunFailure::of_generator)?;
+    let within = options::run_time(window, asked).map_err(RunFailure::of_generator)?;
     let start = |side: &Side<'_>| side.load_setup.generators(side.server, asked, true);
     let of_sides = sides.iter().map(start).collect::<Result<Vec<_>, RunFailure>>()?;
     let counts: Vec<usize> = of_sides.iter().map(Vec::len).collect();

@@ -430,7 +430,7 @@ pub(crate) fn write_request(text: &mut Vec<u8>, template: &Template, target: &Ta
     text.extend_from_slice(body);
 }
 
-fn connect_error_kind(why: &io::Error) -> ErrorKind {
+pub(crate) fn connect_error_kind(why: &io::Error) -> ErrorKind {
     match why.kind() {
         io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
         io::ErrorKind::TimedOut => ErrorKind::TimeoutConnecting,
@@ -441,7 +441,7 @@ fn connect_error_kind(why: &io::Error) -> ErrorKind {
     }
 }
 
-pub(super) fn system_error_kind(why: &io::Error) -> ErrorKind {
+pub(crate) fn system_error_kind(why: &io::Error) -> ErrorKind {
     match why.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
         io::ErrorKind::AddrNotAvailable => ErrorKind::OutOfPorts,

@@ -17,7 +17,7 @@ use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
 pub(crate) use cpu::Processor;
-pub(crate) use issue::write_request;
+pub(crate) use issue::{connect_error_kind, system_error_kind, write_request};
 use record::Recorder;
 pub(crate) use record::Window;
 use slot::{Phase, Slot};

@@ -7,6 +7,7 @@ use crate::options::Options;
 use crate::outcome::{Outcome, Setting};
 use crate::plan::{Model, Plan, Process};
 use crate::run::{Watch, run};
+use crate::run_error::RunError;
 use crate::schedule::Schedule;
 
 /// The default length of a trial.
@@ -78,7 +79,7 @@ impl Trials {
         conditions: &Conditions,
         watch: &mut dyn Watch,
         seen: &mut dyn FnMut(&Trial),
-    ) -> Result<Limit, String> {
+    ) -> Result<Limit, RunError> {
         let first = match self.first_rate {
             Some(rate) => rate,
             None => self.guess(watch)?,
@@ -89,7 +90,7 @@ impl Trials {
     }
 
     /// The outcome of a trial; none if it was interrupted.
-    fn trial(&mut self, rate: f64, watch: &mut dyn Watch) -> Result<Option<Outcome>, String> {
+    fn trial(&mut self, rate: f64, watch: &mut dyn Watch) -> Result<Option<Outcome>, RunError> {
         // It may also be interrupted between two trials.
         if watch.wants_to_stop() {
             return Ok(None);
@@ -100,7 +101,7 @@ impl Trials {
     }
 
     /// The rate at which the search begins: a part of the rate of a short closed run.
-    fn guess(&self, watch: &mut dyn Watch) -> Result<f64, String> {
+    fn guess(&self, watch: &mut dyn Watch) -> Result<f64, RunError> {
         const CLIENTS: u64 = 32;
         let mut plan = self.plan.clone();
         plan.model = Model::Closed { clients: CLIENTS, endless: false };
@@ -119,8 +120,9 @@ impl Trials {
 
 /// An arrival process at one steady rate: a Poisson process remains one, any other becomes
 /// constant.
-fn steady(process: &Process, rate: f64) -> Result<Process, String> {
-    let schedule = Schedule::constant(rate).ok_or_else(|| format!("{rate} is no rate"))?;
+fn steady(process: &Process, rate: f64) -> Result<Process, RunError> {
+    let no_rate = || RunError::Generator(format!("{rate} is no rate"));
+    let schedule = Schedule::constant(rate).ok_or_else(no_rate)?;
     Ok(match process {
         Process::Poisson(_) => Process::Poisson(schedule),
         Process::Constant(_) | Process::Trace(_) => Process::Constant(schedule),

@@ -19,6 +19,7 @@ use crate::measures::{
     interval_histogram,
 };
 use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
+use crate::run_error::RunError;
 use crate::void::Void;
 
 /// The value of `format` in every document.
@@ -37,11 +38,43 @@ pub fn write(outcome: &Outcome) -> String {
     text
 }
 
+/// Writes that there was no run, and why, in place of an outcome.
+#[must_use]
+pub fn write_error(why: &RunError) -> String {
+    let document = serde_json::json!({
+        "format": FORMAT,
+        "version": VERSION,
+        "no_run": why,
+        "why": why.to_string(),
+    });
+    format!("{document:#}\n")
+}
+
+/// What a document contains.
+#[derive(Debug)]
+pub enum Document {
+    /// What [`write()`] wrote.
+    Outcome(Box<Outcome>),
+    /// What [`write_error`] wrote.
+    NoRun(RunError),
+}
+
 /// Reads what [`write()`] wrote.
 ///
 /// # Errors
-/// One line: not JSON, not an outcome, of a later version, or damaged.
+/// One line: not JSON, not an outcome, of a later version, or damaged; or that there was no run.
 pub fn parse(text: &str) -> Result<Outcome, String> {
+    match read(text)? {
+        Document::Outcome(outcome) => Ok(*outcome),
+        Document::NoRun(why) => Err(format!("there was no run: {why}")),
+    }
+}
+
+/// Reads what [`write()`] or [`write_error`] wrote.
+///
+/// # Errors
+/// One line: not JSON, of something else, of a later version, or damaged.
+pub fn read(text: &str) -> Result<Document, String> {
     let head: Head = serde_json::from_str(text)
         .map_err(|why| format!("not an outcome of `ropewalk load`: {why}"))?;
     if head.format != FORMAT {
@@ -52,6 +85,9 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
         return Err(format!(
             "its version is {version}, this program reads versions 1 to {VERSION}"
         ));
+    }
+    if let Some(why) = head.no_run {
+        return Ok(Document::NoRun(why));
     }
     let explain = |why: serde_json::Error| why.to_string();
     // Each structure takes its own fields from the text.
@@ -65,7 +101,7 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
     if outcome.void.is_empty() {
         outcome.void = apart.void.into_iter().map(Void::Other).collect();
     }
-    Ok(outcome)
+    Ok(Document::Outcome(Box::new(outcome)))
 }
 
 /// The fields that are checked before all others.
@@ -73,6 +109,8 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
 struct Head {
     format: String,
     version: u32,
+    #[serde(default)]
+    no_run: Option<RunError>,
 }
 
 /// Fields whose place in a document differs from their place in [`Outcome`] and its measures.

@@ -5,10 +5,13 @@ use std::sync::{Mutex, mpsc};
 use load::outcome::Setting;
 use load::plan::Start;
 use load::run::{Watch, run};
+use load::run_error::RunError;
 use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use testkit::{comes_true, wait_until};
 
-use crate::setup::{MS, Watcher, closed, get, log, millis, plan, run_to_end, scripted, send};
+use crate::setup::{
+    MS, Watcher, closed, get, log, millis, plan, run_to_end, scripted, send, target,
+};
 
 fn reply() -> Reply {
     Reply::ok(b"rope")
@@ -80,7 +83,34 @@ fn a_server_that_does_not_keep_them_is_reported() {
     plan.idle = 3;
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
     let expected = "--idle 3: connection 1 of them: the server does not keep it open after a reply";
-    assert_eq!(why, expected);
+    assert_eq!(why, RunError::Server(expected.into()));
+}
+
+/// A server that refuses connections is at fault; where the generator has no address to connect
+/// from, it is not.
+#[test]
+fn who_is_at_fault_for_a_connection_that_cannot_be_opened() {
+    let server = scripted(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    plan.idle = 1;
+    plan.sources = vec![[192, 0, 2, 1].into()]; // no machine has it (RFC 5737)
+    let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
+    assert!(matches!(why, RunError::Generator(_)), "{why}");
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    (plan.sources, plan.targets) = (Vec::new(), vec![target(unused)]);
+    let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
+    assert!(matches!(why, RunError::Server(_)), "{why}");
+}
+
+/// Threads that may not run where they should are the generator's.
+#[test]
+fn a_generator_that_cannot_begin_blames_no_server() {
+    let server = scripted(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    plan.cpus = vec![1023]; // no machine has it
+    let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
+    assert!(matches!(why, RunError::Generator(_)), "{why:?}");
+    assert_eq!(server.requests().len(), 0);
 }
 
 /// Starts the run soon, notes how many requests had come by then, and how many connections are open
@@ -99,7 +129,7 @@ impl Watch for Starter<'_> {
         false
     }
 
-    fn on_ready(&mut self) -> Result<u64, String> {
+    fn on_ready(&mut self) -> Result<u64, RunError> {
         let (seconds, nanoseconds) = os::clock::unix_time();
         self.asked_before = self.server.requests().len();
         self.start_us = os::clock::now() + 50 * MS;
@@ -130,5 +160,5 @@ fn a_generator_that_waits_for_a_start_time_is_ready_by_then() {
     assert_eq!(seen.len(), 5);
     assert!(seen[4].at_us + 2 >= starter.start_us, "{} before {}", seen[4].at_us, starter.start_us);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
-    assert_eq!(why, "no start time was given");
+    assert_eq!(why, RunError::NoStart("no start time was given".into()));
 }

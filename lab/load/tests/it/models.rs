@@ -5,6 +5,7 @@ use load::measures::{Interval, Measures};
 use load::outcome::Setting;
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Process, Start, Verify};
 use load::run::{Watch, run};
+use load::run_error::RunError;
 use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{comes_true, undisturbed};
@@ -145,7 +146,8 @@ fn a_start_that_is_over() {
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     plan.start = Start::At(1_000_000);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
-    assert!(why.contains("--start-at"), "{why}");
+    assert!(matches!(why, RunError::TooLate { late_us: 1_000_000.. }), "{why:?}");
+    assert!(why.to_string().starts_with("--start-at: that was "), "{why}");
 }
 
 #[test]

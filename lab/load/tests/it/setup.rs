@@ -9,6 +9,7 @@ use load::measures::{Interval, Measures};
 use load::outcome::{Outcome, Setting};
 use load::plan::{ConnectionUse, Expected, Model, Plan, Process, Start, Target, Verify};
 use load::run::{Watch, run};
+use load::run_error::RunError;
 use load::schedule::Schedule;
 use load::void::Bounds;
 use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
@@ -156,8 +157,8 @@ impl Watch for Watcher {
         self.stop_at_us.is_some_and(|at_us| os::clock::now() >= at_us) && answered >= 2
     }
 
-    fn on_ready(&mut self) -> Result<u64, String> {
-        self.start_unix_us.ok_or_else(|| "no start time was given".into())
+    fn on_ready(&mut self) -> Result<u64, RunError> {
+        self.start_unix_us.ok_or_else(|| RunError::NoStart("no start time was given".into()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use testkit::{Temporary, undisturbed};
 
-use super::{load, succeeds};
+use super::{load, read_json, succeeds};
 use crate::ropewalk;
 use crate::server_process::served;
 use testkit::ServerProcess;
@@ -57,5 +57,24 @@ fn connections_that_the_server_closes_are_counted() {
             assert!(out.contains(&said), "{out}");
             Ok(())
         });
+    }
+}
+
+/// A program that asked for the load decides by the file whether the server is to blame.
+#[test]
+fn where_there_is_no_run_the_file_says_whose_fault_it_is() {
+    let scratch = Temporary::new();
+    for (more, status, at_fault) in
+        [(["--idle", "3"], 1, "server"), (["--start-at", "1"], 3, "too_late")]
+    {
+        let json = scratch.path().join("outcome.json");
+        let mut command = ropewalk(&["load", "http://127.0.0.1:1/", "-q"]);
+        let ended = command.args(more).arg("--json").arg(&json).output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{error}");
+        assert!(error.starts_with(&format!("ropewalk: {}", more[0])), "{error}");
+        let document = read_json(&json).unwrap();
+        assert!(document["no_run"].get(at_fault).is_some(), "{document}");
+        assert!(error.contains(document["why"].as_str().unwrap()), "{error} {document}");
     }
 }

@@ -344,8 +344,10 @@ fn group_by_kind<'v>(reasons: impl Iterator<Item = &'v Void>) -> Vec<Vec<&'v Voi
 /// Describes reasons of one kind: the first of them, and their number.
 fn describe_group(alike: &[&Void]) -> String {
     let (first, times) = (alike[0], alike.len());
-    // The first reason does not stand for others that differ: servers fail to start in many ways.
-    match matches!(first, Void::NoLoad(_)) && alike.iter().any(|other| *other != first) {
+    // The first reason does not stand for others that differ: both servers and generators fail to
+    // start in many ways.
+    let is_told = matches!(first, Void::NoLoad(_) | Void::Generator(_));
+    match is_told && alike.iter().any(|other| *other != first) {
         true => format!("there was no load ({times}), the first time because: {first}"),
         false => format!("{first} ({times})"),
     }
