@@ -12,7 +12,9 @@ use super::cell::Cell;
 use super::design::Design;
 use super::numbers::Numbers;
 use crate::client::Client;
-use crate::install::SourceTree;
+use crate::error::Error;
+use crate::install::Surroundings;
+use crate::search::unable;
 
 static PROGRAM: Program = Program {
     name: "cache-bench",
@@ -50,10 +52,29 @@ pub fn program(source_tree: &SourceTree) -> Result<PathBuf, String> {
     }
 }
 
-/// The program while it runs. It ends when this is dropped, and when this process ends.
-pub(super) struct Bench(Client);
+/// Why a cell was not measured, in a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) enum NoNumbers {
+    /// The program has ended: once the cause is mended the study can go on.
+    Ended(String),
+    /// A store answered a wrong value, or the program something else than numbers: it would again.
+    Wrong(String),
+}
 
-impl Bench {
+impl From<NoNumbers> for Error {
+    fn from(why: NoNumbers) -> Self {
+        match why {
+            NoNumbers::Ended(why) => Self::Stopped(unable(&why)),
+            NoNumbers::Wrong(why) => Self::Failed(why),
+        }
+    }
+}
+
+/// The program while it runs. It ends when this is dropped, and when this process ends.
+pub(super) struct LoadSetup(Client);
+
+impl LoadSetup {
     /// Starts the program for the cells of a design.
     ///
     /// # Errors
@@ -64,21 +85,22 @@ impl Bench {
         Client::start_waiting(&[], &[], &command).map(Self)
     }
 
-    /// Measures a cell, or returns in a line that a store answered a wrong value, or the program
-    /// something else than numbers.
+    /// Measures a cell.
     ///
     /// # Errors
-    /// A line: the program has ended.
-    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Result<Numbers, String>, String> {
+    /// Why there are no numbers.
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, NoNumbers> {
         let name = PROGRAM.name;
-        let cell = serde_json::to_string(cell).map_err(|why| why.to_string())?;
+        let cell = serde_json::to_string(cell).map_err(|why| NoNumbers::Wrong(why.to_string()))?;
         let answer = self.0.exchange_line(&cell).map_err(|why| {
             let why = why.lines().collect::<Vec<_>>().join("; ");
             // A program that was killed has said nothing.
-            format!("{name} has ended: {}", why.trim_end_matches(": "))
+            NoNumbers::Ended(format!("{name} has ended: {}", why.trim_end_matches(": ")))
         })?;
-        let answer: Result<Result<Numbers, String>, _> = serde_json::from_str(&answer);
-        Ok(answer.unwrap_or_else(|why| Err(format!("{name} did not answer with numbers: {why}"))))
+        let answer: Result<Numbers, String> = serde_json::from_str(&answer).map_err(|why| {
+            NoNumbers::Wrong(format!("{name} did not answer with numbers: {why}"))
+        })?;
+        answer.map_err(NoNumbers::Wrong)
     }
 }
 
@@ -87,12 +109,12 @@ mod tests {
     use super::*;
 
     /// The answers of a shell script in place of the program.
-    fn answers(script: &str, count: usize) -> Vec<Result<Numbers, String>> {
+    fn answers(script: &str, count: usize) -> Vec<Result<Numbers, NoNumbers>> {
         let command = ["sh", "-c", script].map(str::to_owned);
         let client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
-        let mut bench = Bench(client);
+        let mut bench = LoadSetup(client);
         let cell = Cell { keys: 4096, ..Cell::default() };
-        (0..count).map(|_| bench.measure(&cell).flatten()).collect()
+        (0..count).map(|_| bench.measure(&cell)).collect()
     }
 
     #[test]
@@ -101,18 +123,19 @@ mod tests {
             case $line in *'"keys":4096,'*) echo '{"Ok":{"cpu_ns":7.5}}';; esac
             read line && echo '{"Err":"no"}'"#;
         let numbers = Numbers { cpu_ns: 7.5, ..Numbers::default() };
-        assert_eq!(answers(script, 2), [Ok(numbers), Err("no".into())]);
+        assert_eq!(answers(script, 2), [Ok(numbers), Err(NoNumbers::Wrong("no".into()))]);
     }
 
     #[test]
     fn a_program_that_fails_is_reported_in_a_line() {
         let check = |script: &str, expected: &str| {
-            let why = answers(script, 1).remove(0).expect_err(script);
+            let why = answers(script, 1).remove(0).expect_err(script).to_string();
             assert!(why.starts_with(expected) && !why.contains('\n'), "{script}: {why}");
         };
         check("echo a >&2; echo b >&2; exit 3", "cache-bench has ended: exit status: 3: a; b");
         let why = answers("read line; kill -9 $$", 1).remove(0);
-        assert_eq!(why, Err("cache-bench has ended: signal: 9 (SIGKILL)".into()));
+        let expected = "cache-bench has ended: signal: 9 (SIGKILL)";
+        assert_eq!(why, Err(NoNumbers::Ended(expected.into())));
         check("echo all is well", "cache-bench did not answer with numbers: expected value at");
     }
 }

@@ -81,7 +81,7 @@ impl<'a, W: Watch> Study<'a, W> {
                 return Ok(end);
             }
             let cell = self.cells[next.point].clone();
-            let numbers = bench.measure(&cell).map_err(stopped)?.map_err(Error::Failed)?;
+            let numbers = bench.measure(&cell)?;
             self.schedule.learn(&as_run(&cell, &numbers));
             self.made += 1;
             self.report_progress(&cell, &numbers);

@@ -7,9 +7,9 @@
 
 use super::definition::Definition;
 use super::run::STAGING_S;
-use super::stage::{Cell, Participant, Stage};
+use super::stage::{Cell, Made, Participant, Stage};
 use crate::record::{Ceiling, Figures, Offered};
-use crate::search::unable;
+use crate::search::Stop;
 use crate::testbed::{Accessed, Testbed};
 use crate::void::in_words;
 use crate::warm_up::{WARM_UPS_ESTIMATED, run_s};
@@ -33,9 +33,6 @@ const CLIENTS: (u64, u64) = (64, 32);
 /// window ends counts for nothing, so there are fewer than for small requests.
 const BULK_CLIENTS: (u64, u64) = (8, 4);
 
-/// Why a ceiling is not known if its measurement was left early.
-const LEFT: &str = "it was left before it was measured";
-
 /// Bodies of long transfers, longest first. A fast path needs long ones, or requests are measured;
 /// on a slow path long ones measure nothing, because few end within a window.
 const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
@@ -44,34 +41,35 @@ const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 /// on average, is one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
-/// Measures the ceiling of a testbed with the floor, or returns why it is not known; `ends` is
-/// called before each run and says whether to leave.
+/// Why a ceiling was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoCeiling {
+    /// The study ends before it.
+    #[error("the study ends")]
+    Ended(Stop),
+    /// There was no time for it.
+    #[error("the budget does not hold that and a run")]
+    NoTime,
+    /// It cannot be measured here.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// Measures the ceiling of a testbed with the floor; `goes_on` is called before each run.
 ///
 /// # Errors
-/// What of the machine is not as it was before.
+/// Why it is not known.
 pub(super) fn ceiling(
     stage: &Stage<'_>,
     floor: &Participant,
     testbed: usize,
-    ends: &mut dyn FnMut() -> bool,
-) -> Result<Result<Ceiling, String>, String> {
-    let mut left = Ok(());
-    let found = measure(stage, floor, testbed, ends, &mut left);
-    left.map(|()| found).map_err(|why| unable(&why))
-}
-
-fn measure(
-    stage: &Stage<'_>,
-    floor: &Participant,
-    testbed: usize,
-    ends: &mut dyn FnMut() -> bool,
-    left: &mut Result<(), String>,
-) -> Result<Ceiling, String> {
+    goes_on: &mut dyn FnMut() -> Result<(), NoCeiling>,
+) -> Result<Ceiling, NoCeiling> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
-    let workloads = specs.map(|spec| stage.load_setup.tools.prepare(&spec));
-    let workloads = workloads.collect::<Result<Vec<_>, String>>()?;
+    let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
+    let workloads = workloads.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
     let accessed = workloads.iter().map(|workload| Accessed::of_folder(&workload.root));
-    let accessed = accessed.collect::<Result<Vec<_>, String>>()?;
+    let accessed = accessed.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
     let window_s = window_s(stage.definition);
     let definition = Definition { window_s, ..stage.definition.clone() };
     let path = Stage {
@@ -88,22 +86,7 @@ fn measure(
     let mut measured = |workload, clients, figure: fn(&Figures) -> f64| {
         let cell = Cell { participant: 0, workload, testbed: 0 };
         let offered = Offered::Connections(clients);
-        let mut runs = Vec::new();
-        for seed in 0..WINDOWS {
-            if ends() {
-                return Err(LEFT.into());
-            }
-            let made = path.run(&[cell], offered, seed)?;
-            if made.left.is_err() {
-                *left = made.left;
-                return Err(LEFT.into());
-            }
-            runs.extend(made.runs.into_iter().map(|(run, _)| run));
-        }
-        let good = runs.iter().filter(|run| run.void.is_empty());
-        let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
-        let why = || runs.iter().map(|run| in_words(&run.void)).find(|why| !why.is_empty());
-        median(&figures).ok_or_else(|| why().unwrap_or_default())
+        in_windows(goes_on, &mut |seed| path.run(&[cell], offered, seed), figure)
     };
     let generators = path.testbeds[0].generators() as u64;
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(generators);
@@ -116,8 +99,27 @@ fn measure(
     })
 }
 
-/// Seconds that measuring the ceiling of a testbed is estimated to take.
-pub(super) fn estimated_ceiling_s(definition: &Definition) -> f64 {
+/// The median of what windows show, each made with its number as the seed.
+fn in_windows(
+    goes_on: &mut dyn FnMut() -> Result<(), NoCeiling>,
+    make: &mut dyn FnMut(u64) -> Result<Made, String>,
+    figure: fn(&Figures) -> f64,
+) -> Result<f64, NoCeiling> {
+    let mut runs = Vec::new();
+    for seed in 0..WINDOWS {
+        goes_on()?;
+        let made = make(seed).map_err(NoCeiling::Unknown)?;
+        made.left.map_err(NoCeiling::Ended)?;
+        runs.extend(made.runs.into_iter().map(|(run, _)| run));
+    }
+    let good = runs.iter().filter(|run| run.void.is_empty());
+    let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
+    let why = || runs.iter().map(|run| in_words(&run.void)).find(|why| !why.is_empty());
+    median(&figures).ok_or_else(|| NoCeiling::Unknown(why().unwrap_or_default()))
+}
+
+/// Seconds that measuring the ceiling of a testbed is reckoned to take.
+pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
     let has_network = definition.testbeds.iter().any(|testbed| testbed.network.is_some());
     let staging_s = if has_network { STAGING_S } else { 0.0 };
     // Requests, and bodies of one length: most paths need no shorter bodies.
@@ -138,8 +140,8 @@ fn without_bounds(testbed: &Testbed) -> Testbed {
 /// (`clients_per_s`: clients by seconds of a window).
 fn bytes_per_s(
     clients_per_s: f64,
-    mut measure: impl FnMut(usize) -> Result<f64, String>,
-) -> Result<f64, String> {
+    mut measure: impl FnMut(usize) -> Result<f64, NoCeiling>,
+) -> Result<f64, NoCeiling> {
     let mut most = 0.0_f64;
     for (index, bytes) in BULK_BYTES.into_iter().enumerate() {
         let found = measure(index)?;
@@ -152,7 +154,9 @@ fn bytes_per_s(
         return Ok(most);
     }
     let least = BULK_BYTES[BULK_BYTES.len() - 1];
-    Err(format!("the path is so slow that not even {least} bytes came whole within a window"))
+    Err(NoCeiling::Unknown(format!(
+        "the path is so slow that not even {least} bytes came whole within a window"
+    )))
 }
 
 fn one_file(bytes: u64) -> WorkloadSpec {
@@ -168,7 +172,9 @@ fn one_file(bytes: u64) -> WorkloadSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Run;
     use crate::testbed::{DiskIo, Memory, Network, Throttle};
+    use crate::void::Void;
 
     /// What a window of half a second shows of a path with this many bytes a second: each client's
     /// bodies that came whole.
@@ -184,7 +190,7 @@ mod tests {
         assert_eq!(lengths, tried, "{found:?}");
         match (found, expected) {
             (Ok(found), Ok((from, to))) => assert!((from..=to).contains(&found), "{found}"),
-            (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+            (Err(NoCeiling::Unknown(why)), Err(part)) => assert!(why.contains(part), "{why}"),
             (found, _) => panic!("{found:?}"),
         }
     }
@@ -196,6 +202,34 @@ mod tests {
         check(1.25e7, 3, Ok((1.22e7, 1.25e7)));
         check(1e6, 3, Ok((9e5, 1e6)));
         check(1e5, 3, Err("not even 10000 bytes came whole"));
+    }
+
+    /// What the windows showed is told, whatever the clock and the user say after the last; before
+    /// it they end the measurement, and are the reason.
+    #[test]
+    fn the_reason_is_the_one_that_ended_it() {
+        let found = |ends_before: u64, reason: &NoCeiling, left: Result<(), Stop>| {
+            let (mut begun, mut made) = (0, 0);
+            let mut goes_on = || {
+                begun += 1;
+                if begun > ends_before { Err(reason.clone()) } else { Ok(()) }
+            };
+            let mut make = |_| {
+                made += 1;
+                let run = Run { void: vec![Void::Conditions("odd".into())], ..Run::default() };
+                Ok(Made { runs: vec![(run, None)], left: left.clone() })
+            };
+            (in_windows(&mut goes_on, &mut make, |figures| figures.throughput_per_s), made)
+        };
+        let interrupted = NoCeiling::Ended(Stop::Interrupted);
+        for reason in [NoCeiling::NoTime, interrupted] {
+            assert_eq!(found(1, &reason, Ok(())), (Err(reason.clone()), 1));
+            let odd = NoCeiling::Unknown("odd".into());
+            assert_eq!(found(WINDOWS, &reason, Ok(())), (Err(odd), WINDOWS));
+        }
+        let changed = Stop::Unable("it is another machine now".into());
+        let ended = found(WINDOWS, &NoCeiling::NoTime, Err(changed.clone()));
+        assert_eq!(ended, (Err(NoCeiling::Ended(changed)), 1));
     }
 
     /// Under a bound on memory every run would be void: the floor reads nothing from the disk.

@@ -1,23 +1,20 @@
 //! The ceilings of a study's testbeds: which are not known yet, and whether there is time for them.
 //! How a ceiling is measured is in `ceiling`.
 
-use super::ceiling::{ceiling, estimated_ceiling_s};
-use super::run::estimated_run_s;
+use super::ceiling::{NoCeiling, ceiling, reckoned_ceiling_s};
+use super::run::reckoned_run_s;
 use super::stage::{Participant, Stage};
 use crate::error::Error;
 use crate::install::Found;
 use crate::lab::Lab;
 use crate::record::{Ceiling, Folder};
-use crate::search::unable;
+use crate::search::{Stop, unable};
 use crate::server_spec::ServerSpec;
 use crate::testbed::Testbed;
 use crate::watch::Watch;
 
 /// The server that does the least that any can do.
 const FLOOR: &str = "floor";
-
-/// Why a ceiling is left out.
-const NO_TIME: &str = "the budget does not hold that and a run";
 
 /// The seconds of a study that may still be spent.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +55,7 @@ impl Stage<'_> {
         let budget = Budget { began_us, budget_s: self.definition.budget_s };
         // Looking for the floor may take seconds, too: it may have to be built.
         if !budget.holds(self.ceiling_and_run_s()) {
-            return say(&format!("The path's ceiling is not known: {NO_TIME}"));
+            return say(&format!("The path's ceiling is not known: {}", NoCeiling::NoTime));
         }
         let floor: ServerSpec = FLOOR.parse().map_err(Error::Failed)?;
         let Found { installed, skipped } = lab.detect(&floor)?;
@@ -90,22 +87,26 @@ impl Stage<'_> {
         folder: &Folder,
         budget: Budget,
         watch: &mut impl Watch,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<NoCeiling>, Error> {
         if !budget.holds(self.ceiling_and_run_s()) {
-            return Ok(Some(NO_TIME.into()));
+            return Ok(Some(NoCeiling::NoTime));
         }
         // Time for each run of the ceiling, and for one of the study.
-        let runs_s = estimated_run_s(self.definition) + self.estimated_run_s();
-        let mut ends = || watch.is_interrupted() || !budget.holds(runs_s);
-        let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
-        match found {
+        let runs_s = reckoned_run_s(self.definition) + self.reckoned_run_s();
+        let mut goes_on = || match () {
+            () if watch.is_interrupted() => Err(NoCeiling::Ended(Stop::Interrupted)),
+            () if !budget.holds(runs_s) => Err(NoCeiling::NoTime),
+            () => Ok(()),
+        };
+        match ceiling(self, floor, index, &mut goes_on) {
             Ok(found) => {
                 let added = folder.add_ceiling(&self.testbeds[index].name, found);
                 added.map_err(|why| Error::Stopped(unable(&why)))?;
                 Ok(None)
             }
-            Err(_) if watch.is_interrupted() => Ok(None),
-            Err(_) if !budget.holds(runs_s) => Ok(Some(NO_TIME.into())),
+            Err(NoCeiling::Ended(Stop::Interrupted)) => Ok(None),
+            Err(NoCeiling::Ended(Stop::Unable(why))) => Err(Error::Stopped(why)),
+            Err(NoCeiling::Ended(Stop::Failed(why))) => Err(Error::Failed(why)),
             Err(why) => Ok(Some(why)),
         }
     }

@@ -76,6 +76,14 @@ pub struct Tally {
 /// Makes runs with a seed, or returns why none can be made now.
 type Make<'a> = dyn FnMut(&[Cell], Offered, u64) -> Result<Made, String> + 'a;
 
+/// What came of looking for the rate of a utilisation.
+enum RateSought {
+    /// At this rate it is reached.
+    Reached(f64),
+    /// It is reached at no rate that was tried, and why, in words.
+    NotReached(String),
+}
+
 /// One run that is wanted.
 #[derive(Clone, Copy, Debug)]
 struct Wanted<'p> {
@@ -269,12 +277,12 @@ impl<'a, W: Watch> Study<'a, W> {
                 let what = describe_cell(&self.stage.point(cell, Offered::default()));
                 let percent = 100.0 * share;
                 match self.rate_at(cell, share)? {
-                    Ok(rate) => {
+                    RateSought::Reached(rate) => {
                         let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
                         self.watch.note(&line);
                         loads.push((vec![cell], Offered::RequestsPerS(rate)));
                     }
-                    Err(why) => {
+                    RateSought::NotReached(why) => {
                         self.tally.wanted += 1;
                         self.tally.unknown += 1;
                         self.watch.note(&format!(
@@ -287,8 +295,8 @@ impl<'a, W: Watch> Study<'a, W> {
         self.measure_all(&loads)
     }
 
-    /// The rate at which this share of the CPUs is used, or why none was found.
-    fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
+    /// Looks for the rate at which this share of the CPUs is used.
+    fn rate_at(&mut self, cell: Cell, share: f64) -> Result<RateSought, Stop> {
         let purpose = &Purpose::Utilisation(share);
         let testbed = &self.stage.testbeds[cell.testbed];
         let cpus = testbed.server_cpus(&self.stage.machine) as f64;
@@ -297,8 +305,8 @@ impl<'a, W: Watch> Study<'a, W> {
             let runs: Vec<&Run> = self.runs_for(cell, purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
                 Step::Try(offered, attempt) => (offered, attempt),
-                Step::Reached(rate) => return Ok(Ok(rate)),
-                Step::NotReached(why) => return Ok(Err(why)),
+                Step::Reached(rate) => return Ok(RateSought::Reached(rate)),
+                Step::NotReached(why) => return Ok(RateSought::NotReached(why)),
             };
             // No two of these runs have the same arrivals.
             let seed = self.seed(0, runs.len() as u32);
@@ -384,7 +392,7 @@ impl<'a, W: Watch> Study<'a, W> {
             runs.insert(0, run);
         }
         self.made += 1;
-        left.map_err(|why| stopped(&why))?;
+        left?;
         Ok(runs)
     }
 

@@ -8,6 +8,7 @@ use super::definition::{Definition, OfferedPlan};
 use crate::install::{Installed, SourceTree};
 use crate::observe::{Observer, Watched};
 use crate::record::{Offered, Point, Run};
+use crate::search::{Stop, unable};
 use crate::server::{Launch, RunningServer};
 use crate::server_description::{Setting, Workers};
 use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
@@ -48,8 +49,8 @@ pub struct Cell {
 pub struct Made {
     /// The record of each, and its outcome, as `ropewalk load` wrote it; none if there was none.
     pub runs: Vec<(Run, Option<String>)>,
-    /// Whether the machine is as it was before; if not, the difference, in a line.
-    pub left: Result<(), String>,
+    /// Whether the machine is as it was before; if not, no further run can be made.
+    pub left: Result<(), Stop>,
 }
 
 /// A server that is warmed up, with what loads it.
@@ -155,7 +156,8 @@ impl Stage<'_> {
         let (tools, workload) = (&self.load_setup.tools, &self.workloads[first.workload]);
         let measured = self.measure_in(&entered, cells, offered, seed);
         let measured = measured.map_err(|why| why.unless_gone(tools, workload));
-        let left = entered.leave();
+        let restored = entered.leave();
+        let left = || restored.clone().map_err(|why| Stop::Unable(unable(&why)));
         let took_s = (os::clock::now() - begun_us) as f64 / 1e6 / cells.len() as f64;
         let run = |cell: &Cell, measured: Run| Run {
             point: self.point(*cell, offered),
@@ -172,15 +174,15 @@ impl Stage<'_> {
                 });
                 let mut runs: Vec<_> = runs.collect();
                 void_together(&mut runs);
-                Ok(Made { runs, left })
+                Ok(Made { runs, left: left() })
             }
             Err(RunFailure::Void(why)) => {
                 let void = Run { void: vec![why], ..Run::default() };
                 let void = |cell| (run(cell, void.clone()), None);
-                Ok(Made { runs: cells.iter().map(void).collect(), left })
+                Ok(Made { runs: cells.iter().map(void).collect(), left: left() })
             }
             Err(RunFailure::Setup(why)) => {
-                let more = left.err().map_or_else(String::new, |more| format!("; {more}"));
+                let more = restored.err().map_or_else(String::new, |more| format!("; {more}"));
                 Err(why + &more)
             }
         }
@@ -263,7 +265,7 @@ impl Stage<'_> {
         let load_setup =
             LoadSetup { generators: generators(entered, &servers), ..self.load_setup.clone() };
         let primed = match primes {
-            true => reachable(entered, &servers).map_err(RunFailure::Surroundings)?,
+            true => reachable(entered, &servers).map_err(RunFailure::Setup)?,
             false => Vec::new(),
         };
         let preparation = Preparation { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };

@@ -81,7 +81,7 @@ impl Scratch {
                 let (run, left) = make(cell, offered, seed)?;
                 let run = Run { point: stage.point(cell, offered), ..run };
                 made.runs.push((run, None));
-                made.left = made.left.and(left);
+                made.left = made.left.and(left.map_err(|why| stopped(&why)));
             }
             Ok(made)
         });
