@@ -2,10 +2,11 @@
 //!
 //! Nothing is installed by itself: a server that is absent is reported with the command for it.
 
-use crate::process;
+use crate::process::{self, CommandError};
 use crate::server_description::{Build, ServerDescription};
 use crate::template::{self, Values};
 use command::near::did_you_mean;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where the repository and what is built from it lie.
@@ -58,6 +59,31 @@ pub struct Installed {
     pub version: String,
 }
 
+/// Why a server cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Absence {
+    /// What its description says is in the way.
+    #[error("{0}")]
+    Obstacle(String),
+    /// It comes as source, which has placeholders without a value where the source is not.
+    #[error(
+        "it comes as source, and neither the current folder nor the program lies in the repository"
+    )]
+    NoSource,
+    /// It comes as source, and nothing was to be built.
+    #[error("it is not built yet: `ropewalk servers --build` does that")]
+    NotBuilt,
+    /// It comes as source, and cannot be built.
+    #[error("{0}")]
+    CannotBeBuilt(String),
+    /// There is no such program.
+    #[error("{0}")]
+    NotInstalled(String),
+    /// It is here, and cannot say its version.
+    #[error("{0}")]
+    Broken(String),
+}
+
 /// A server that is absent, or cannot run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
@@ -94,7 +120,7 @@ impl Found {
             let description = match choice {
                 Choice::Known(description) => description,
                 Choice::EngineOf(name, program) => {
-                    let why = program.obstacle.clone().unwrap_or_default();
+                    let why = Absence::Obstacle(program.obstacle.clone().unwrap_or_default());
                     found.skipped.push(Skipped { name, ..program.skipped(&why) });
                     continue;
                 }
@@ -163,61 +189,66 @@ impl ServerDescription {
     ///
     /// # Errors
     /// Why the server cannot be used: it is absent, or cannot be built.
-    pub fn install(&self, source_tree: &SourceTree) -> Result<Installed, String> {
+    pub fn install(&self, surroundings: &Surroundings) -> Result<Installed, Absence> {
         if let Some(why) = &self.obstacle {
-            return Err(why.clone());
+            return Err(Absence::Obstacle(why.clone()));
         }
         let version = self.detect_version(source_tree)?;
         Ok(Installed { description: self.clone(), version })
     }
 
-    fn detect_version(&self, source_tree: &SourceTree) -> Result<String, String> {
-        let values = source_tree.values(self);
-        let command = |texts: &[String]| fill_all(texts, &values).map_err(no_source);
+    fn detect_version(&self, surroundings: &Surroundings) -> Result<String, Absence> {
+        let values = surroundings.values(self);
+        let command = |texts: &[String]| fill_all(texts, &values).map_err(|_| Absence::NoSource);
         if let Some(build) = &self.build {
-            let folder = fill(&build.folder, &values).map_err(no_source)?;
+            let folder = fill(&build.folder, &values).map_err(|_| Absence::NoSource)?;
             let built = command(&build.command)?;
             if source_tree.build {
                 self.can_be_built(&values)?;
-                process::output(&built, Some(&folder))?;
+                process::run(&built, Some(&folder)).map_err(cannot_be_built)?;
             }
         }
-        let said = process::output(&command(&self.detect.command)?, None);
-        let said = said.or_else(|why| match self.build {
-            Some(_) if !source_tree.build => {
-                self.can_be_built(&values)?;
-                Err(NOT_BUILT.into())
+        let said = process::run(&command(&self.detect.command)?, None);
+        let said = said.map_err(|why| match why {
+            CommandError::NotStarted(_, ref cause) if cause.kind() == ErrorKind::NotFound => {
+                self.not_there(surroundings, &values, &why)
             }
-            _ => Err(why),
+            why => Absence::Broken(why.to_string()),
         })?;
         Ok(word_after(&said, &self.detect.version_after))
     }
 
+    /// Why there is no program of the server.
+    fn not_there(&self, here: &Surroundings, values: &Values, why: &CommandError) -> Absence {
+        match &self.build {
+            Some(_) if !here.build => self.can_be_built(values).err().unwrap_or(Absence::NotBuilt),
+            _ => Absence::NotInstalled(why.to_string()),
+        }
+    }
+
     /// Whether the tool that builds the server is present, in a version that will do: a compiler
     /// that is too old would print much, but not that.
-    fn can_be_built(&self, values: &Values) -> Result<(), String> {
+    fn can_be_built(&self, values: &Values) -> Result<(), Absence> {
         let Some(build) = &self.build else { return Ok(()) };
         let Some(needs) = &build.needs else { return Ok(()) };
-        let folder = fill(&build.folder, values)?;
-        let said = process::output(&fill_all(&needs.command, values)?, Some(&folder))?;
-        needs.suffices(&word_after(&said, &needs.version_after))
+        let folder = fill(&build.folder, values).map_err(|_| Absence::NoSource)?;
+        let command = fill_all(&needs.command, values).map_err(|_| Absence::NoSource)?;
+        let said = process::run(&command, Some(&folder)).map_err(cannot_be_built)?;
+        let version = word_after(&said, &needs.version_after);
+        needs.suffices(&version).map_err(Absence::CannotBeBuilt)
     }
 
     /// The report of its absence.
-    fn skipped(&self, why: &str) -> Skipped {
+    fn skipped(&self, why: &Absence) -> Skipped {
+        let why = why.to_string();
         let lines: Vec<&str> = why.lines().map(str::trim).collect();
         let (name, command) = (self.name.clone(), self.package.clone());
         Skipped { name, reason: lines.join("; "), command }
     }
 }
 
-/// What is reported of a server that comes as source where nothing was to be built.
-const NOT_BUILT: &str = "it is not built yet: `ropewalk servers --build` does that";
-
-/// What is built from source has placeholders without a value where there is no source.
-fn no_source(_: String) -> String {
-    "it comes as source, and neither the current directory nor the program lies in the repository"
-        .into()
+fn cannot_be_built(why: CommandError) -> Absence {
+    Absence::CannotBeBuilt(why.to_string())
 }
 
 pub(crate) fn fill(text: &str, values: &Values) -> Result<String, String> {
@@ -293,10 +324,10 @@ mod tests {
     fn source_needs_a_repository() {
         let description = description("own", "'{target_dir}/own'");
         let why = description.install(&NOWHERE).expect_err("there is none");
-        assert!(why.starts_with("it comes as source"), "{why}");
+        assert_eq!(why, Absence::NoSource);
         let build = Build { folder: "{servers_dir}/own".into(), ..build("true") };
         let why = ServerDescription { build: Some(build), ..description }.install(&NOWHERE);
-        assert!(why.expect_err("there is none").starts_with("it comes as source"));
+        assert_eq!(why.expect_err("there is none"), Absence::NoSource);
     }
 
     #[test]
@@ -316,10 +347,25 @@ mod tests {
             build: Some(build("false")),
             ..description("own", "'/nonexistent/own'")
         };
-        let why = description.install(&SourceTree { build: false, ..NOWHERE });
-        assert_eq!(why.expect_err("it is not there"), NOT_BUILT);
+        let why = description.install(&Surroundings { build: false, ..NOWHERE });
+        assert_eq!(why.expect_err("it is not there"), Absence::NotBuilt);
         let why = description.install(&NOWHERE).expect_err("it cannot be built");
-        assert!(why.starts_with("false failed"), "{why}");
+        assert_eq!(why, Absence::CannotBeBuilt("false failed: ".into()));
+    }
+
+    /// What is there and fails is not built anew by the command that would be advised.
+    #[test]
+    fn what_is_built_and_broken_is_not_called_unbuilt() {
+        let why = |detect: &str| {
+            let build = Some(build("false"));
+            let description = ServerDescription { build, ..description("own", detect) };
+            let here = Surroundings { build: false, ..NOWHERE };
+            description.install(&here).expect_err("it is broken")
+        };
+        let failed = why("'sh', '-c', 'echo no libc; false'");
+        assert_eq!(failed, Absence::Broken("sh failed: no libc".into()));
+        assert!(matches!(why("'/dev/null'"), Absence::Broken(_)), "it is no program");
+        assert_eq!(why("'/nonexistent/own'"), Absence::NotBuilt);
     }
 
     /// A tool that is too old is named, whether the server is to be built now or not.
@@ -344,11 +390,13 @@ mod tests {
             })
         };
         let old = "Go 1.19.8 is here, and Go 1.23 or newer is needed to build it";
-        assert_eq!(with("echo go1.19.8 linux"), [old, old]);
-        let [now, later] = with("echo go1.23.1 linux");
-        assert!(now.starts_with("false failed") && later == NOT_BUILT, "{now}; {later}");
+        let old = Absence::CannotBeBuilt(old.into());
+        assert_eq!(with("echo go1.19.8 linux"), [old.clone(), old]);
+        let built = Absence::CannotBeBuilt("false failed: ".into());
+        assert_eq!(with("echo go1.23.1 linux"), [built, Absence::NotBuilt]);
         let absent = with("/nonexistent/go version");
-        assert!(absent.iter().all(|why| why.starts_with("/nonexistent/go: No such")), "{absent:?}");
+        let names_it = |why: &Absence| why.to_string().starts_with("/nonexistent/go: No such");
+        assert!(absent.iter().all(names_it), "{absent:?}");
     }
 
     /// Only a program knows its engines: where it is not there they are skipped as it is.
@@ -371,7 +419,8 @@ mod tests {
     fn an_obstacle_is_a_reason() {
         let description =
             ServerDescription { obstacle: Some("no".into()), ..description("a", "'echo', 'v1'") };
-        assert_eq!(description.install(&NOWHERE).expect_err("it is in the way"), "no");
+        let why = description.install(&NOWHERE).expect_err("it is in the way");
+        assert_eq!(why, Absence::Obstacle("no".into()));
     }
 
     #[test]

@@ -33,15 +33,10 @@ pub(crate) enum CommandError {
     Failed(String, String),
 }
 
-/// Runs a command to its end, in `folder` if one is given, and returns what it printed, or in a
-/// line why it did not succeed.
-pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String, String> {
-    run(command, folder).map_err(|why| why.to_string())
-}
-
-/// Runs a command to its end, in `folder` if one is given, and returns what it printed. The error
-/// distinguishes an empty command, one that could not be started and one that failed, for a caller
-/// that does more than print it.
+/// Runs a command to its end, in `folder` if one is given, and returns what it printed.
+///
+/// # Errors
+/// The command is empty, cannot be started, or has failed.
 pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, CommandError> {
     let (program, arguments) = command.split_first().ok_or(CommandError::Empty)?;
     let mut child = Command::new(program);
@@ -168,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_failing_command_says_why() {
-        let why = output(&["sh".into(), "-c".into(), "echo gone >&2; false".into()], None);
-        assert_eq!(why, Err("sh failed: gone".into()));
+        let why = run(&["sh".into(), "-c".into(), "echo gone >&2; false".into()], None);
+        assert_eq!(why.expect_err("it fails").to_string(), "sh failed: gone");
     }
 }

@@ -77,8 +77,8 @@ pub fn engine_descriptions(
 ) -> Result<Vec<ServerDescription>, String> {
     let command = [program.display().to_string(), "engines".into(), "--json".into()];
     let description = with_program(program, template);
-    parse_engines(&process::output(&command, None)?, &description)
-        .map_err(|why| format!("{}: {why}", command.join(" ")))
+    let said = process::run(&command, None).map_err(|why| why.to_string())?;
+    parse_engines(&said, &description).map_err(|why| format!("{}: {why}", command.join(" ")))
 }
 
 /// The servers for the engines that a program has listed.

@@ -305,7 +305,7 @@ impl Tools {
     /// # Errors
     /// The end of what it printed, if it fails.
     pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        process::output(&self.command(arguments), None)
+        process::run(&self.command(arguments), None).map_err(|why| why.to_string())
     }
 
     /// `ropewalk` with these arguments.

@@ -284,12 +284,12 @@ fn prefix(namespace: &str) -> Vec<String> {
 fn remove(name: &str) {
     let command =
         |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
-    let inside = process::output(&command(&["ip", "netns", "pids", name]), None);
+    let inside = process::run(&command(&["ip", "netns", "pids", name]), None);
     let inside = inside.unwrap_or_default();
     let inside: Vec<u32> = inside.lines().filter_map(|line| line.trim().parse().ok()).collect();
     os::signals::send("KILL", &inside);
     // This fails for a namespace that was not made yet.
-    let _ = process::output(&command(&["ip", "netns", "delete", name]), None);
+    let _ = process::run(&command(&["ip", "netns", "delete", name]), None);
 }
 
 fn remove_leftovers() {
@@ -325,7 +325,7 @@ mod tests {
 
     fn output_of(words: &[&str]) -> String {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        process::output(&command, None).expect("it succeeds")
+        process::run(&command, None).expect("it succeeds")
     }
 
     /// Packets that wait too long for the rate are dropped, with a delay as without one.
@@ -389,7 +389,7 @@ mod tests {
         }
         let subnets = Subnets::create(&network(1, Link::default())).expect("root may");
         let inside = [&subnets.all()[0].prefix()[..], &["ip".into(), "address".into()]].concat();
-        let addresses = process::output(&inside, None).expect("nsenter is there");
+        let addresses = process::run(&inside, None).expect("nsenter is there");
         assert!(addresses.contains("10.77.1.2/24") && addresses.contains("10.77.1.3/24"));
         let sleep = [&subnets.server_prefix()[..], &["sleep".into(), "600".into()]].concat();
         let mut child = std::process::Command::new(&sleep[0])

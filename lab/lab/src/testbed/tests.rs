@@ -248,8 +248,9 @@ fn servers_serve_in_a_testbed() {
             let url = format!("http://{}:{}/001", client.address, server.address().port());
             let command = ["curl".to_owned(), "-sS".to_owned(), url];
             let command = [&client.prefix[..], &command].concat();
-            let said = crate::process::output(&command, None);
-            assert_eq!(said.map(|body| body.len()), Ok(100_000), "{name}: {command:?}");
+            let said = crate::process::run(&command, None);
+            let said = said.unwrap_or_else(|why| panic!("{name}: {command:?}: {why}"));
+            assert_eq!(said.len(), 100_000, "{name}: {command:?}");
         }
         let workers = installed.description.start.workers.clone();
         if matches!(workers, Some(Workers::Processes | Workers::Threads)) {
