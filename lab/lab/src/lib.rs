@@ -69,7 +69,7 @@ pub use server_description::{
 };
 pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;
-pub use void::Void;
+pub use void::{Neighbour, Void};
 
 /// Microseconds since 1970.
 pub fn unix_us() -> u64 {

@@ -50,17 +50,48 @@ pub enum Void {
     /// Memory or disk were not as the testbed says.
     #[error("{0}")]
     Conditions(String),
-    /// The run of a server that was loaded together with this one is void: which, and why.
+    /// The run of a server that was loaded together with this one is void.
     #[error("a server beside it is void: {0}")]
-    Beside(String),
+    Beside(Neighbour),
     /// A reason of which only the text is known.
     #[serde(untagged)]
     #[error("{0}")]
     Other(String),
 }
 
+/// A server that was loaded together with another, and why its run is void.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{server}{}{why}", if .server.is_empty() { "" } else { ": " })]
+#[serde(from = "WrittenNeighbour")]
+pub struct Neighbour {
+    /// Which server.
+    pub server: String,
+    /// Its first reason.
+    pub why: Box<Void>,
+}
+
+/// A neighbour as it was written: at first as a text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenNeighbour {
+    Now { server: String, why: Box<Void> },
+    Before(String),
+}
+
+impl From<WrittenNeighbour> for Neighbour {
+    fn from(written: WrittenNeighbour) -> Self {
+        match written {
+            WrittenNeighbour::Now { server, why } => Self { server, why },
+            WrittenNeighbour::Before(words) => {
+                Self { server: String::new(), why: Box::new(Void::Other(words)) }
+            }
+        }
+    }
+}
+
 impl Void {
-    /// Whether the server caused it under the load, and not something that happened beside it.
+    /// Whether the server caused it under the load, and not something that happened beside it, as
+    /// what a neighbour did.
     pub fn is_fault(&self) -> bool {
         matches!(self, Self::WrongReply(_) | Self::Ended { .. })
     }
@@ -70,6 +101,7 @@ impl Void {
         match self {
             Self::Interference { .. } => true,
             Self::Load(void) => void.is_interference(),
+            Self::Beside(neighbour) => neighbour.why.is_interference(),
             _ => false,
         }
     }
@@ -87,13 +119,19 @@ impl Void {
             Self::NoLoad(_) => Self::NoLoad(String::new()),
             Self::Generator(_) => Self::Generator(String::new()),
             Self::Conditions(_) => Self::Conditions(String::new()),
-            Self::Beside(_) => Self::Beside(String::new()),
+            Self::Beside(Neighbour { why, .. }) => {
+                Self::Beside(Neighbour { server: String::new(), why: Box::new(why.kind()) })
+            }
             Self::Other(words) => Self::Other(words.clone()),
         }
     }
 
     fn is_of_generator(&self) -> bool {
-        matches!(self, Self::Load(void) if void.is_of_generator())
+        match self {
+            Self::Load(void) => void.is_of_generator(),
+            Self::Beside(neighbour) => neighbour.why.is_of_generator(),
+            _ => false,
+        }
     }
 }
 
@@ -113,6 +151,7 @@ fn which_copy(copy: usize, copies: usize) -> String {
     if copies == 1 { String::new() } else { format!("copy {copy} of {copies} of ") }
 }
 
+#[cfg(test)]
 impl From<&str> for Void {
     fn from(words: &str) -> Self {
         Self::Other(words.to_owned())
@@ -128,6 +167,10 @@ mod tests {
 
     fn disturbed() -> Void {
         Void::Interference { disturbed: Disturbed::Generator, share: 0.37, bound: 0.05 }
+    }
+
+    fn beside(why: Void) -> Void {
+        Void::Beside(Neighbour { server: "b".into(), why: Box::new(why) })
     }
 
     #[test]
@@ -157,6 +200,19 @@ mod tests {
         check(Void::NoLoad("it does not start".into()), "it does not start");
         check(Void::Generator("no CPU".into()), "the load generator: no CPU");
         check("what an earlier version wrote".into(), "what an earlier version wrote");
+        check(beside(Void::NoLoad("it ended".into())), "a server beside it is void: b: it ended");
+        let before: Void = serde_json::from_str(r#"{"beside":"b: it ended"}"#).expect("it is read");
+        assert_eq!(before.to_string(), "a server beside it is void: b: it ended");
+    }
+
+    /// What was in the way of a neighbour was in the way of both; what it did itself was not.
+    #[test]
+    fn what_was_beside_it_keeps_its_reason() {
+        assert!(beside(disturbed()).is_interference() && !beside(LATE).is_interference());
+        assert!(generator_gave_out(&[beside(LATE)]) && !generator_gave_out(&[beside(disturbed())]));
+        assert!(!beside(Void::WrongReply("/a".into())).is_fault());
+        assert_eq!(beside(disturbed()).kind(), beside(disturbed().kind()).kind());
+        assert_ne!(beside(disturbed()).kind(), beside(LATE).kind());
     }
 
     /// What was disturbed, and what a generator lacked, distinguish kinds: they are no numbers.

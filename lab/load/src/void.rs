@@ -243,6 +243,7 @@ fn ms(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
+#[cfg(test)]
 impl From<&str> for Void {
     fn from(words: &str) -> Self {
         Self::Other(words.to_owned())

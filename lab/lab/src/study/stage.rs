@@ -12,10 +12,8 @@ use crate::search::{Stop, unable};
 use crate::server::{Launch, RunningServer};
 use crate::server_description::{Setting, Workers};
 use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
-use crate::trial::{
-    LoadGenerator, LoadSetup, Measured, RunFailure, Side, Target, Trial, run_together,
-};
-use crate::void::Void;
+use crate::trial::{LoadSetup, LoadGenerator, Measured, RunFailure, Side, Target, Trial, run_together};
+use crate::void::{Neighbour, Void};
 use crate::warm_up::{Preparation, UNTIL_STEADY, WarmUp};
 use crate::workload::Workload;
 use std::net::SocketAddr;
@@ -322,7 +320,8 @@ impl Stage<'_> {
 fn void_together(runs: &mut [(Run, Option<String>)]) {
     let first = runs.iter().find(|(run, _)| !run.void.is_empty());
     let Some((first, _)) = first else { return };
-    let beside = Void::Beside(format!("{}: {}", first.point.server, first.void[0]));
+    let (server, why) = (first.point.server.clone(), Box::new(first.void[0].clone()));
+    let beside = Void::Beside(Neighbour { server, why });
     for (run, _) in runs.iter_mut().filter(|(run, _)| run.void.is_empty()) {
         run.void.push(beside.clone());
     }

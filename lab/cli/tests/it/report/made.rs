@@ -187,7 +187,7 @@ impl Maker {
 
     pub(super) fn void_run(&mut self, point: Point, reason: &str) {
         self.number += 1;
-        let (number, void) = (self.number, vec![reason.into()]);
+        let (number, void) = (self.number, vec![lab::Void::Other(reason.into())]);
         let run = Run { number, point, void, attempt: 0, ..Run::default() };
         self.folder.add_run(&run, None).unwrap();
     }
