@@ -13,7 +13,7 @@ mod tests;
 mod trials;
 
 pub use bracket::{Bracket, Judged, Rules, Tally};
-pub use conditions::{Conditions, Kept, Violation};
+pub use conditions::{Amount, Condition, Conditions, Kept, Violation};
 pub use trials::Trials;
 
 use crate::outcome::{EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};

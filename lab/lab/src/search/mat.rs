@@ -6,10 +6,10 @@
 //! and counted; a rate that stays void ends the gap from above. Only where the generator was the
 //! cause is it reported as the limit.
 
-use super::{Candidate, Measure, Observation, RunRequest, Stop, has_not_served, judge};
+use super::{Breach, Candidate, Measure, Observation, RunRequest, Stop, has_not_served, judge};
 use crate::record::{Figures, Point, Purpose, Search};
 use crate::void::{Void, generator_gave_out, in_words};
-use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
+use load::find_limit::{Bracket, Conditions, Judged, Rules};
 
 /// A search that has not ended after this many trials never will.
 const TRIALS_MAX: usize = 40;
@@ -107,7 +107,7 @@ struct Trial {
     rate: f64,
     judged: Judged,
     throughput_per_s: f64,
-    violations: Vec<Violation>,
+    breaches: Vec<Breach>,
     /// Whether the generator could not keep up, or had no sessions left to send.
     generator_gave_out: bool,
     /// Whether other processes disturbed the trial.
@@ -148,8 +148,8 @@ impl LimitSearch {
     }
 
     /// Records what a run has shown, and returns how it is judged.
-    pub fn record_run(&mut self, rate: f64, observation: &Observation) -> Judged {
-        let (judged, violations) = judge(&self.parameters.conditions, observation);
+    pub fn learn(&mut self, rate: f64, observation: &Observation) -> Judged {
+        let (judged, breaches) = judge(&self.search.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = observation.figures.as_ref().map_or(0.0, throughput);
         let generator_gave_out = generator_gave_out(&observation.void);
@@ -163,7 +163,7 @@ impl LimitSearch {
             rate,
             judged,
             throughput_per_s,
-            violations,
+            breaches,
             generator_gave_out,
             is_disturbed,
         });
@@ -207,7 +207,7 @@ impl LimitSearch {
             conditions: self.parameters.conditions.to_string(),
             held_per_s,
             broke_per_s,
-            broken: worst(at(broke_per_s, Judged::Broke).flat_map(|trial| &trial.violations)),
+            broken: worst(at(broke_per_s, Judged::Broke).flat_map(|trial| &trial.breaches)),
             throughputs_per_s: at(held_per_s, Judged::Held)
                 .map(|trial| trial.throughput_per_s)
                 .collect(),
@@ -219,22 +219,17 @@ impl LimitSearch {
     }
 }
 
-/// Each condition as it broke worst, the worst first, in words; a violation that is no condition
-/// replaces them all.
-fn worst<'v>(violations: impl Iterator<Item = &'v Violation>) -> Vec<String> {
-    let mut all: Vec<&Violation> = violations.collect();
-    all.sort_by(|a, b| b.excess.total_cmp(&a.excess));
-    let mut seen = Vec::new();
-    all.retain(|violation| {
-        let is_new = !seen.contains(&&violation.condition);
-        seen.push(&violation.condition);
-        is_new
-    });
-    let words = |broken: &&Violation| match broken.found.as_str() {
-        "" => broken.condition.clone(),
-        found => format!("{}: {found}", broken.condition),
-    };
-    all.iter().map(words).collect()
+/// Each breach as it was worst, the worst first, in words.
+fn worst<'v>(breaches: impl Iterator<Item = &'v Breach>) -> Vec<String> {
+    let mut all: Vec<&Breach> = breaches.collect();
+    all.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
+    let mut seen: Vec<&Breach> = Vec::new();
+    for breach in all {
+        if !seen.iter().any(|known| known.is_like(breach)) {
+            seen.push(breach);
+        }
+    }
+    seen.iter().map(ToString::to_string).collect()
 }
 
 /// How far one outcome must be ahead, so that a rate that does the same in 4 of 5 runs is judged

@@ -31,6 +31,7 @@ use crate::record::{Figures, Purpose};
 use crate::template::Values;
 use crate::void::Void;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
+use std::fmt;
 
 /// A kind of file counts in judging fairness once it was requested this often.
 const KIND_REQUESTS_MIN: u64 = load::outcome::SPREAD_REQUESTS_MIN;
@@ -113,7 +114,7 @@ pub trait Measure {
 
 /// Whether a run held, and the conditions that it broke. A server that ended, or served something
 /// wrong, had to serve more than it sustains; other reasons for a void run say nothing about it.
-pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec<Violation>) {
+pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec<Breach>) {
     let faults = faults(observation);
     if !faults.is_empty() {
         return (Judged::Broke, faults);
@@ -121,8 +122,48 @@ pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec
     let Some(figures) = observation.figures.as_ref().filter(|_| observation.void.is_empty()) else {
         return (Judged::Void, Vec::new());
     };
-    let violations = violations(conditions, figures);
+    let violations = violations(conditions, figures).into_iter().map(Breach::Condition);
+    let violations: Vec<Breach> = violations.collect();
     (if violations.is_empty() { Judged::Held } else { Judged::Broke }, violations)
+}
+
+/// By what a run is judged to have broken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Breach {
+    /// A condition that broke.
+    Condition(Violation),
+    /// What the server did, which breaks any conditions.
+    Fault(Void),
+}
+
+impl Breach {
+    /// How far beyond what is allowed it is, as a factor.
+    pub(crate) fn excess(&self) -> f64 {
+        match self {
+            Self::Condition(violation) => violation.excess,
+            Self::Fault(_) => f64::INFINITY,
+        }
+    }
+
+    /// Whether both are of one condition, or faults of one kind.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Condition(one), Self::Condition(other)) => one.condition == other.condition,
+            (Self::Fault(one), Self::Fault(other)) => one.kind() == other.kind(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition(Violation { condition, found, .. }) => {
+                write!(out, "{condition}: {found}")
+            }
+            Self::Fault(why) => why.fmt(out),
+        }
+    }
 }
 
 /// Whether there was no load and the server was the reason. Documents written before reasons had
@@ -133,18 +174,11 @@ fn has_not_served(observation: &Observation) -> bool {
 }
 
 /// What a server did under the load of a run that breaks any conditions.
-fn faults(observation: &Observation) -> Vec<Violation> {
+fn faults(observation: &Observation) -> Vec<Breach> {
     // Where there was no load nothing has failed at this rate.
     let is_judged = observation.figures.is_some();
-    let fault = |why: &Void| {
-        let (condition, found) = match why {
-            Void::WrongReply(what) => ("a wrong reply".to_owned(), what.clone()),
-            Void::Ended { .. } => (why.to_string(), String::new()),
-            _ => return None,
-        };
-        Some(Violation { condition, found, excess: f64::INFINITY })
-    };
-    observation.void.iter().filter(|_| is_judged).filter_map(fault).collect()
+    let faults = observation.void.iter().filter(|why| is_judged && why.is_fault());
+    faults.cloned().map(Breach::Fault).collect()
 }
 
 /// The conditions that a run broke, the worst first. Its spread is the larger of two: how far apart

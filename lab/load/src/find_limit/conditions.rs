@@ -25,13 +25,35 @@ impl Default for Conditions {
     }
 }
 
+/// One of the conditions; its `Display` is the form in which it can be typed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Condition {
+    /// The least part of the requests due that must get a reply, 0 to 1.
+    Served(f64),
+    /// The most failed requests, as a part of the requests issued, 0 to 1.
+    Errors(f64),
+    /// The largest difference allowed between the timeout shares of file types, 0 to 1.
+    Spread(f64),
+    /// The most that the corrected time at a quantile may be, in microseconds.
+    Quantile(f64, u64),
+}
+
+/// What was found in place of what a condition allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// A share, 0 to 1.
+    Share(f64),
+    /// A time, in microseconds.
+    Time(u64),
+}
+
 /// A condition that broke.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Violation {
-    /// The condition in the form in which it can be typed.
-    pub condition: String,
+    /// The condition.
+    pub condition: Condition,
     /// The value that was found instead.
-    pub found: String,
+    pub found: Amount,
     /// How far beyond the bound the value is, as a factor.
     pub excess: f64,
 }
@@ -75,8 +97,9 @@ impl Conditions {
     pub fn broken(&self, kept: &Kept<'_>) -> Vec<Violation> {
         let mut violations: Vec<Violation> = [
             self.served(kept.served_share),
-            check_at_most("errors", kept.error_share, self.errors_max),
-            kept.spread.and_then(|spread| check_at_most("spread", spread, self.spread_max)),
+            check_at_most(Condition::Errors, kept.error_share, self.errors_max),
+            kept.spread
+                .and_then(|spread| check_at_most(Condition::Spread, spread, self.spread_max)),
         ]
         .into_iter()
         .flatten()
@@ -85,8 +108,8 @@ impl Conditions {
             let found_us = (kept.quantile_us)(quantile);
             if let Some(found_us) = found_us.filter(|found_us| *found_us > bound_us) {
                 violations.push(Violation {
-                    condition: quantile_condition(quantile, bound_us),
-                    found: Duration(found_us).to_string(),
+                    condition: Condition::Quantile(quantile, bound_us),
+                    found: Amount::Time(found_us),
                     excess: found_us as f64 / bound_us.max(1) as f64,
                 });
             }
@@ -97,17 +120,17 @@ impl Conditions {
 
     fn served(&self, share: f64) -> Option<Violation> {
         (share < self.served_min).then(|| Violation {
-            condition: format!("served={}", percent(self.served_min)),
-            found: percent(share),
+            condition: Condition::Served(self.served_min),
+            found: Amount::Share(share),
             excess: self.served_min / share.max(1e-9),
         })
     }
 }
 
-fn check_at_most(name: &str, found: f64, bound: f64) -> Option<Violation> {
+fn check_at_most(condition: fn(f64) -> Condition, found: f64, bound: f64) -> Option<Violation> {
     (found > bound).then(|| Violation {
-        condition: format!("{name}={}", percent(bound)),
-        found: percent(found),
+        condition: condition(bound),
+        found: Amount::Share(found),
         excess: found / bound.max(1e-9),
     })
 }
@@ -118,17 +141,37 @@ fn percent(share: f64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn quantile_condition(quantile: f64, bound_us: u64) -> String {
-    format!("p{}={}", percent(quantile).trim_end_matches('%'), Duration(bound_us))
+impl fmt::Display for Condition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Served(share) => write!(out, "served={}", percent(share)),
+            Self::Errors(share) => write!(out, "errors={}", percent(share)),
+            Self::Spread(share) => write!(out, "spread={}", percent(share)),
+            Self::Quantile(quantile, bound_us) => {
+                let percentile = percent(quantile);
+                write!(out, "p{}={}", percentile.trim_end_matches('%'), Duration(bound_us))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Share(share) => out.write_str(&percent(share)),
+            Self::Time(us) => Duration(us).fmt(out),
+        }
+    }
 }
 
 impl fmt::Display for Conditions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &(quantile, bound_us) in &self.quantiles {
-            write!(out, "{},", quantile_condition(quantile, bound_us))?;
+            write!(out, "{},", Condition::Quantile(quantile, bound_us))?;
         }
-        let (served, errors) = (percent(self.served_min), percent(self.errors_max));
-        write!(out, "served={served},errors={errors},spread={}", percent(self.spread_max))
+        let (served, errors) =
+            (Condition::Served(self.served_min), Condition::Errors(self.errors_max));
+        write!(out, "{served},{errors},{}", Condition::Spread(self.spread_max))
     }
 }
 

@@ -99,7 +99,7 @@ fn the_limit_is_bracketed() {
         assert!(broke.rate <= held.rate * (1.0 + GAP));
         assert_eq!((held.held, held.trials), (CONFIRMATIONS, CONFIRMATIONS));
         assert_eq!((broke.held, broke.trials), (0, CONFIRMATIONS));
-        assert_eq!(limit.causes()[0].condition, "errors=0.1%");
+        assert_eq!(limit.causes()[0].condition, Condition::Errors(0.001));
     }
 }
 
@@ -168,7 +168,7 @@ fn the_time_that_breaks_is_named() {
     let mut trial = |rate: f64| Ok(Some(outcome(rate, 1000.0, f64::INFINITY)));
     let limit = search(&conditions, rates_from(100.0), &mut trial, &mut |_| {}).unwrap();
     assert_eq!(limit.held, None);
-    assert_eq!(limit.causes()[0].condition, "p99=500us");
+    assert_eq!(limit.causes()[0].condition, Condition::Quantile(0.99, 500));
 }
 
 /// A server that sustains 1000 and a generator that gives out in the trials that `is_void` names by
@@ -254,11 +254,8 @@ fn an_interrupted_search_keeps_its_trials() {
 
 #[test]
 fn the_worst_of_all_trials_comes_first() {
-    let violation = |condition: &str, excess| Violation {
-        condition: condition.into(),
-        found: String::new(),
-        excess,
-    };
+    let violation = |condition, excess| Violation { condition, found: Amount::Share(0.5), excess };
+    let [a, b, c] = [Condition::Served(0.9), Condition::Errors(0.1), Condition::Spread(0.1)];
     let trial = |violations, void| Trial {
         rate: 1.0,
         asked_per_s: 1.0,
@@ -274,13 +271,13 @@ fn the_worst_of_all_trials_comes_first() {
         gave_out: None,
         interrupted: false,
         trials: vec![
-            trial(vec![violation("a", 3.0), violation("b", 2.0)], Vec::new()),
-            trial(vec![violation("b", 5.0), violation("a", 2.0)], Vec::new()),
+            trial(vec![violation(a, 3.0), violation(b, 2.0)], Vec::new()),
+            trial(vec![violation(b, 5.0), violation(a, 2.0)], Vec::new()),
             // Says nothing about the server.
-            trial(vec![violation("c", 9.0)], vec!["late".into()]),
+            trial(vec![violation(c, 9.0)], vec!["late".into()]),
         ],
     };
     let causes = limit.causes();
-    let causes: Vec<_> = causes.iter().map(|cause| (&*cause.condition, cause.excess)).collect();
-    assert_eq!(causes, [("b", 5.0), ("a", 3.0)]);
+    let causes: Vec<_> = causes.iter().map(|cause| (cause.condition, cause.excess)).collect();
+    assert_eq!(causes, [(b, 5.0), (a, 3.0)]);
 }

@@ -154,8 +154,8 @@ fn rung_json(rung: Rung) -> Value {
 
 fn violation_json(violation: &Violation) -> Value {
     json!({
-        "condition": violation.condition,
-        "found": violation.found,
+        "condition": violation.condition.to_string(),
+        "found": violation.found.to_string(),
         "excess": violation.excess,
     })
 }
