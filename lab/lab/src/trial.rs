@@ -461,8 +461,11 @@ fn primed(outcome: &Outcome) -> Result<(), RunFailure> {
             Err(RunFailure::of_generator(format!("it failed itself: {}", words(&own))))
         }
         (_, false) => {
+            let is_refused = of_server.iter().any(|(kind, _)| *kind == ErrorKind::BadReply);
+            let first = outcome.first_refused.as_ref().filter(|_| is_refused);
+            let first = first.map_or_else(String::new, |why| format!(" (the first: {why})"));
             let errors = words(&of_server);
-            Err(RunFailure::no_load(format!("it does not serve everything: {errors}")))
+            Err(RunFailure::no_load(format!("it does not serve everything: {errors}{first}")))
         }
     }
 }
@@ -632,6 +635,25 @@ mod tests {
         assert_eq!(nowhere, ours(&why));
     }
 
+    /// What priming finds is the server's, with the first reason, or the generator's.
+    #[test]
+    fn what_priming_finds_is_told_with_its_first_reason() {
+        let of = |errors: &[(ErrorKind, u64)]| {
+            let mut outcome = no_replies();
+            errors.iter().for_each(|(kind, count)| outcome.measures.errors.set(*kind, *count));
+            outcome.first_refused = Some("/a from 127.0.0.1:1: invalid chunk size".into());
+            primed(&outcome)
+        };
+        assert_eq!(of(&[]), Ok(()));
+        let refused = "it does not serve everything: 3 bad_reply (the first: /a from 127.0.0.1:1: \
+                       invalid chunk size)";
+        assert_eq!(of(&[(ErrorKind::BadReply, 3)]), Err(RunFailure::no_load(refused)));
+        let reset = "it does not serve everything: 1 reset";
+        assert_eq!(of(&[(ErrorKind::Reset, 1)]), Err(RunFailure::no_load(reset)));
+        let own = "it failed itself: 2 out_of_ports";
+        assert_eq!(of(&[(ErrorKind::OutOfPorts, 2)]), Err(RunFailure::of_generator(own)));
+    }
+
     #[test]
     fn what_all_runs_need_may_be_gone() {
         let there = std::env::temp_dir();
@@ -694,15 +716,8 @@ mod tests {
         LoadSetup { tools, generators: Vec::new(), lag_bound: None, interference_bound: 1.0 }
     }
 
-    /// A generator that takes a second to open idle connections, and another to close them.
-    const SLOW: &str = "#!/bin/sh\nsleep 1; echo ready; read at; sleep 0.2\n\
-                        echo measured; read more; sleep 1; eval path=\\${$#}\n\
-                        cp \"$0.json\" \"$path\"\n";
-
-    #[test]
-    fn what_rests_beside_the_load_is_opened_and_closed_outside_the_looks() {
-        let folder = testkit::Temporary::new();
-        let outcome = Outcome {
+    fn no_replies() -> Outcome {
+        Outcome {
             setting: load::outcome::Setting::default(),
             window_us: 100_000,
             started_unix_us: 1,
@@ -717,7 +732,18 @@ mod tests {
             first_bad: None,
             first_refused: None,
             interrupted: false,
-        };
+        }
+    }
+
+    /// A generator that takes a second to open idle connections, and another to close them.
+    const SLOW: &str = "#!/bin/sh\nsleep 1; echo ready; read at; sleep 0.2\n\
+                        echo measured; read more; sleep 1; eval path=\\${$#}\n\
+                        cp \"$0.json\" \"$path\"\n";
+
+    #[test]
+    fn what_rests_beside_the_load_is_opened_and_closed_outside_the_looks() {
+        let folder = testkit::Temporary::new();
+        let outcome = no_replies();
         let program = folder.path().join("slow");
         testkit::install_script(SLOW, &program);
         folder.file("slow.json", json::write(&outcome));

@@ -24,7 +24,8 @@ const GET_READY_US: u64 = 20_000;
 pub trait Watch {
     /// An interval has ended in all threads; `seconds` of the run have passed.
     fn on_interval(&mut self, seconds: f64, interval: &Interval);
-    /// Whether the run is to be interrupted; called about twenty times a second.
+    /// Whether the run is to be interrupted; called about twenty times a second, also while the
+    /// connections are opened that are to rest.
     fn wants_to_stop(&mut self) -> bool;
     /// Called where the plan says [`Start::WhenNotified`], once the generator is ready. Returns the
     /// time at which it is to start, in microseconds since 1970.
@@ -74,7 +75,7 @@ impl Shared {
 /// Why there was no run, and by whose fault.
 pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     let shared = Shared::default();
-    let idle = Idle::open(plan)?;
+    let idle = Idle::open(plan, watch)?;
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
     // Where the bound allows any disturbance, the server need not be inspected.
     let judges_server = plan.bounds.run_delay_share < 1.0;

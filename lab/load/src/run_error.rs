@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{EXIT_FAILURE, EXIT_TARGET_ERRORS, EXIT_VOID};
+use crate::outcome::{EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_TARGET_ERRORS, EXIT_VOID};
 
 /// Why there was no run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -35,13 +35,15 @@ pub enum RunError {
 
 impl RunError {
     /// The exit status: 1 for a server that did not do its part and for a start time that did not
-    /// come, 3 for a generator that did not, which says nothing about the server.
+    /// come, 3 for a generator that did not, which says nothing about the server, 4 for a user who
+    /// ended it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Generator(_) | Self::TooLate { .. } => EXIT_VOID,
             Self::Server(_) => EXIT_TARGET_ERRORS,
-            Self::NoStart(_) | Self::Interrupted(_) => EXIT_FAILURE,
+            Self::NoStart(_) => EXIT_FAILURE,
+            Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }
 }

@@ -333,9 +333,25 @@ fn a_run_that_waits_for_its_start_time_can_be_interrupted() {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         let mut error = String::new();
         child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(1), "{error}");
+        assert_eq!(child.wait().unwrap().code(), Some(4), "{error}");
         assert!(error.contains("--start-at -: interrupted before"), "{error}");
     }
+}
+
+/// A server that does not answer on connections that are to rest holds nobody up.
+#[test]
+fn a_run_that_waits_for_its_idle_connections_can_be_interrupted() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let mut command = ropewalk(&["load", &url, "--idle", "2", "--timeout", "1000s"]);
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let _connection = silent.accept().unwrap(); // the signals are blocked by now
+    let kill = format!("kill -s INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4), "{error}");
+    assert!(error.contains("--idle: interrupted before"), "{error}");
 }
 
 /// The caller that gave the start time may inspect the server before the idle connections are

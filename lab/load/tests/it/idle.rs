@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, mpsc};
 
-use load::outcome::Setting;
+use load::outcome::{EXIT_INTERRUPTED, Setting};
 use load::plan::Start;
 use load::run::{Watch, run};
-use load::run_error::RunError;
+use load::run_error::{Before, RunError};
 use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 use testkit::{comes_true, wait_until};
 
@@ -84,6 +84,45 @@ fn a_server_that_does_not_keep_them_is_reported() {
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
     let expected = "--idle 3: connection 1 of them: the server does not keep it open after a reply";
     assert_eq!(why, RunError::Server(expected.into()));
+}
+
+/// The reason is that of a reply within the load.
+#[test]
+fn a_reply_that_is_refused_is_reported_with_its_reason() {
+    let check = |reply: &[u8], expected: &str| {
+        let server = scripted(&[Action::Send(reply.to_vec())]);
+        let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+        plan.idle = 1;
+        let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err().to_string();
+        assert_eq!(
+            why,
+            format!("--idle 1: connection 1 of them: the reply is not HTTP: {expected}")
+        );
+    };
+    check(b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", "a folded field line (RFC 9112, section 5.2)");
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
+    check(chunks.as_bytes(), "invalid chunk size");
+}
+
+/// Wants to stop from the first.
+struct Impatient;
+
+impl Watch for Impatient {
+    fn on_interval(&mut self, _seconds: f64, _interval: &load::measures::Interval) {}
+
+    fn wants_to_stop(&mut self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_run_whose_server_lets_them_wait_can_be_interrupted() {
+    let silent = scripted(&[]);
+    let mut plan = plan(silent.address(), log(&[&[get("/a")]]));
+    (plan.idle, plan.timeout_us) = (3, u64::MAX);
+    let why = run(&plan, Setting::default(), &mut Impatient).unwrap_err();
+    assert_eq!(why, RunError::Interrupted(Before::Idle));
+    assert_eq!(why.exit_code(), EXIT_INTERRUPTED);
 }
 
 /// A server that refuses connections is at fault; where the generator has no address to connect
