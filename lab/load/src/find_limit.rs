@@ -69,6 +69,8 @@ pub struct Trial {
     pub replies_per_s: f64,
     /// The 99th percentile of corrected times, in microseconds.
     pub p99_us: u64,
+    /// Whether that is mostly the generator's own lag.
+    pub p99_is_own_lag: bool,
     /// The part of the requests due that got a reply, 0 to 1.
     pub served_share: f64,
     /// The conditions that broke, the worst first.
@@ -144,14 +146,24 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn add(&mut self, rate: f64, outcome: &Outcome) -> &Trial {
+        let broken = self.conditions.violations(outcome);
+        // Who typed a bound on the lag allows it up to there; the violations are marked.
+        let is_allowed = outcome.setting.lag_bound_us.is_some();
+        let (of_lag, violations): (Vec<_>, Vec<_>) =
+            broken.into_iter().partition(|violation| violation.is_own_lag && !is_allowed);
+        let mut void = outcome.void.clone();
+        if void.is_empty() && violations.is_empty() {
+            void.extend(of_lag.first().and_then(Violation::own_lag));
+        }
         let trial = Trial {
             rate,
             asked_per_s: outcome.asked_rate().unwrap_or(0.0),
             replies_per_s: outcome.throughput(),
             p99_us: outcome.measures.times.corrected.value_at_quantile(0.99),
             served_share: outcome.served_share().min(outcome.kept_up_share()),
-            violations: self.conditions.violations(outcome),
-            void: outcome.void.clone(),
+            p99_is_own_lag: outcome.is_mostly_own_lag(0.99),
+            violations,
+            void,
         };
         let judged = match (trial.void.is_empty(), trial.violations.is_empty()) {
             (false, _) => Judged::Void,

@@ -99,6 +99,20 @@ pub enum Void {
         /// A lower bound on the number of such requests.
         requests: u64,
     },
+    /// A condition breaks by a time that is mostly the generator's own lag: whether the server
+    /// keeps it is not known.
+    #[error(
+        "generator saturated: a condition breaks by the {:.3} ms at the {}th percentile, which are \
+         mostly its own lag",
+        ms(*.reported_us),
+        f64::from(*.thousandths) / 1000.0
+    )]
+    OwnLag {
+        /// The percentile, in thousandths of a percent.
+        thousandths: u32,
+        /// The time that is reported there, in microseconds.
+        reported_us: u64,
+    },
     /// The generator itself failed requests: it had no port or no descriptor left.
     #[error("the generator itself failed: {kind}, {times} times")]
     Failed {
@@ -120,7 +134,16 @@ impl Void {
     /// Whether the generator itself gave out.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
-        matches!(self, Self::Late { .. } | Self::Overdue { .. } | Self::Failed { .. })
+        match self {
+            Self::Late { .. }
+            | Self::Overdue { .. }
+            | Self::OwnLag { .. }
+            | Self::Failed { .. } => true,
+            Self::Starved { .. }
+            | Self::ServerStarved { .. }
+            | Self::NothingDue
+            | Self::Other(_) => false,
+        }
     }
 
     /// Whether other processes were in the way of generator or server: a repetition of the run may
@@ -140,6 +163,9 @@ impl Void {
                 Self::ServerStarved { waited_percent: 0, bound_percent: 0 }
             }
             Self::Overdue { .. } => Self::Overdue { requests: 0 },
+            Self::OwnLag { thousandths, .. } => {
+                Self::OwnLag { thousandths: *thousandths, reported_us: 0 }
+            }
             Self::Failed { kind, .. } => Self::Failed { kind: *kind, times: 0 },
             Self::NothingDue => Self::NothingDue,
             Self::Other(words) => Self::Other(words.clone()),

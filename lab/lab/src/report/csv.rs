@@ -6,6 +6,9 @@ use super::summary::{Summary, number_of, offered};
 use crate::record::{Figures, Offered, Opened};
 use crate::void::in_words;
 
+/// The column that names the measures that are mostly the generator's own lag.
+const OWN_LAG: &str = "mostly_own_lag";
+
 /// Renders a line for each run, void ones included.
 pub(crate) fn runs(opened: &Opened) -> String {
     let mut heads = vec![
@@ -25,6 +28,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
         "failed_by_kind",
     ];
     heads.extend(Measure::every().map(Measure::key));
+    heads.push(OWN_LAG);
     let mut text = line(heads.into_iter().map(str::to_owned));
     for run in &opened.runs {
         let point = &run.point;
@@ -48,9 +52,15 @@ pub(crate) fn runs(opened: &Opened) -> String {
             figures.map_or_else(String::new, failed_by_kind),
         ];
         let values = Measure::every().map(|measure| number(measure.value(run, cpus)));
-        text.push_str(&line(head.into_iter().chain(values)));
+        let is_own = |measure: &Measure| measure.is_mostly_own_lag(run);
+        let own = keys(Measure::every().filter(is_own));
+        text.push_str(&line(head.into_iter().chain(values).chain([own])));
     }
     text
+}
+
+fn keys(measures: impl Iterator<Item = Measure>) -> String {
+    measures.map(Measure::key).collect::<Vec<_>>().join(" ")
 }
 
 /// Joins the failures by kind: `timeout_waiting 3; reset 1`.
@@ -69,6 +79,7 @@ pub(crate) fn points(summary: &Summary) -> String {
         let key = measure.key();
         heads.extend([key.to_owned(), format!("{key}_low"), format!("{key}_high")]);
     }
+    heads.push(OWN_LAG.to_owned());
     let mut text = line(heads.into_iter());
     for panel in &summary.panels {
         for series in &panel.series {
@@ -89,7 +100,8 @@ pub(crate) fn points(summary: &Summary) -> String {
                             .map(|value| value.to_string())
                     })
                 });
-                text.push_str(&line(head.into_iter().chain(values)));
+                let own = keys(point.mostly_own_lag.iter().copied());
+                text.push_str(&line(head.into_iter().chain(values).chain([own])));
             }
         }
     }

@@ -108,7 +108,7 @@ struct Trial {
     judged: Judged,
     throughput_per_s: f64,
     breaches: Vec<Breach>,
-    /// Whether the generator could not keep up, or had no sessions left to send.
+    /// Whether the generator could not keep up, or was late by most of the times that broke.
     generator_gave_out: bool,
     /// Whether other processes disturbed the trial.
     is_disturbed: bool,
@@ -152,7 +152,8 @@ impl LimitSearch {
         let (judged, breaches) = judge(&self.search.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = observation.figures.as_ref().map_or(0.0, throughput);
-        let generator_gave_out = generator_gave_out(&observation.void);
+        let is_own_lag = judged == Judged::Void && !breaches.is_empty();
+        let generator_gave_out = is_own_lag || generator_gave_out(&observation.void);
         let is_disturbed =
             judged == Judged::Void && observation.void.iter().any(Void::is_interference);
         // Otherwise it says nothing about the rate, not even that the rate cannot be judged.
@@ -464,6 +465,31 @@ mod tests {
         let found = mat(&mut server, &Candidate::default(), &parameters).expect("it ends");
         assert_eq!(found.held_per_s, None);
         assert!(found.broken[0].contains("spread=2%"), "{found:?}");
+    }
+
+    /// A p99 of 2 ms that is mostly lag does not say that the server takes more than 1 ms.
+    #[test]
+    fn what_breaks_by_the_generators_own_lag_is_not_the_servers_limit() {
+        let conditions = "p99=1ms".parse().expect("right");
+        let mut climb = Climb::new(LimitSearch { conditions, ..search(100.0, 1) });
+        while let Some(asked) = climb.next() {
+            let is_late = asked.rate > 400.0;
+            let figures = Figures {
+                served_share: 1.0,
+                kept_up_share: 1.0,
+                times_us: [("p99".to_owned(), if is_late { 2000.0 } else { 500.0 })].into(),
+                mostly_own_lag: is_late.then(|| "p99".to_owned()).into_iter().collect(),
+                ..Figures::default()
+            };
+            let judged = climb.learn(
+                asked.rate,
+                &Observation { figures: Some(figures), ..Observation::default() },
+            );
+            assert_eq!(judged, if is_late { Judged::Void } else { Judged::Held });
+        }
+        let found = climb.found();
+        assert!(found.generator_bound && found.broke_per_s.is_none(), "{found:?}");
+        assert!(found.held_per_s.is_some_and(|held| (375.0..=400.0).contains(&held)), "{found:?}");
     }
 
     /// What the generator did says nothing about the server, however often it happens.

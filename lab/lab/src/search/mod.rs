@@ -113,7 +113,8 @@ pub trait Measure {
 }
 
 /// Whether a run held, and the conditions that it broke. A server that ended, or served something
-/// wrong, had to serve more than it sustains; other reasons for a void run say nothing about it.
+/// wrong, had to serve more than it sustains; other reasons for a void run say nothing about it. A
+/// run that broke conditions by the generator's own lag only is void, too, and has them.
 pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec<Breach>) {
     let faults = faults(observation);
     if !faults.is_empty() {
@@ -122,9 +123,14 @@ pub fn judge(conditions: &Conditions, observation: &Observation) -> (Judged, Vec
     let Some(figures) = observation.figures.as_ref().filter(|_| observation.void.is_empty()) else {
         return (Judged::Void, Vec::new());
     };
-    let violations = violations(conditions, figures).into_iter().map(Breach::Condition);
-    let violations: Vec<Breach> = violations.collect();
-    (if violations.is_empty() { Judged::Held } else { Judged::Broke }, violations)
+    let (of_lag, broken): (Vec<_>, Vec<_>) =
+        violations(conditions, figures).into_iter().partition(|violation| violation.is_own_lag);
+    let (judged, violations) = match (broken.is_empty(), of_lag.is_empty()) {
+        (false, _) => (Judged::Broke, broken),
+        (true, false) => (Judged::Void, of_lag),
+        (true, true) => (Judged::Held, Vec::new()),
+    };
+    (judged, violations.into_iter().map(Breach::Condition).collect())
 }
 
 /// By what a run is judged to have broken.
@@ -195,6 +201,9 @@ pub fn violations(conditions: &Conditions, figures: &Figures) -> Vec<Violation> 
         spread: behind.into_iter().chain(timeouts).reduce(f64::max),
         quantile_us: &|quantile| {
             figures.times_us.get(quantile_name(quantile)?).map(|time| *time as u64)
+        },
+        is_own_lag: &|quantile| {
+            quantile_name(quantile).is_some_and(|name| figures.mostly_own_lag.contains(name))
         },
     })
 }

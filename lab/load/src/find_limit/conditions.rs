@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::outcome::Outcome;
+use crate::void::Void;
 use command::units::{Duration, parse_duration, parse_share};
 
 /// The conditions, all of which must hold.
@@ -56,6 +57,22 @@ pub struct Violation {
     pub found: Amount,
     /// How far beyond the bound the value is, as a factor.
     pub excess: f64,
+    /// Whether the value is mostly the generator's own lag: then the server may keep the condition.
+    pub is_own_lag: bool,
+}
+
+impl Violation {
+    /// Why a run says nothing about the server that broke nothing but this; none if it says that
+    /// the server broke it.
+    pub(super) fn own_lag(&self) -> Option<Void> {
+        match (self.is_own_lag, self.condition, self.found) {
+            (true, Condition::Quantile(quantile, _), Amount::Time(reported_us)) => {
+                let thousandths = (quantile * 100_000.0).round() as u32;
+                Some(Void::OwnLag { thousandths, reported_us })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The results that are compared with the conditions, of one run or of several.
@@ -69,6 +86,8 @@ pub struct Kept<'a> {
     pub spread: Option<f64>,
     /// The quantile of corrected times, in microseconds; none if there are no times.
     pub quantile_us: &'a dyn Fn(f64) -> Option<u64>,
+    /// Whether that time is mostly the generator's own lag.
+    pub is_own_lag: &'a dyn Fn(f64) -> bool,
 }
 
 impl Conditions {
@@ -89,6 +108,7 @@ impl Conditions {
             error_share: outcome.error_share(),
             spread: outcome.fairness_spread().map(|spread| spread.beyond_chance() / 100.0),
             quantile_us: &|quantile| Some(times.value_at_quantile(quantile)),
+            is_own_lag: &|quantile| outcome.is_mostly_own_lag(quantile),
         })
     }
 
@@ -111,6 +131,7 @@ impl Conditions {
                     condition: Condition::Quantile(quantile, bound_us),
                     found: Amount::Time(found_us),
                     excess: found_us as f64 / bound_us.max(1) as f64,
+                    is_own_lag: (kept.is_own_lag)(quantile),
                 });
             }
         }
@@ -123,6 +144,7 @@ impl Conditions {
             condition: Condition::Served(self.served_min),
             found: Amount::Share(share),
             excess: self.served_min / share.max(1e-9),
+            is_own_lag: false,
         })
     }
 }
@@ -132,6 +154,7 @@ fn check_at_most(condition: fn(f64) -> Condition, found: f64, bound: f64) -> Opt
         condition: condition(bound),
         found: Amount::Share(found),
         excess: found / bound.max(1e-9),
+        is_own_lag: false,
     })
 }
 

@@ -171,6 +171,46 @@ fn the_time_that_breaks_is_named() {
     assert_eq!(limit.causes()[0].condition, Condition::Quantile(0.99, 500));
 }
 
+/// Above 400 sessions/s the generator is late by nearly all of the 2 ms that are reported: whether
+/// the server would answer within 1 ms is not known. Errors there are the server's all the same.
+#[test]
+fn a_condition_that_breaks_by_the_generators_own_lag_is_not_broken() {
+    let limit = |capacity: f64| {
+        let conditions: Conditions = "p99=1.5ms".parse().unwrap();
+        let mut trial = |rate: f64| {
+            let mut outcome = outcome(rate, capacity, f64::INFINITY);
+            let times = &mut outcome.measures.times;
+            let replies = times.corrected.len();
+            times.lag.record_n(if rate > 400.0 { 1_900 } else { 100 }, replies).unwrap();
+            if rate > 400.0 {
+                times.corrected.reset();
+                times.corrected.record_n(2_000, replies).unwrap();
+            }
+            Ok(Some(outcome))
+        };
+        search(&conditions, rates_from(100.0), &mut trial, &mut |_| {}).unwrap()
+    };
+    let fast = limit(f64::INFINITY);
+    assert!(fast.broke.is_none() && fast.is_lower_bound(), "{fast:?}");
+    let late = Void::OwnLag { thousandths: 99_000, reported_us: 2_000 };
+    assert!(late.to_string().contains("by the 2.000 ms at the 99th percentile"), "{late}");
+    let gave_out: Vec<&Trial> = fast.void_trials().collect();
+    assert!(!gave_out.is_empty() && gave_out.iter().all(|trial| trial.void == [late.clone()]));
+    assert!(gave_out.iter().all(|trial| trial.p99_is_own_lag && trial.violations.is_empty()));
+    // A bound that was typed allows the lag.
+    let mut outcome = outcome(500.0, f64::INFINITY, f64::INFINITY);
+    outcome.measures.times.lag.record_n(1_000, 5_000).unwrap();
+    outcome.setting.lag_bound_us = Some(1_000_000);
+    let conditions: Conditions = "p99=500us".parse().unwrap();
+    let mut trial = |_| Ok(Some(outcome.clone()));
+    let typed = search(&conditions, rates_from(1.0), &mut trial, &mut |_| {}).unwrap();
+    assert!(typed.trials.iter().all(|trial| trial.void.is_empty()), "{typed:?}");
+    assert!(typed.causes()[0].is_own_lag, "{typed:?}");
+    let slow = limit(200.0);
+    let causes: Vec<_> = slow.causes().iter().map(|cause| cause.condition).collect();
+    assert!(!causes.is_empty() && !causes.iter().any(|one| matches!(one, Condition::Quantile(..))));
+}
+
 /// A server that sustains 1000 and a generator that gives out in the trials that `is_void` names by
 /// number and rate.
 fn find_with_voids(is_void: impl Fn(usize, f64) -> bool, first_rate: f64) -> Limit {
@@ -254,13 +294,17 @@ fn an_interrupted_search_keeps_its_trials() {
 
 #[test]
 fn the_worst_of_all_trials_comes_first() {
-    let violation = |condition, excess| Violation { condition, found: Amount::Share(0.5), excess };
+    let violation = |condition, excess| {
+        let (found, is_own_lag) = (Amount::Share(0.5), false);
+        Violation { condition, found, excess, is_own_lag }
+    };
     let [a, b, c] = [Condition::Served(0.9), Condition::Errors(0.1), Condition::Spread(0.1)];
     let trial = |violations, void| Trial {
         rate: 1.0,
         asked_per_s: 1.0,
         replies_per_s: 1.0,
         p99_us: 1,
+        p99_is_own_lag: false,
         served_share: 1.0,
         violations,
         void,

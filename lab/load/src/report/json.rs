@@ -182,14 +182,18 @@ impl Serialize for Outcome {
     }
 }
 
+/// The names of the corrected times that are mostly the generator's own lag.
+pub(super) fn mostly_own_lag(outcome: &Outcome) -> Vec<&'static str> {
+    let is_own = |(quantile, _): &(f64, &str)| outcome.is_mostly_own_lag(*quantile);
+    QUANTILES.into_iter().filter(is_own).map(|(_, name)| name).collect()
+}
+
 /// Figures that are derived from the other fields.
 struct Figures<'o>(&'o Outcome);
 
 impl Serialize for Figures<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(outcome) = self;
-        let is_own = |(quantile, _): &(f64, &str)| outcome.is_mostly_own_lag(*quantile);
-        let own: Vec<_> = QUANTILES.into_iter().filter(is_own).map(|(_, name)| name).collect();
         let server_run_delay = outcome.server_cpu.and_then(|had| had.run_delay_share());
         let mut fields = to.serialize_map(None)?;
         fields.serialize_entry("requests_due", &outcome.requests_due())?;
@@ -203,7 +207,7 @@ impl Serialize for Figures<'_> {
         fields.serialize_entry("in_time_share", &outcome.in_time_share())?;
         fields.serialize_entry("run_delay_share", &outcome.run_delay_share())?;
         fields.serialize_entry("server_run_delay_share", &server_run_delay)?;
-        fields.serialize_entry("mostly_own_lag", &own)?;
+        fields.serialize_entry("mostly_own_lag", &mostly_own_lag(outcome))?;
         fields.serialize_entry("exit_code", &outcome.exit_code())?;
         fields.end()
     }

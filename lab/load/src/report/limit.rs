@@ -14,15 +14,16 @@ pub fn trial(trial: &Trial) -> String {
     let verdict = match (trial.void.first(), trial.violations.first()) {
         (Some(void), _) => format!("void   {void}"),
         (None, None) => "holds".to_owned(),
-        (None, Some(worst)) => format!("broke  {} was {}", worst.condition, worst.found),
+        (None, Some(worst)) => format!("broke  {} was {}", worst.condition, found(worst)),
     };
     format!(
-        "{:>10.1} sessions/s {:>10.1} asked/s {:>10.1} replies/s  p99 {:>9}  served {:>7.3} %  \
+        "{:>10.1} sessions/s {:>10.1} asked/s {:>10.1} replies/s  p99 {:>9}{} served {:>7.3} %  \
          {verdict}\n",
         trial.rate,
         trial.asked_per_s,
         trial.replies_per_s,
         Duration(trial.p99_us).to_string(),
+        if trial.p99_is_own_lag { '*' } else { ' ' },
         trial.served_share * 100.0
     )
 }
@@ -52,6 +53,14 @@ pub fn text(limit: &Limit, conditions: &Conditions) -> String {
         entry("sure", sureness(held, broke));
     }
     entry("asked", conditions.to_string());
+    let marked = limit.trials.iter().filter(|trial| trial.p99_is_own_lag).count();
+    if marked > 0 {
+        let trials = limit.trials.len();
+        entry(
+            "*",
+            format!("mostly the generator's own lag: the p99 of {marked} of {trials} trials"),
+        );
+    }
     out
 }
 
@@ -104,11 +113,16 @@ fn rate(rung: Rung) -> String {
 }
 
 fn causes(causes: &[&Violation]) -> String {
-    let shown = causes.iter().map(|cause| format!("{} (was {})", cause.condition, cause.found));
+    let shown = causes.iter().map(|cause| format!("{} (was {})", cause.condition, found(cause)));
     match shown.collect::<Vec<_>>() {
         shown if shown.is_empty() => "nothing".into(),
         shown => shown.join(", then "),
     }
+}
+
+/// What was found, with the mark of what is mostly the generator's own lag.
+fn found(violation: &Violation) -> String {
+    format!("{}{}", violation.found, if violation.is_own_lag { "*" } else { "" })
 }
 
 fn sureness(held: Rung, broke: Rung) -> String {
@@ -157,6 +171,7 @@ fn violation_json(violation: &Violation) -> Value {
         "condition": violation.condition.to_string(),
         "found": violation.found.to_string(),
         "excess": violation.excess,
+        "mostly_own_lag": violation.is_own_lag,
     })
 }
 
@@ -166,6 +181,7 @@ fn trial_json(trial: &Trial) -> Value {
         "asked_per_s": trial.asked_per_s,
         "replies_per_s": trial.replies_per_s,
         "p99_us": trial.p99_us,
+        "p99_mostly_own_lag": trial.p99_is_own_lag,
         "served_share": trial.served_share,
         "violations": trial.violations.iter().map(violation_json).collect::<Vec<_>>(),
         "void": trial.void.iter().map(Void::to_string).collect::<Vec<_>>(),
@@ -188,6 +204,7 @@ mod tests {
             asked_per_s: 0.0,
             replies_per_s: 0.0,
             p99_us: 0,
+            p99_is_own_lag: false,
             served_share: 1.0,
             violations: Vec::new(),
             void: vec!["it was late".into()],
@@ -237,6 +254,7 @@ mod tests {
             asked_per_s: 200.0,
             replies_per_s: 0.0,
             p99_us: 0,
+            p99_is_own_lag: false,
             served_share: 1.0,
             violations: Vec::new(),
             void,
@@ -250,6 +268,47 @@ mod tests {
         let document: Value = serde_json::from_str(&json(&limit, &Conditions::default())).unwrap();
         assert_eq!(document["gave_out_sessions_per_s"], Value::Null);
         assert_eq!(document["disturbed_sessions_per_s"], 200.0);
+    }
+
+    /// A time that says more about the generator than about the server is marked wherever it is
+    /// shown.
+    #[test]
+    fn a_p99_that_is_mostly_lag_is_marked() {
+        let of = |p99_is_own_lag| {
+            let trial = Trial {
+                rate: 200.0,
+                asked_per_s: 200.0,
+                replies_per_s: 200.0,
+                p99_us: 2_000,
+                p99_is_own_lag,
+                served_share: 1.0,
+                violations: Vec::new(),
+                void: Vec::new(),
+            };
+            let held = Some(rung(200.0, 3));
+            let line = super::trial(&trial);
+            let limit = Limit {
+                held,
+                broke: None,
+                gave_out: None,
+                interrupted: false,
+                trials: vec![trial],
+            };
+            let document = json(&limit, &Conditions::default());
+            let document: Value = serde_json::from_str(&document).unwrap();
+            let told = text(&limit, &Conditions::default());
+            (
+                line,
+                told.contains("own lag: the p99 of 1 of 1 trials"),
+                document["trials"][0].clone(),
+            )
+        };
+        let (marked, is_told, document) = of(true);
+        assert!(marked.contains("p99       2ms* served") && is_told, "{marked}");
+        assert_eq!(document["p99_mostly_own_lag"], true);
+        let (plain, is_told, document) = of(false);
+        assert!(plain.contains("p99       2ms  served") && !is_told, "{plain}");
+        assert_eq!(document["p99_mostly_own_lag"], false);
     }
 
     #[test]
