@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use command::estimate::minutes;
 use command::{Failure, print};
 use lab::cache_study::{self, Definition, Study, estimate_s};
-use lab::study::Tally;
-use lab::{Environment, SourceTree};
+use lab::{Environment, Surroundings};
 
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};
@@ -35,9 +34,10 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
         open_records(&path, &definition.header(), &environment, arguments.resume)?;
     let mut study = Study::new(&definition, &program, &folder, &opened.cache, Terminal::new()?);
     let end = study.run()?;
+    let tally = study.tally();
     // The progress line goes before the end is printed.
     drop(study);
-    conclude(end, Tally::default(), &path)
+    conclude(end, tally, &path)
 }
 
 /// Describes what is about to happen, and how long it takes.

@@ -19,6 +19,7 @@ const STUDY: &str = r#"
 title = "a small cache"
 source = "nobody"
 repetitions = 6
+interference_bound = "100%"
 [cache]
 keys = 4096
 requests = 4000

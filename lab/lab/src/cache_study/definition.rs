@@ -1,13 +1,14 @@
 //! The definition of an experiment with the cache, as its file gives it. The format is documented
 //! in `docs/lab/study.md`.
 
-use command::units::parse_duration;
+use command::units::{parse_duration, parse_share};
 use serde::Deserialize;
 
 use super::claim::Claim;
 use super::design::Design;
 use super::run::estimated_one_s;
 use crate::error::Error;
+use crate::observe::INTERFERENCE_MAX;
 use crate::study::budget;
 use crate::study::sizes::{Origin, sized};
 
@@ -30,6 +31,8 @@ pub struct Definition {
     pub design: Design,
     /// The number of measurements of each cell.
     pub repetitions: u32,
+    /// How much of the CPUs others may have had during a measurement before it is void, 0 to 1.
+    pub interference_bound: f64,
     /// The seconds that the study may take.
     pub budget_s: Option<f64>,
     /// The confidence of intervals.
@@ -51,6 +54,7 @@ struct Written {
     #[serde(default)]
     expected: String,
     repetitions: u32,
+    interference_bound: Option<String>,
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
@@ -88,6 +92,10 @@ impl Definition {
             claims: written.claims,
             design: written.cache,
             repetitions: written.repetitions,
+            interference_bound: written
+                .interference_bound
+                .map_or(Ok(INTERFERENCE_MAX), |typed| parse_share(&typed))
+                .map_err(|why| format!("interference_bound: {why}"))?,
             budget_s: budget.map_err(|why| format!("budget: {why}"))?.map(|us| us as f64 / 1e6),
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),

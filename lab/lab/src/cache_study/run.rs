@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::search::unable;
-use crate::study::{End, Schedule};
+use crate::study::{End, Schedule, Tally};
+use crate::void::{Void, in_words};
 use crate::watch::Watch;
 
 /// The estimated time of a load or a request, in seconds, with its part of the preparation and
@@ -61,7 +62,7 @@ impl<'a, W: Watch> Study<'a, W> {
             definition.seed,
             definition.confidence,
         );
-        before.iter().for_each(|one| schedule.learn(&as_run(&one.cell, &one.numbers)));
+        before.iter().for_each(|one| schedule.learn(&as_run(one)));
         let began_us = clock::now();
         Self { definition, program, folder, watch, schedule, cells, began_us, made: 0 }
     }
@@ -82,10 +83,13 @@ impl<'a, W: Watch> Study<'a, W> {
             }
             let cell = self.cells[next.point].clone();
             let numbers = bench.measure(&cell)?;
-            self.schedule.learn(&as_run(&cell, &numbers));
+            let void = disturbed(&numbers, self.definition.interference_bound);
+            let (block, attempt) = (next.block, next.attempt);
+            let void = void.into_iter().collect();
+            let run = CacheRun { block, attempt, cell, void, numbers };
+            self.schedule.learn(&as_run(&run));
             self.made += 1;
-            self.report_progress(&cell, &numbers);
-            let run = CacheRun { block: next.block, cell, numbers };
+            self.report_progress(&run);
             self.folder.add_cache(&run).map_err(stopped)?;
         }
         Ok(End::Complete)
@@ -99,13 +103,21 @@ impl<'a, W: Watch> Study<'a, W> {
         (self.spent_s() + self.seconds_of_one() > budget_s).then_some(End::BudgetSpent)
     }
 
-    fn report_progress(&mut self, cell: &Cell, numbers: &Numbers) {
+    /// How much of what the study was to find it has found, once it is at its end.
+    pub fn tally(&self) -> Tally {
+        Tally { wanted: self.cells.len(), unknown: self.schedule.empty_points().count() }
+    }
+
+    fn report_progress(&mut self, CacheRun { cell, numbers, void, .. }: &CacheRun) {
         let all_s = f64::from(self.schedule.runs_left()) * self.seconds_of_one();
         let budget_s = self.definition.budget_s;
         let left_s = budget_s.map_or(all_s, |budget| all_s.min(budget - self.spent_s()).max(0.0));
         let left = minutes(left_s);
         let Numbers { cpu_ns, hit_percent, .. } = numbers;
-        let others = others_text(numbers);
+        let others = match void.as_slice() {
+            [] => others_text(numbers),
+            void => format!(", void: {}", in_words(void)),
+        };
         self.watch.report(&format!(
             "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits{others}; about \
              {left} remain"
@@ -122,6 +134,13 @@ impl<'a, W: Watch> Study<'a, W> {
         }
         self.spent_s() / f64::from(self.made)
     }
+}
+
+/// Why a measurement says nothing about the cache: others had more of the CPUs than `bound`, which
+/// lengthens what is timed by the clock, and takes from the threads what they have in common.
+fn disturbed(numbers: &Numbers, bound: f64) -> Option<Void> {
+    let share = numbers.others_share.filter(|share| *share > bound)?;
+    Some(Void::Interference { disturbed: Disturbed::SharedCpus, share, bound })
 }
 
 /// What other processes did meanwhile, if it is worth a word.
@@ -146,9 +165,9 @@ fn point(cell: &Cell) -> Point {
 
 /// A cell's numbers as a run: the schedule repeats the points whose throughput, here the inverse of
 /// a request's processor time, is least certain.
-fn as_run(cell: &Cell, numbers: &Numbers) -> Run {
+fn as_run(CacheRun { cell, numbers, void, .. }: &CacheRun) -> Run {
     let figures = Figures { throughput_per_s: 1e9 / numbers.cpu_ns.max(0.1), ..Figures::default() };
-    Run { point: point(cell), figures: Some(figures), ..Run::default() }
+    Run { point: point(cell), figures: Some(figures), void: void.clone(), ..Run::default() }
 }
 
 #[cfg(test)]
@@ -185,6 +204,42 @@ mod tests {
         assert_eq!(ended(wrong), Err(Error::Failed("a wrong value".into())));
         let Err(Error::Stopped(why)) = ended("read line; exit 3") else { panic!("it has ended") };
         assert!(why.contains("has ended: exit status: 3") && why.contains("--resume"), "{why}");
+    }
+
+    /// Beside others that come and go, each cell is measured again until it is undisturbed; beside
+    /// others that stay nothing is known, and everything is on record.
+    #[test]
+    fn what_others_disturb_is_void_and_made_again() {
+        let text = "title = 't'\nrepetitions = 1\n[cache]\nkeys = 4096\nrequests = 4000\n\
+                    alpha = 1.0\nalphas = [1.0]\ncached = 10\ncached_percents = [10]\n\
+                    threads = [1]";
+        let made = |script: &str| {
+            let own = Temporary::new();
+            let program = own.path().join("program");
+            install_script(
+                &format!("#!/bin/sh\nn=0\nwhile read line; do\n{script}\ndone\n"),
+                &program,
+            );
+            let definition = Definition::parse("x", text, None).expect("it is right");
+            let folder = Folder::create(&own.path().join("records"), &Header::default());
+            let folder = folder.expect("a new folder");
+            let mut study = Study::new(&definition, &program, &folder, &[], Unwatched);
+            assert_eq!(study.run(), Ok(End::Complete));
+            let tally = study.tally();
+            drop(study);
+            (Folder::read(&own.path().join("records")).expect("it is whole").cache, tally)
+        };
+        let cells = Definition::parse("x", text, None).expect("it is right").design.cells().len();
+        let comes_and_goes =
+            "n=$((1 - n)); echo '{\"Ok\":{\"cpu_ns\":7.5,\"others_share\":0.'$((n * 4))'}}'";
+        let (runs, tally) = made(comes_and_goes);
+        let is_void = |run: &&CacheRun| run.void.iter().any(Void::is_interference);
+        assert_eq!((runs.len(), runs.iter().filter(is_void).count()), (2 * cells, cells));
+        assert!(runs.iter().all(|run| run.attempt == u32::from(!is_void(&run))), "{runs:?}");
+        assert_eq!(tally, Tally { wanted: cells, unknown: 0 });
+        let (runs, tally) = made("echo '{\"Ok\":{\"cpu_ns\":7.5,\"others_share\":0.4}}'");
+        assert!(runs.iter().all(|run| is_void(&run)) && runs.len() > cells, "{}", runs.len());
+        assert_eq!(tally, Tally { wanted: cells, unknown: cells });
     }
 
     #[test]

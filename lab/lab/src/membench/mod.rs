@@ -13,7 +13,8 @@ mod threads;
 
 use statistics::{Estimate, median_estimate, paired_ratio};
 
-use crate::observe::{Disturbed, INTERFERENCE_REPORTED, Others};
+use crate::observe::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_REPORTED, Others};
+use crate::void::Void;
 pub use facts::Facts;
 pub use kind::{Access, Kind};
 pub use report::{Outcome, Row, Spread};
@@ -139,6 +140,7 @@ impl Plan {
             repetitions: self.repetitions,
             reference_ghz: reference_ghz(samples),
             rows: rows.collect(),
+            void: void(others_share).into_iter().collect(),
             caveats: self.caveats.iter().cloned().chain(others_text(others_share)).collect(),
         }
     }
@@ -234,8 +236,16 @@ fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
 }
 
 /// The caveat for a share of the CPUs that other processes had meanwhile, if it is worth a word.
+/// Why the results are void, if others had too much of the CPUs.
+fn void(share: Option<f64>) -> Option<Void> {
+    let (disturbed, bound) = (Disturbed::SharedCpus, INTERFERENCE_MAX);
+    let share = share.filter(|share| *share > bound)?;
+    Some(Void::Interference { disturbed, share, bound })
+}
+
 fn others_text(share: Option<f64>) -> Option<String> {
-    let share = share.filter(|share| *share > INTERFERENCE_REPORTED)?;
+    let is_told = |share: &f64| *share > INTERFERENCE_REPORTED && *share <= INTERFERENCE_MAX;
+    let share = share.filter(is_told)?;
     let others = Disturbed::SharedCpus.describe(share);
     Some(format!("{others} meanwhile: rates and speed-ups may be lower for that"))
 }

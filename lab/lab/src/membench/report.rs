@@ -8,6 +8,7 @@ use statistics::values_min;
 
 use super::CONFIDENCE;
 use super::kind::Access;
+use crate::void::{Void, in_words};
 
 /// A median and its 95 % interval; the whole range if the repetitions are too few for an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -62,6 +63,8 @@ pub struct Outcome {
     pub reference_ghz: Option<f64>,
     /// All rows: by access, instructions, cores.
     pub rows: Vec<Row>,
+    /// Why the results say nothing about the memory; empty if they do.
+    pub void: Vec<Void>,
     /// Caveats for readers of the results.
     pub caveats: Vec<String>,
 }
@@ -89,6 +92,11 @@ impl Outcome {
         text.push('\n');
         for ceiling in self.ceilings() {
             writeln!(text, "{ceiling}").expect("a string takes everything");
+        }
+        if !self.void.is_empty() {
+            let why = in_words(&self.void);
+            writeln!(text, "VOID: {why}: measure again on a quiet machine")
+                .expect("a string takes everything");
         }
         for caveat in &self.caveats {
             writeln!(text, "note: {caveat}").expect("a string takes everything");
@@ -214,6 +222,7 @@ mod tests {
                 row(Access::Read, 2, 15.0),
                 row(Access::Write, 2, 8.0),
             ],
+            void: Vec::new(),
             caveats: vec!["the machine is small".into()],
         }
     }
@@ -242,6 +251,18 @@ ceiling of all 2 CPUs, write: 8.0 GB/s (AVX2, streaming), 1.50 times one core
 note: the machine is small
 ";
         assert_eq!(outcome().show(), expected);
+    }
+
+    #[test]
+    fn results_beside_others_are_void() {
+        let (disturbed, bound) = (crate::observe::Disturbed::SharedCpus, 0.05);
+        let void = vec![Void::Interference { disturbed, share: 0.4, bound }];
+        let outcome = Outcome { void, ..outcome() };
+        let expected = "VOID: interference: others used 40 % of the CPUs, more than the 5 %                         allowed: measure again on a quiet machine
+";
+        assert!(outcome.show().contains(expected), "{}", outcome.show());
+        let value: serde_json::Value = serde_json::from_str(&outcome.json()).expect("JSON");
+        assert_eq!(value["void"][0]["interference"]["share"], 0.4);
     }
 
     #[test]

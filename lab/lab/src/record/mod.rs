@@ -113,8 +113,12 @@ pub enum Kind {
 pub struct CacheRun {
     /// Its repetition, from 0: measurements of one block are pairs.
     pub block: u32,
+    /// How often it had been void before.
+    pub attempt: u32,
     /// What was measured.
     pub cell: crate::cache_study::Cell,
+    /// Why the measurement says nothing about the cache; empty if it says something.
+    pub void: Vec<Void>,
     /// The measured numbers.
     pub numbers: crate::cache_study::Numbers,
 }

@@ -13,6 +13,7 @@ use crate::cache_study::{Cell, Part, Store};
 use crate::observe::{Disturbed, INTERFERENCE_REPORTED};
 use crate::record::{CacheRun, Opened};
 use crate::report::findings::{self, Finding, Head};
+use crate::void::Void;
 
 /// Makes all findings, in the order of reading.
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
@@ -36,6 +37,7 @@ pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     findings.extend(best_hits(summary, Part::Policies));
     findings.extend(best_hits(summary, Part::Crawler));
     findings.extend(missing(opened, summary));
+    findings.extend(void(&opened.cache));
     findings.extend(disturbed(&opened.cache));
     findings.extend(findings::machine_findings(opened));
     let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
@@ -170,8 +172,21 @@ fn missing(opened: &Opened, summary: &Summary) -> Option<Finding> {
     (whole < all).then(|| Finding::new(Head::NotSupported, text))
 }
 
-/// Reports that other processes ran during measurements.
+/// Reports measurements that take no part.
+fn void(measured: &[CacheRun]) -> Option<Finding> {
+    let reasons: Vec<&Void> = measured.iter().filter_map(|run| run.void.first()).collect();
+    let text = format!(
+        "{} of the {} are void and take no part, the first because of {}",
+        reasons.len(),
+        counted(measured.len(), "measurement"),
+        reasons.first()?
+    );
+    Some(Finding::new(Head::NotSupported, text + "."))
+}
+
+/// Reports that other processes ran during measurements that count.
 fn disturbed(measured: &[CacheRun]) -> Option<Finding> {
+    let measured: Vec<&CacheRun> = measured.iter().filter(|run| run.void.is_empty()).collect();
     let shares = measured.iter().filter_map(|run| run.numbers.others_share);
     let reported: Vec<f64> = shares.filter(|share| *share > INTERFERENCE_REPORTED).collect();
     let worst = reported.iter().copied().reduce(f64::max)?;
@@ -189,6 +204,30 @@ fn disturbed(measured: &[CacheRun]) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::cache_study::Numbers;
+
+    #[test]
+    fn what_is_void_is_told_and_takes_no_part() {
+        let of = |share: f64, void: bool| {
+            let (disturbed, bound) = (Disturbed::SharedCpus, 0.05);
+            let why = Void::Interference { disturbed, share, bound };
+            CacheRun {
+                numbers: Numbers { others_share: Some(share), ..Numbers::default() },
+                void: void.then_some(why).into_iter().collect(),
+                ..CacheRun::default()
+            }
+        };
+        let runs = [of(0.4, true), of(0.03, false), of(0.001, false)];
+        let told = void(&runs).expect("one is void").text;
+        let expected = "1 of the 3 measurements are void and take no part, the first because of                         interference: others used 40 % of the CPUs, more than the 5 % allowed.";
+        assert_eq!(told, expected);
+        let of_rest = disturbed(&runs).expect("one is told").text;
+        assert!(of_rest.starts_with("During 1 of the 2 measurements"), "{of_rest}");
+        assert!(void(&runs[1..]).is_none());
+        let rows = |runs: &[CacheRun]| {
+            Summary::new(&Opened { cache: runs.to_vec(), ..Opened::default() }).rows.len()
+        };
+        assert_eq!((rows(&runs[..1]), rows(&runs)), (0, 1), "no claim is judged by what is void");
+    }
 
     /// Records of earlier versions do not say what others had.
     #[test]

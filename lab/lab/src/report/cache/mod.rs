@@ -15,6 +15,7 @@ use super::summary::spreads;
 use super::{csv, number};
 use crate::cache_study::Part;
 use crate::record::Opened;
+use crate::void::in_words;
 use measure::Measure;
 pub(crate) use summary::Summary;
 
@@ -79,13 +80,15 @@ fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
 /// Makes a CSV with a line for each measurement. Units are in the heads, and nothing is rounded.
 pub(crate) fn csv_runs(opened: &Opened) -> String {
     let mut heads = tables::CELL_HEADS.map(str::to_owned).to_vec();
-    heads.push("block".into());
+    heads.extend(["block".into(), "void".into()]);
     heads.extend(Measure::ALL.iter().map(|measure| measure.key().to_owned()));
     let lines = opened.cache.iter().map(|run| {
         let values = Measure::ALL.iter().map(|measure| {
             measure.value(&run.numbers).map_or_else(String::new, |value| value.to_string())
         });
-        let head = tables::cell_fields(&run.cell).into_iter().chain([run.block.to_string()]);
+        let head = tables::cell_fields(&run.cell)
+            .into_iter()
+            .chain([run.block.to_string(), in_words(&run.void)]);
         csv::line(head.chain(values))
     });
     std::iter::once(csv::line(heads.into_iter())).chain(lines).collect()

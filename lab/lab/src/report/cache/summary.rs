@@ -36,7 +36,7 @@ impl Summary {
         for cell in design.iter().flat_map(Design::cells) {
             rows.push(Row { cell, blocks: BTreeMap::new() });
         }
-        for run in &opened.cache {
+        for run in opened.cache.iter().filter(|run| run.void.is_empty()) {
             let index = rows.iter().position(|row| row.cell == run.cell).unwrap_or_else(|| {
                 rows.push(Row { cell: run.cell.clone(), blocks: BTreeMap::new() });
                 rows.len() - 1
