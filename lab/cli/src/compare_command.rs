@@ -1,7 +1,6 @@
 //! `ropewalk compare`: two servers under the same load. How they are judged is the part of `lab`.
 
-use std::fs::{self, Metadata};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use command::estimate::minutes_between;
@@ -11,7 +10,7 @@ use command::units::parse_duration;
 use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::compare::{Candidate, Instance, Place, Plan, Side, Uncompared, conclude, write_page};
 use lab::watch::Watch;
-use lab::workload::Workload;
+use lab::workload::{LogSize, Workload};
 use lab::{Conclusion, Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
 
@@ -139,34 +138,6 @@ fn failure(why: Uncompared) -> Failure {
             notify(&why);
             Failure::Reported(UNDECIDED)
         }
-    }
-}
-
-/// The size of the log that was typed. The log is read once, before the servers are started.
-struct LogSize {
-    path: PathBuf,
-    bytes: u64,
-}
-
-impl LogSize {
-    /// Takes the size of the log; none of what is no file.
-    fn new(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok().filter(Metadata::is_file)?;
-        Some(Self { path: path.to_owned(), bytes: meta.len() })
-    }
-
-    /// Says that the log has grown since, if it has: it is then that of a server that was compared.
-    fn growth(&self) -> Option<String> {
-        let grown = fs::metadata(&self.path).ok()?.len().checked_sub(self.bytes)?;
-        let path = self.path.display();
-        (grown > 0).then(|| {
-            format!(
-                "{path} has grown by {grown} bytes during the comparison: one of the servers \
-                 writes it, so that it now has the comparison's requests as well; give the next \
-                 one a copy: head -c {} {path} > mine.log",
-                self.bytes
-            )
-        })
     }
 }
 

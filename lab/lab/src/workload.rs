@@ -6,6 +6,7 @@
 //! `trial`.
 
 mod given_log;
+mod log_size;
 
 use crate::http::{self, Connection};
 use crate::process;
@@ -19,6 +20,7 @@ use given_log::Tally;
 use load::expected::file_for_uri;
 use load::options::Options;
 use load::plan::{ConnectionUse, Verify};
+pub use log_size::LogSize;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
