@@ -177,6 +177,37 @@ fn beside_busy_loops_nothing_is_decided() {
     assert!(told && !out.contains("\nBest: "), "{}: {out}{err}", output.status);
 }
 
+/// The budget is spent once each of two has been measured in a block, as their records have it, and
+/// a block is too little for the confidence: whatever the machine does, that decides nothing.
+#[test]
+fn a_budget_that_is_spent_too_early_decides_nothing() {
+    let tuning = Tuning::new();
+    let tune = |more: &[&str]| {
+        let mut arguments = tuning.arguments(&[&[AMPLE][..], more].concat());
+        arguments.retain(|one| !one.starts_with("--margin") && !one.starts_with("--confidence"));
+        arguments.extend(["--margin=1", "--confidence=99.9"].map(str::to_owned));
+        ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let mut child = tune(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let [runs, searches] = ["runs.jsonl", "searches.jsonl"].map(|name| tuning.records().join(name));
+    // The level, and a block of two.
+    while fs::read_to_string(&searches).unwrap_or_default().lines().count() < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before a block was over");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let text = fs::read_to_string(&runs).unwrap();
+    let mut made: Vec<serde_json::Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    made.last_mut().unwrap()["took_s"] = 1e6.into();
+    fs::write(&runs, made.iter().map(|run| format!("{run}\n")).collect::<String>()).unwrap();
+    let (status, out, err) = finished(&mut tune(&["--resume"]));
+    assert_eq!(status, 3, "{out}{err}");
+    assert!(out.contains("\nNot decided. Ahead: ") && !out.contains("\nBest: "), "{out}{err}");
+    assert_eq!(tuning.opened().runs.len(), made.len(), "no run is made any more");
+}
+
 /// A server that is installed and has a version, but does not start: so a search ends at once.
 const ABSENT: &str = r#"
     name = "absent"
