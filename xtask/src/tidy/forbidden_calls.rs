@@ -71,6 +71,12 @@ const TABLE: &[Forbidden] = &[
         places: &["lab/cli/src/load_command.rs"],
         in_tests: true,
     },
+    Forbidden {
+        code: "Result<Result<",
+        instead: "one enumeration names all that can become of it, not its nesting",
+        places: &[],
+        in_tests: true,
+    },
     // rustix's name for the same numbers.
     Forbidden { code: "Errno", instead: NUMBERS, places: &[], in_tests: true },
     Forbidden {

@@ -1,7 +1,8 @@
 //! No program decides by the text of an error: texts are for people, and a change of one must not
 //! change behaviour. Errors that something depends on are enumerations.
 //!
-//! The rule does not know types. A name that suggests an error is taken for one, and so is every
+//! The rule does not know types, nor a text behind a name of its own choosing: two errors that are
+//! compared, or a text that is asked whether it is empty, are found by readers only. A name that suggests an error is taken for one, and so is every
 //! value that is converted to text to be searched. Tests may inspect texts, which they test. The
 //! output of another program is no more reliable: where other programs are run their exit status,
 //! their files, or the kernel show what has happened.
@@ -19,11 +20,20 @@ const LOOKS: &[&str] = &[
     ".contains(",
     ".ends_with(",
     ".find(",
+    ".lines().any(",
+    ".lines().filter(",
+    ".lines().find(",
+    ".lines().find_map(",
+    ".lines().position(",
     ".matches(",
+    ".rfind(",
+    ".rmatches(",
     ".rsplit(",
     ".rsplit_once(",
+    ".rsplitn(",
     ".split(",
     ".split_once(",
+    ".splitn(",
     ".starts_with(",
     ".strip_prefix(",
     ".strip_suffix(",
@@ -233,6 +243,10 @@ mod tests {
         check_code("if message == \"interrupted\" {}", 1);
         check_code("if failure.as_str() != \"interrupted\" {}", 1);
         check_code("errors.iter().map(|error| error.strip_prefix(\"a\"))", 1);
+        check_code("let number = why.rfind(' ').map(|at| &why[at..]);", 1);
+        check_code("let kind = message.splitn(2, ' ').next(); reason.rsplitn(2, ' ').next()", 2);
+        check_code("let gone = why.lines().find(|line| line.contains(GONE));", 1);
+        check_code("let one = why.lines().collect::<Vec<_>>().join(\"; \");", 0);
     }
 
     #[test]
@@ -280,6 +294,8 @@ mod tests {
         check("common/command", "if output.stderr.contains(\"x\") {}", 1);
         check("lab/lab", "let lines = process::output(&command, None)?.lines();", 0);
         check("lab/lab", "let first = printed.lines().next();", 0);
+        check("lab/lab", "if printed.lines().any(|line| line == DONE) {}", 1);
+        check("xtask", "let at = said.lines().position(is_end);", 1);
         check("server/engines", "if said.contains(&DONE) {}", 0);
     }
 
