@@ -205,7 +205,7 @@ impl ServerDescription {
             let built = command(&build.command)?;
             if source_tree.build {
                 self.can_be_built(&values)?;
-                process::run(&built, Some(&folder)).map_err(cannot_be_built)?;
+                process::run(&built, Some(&folder)).map_err(|why| cannot_be_built(&why))?;
             }
         }
         let said = process::run(&command(&self.detect.command)?, None);
@@ -233,7 +233,7 @@ impl ServerDescription {
         let Some(needs) = &build.needs else { return Ok(()) };
         let folder = fill(&build.folder, values).map_err(|_| Absence::NoSource)?;
         let command = fill_all(&needs.command, values).map_err(|_| Absence::NoSource)?;
-        let said = process::run(&command, Some(&folder)).map_err(cannot_be_built)?;
+        let said = process::run(&command, Some(&folder)).map_err(|why| cannot_be_built(&why))?;
         let version = word_after(&said, &needs.version_after);
         needs.suffices(&version).map_err(Absence::CannotBeBuilt)
     }
@@ -247,7 +247,7 @@ impl ServerDescription {
     }
 }
 
-fn cannot_be_built(why: CommandError) -> Absence {
+fn cannot_be_built(why: &CommandError) -> Absence {
     Absence::CannotBeBuilt(why.to_string())
 }
 

@@ -2,10 +2,11 @@
 //! change behaviour. Errors that something depends on are enumerations.
 //!
 //! The rule does not know types, nor a text behind a name of its own choosing: two errors that are
-//! compared, or a text that is asked whether it is empty, are found by readers only. A name that suggests an error is taken for one, and so is every
-//! value that is converted to text to be searched. Tests may inspect texts, which they test. The
-//! output of another program is no more reliable: where other programs are run their exit status,
-//! their files, or the kernel show what has happened.
+//! compared, or a text that is asked whether it is empty, are found by readers only. A name that
+//! suggests an error is taken for one, and so is every value that is converted to text to be
+//! searched. Tests may inspect texts, which they test. The output of another program is no more
+//! reliable: where other programs are run their exit status, their files, or the kernel show what
+//! has happened.
 
 use super::Finding;
 use super::source::{Source, Tree, body};

@@ -12,8 +12,8 @@ mostly_own_lag\n";
 
 /// Writes the series: a header, then a row for each interval. Cells of times are empty where no
 /// reply was completed. The last interval of the window may be shorter than the others; rates are
-/// over each interval's own length. The last column names the times of the whole run that are mostly
-/// the generator's own lag, which is not known of an interval.
+/// over each interval's own length. The last column names the times of the whole run that are
+/// mostly the generator's own lag, which is not known of an interval.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let mut text = HEADER.to_owned();

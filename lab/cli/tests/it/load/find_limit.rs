@@ -56,10 +56,10 @@ fn the_limit_is_the_capacity() {
     });
 }
 
-/// Sessions of three requests, at a server that takes exactly 200 a second. A rate holds up to 202,
-/// of which it serves 99 %; a trial of a second sees a request more or less, half a percent; and the
-/// search ends with a gap of 2 %. So what is asked at the rate that held is 197 to 203 a second, and
-/// what is asked at the rate that broke is more than what the server takes.
+/// Sessions of three requests, at a server that takes exactly 200 a second. A rate holds up to
+/// 202, of which it serves 99 %; a trial of a second sees a request more or less, half a percent;
+/// and the search ends with a gap of 2 %. So what is asked at the rate that held is 197 to 203 a
+/// second, and what is asked at the rate that broke is more than what the server takes.
 #[test]
 fn the_limit_of_sessions_is_the_capacity() {
     const PER_S: f64 = 200.0;
