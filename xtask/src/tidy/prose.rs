@@ -23,7 +23,6 @@ const LOOKS: &[&str] = &[
     ".find(",
     ".lines().any(",
     ".lines().filter(",
-    ".lines().find(",
     ".lines().find_map(",
     ".lines().position(",
     ".matches(",
