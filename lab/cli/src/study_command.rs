@@ -106,7 +106,7 @@ fn introduction(definition: &Definition, selection: &Selection, tools: &Tools) -
     );
     text += &missed_text(definition.repetitions_missed(), |repetitions| {
         let more = Definition { repetitions, ..definition.clone() };
-        minutes_between(estimates_s(&more, cells, reckoned_run_s(&more)))
+        minutes_between(estimates_s(&more, cells, estimated_run_s(&more)))
     });
     let making_s = tools.making_s(&definition.workloads);
     if making_s >= MAKING_SAID_S {

@@ -189,7 +189,7 @@ impl ServerDescription {
     ///
     /// # Errors
     /// Why the server cannot be used: it is absent, or cannot be built.
-    pub fn install(&self, surroundings: &Surroundings) -> Result<Installed, Absence> {
+    pub fn install(&self, source_tree: &SourceTree) -> Result<Installed, Absence> {
         if let Some(why) = &self.obstacle {
             return Err(Absence::Obstacle(why.clone()));
         }
@@ -197,8 +197,8 @@ impl ServerDescription {
         Ok(Installed { description: self.clone(), version })
     }
 
-    fn detect_version(&self, surroundings: &Surroundings) -> Result<String, Absence> {
-        let values = surroundings.values(self);
+    fn detect_version(&self, source_tree: &SourceTree) -> Result<String, Absence> {
+        let values = source_tree.values(self);
         let command = |texts: &[String]| fill_all(texts, &values).map_err(|_| Absence::NoSource);
         if let Some(build) = &self.build {
             let folder = fill(&build.folder, &values).map_err(|_| Absence::NoSource)?;
@@ -211,7 +211,7 @@ impl ServerDescription {
         let said = process::run(&command(&self.detect.command)?, None);
         let said = said.map_err(|why| match why {
             CommandError::NotStarted(_, ref cause) if cause.kind() == ErrorKind::NotFound => {
-                self.not_there(surroundings, &values, &why)
+                self.not_there(source_tree, &values, &why)
             }
             why => Absence::Broken(why.to_string()),
         })?;
@@ -219,7 +219,7 @@ impl ServerDescription {
     }
 
     /// Why there is no program of the server.
-    fn not_there(&self, here: &Surroundings, values: &Values, why: &CommandError) -> Absence {
+    fn not_there(&self, here: &SourceTree, values: &Values, why: &CommandError) -> Absence {
         match &self.build {
             Some(_) if !here.build => self.can_be_built(values).err().unwrap_or(Absence::NotBuilt),
             _ => Absence::NotInstalled(why.to_string()),
@@ -347,7 +347,7 @@ mod tests {
             build: Some(build("false")),
             ..description("own", "'/nonexistent/own'")
         };
-        let why = description.install(&Surroundings { build: false, ..NOWHERE });
+        let why = description.install(&SourceTree { build: false, ..NOWHERE });
         assert_eq!(why.expect_err("it is not there"), Absence::NotBuilt);
         let why = description.install(&NOWHERE).expect_err("it cannot be built");
         assert_eq!(why, Absence::CannotBeBuilt("false failed: ".into()));
@@ -359,7 +359,7 @@ mod tests {
         let why = |detect: &str| {
             let build = Some(build("false"));
             let description = ServerDescription { build, ..description("own", detect) };
-            let here = Surroundings { build: false, ..NOWHERE };
+            let here = SourceTree { build: false, ..NOWHERE };
             description.install(&here).expect_err("it is broken")
         };
         let failed = why("'sh', '-c', 'echo no libc; false'");

@@ -57,7 +57,7 @@ pub use conclusion::Conclusion;
 pub use environment::{Environment, SettingsInside, settings_inside};
 pub use error::Error;
 pub use group::{Accounting, Group};
-pub use install::{Absence, Found, Installed, Skipped, Surroundings};
+pub use install::{Absence, Found, Installed, Skipped, SourceTree};
 pub use knob::Knob;
 pub use lab::{Lab, divide_cpus};
 pub use process::listed_cpus;

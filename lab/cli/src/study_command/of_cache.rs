@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use command::estimate::minutes;
 use command::{Failure, print};
 use lab::cache_study::{self, Definition, Study, estimate_s};
-use lab::{Environment, Surroundings};
+use lab::{Environment, SourceTree};
 
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};

@@ -13,7 +13,7 @@ use super::design::Design;
 use super::numbers::Numbers;
 use crate::client::Client;
 use crate::error::Error;
-use crate::install::Surroundings;
+use crate::install::SourceTree;
 use crate::search::unable;
 
 static PROGRAM: Program = Program {
@@ -72,9 +72,9 @@ impl From<NoNumbers> for Error {
 }
 
 /// The program while it runs. It ends when this is dropped, and when this process ends.
-pub(super) struct LoadSetup(Client);
+pub(super) struct Bench(Client);
 
-impl LoadSetup {
+impl Bench {
     /// Starts the program for the cells of a design.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ mod tests {
     fn answers(script: &str, count: usize) -> Vec<Result<Numbers, NoNumbers>> {
         let command = ["sh", "-c", script].map(str::to_owned);
         let client = Client::start_waiting(&[], &[], &command).expect("there is a shell");
-        let mut bench = LoadSetup(client);
+        let mut bench = Bench(client);
         let cell = Cell { keys: 4096, ..Cell::default() };
         (0..count).map(|_| bench.measure(&cell)).collect()
     }

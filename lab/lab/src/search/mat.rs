@@ -148,8 +148,8 @@ impl LimitSearch {
     }
 
     /// Records what a run has shown, and returns how it is judged.
-    pub fn learn(&mut self, rate: f64, observation: &Observation) -> Judged {
-        let (judged, breaches) = judge(&self.search.conditions, observation);
+    pub fn record_run(&mut self, rate: f64, observation: &Observation) -> Judged {
+        let (judged, breaches) = judge(&self.parameters.conditions, observation);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = observation.figures.as_ref().map_or(0.0, throughput);
         let is_own_lag = judged == Judged::Void && !breaches.is_empty();
@@ -471,8 +471,8 @@ mod tests {
     #[test]
     fn what_breaks_by_the_generators_own_lag_is_not_the_servers_limit() {
         let conditions = "p99=1ms".parse().expect("right");
-        let mut climb = Climb::new(LimitSearch { conditions, ..search(100.0, 1) });
-        while let Some(asked) = climb.next() {
+        let mut search = LimitSearch::new(LimitParameters { conditions, ..parameters(100.0, 1) });
+        while let Some(asked) = search.next() {
             let is_late = asked.rate > 400.0;
             let figures = Figures {
                 served_share: 1.0,
@@ -481,13 +481,13 @@ mod tests {
                 mostly_own_lag: is_late.then(|| "p99".to_owned()).into_iter().collect(),
                 ..Figures::default()
             };
-            let judged = climb.learn(
+            let judged = search.record_run(
                 asked.rate,
                 &Observation { figures: Some(figures), ..Observation::default() },
             );
             assert_eq!(judged, if is_late { Judged::Void } else { Judged::Held });
         }
-        let found = climb.found();
+        let found = search.found();
         assert!(found.generator_bound && found.broke_per_s.is_none(), "{found:?}");
         assert!(found.held_per_s.is_some_and(|held| (375.0..=400.0).contains(&held)), "{found:?}");
     }
@@ -495,14 +495,14 @@ mod tests {
     /// What the generator did says nothing about the server, however often it happens.
     #[test]
     fn a_generator_that_makes_no_load_gives_nothing_up() {
-        let mut climb = Climb::new(search(400.0, 1));
+        let mut search = LimitSearch::new(parameters(400.0, 1));
         let mut begun = 0;
-        while let Some(asked) = climb.next() {
+        while let Some(asked) = search.next() {
             begun += 1;
             let served_share = (1000.0 / asked.rate).min(1.0);
             let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
             let why = Void::Generator("it cannot start a thread".into());
-            climb.learn(
+            search.record_run(
                 asked.rate,
                 &match begun {
                     1..=2 => Observation { void: vec![why], ..Observation::default() },
@@ -510,7 +510,7 @@ mod tests {
                 },
             );
         }
-        let found = climb.found();
+        let found = search.found();
         assert_eq!((found.failed.as_deref(), found.void_runs), (None, 2));
         assert!(!found.generator_bound && found.held_per_s.is_some(), "{found:?}");
     }

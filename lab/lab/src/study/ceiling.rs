@@ -66,7 +66,7 @@ pub(super) fn ceiling(
     goes_on: &mut dyn FnMut() -> Result<(), NoCeiling>,
 ) -> Result<Ceiling, NoCeiling> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
-    let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
+    let workloads = specs.map(|spec| stage.load_setup.tools.prepare(&spec));
     let workloads = workloads.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
     let accessed = workloads.iter().map(|workload| Accessed::of_folder(&workload.root));
     let accessed = accessed.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
@@ -119,7 +119,7 @@ fn in_windows(
 }
 
 /// Seconds that measuring the ceiling of a testbed is reckoned to take.
-pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
+pub(super) fn estimated_ceiling_s(definition: &Definition) -> f64 {
     let has_network = definition.testbeds.iter().any(|testbed| testbed.network.is_some());
     let staging_s = if has_network { STAGING_S } else { 0.0 };
     // Requests, and bodies of one length: most paths need no shorter bodies.

@@ -1,8 +1,8 @@
 //! The ceilings of a study's testbeds: which are not known yet, and whether there is time for them.
 //! How a ceiling is measured is in `ceiling`.
 
-use super::ceiling::{NoCeiling, ceiling, reckoned_ceiling_s};
-use super::run::reckoned_run_s;
+use super::ceiling::{NoCeiling, ceiling, estimated_ceiling_s};
+use super::run::estimated_run_s;
 use super::stage::{Participant, Stage};
 use crate::error::Error;
 use crate::install::Found;
@@ -92,7 +92,7 @@ impl Stage<'_> {
             return Ok(Some(NoCeiling::NoTime));
         }
         // Time for each run of the ceiling, and for one of the study.
-        let runs_s = reckoned_run_s(self.definition) + self.reckoned_run_s();
+        let runs_s = estimated_run_s(self.definition) + self.estimated_run_s();
         let mut goes_on = || match () {
             () if watch.is_interrupted() => Err(NoCeiling::Ended(Stop::Interrupted)),
             () if !budget.holds(runs_s) => Err(NoCeiling::NoTime),

@@ -12,7 +12,9 @@ use crate::search::{Stop, unable};
 use crate::server::{Launch, RunningServer};
 use crate::server_description::{Setting, Workers};
 use crate::testbed::{Accessed, Affinity, DiskIo, Entered, Testbed, Topology};
-use crate::trial::{LoadSetup, LoadGenerator, Measured, RunFailure, Side, Target, Trial, run_together};
+use crate::trial::{
+    LoadGenerator, LoadSetup, Measured, RunFailure, Side, Target, Trial, run_together,
+};
 use crate::void::{Neighbour, Void};
 use crate::warm_up::{Preparation, UNTIL_STEADY, WarmUp};
 use crate::workload::Workload;

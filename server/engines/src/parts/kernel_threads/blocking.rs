@@ -305,7 +305,7 @@ impl Drive<'_, '_> {
         self.lease.release();
         match os::socket::wait_full(self.entry.socket(), wants_input, remaining_ms) {
             Ok((has_room, has_input)) => {
-                (served.is_full, served.has_input) = (!has_room, has_input)
+                (served.is_full, served.has_input) = (!has_room, has_input);
             }
             Err(_) => return Step::Closed,
         }
