@@ -258,8 +258,8 @@ note: the machine is small
         let (disturbed, bound) = (crate::observe::Disturbed::SharedCpus, 0.05);
         let void = vec![Void::Interference { disturbed, share: 0.4, bound }];
         let outcome = Outcome { void, ..outcome() };
-        let expected = "VOID: interference: others used 40 % of the CPUs, more than the 5 % \
-                        allowed: measure again on a quiet machine\n";
+        let expected = "VOID: interference: other processes used 40 % of the CPUs, more than the \
+                        5 % allowed: measure again on a quiet machine\n";
         assert!(outcome.show().contains(expected), "{}", outcome.show());
         let value: serde_json::Value = serde_json::from_str(&outcome.json()).expect("JSON");
         assert_eq!(value["void"][0]["interference"]["share"], 0.4);

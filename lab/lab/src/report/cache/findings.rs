@@ -219,7 +219,8 @@ mod tests {
         let runs = [of(0.4, true), of(0.03, false), of(0.001, false)];
         let told = void(&runs).expect("one is void").text;
         let expected = "1 of the 3 measurements are void and take no part, the first because of \
-                        interference: others used 40 % of the CPUs, more than the 5 % allowed.";
+                        interference: other processes used 40 % of the CPUs, more than the 5 % \
+                        allowed.";
         assert_eq!(told, expected);
         let of_rest = disturbed(&runs).expect("one is told").text;
         assert!(of_rest.starts_with("During 1 of the 2 measurements"), "{of_rest}");
