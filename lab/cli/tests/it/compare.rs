@@ -145,7 +145,10 @@ fn a_log_that_grows_during_the_comparison_is_named() {
     assert!(err.contains("access.log has grown by ") && err.ends_with(&advice), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
     // It is read once, before.
-    assert!(out.contains("\n40 requests (20 of them HEAD) for 1 files, 2 bytes in"), "{out}");
+    assert!(
+        out.contains("\n40 requests (20 of them HEAD) for 1 files, 2 bytes on average"),
+        "{out}"
+    );
 }
 
 /// Its files are not those that it should have.
