@@ -223,7 +223,7 @@ mod tests {
                         allowed.";
         assert_eq!(told, expected);
         let of_rest = disturbed(&runs).expect("one is told").text;
-        assert!(of_rest.starts_with("During 1 of the 2 measurements"), "{of_rest}");
+        assert!(of_rest.starts_with("1 of the 2 measurements were"), "{of_rest}");
         assert!(void(&runs[1..]).is_none());
         let rows = |runs: &[CacheRun]| {
             Summary::new(&Opened { cache: runs.to_vec(), ..Opened::default() }).rows.len()

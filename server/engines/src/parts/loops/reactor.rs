@@ -224,7 +224,7 @@ impl Reactor {
     }
 
     /// Has a connection wait: watches its socket, at least for its end, and sets the timer.
-    #[inline(always)] // one of its two callers is each request: a call would cost it ten instructions
+    #[inline(always)] // a call would cost each request ten instructions
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
         if self.watch.follow(slot, key).is_err() {
