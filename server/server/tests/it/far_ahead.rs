@@ -108,7 +108,7 @@ fn little_is_received_ahead_of_an_answer() {
 /// A ring receives more at once, but not of all: there is a bound for its clients together.
 #[test]
 fn rings_receive_little_ahead_of_all_answers_together() {
-    const CLIENTS: usize = 150;
+    const CLIENTS: usize = 90;
     let more = ["limits.connections_max=1000"];
     with_knobs("rings", &[], &more, |server| {
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::new(server)).collect();
