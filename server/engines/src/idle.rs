@@ -17,26 +17,31 @@ pub(crate) fn directory_site(root: impl Into<std::path::PathBuf>) -> Arc<Site> {
     Arc::new(Site::new(vec![settings]).expect("one host is a site"))
 }
 
+/// The parts of a worker with a small cache, default limits and no log.
+pub(crate) fn parts(site: &Arc<Site>) -> WorkerParts {
+    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+    WorkerParts {
+        site: Arc::clone(site),
+        limits: Arc::default(),
+        listings: Listings::new(1),
+        cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
+        first_level_slots_max: 4,
+        revalidate_us: u64::MAX,
+        reads_files: false,
+        log: None,
+        counters: Arc::default(),
+    }
+}
+
 /// Returns a function that makes workers that share a small cache, each with its own log, if any,
 /// and its own counters.
 pub(crate) fn maker(
     site: Arc<Site>,
     limits: Limits,
 ) -> impl Fn(Option<Box<dyn AccessLog>>, Arc<Counters>) -> Worker + Send + Sync {
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
-    let limits = Arc::new(limits);
+    let (cache, limits) = (parts(&site).cache, Arc::new(limits));
     move |log, counters| {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::clone(&limits),
-            listings: Listings::new(1),
-            cache: Arc::clone(&cache),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            reads_files: false,
-            log,
-            counters,
-        })
+        let (cache, limits) = (Arc::clone(&cache), Arc::clone(&limits));
+        Worker::new(WorkerParts { cache, limits, log, counters, ..parts(&site) })
     }
 }

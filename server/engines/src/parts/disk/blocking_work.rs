@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use session::{Op, Worker};
+use session::{Connection, Op, Worker};
 
 use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
@@ -45,8 +45,7 @@ impl BlockingWork {
 
     /// Whether a connection that is queued waits in line, and not for its turn with the loop.
     pub(crate) fn is_in_line<S>(&self, slot: &Slot<S>) -> bool {
-        let wants_work = matches!(slot.connection.next(), Op::Job | Op::Stream(_));
-        self.has_helpers() && (wants_work || slot.ready.is_fetching)
+        self.has_helpers() && (wants_job(&slot.connection) || slot.ready.is_fetching)
     }
 
     /// Takes a connection out of the line. Returns whether it was there.
@@ -76,7 +75,7 @@ impl BlockingWork {
                 return Begun::Out;
             }
             if !std::mem::replace(&mut slot.is_queued, true) {
-                slot.ready.is_fetching = !matches!(slot.connection.next(), Op::Job | Op::Stream(_));
+                slot.ready.is_fetching = !wants_job(&slot.connection);
                 self.line.push_back(key);
             }
             return Begun::Away;
@@ -98,6 +97,11 @@ impl BlockingWork {
     fn has_room(&self) -> bool {
         self.helpers.as_ref().is_some_and(|helpers| helpers.has_room())
     }
+}
+
+/// Whether a connection wants a job, or the rest of one, and not the bytes of a file.
+fn wants_job(connection: &Connection) -> bool {
+    matches!(connection.next(), Op::Job | Op::Stream(_))
 }
 
 /// A loop that has work done that may block.

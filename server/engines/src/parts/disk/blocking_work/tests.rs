@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use session::{Connection, Counters, Limits, Op};
+use session::{Counters, Limits};
 use site::host::HostSettings;
 use testkit::Temporary;
 

@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::sync::mpsc;
 
-use file_cache::{Budget, Cache, PolicyKind};
 use os::epoll::{Epoll, EventBuffer, Interest};
-use session::{Known, Limits, Listings, WorkerParts};
+use session::{Known, WorkerParts};
 use testkit::Temporary;
 
 use super::*;
@@ -132,29 +131,13 @@ fn the_end_waits_for_work_under_way_and_discards_the_rest() {
     assert!(left.upgrade().is_none(), "a helper is left");
 }
 
-/// A worker whose files pass through user space.
-fn reading_worker(site: &Arc<site::Site>) -> Worker {
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    Worker::new(WorkerParts {
-        site: Arc::clone(site),
-        limits: Arc::new(Limits::default()),
-        listings: Listings::new(1),
-        cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
-        first_level_slots_max: 4,
-        revalidate_us: u64::MAX,
-        reads_files: true,
-        log: None,
-        counters: Arc::default(),
-    })
-}
-
 #[test]
 fn bytes_that_are_to_be_read_are_fetched_as_those_that_are_to_be_sent() {
     let directory = Temporary::new();
     directory.file("file", "content");
     let site = idle::directory_site(directory.path());
     let runner = Runner::new(Arc::clone(&site), 0).unwrap();
-    let mut worker = reading_worker(&site);
+    let mut worker = Worker::new(WorkerParts { reads_files: true, ..idle::parts(&site) });
     let mut connection = Connection::new(&worker, "192.0.2.7:4711".parse().unwrap());
     connection.ingest(&mut worker, b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n");
     run_on_the_spot(&mut connection, &mut worker, &runner);
