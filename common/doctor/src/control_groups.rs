@@ -83,12 +83,47 @@ fn memory_limit(machine: &Machine) -> Reading {
     }
 }
 
-/// What may be bounded of a disk: how `io.max` calls it, the file of version 1, and what it is.
-const DISK_BOUNDS: [(&str, &str, &str); 4] = [
-    ("rbps", "blkio.throttle.read_bps_device", "MiB read"),
-    ("riops", "blkio.throttle.read_iops_device", "reads"),
-    ("wbps", "blkio.throttle.write_bps_device", "MiB written"),
-    ("wiops", "blkio.throttle.write_iops_device", "writes"),
+/// A bound on a disk's use.
+struct DiskBound {
+    /// Its key in `io.max`.
+    key: &'static str,
+    /// The file of version 1.
+    file: &'static str,
+    what: &'static str,
+    unit: DiskUnit,
+}
+
+#[derive(Clone, Copy)]
+enum DiskUnit {
+    Bytes,
+    Operations,
+}
+
+const DISK_BOUNDS: [DiskBound; 4] = [
+    DiskBound {
+        key: "rbps",
+        file: "blkio.throttle.read_bps_device",
+        what: "MiB read",
+        unit: DiskUnit::Bytes,
+    },
+    DiskBound {
+        key: "riops",
+        file: "blkio.throttle.read_iops_device",
+        what: "reads",
+        unit: DiskUnit::Operations,
+    },
+    DiskBound {
+        key: "wbps",
+        file: "blkio.throttle.write_bps_device",
+        what: "MiB written",
+        unit: DiskUnit::Bytes,
+    },
+    DiskBound {
+        key: "wiops",
+        file: "blkio.throttle.write_iops_device",
+        what: "writes",
+        unit: DiskUnit::Operations,
+    },
 ];
 
 fn disk_limit(machine: &Machine) -> Reading {
@@ -96,13 +131,18 @@ fn disk_limit(machine: &Machine) -> Reading {
         return Reading::unreadable(OWN);
     }
     let mut lowest = BTreeMap::new();
-    for (disk, what, bound) in disk_bounds(machine) {
-        let kept = lowest.entry((disk, what)).or_insert(bound);
+    for (disk, kind, bound) in disk_bounds(machine) {
+        let kept = lowest.entry((disk, kind)).or_insert(bound);
         *kept = bound.min(*kept);
     }
-    let shown = |((disk, what), bound): ((&str, &str), u64)| match what.starts_with("MiB") {
-        true => format!("disk {disk}: {:.1} {what} a second", bound as f64 / MEBIBYTE),
-        false => format!("disk {disk}: {bound} {what} a second"),
+    let shown = |((disk, kind), bound): ((&str, usize), u64)| {
+        let DiskBound { what, unit, .. } = DISK_BOUNDS[kind];
+        match unit {
+            DiskUnit::Bytes => {
+                format!("disk {disk}: {:.1} {what} a second", bound as f64 / MEBIBYTE)
+            }
+            DiskUnit::Operations => format!("disk {disk}: {bound} {what} a second"),
+        }
     };
     match lowest.is_empty() {
         true => Reading::fine("none"),
@@ -110,22 +150,22 @@ fn disk_limit(machine: &Machine) -> Reading {
     }
 }
 
-/// All bounds that are in force: the disk's numbers, what is bounded, and by how much.
-fn disk_bounds(machine: &Machine) -> Vec<(&str, &str, u64)> {
+/// All bounds that are in force: the disk's numbers, which of `DISK_BOUNDS`, and how much.
+fn disk_bounds(machine: &Machine) -> Vec<(&str, usize, u64)> {
     let mut bounds = Vec::new();
-    for (key, file, what) in DISK_BOUNDS {
+    for (kind, DiskBound { key, file, .. }) in DISK_BOUNDS.iter().enumerate() {
         let unified = machine.of_groups("io.max").flat_map(|(_, text)| text.lines());
         bounds.extend(unified.filter_map(|line| {
             let mut words = line.split(' ');
             let disk = words.next()?;
             let value = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
-            Some((disk, what, value.parse().ok()?))
+            Some((disk, kind, value.parse().ok()?))
         }));
         // Version 1 treats groups within one another as if they stood side by side: ours counts.
         let own = machine.of_groups(file).max_by_key(|(folder, _)| folder.len());
         bounds.extend(own.into_iter().flat_map(|(_, text)| text.lines()).filter_map(|line| {
             let (disk, value) = line.split_once(' ')?;
-            Some((disk, what, value.parse().ok()?))
+            Some((disk, kind, value.parse().ok()?))
         }));
     }
     bounds

@@ -58,10 +58,14 @@ pub fn estimate(estimate: &Estimate, show: fn(f64) -> String) -> String {
 
 /// A value with the ends of its interval; the value alone if they are the same.
 pub fn interval(value: f64, low: f64, high: f64, show: fn(f64) -> String) -> String {
-    match (show(value), show(low), show(high)) {
-        (value, low, high) if low == value && high == value => value,
-        (value, low, high) => format!("{value} [{low}, {high}]"),
-    }
+    let bounds = bounds(value, low, high, show).map(|bounds| format!(" {bounds}"));
+    show(value) + &bounds.unwrap_or_default()
+}
+
+/// The ends of an interval; none if they are shown as its value is.
+pub fn bounds(value: f64, low: f64, high: f64, show: fn(f64) -> String) -> Option<String> {
+    let (value, low, high) = (show(value), show(low), show(high));
+    (low != value || high != value).then(|| format!("[{low}, {high}]"))
 }
 
 /// A ratio: always two decimals, because it is compared with 1.

@@ -72,7 +72,8 @@ enum Started {
 }
 
 /// Starts a server in a thread of its own: it may wait for a file system that does not answer, or
-/// for a worker process that is never ready, and a signal must end it all the same.
+/// for a worker process that is never ready, and a signal must end it all the same. Other signals
+/// are obeyed when it serves.
 fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
     const TURN_MS: u32 = 2;
     let config = config.clone();
@@ -80,9 +81,14 @@ fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
     let thread = thread.spawn(move || Server::start(&config));
     let thread = thread.map_err(|why| format!("cannot start a thread: {why}"))?;
     let mut stop_by_us = None;
+    let mut others = Vec::new();
     while !thread.is_finished() {
-        if next(signals, TURN_MS)?.is_some_and(is_stop) {
-            stop_by_us.get_or_insert(os::clock::now() + START_END_US);
+        match next(signals, TURN_MS)? {
+            Some(signal) if is_stop(signal) => {
+                stop_by_us.get_or_insert(os::clock::now() + START_END_US);
+            }
+            Some(signal) if !others.contains(&signal) => others.push(signal),
+            _ => {}
         }
         if stop_by_us.is_some_and(|by| os::clock::now() >= by) {
             return Err("stopped before it served: the start still waits, for a file system or a \
@@ -91,6 +97,7 @@ fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
         }
     }
     let server = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+    signals.put_back(others);
     Ok(if stop_by_us.is_some() { Started::ToStop(server) } else { Started::ToServe(server) })
 }
 

@@ -11,6 +11,8 @@ pub(crate) struct Signals {
     descriptor: SignalDescriptor,
     epoll: Epoll,
     events: EventBuffer,
+    /// Signals that were received and are to be returned again, the next one last.
+    put_back: Vec<Signal>,
 }
 
 impl Signals {
@@ -28,15 +30,21 @@ impl Signals {
         let descriptor = SignalDescriptor::new(&signals)?;
         let epoll = Epoll::new()?;
         epoll.add(descriptor.as_fd(), Interest::READ, 0)?;
-        Ok(Self { descriptor, epoll, events: EventBuffer::with_capacity(1) })
+        Ok(Self { descriptor, epoll, events: EventBuffer::with_capacity(1), put_back: Vec::new() })
     }
 
     /// Returns the next signal, or none after `timeout_ms`.
     pub(crate) fn next(&mut self, timeout_ms: u32) -> io::Result<Option<Signal>> {
-        if let Some(signal) = self.descriptor.read() {
+        if let Some(signal) = self.put_back.pop().or_else(|| self.descriptor.read()) {
             return Ok(Some(signal));
         }
         self.epoll.wait(&mut self.events, Some(timeout_ms))?;
         Ok(self.descriptor.read())
+    }
+
+    /// Has `next` return signals again, in this order, before others.
+    pub(crate) fn put_back(&mut self, mut signals: Vec<Signal>) {
+        signals.reverse();
+        self.put_back.extend(signals);
     }
 }

@@ -7,7 +7,6 @@ use page::document::Fact;
 use statistics::Estimate;
 
 use super::comparison::{Comparison, Verdict, by_cost, candidates, no_peak_was_seen, ranked};
-use super::figures::cell;
 use super::findings::{by_measure, common, keep_up};
 use super::measure::Measure;
 use super::number;
@@ -104,19 +103,22 @@ fn studied(panels: &[&Panel], confidence: f64) -> Vec<Fact> {
 
 /// A peak, with its interval if it has one.
 fn highest(peak: &Peak, whose: &str) -> Fact {
-    let shown = number::interval(peak.per_s, peak.low, peak.high, number::figure);
-    let (value, interval) = shown.split_once(' ').unwrap_or((&shown, ""));
-    let value = format!("{}{value} /s", peak.found.sign());
-    Fact::new("Highest throughput", value, format!("{whose} {interval}").trim_end())
+    let bounds = number::bounds(peak.per_s, peak.low, peak.high, number::figure);
+    let value = format!("{}{} /s", peak.found.sign(), number::figure(peak.per_s));
+    Fact::new("Highest throughput", value, with_bounds(whose, bounds))
 }
 
 /// The processor time of a request at the peak of a series.
 fn cost_of(series: &Series) -> Option<Fact> {
-    let shown = cell(series.at_peak()?, Measure::CpuPerRequest);
-    let (value, interval) = shown.split_once(' ').unwrap_or((&shown, ""));
-    let note = format!("{} {interval}", series.name);
-    (!value.is_empty())
-        .then(|| Fact::new("CPU per request", format!("{value} us"), note.trim_end()))
+    let Estimate { median, interval, .. } =
+        *series.at_peak()?.estimates.get(&Measure::CpuPerRequest)?;
+    let bounds = number::bounds(median, interval.low, interval.high, number::figure);
+    let value = format!("{} us", number::figure(median));
+    Some(Fact::new("CPU per request", value, with_bounds(&series.name, bounds)))
+}
+
+fn with_bounds(name: &str, bounds: Option<String>) -> String {
+    bounds.map_or_else(|| name.to_owned(), |bounds| format!("{name} {bounds}"))
 }
 
 fn decided(verdict: Verdict) -> &'static str {
@@ -135,10 +137,9 @@ fn times(ratio: f64) -> String {
 /// The distance of a server to the floor, in processor time.
 fn distance(panel: &Panel, series: &Series, confidence: f64) -> Option<Fact> {
     let floor = panel.floor().filter(|floor| floor.name != series.name)?;
-    let shown = cpu_by_floor(series, floor, confidence);
-    let (value, _) = shown.split_once(' ').unwrap_or((&shown, ""));
-    let note = format!("the CPU of {}: {shown}", floor.name);
-    (!shown.is_empty()).then(|| Fact::new("Distance to the floor", format!("{value} times"), note))
+    let ratio = cpu_by_floor(series, floor, confidence)?;
+    let note = format!("the CPU of {}: {}", floor.name, number::estimate(&ratio, number::ratio));
+    Some(Fact::new("Distance to the floor", times(ratio.median), note))
 }
 
 /// The figures of servers that were loaded together: costs.

@@ -1,6 +1,7 @@
 //! The tables of a report that belong to no figure. All functions are pure; texts are not escaped.
 
 use serde_json::Value;
+use statistics::{Estimate, Interval};
 
 use super::chart::Table;
 use super::comparison::Comparison;
@@ -48,7 +49,9 @@ pub(crate) fn summary(panel: &Panel, confidence: f64, of_peaks: bool) -> Table {
             at,
             floor.map_or_else(String::new, |floor| by_floor(series, floor, confidence)),
             of(Measure::CpuPerRequest),
-            floor.map_or_else(String::new, |floor| cpu_by_floor(series, floor, confidence)),
+            floor
+                .and_then(|floor| cpu_by_floor(series, floor, confidence))
+                .map_or_else(String::new, |ratio| number::estimate(&ratio, number::ratio)),
             of(Measure::Memory),
             of(Measure::P99),
             of(Measure::ErrorShare),
@@ -92,23 +95,17 @@ fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
     pair.map_or_else(String::new, |pair| format!("{sign}{}", pair.shown()))
 }
 
-/// Formats the ratio of the processor time to the floor's: at the same point, block by block, if
-/// both have it; else at the peak of each.
-pub(crate) fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
-    let Some(point) = series.at_peak() else { return String::new() };
-    let Some(other) = floor.point_at(point.offered).or_else(|| floor.at_peak()) else {
-        return String::new();
-    };
-    let paired = point.ratio(other, Measure::CpuPerRequest, confidence);
-    let by_medians = || {
-        let medians =
-            (point.median(Measure::CpuPerRequest)?, other.median(Measure::CpuPerRequest)?);
-        (medians.1 > 0.0).then(|| number::ratio(medians.0 / medians.1))
-    };
-    match paired {
-        Some((ratio, _)) => number::estimate(&ratio, number::ratio),
-        None => by_medians().unwrap_or_default(),
+/// The ratio of the processor time to the floor's: at the same point, block by block, if both have
+/// it; else that of the medians at the peak of each, which has no interval.
+pub(crate) fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> Option<Estimate> {
+    let point = series.at_peak()?;
+    let other = floor.point_at(point.offered).or_else(|| floor.at_peak())?;
+    if let Some((ratio, _)) = point.ratio(other, Measure::CpuPerRequest, confidence) {
+        return Some(ratio);
     }
+    let cost = |point: &Measured| point.median(Measure::CpuPerRequest);
+    let median = cost(point)? / cost(other).filter(|cost| *cost > 0.0)?;
+    Some(Estimate { median, interval: Interval { low: median, high: median } })
 }
 
 fn without_empty_columns(table: &Table) -> Table {

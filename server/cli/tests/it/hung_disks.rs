@@ -91,3 +91,30 @@ fn a_start_ends_while_the_disk_hangs() {
         assert_eq!(lines.try_iter().collect::<Vec<_>>(), [""; 0], "{name}");
     }
 }
+
+/// A log that is rotated while the server starts is reopened all the same.
+#[test]
+fn signals_during_a_start_are_obeyed_after_it() {
+    let Some(disk) = disk() else { return };
+    let site = disk.root().join("site");
+    fs::metadata(&site).unwrap();
+    disk.gate().close();
+    let mut command = Command::new(ROPEWALK);
+    let command = serve(&mut command, &site).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.args(["--engine", "event-loop"]).spawn().unwrap();
+    disk.gate().await_visitor(PATIENCE);
+    for name in ["HUP", "USR1"] {
+        os::signals::send(name, &[child.id()]);
+    }
+    let status = format!("/proc/{}/status", child.id());
+    let taken = || fs::read_to_string(&status).unwrap().contains("\nShdPnd:\t0000000000000000\n");
+    let are_taken = comes_true(taken);
+    disk.gate().open();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let serves = lines.next().unwrap_or_default();
+    os::signals::send("TERM", &[child.id()]);
+    let obeyed: Vec<String> = lines.filter(|line| line.contains(": SIG")).collect();
+    assert!(child.wait().unwrap().success());
+    assert!(are_taken && serves.contains("http://"), "{are_taken}: {serves:?}");
+    assert_eq!(obeyed.len(), 2, "{obeyed:?}");
+}
