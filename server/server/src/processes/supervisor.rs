@@ -7,8 +7,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::resume_unwind;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -85,14 +86,27 @@ impl Supervisor {
             is_draining: false,
             abort_until: None,
         };
-        if let Err(why) = supervisor.start_all() {
-            supervisor.end_all();
-            supervisor.pass_all_on();
-            return Err(why);
-        }
+        let (started, outcome) = mpsc::sync_channel(1);
+        let begin = move || match supervisor.start_all() {
+            Ok(()) => {
+                let _ = started.send(Ok(())); // its receiver waits
+                supervisor.run();
+            }
+            Err(why) => {
+                supervisor.end_all();
+                supervisor.pass_all_on();
+                let _ = started.send(Err(why));
+            }
+        };
+        // Before the processes, which may fork as many as the user may have.
         let thread = thread::Builder::new().name("supervisor".into());
-        let thread = thread.spawn(move || supervisor.run()).map_err(&failed)?;
-        Ok(Self { shared, thread })
+        let thread = thread.spawn(begin).map_err(&failed)?;
+        match outcome.recv() {
+            Ok(outcome) => outcome.map(|()| Self { shared, thread }),
+            Err(_) => {
+                resume_unwind(thread.join().expect_err("a thread without an outcome panicked"))
+            }
+        }
     }
 
     /// The ids of the current processes.
