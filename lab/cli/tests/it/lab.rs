@@ -39,7 +39,7 @@ load = "--connection keep"
 /// With this option no run is void because other processes use the CPUs.
 pub(crate) const LIFTED: &str = "--interference-bound=100%";
 /// A window in which a server that gets hardly any CPU beside other tests gives a few answers.
-pub(crate) const WINDOW: &str = "--window=400ms";
+pub(crate) const WINDOW: &str = "--window=1s";
 
 /// A folder for all files of a command, and the means to run commands in it.
 pub(crate) struct Lab(Temporary);

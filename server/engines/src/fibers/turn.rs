@@ -63,19 +63,22 @@ impl ConnectionFiber {
         if (events != FiberEvents::NONE || self.is_new) && self.apply(events, thread) {
             return self.leave(thread);
         }
-        let mut pause = self.drive(thread);
-        // What had arrived came first, and was not enough.
-        if events.has(FiberEvents::EXPIRED)
-            && pause == Pause::Wait
-            && self.connection.expire_if_due(&mut thread.worker)
-        {
-            pause = self.drive(thread);
-        }
-        match pause {
-            Pause::Wait => self.rest(thread),
-            Pause::Yield => Next::Rest(Suspension::Yield { deadline: self.deadline() }),
-            Pause::Away => Next::Block,
-            Pause::Closed => self.leave(thread),
+        let mut may_expire = events.has(FiberEvents::EXPIRED);
+        loop {
+            let pause = self.drive(thread);
+            return match pause {
+                // What had arrived came first, and was not enough.
+                Pause::Wait
+                    if std::mem::take(&mut may_expire)
+                        && self.connection.expire_if_due(&mut thread.worker) =>
+                {
+                    continue;
+                }
+                Pause::Wait => self.rest(thread),
+                Pause::Yield => Next::Rest(Suspension::Yield { deadline: self.deadline() }),
+                Pause::Away => Next::Block,
+                Pause::Closed => self.leave(thread),
+            };
         }
     }
 
