@@ -37,7 +37,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// The non-empty elements of a comma-separated list (RFC 9110, section 5.6.1.2).
-pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim).filter(|element| !element.is_empty())
 }
 

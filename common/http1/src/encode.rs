@@ -123,6 +123,22 @@ pub fn reason_phrase(status: u16) -> &'static str {
     }
 }
 
+/// Appends the line that begins a chunk (RFC 9112, section 7.1).
+pub fn put_chunk_size(out: &mut Vec<u8>, mut size: usize) {
+    const DIGITS_MAX: usize = 16; // of 2^64 - 1
+    let mut line = *b"0000000000000000\r\n";
+    let mut start = DIGITS_MAX;
+    loop {
+        start -= 1;
+        line[start] = b"0123456789abcdef"[size % 16];
+        size /= 16;
+        if size == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&line[start..]);
+}
+
 /// Appends a decimal number.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 20; // of 2^64 - 1

@@ -150,9 +150,14 @@ impl<'b> Picked<'b> {
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
         // The lines are only searched again in the rare case that there are several values.
         match self.repeated & name.bit() {
-            0 => Values { name, first: self.first(name), lines: &[] },
-            _ => Values { name, first: None, lines: self.lines },
+            0 => Values { name, first: self.first(name), lines: Lines(&[]) },
+            _ => Values { name, first: None, lines: self.lines() },
         }
+    }
+
+    /// All fields, as they were sent.
+    pub(crate) fn lines(&self) -> Lines<'b> {
+        Lines(self.lines)
     }
 
     pub(crate) fn has_conditions(&self) -> bool {
@@ -177,7 +182,7 @@ impl<'b> Picked<'b> {
 pub struct Values<'b> {
     name: FieldName,
     first: Option<&'b [u8]>,
-    lines: &'b [u8],
+    lines: Lines<'b>,
 }
 
 impl<'b> Iterator for Values<'b> {
@@ -187,16 +192,30 @@ impl<'b> Iterator for Values<'b> {
         if let Some(value) = self.first.take() {
             return Some(value);
         }
-        loop {
-            // The lines were checked before: each ends in CRLF, and all but the last have a colon.
-            let end = memchr::memchr(b'\n', self.lines)?;
-            let (line, rest) = self.lines.split_at(end + 1);
-            self.lines = rest;
-            let colon = memchr::memchr(b':', line)?;
-            if line[..colon].eq_ignore_ascii_case(self.name.as_str().as_bytes()) {
-                return Some(trim(&line[colon + 1..line.len() - 2]));
-            }
-        }
+        let name = self.name.as_str().as_bytes();
+        self.lines.find(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+/// The names and values of the fields of a head that was parsed, in the order of its lines and as
+/// they were sent, but for white space around the values.
+#[derive(Debug, Clone)]
+pub struct Lines<'b>(pub(crate) &'b [u8]);
+
+impl<'b> Iterator for Lines<'b> {
+    type Item = (&'b [u8], &'b [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        // The lines were checked before: each ends in a line feed, and all but the last have a
+        // colon.
+        let end = memchr::memchr(b'\n', self.0)?;
+        let (line, rest) = self.0.split_at(end + 1);
+        self.0 = rest;
+        let line = &line[..end];
+        let colon = memchr::memchr(b':', line)?;
+        let value = line.strip_suffix(b"\r").unwrap_or(line).get(colon + 1..)?;
+        Some((&line[..colon], trim(value)))
     }
 }
 

@@ -9,7 +9,7 @@
 use memchr::{memchr, memchr_iter};
 
 use crate::{
-    FieldName, HeadError, HeadLimits, Method, Target, Values, Version,
+    FieldName, HeadError, HeadLimits, Lines, Method, Target, Values, Version,
     authority::Authority,
     fields::{Fields, Picked},
     request_line::{RequestLine, check_prefix},
@@ -94,6 +94,11 @@ impl<'b> Head<'b> {
     /// The values of all lines of a field.
     pub fn values(&self, name: FieldName) -> Values<'b> {
         self.picked.values(name)
+    }
+
+    /// All fields, as they were sent.
+    pub fn lines(&self) -> Lines<'b> {
+        self.picked.lines()
     }
 
     /// Whether any field makes the request conditional; `If-Range` counts.

@@ -28,10 +28,11 @@ mod request_line;
 mod response;
 
 pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+pub use bytes::list;
 pub use date::{DateTime, MONTHS, format_date, parse_date};
-pub use encode::{HeadWriter, reason_phrase};
+pub use encode::{HeadWriter, put_chunk_size, reason_phrase};
 pub use error::{BodyError, HeadError};
-pub use fields::{FieldName, Values};
+pub use fields::{FieldName, Lines, Values};
 pub use head::{BodyFraming, Expectation, Head, Parsed, begins_head_request, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
 pub use request_line::{Method, Target, Version};

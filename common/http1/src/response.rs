@@ -7,10 +7,14 @@ use std::fmt;
 
 use httparse::{EMPTY_HEADER, Status};
 
-use crate::{BodyFraming, Version, bytes::list};
+use crate::{
+    BodyFraming, Lines, Version,
+    bytes::{is_field_value, list},
+};
 
-/// The largest number of fields: no server sends so many, and every response pays for clearing the
-/// array.
+/// Enough for nearly all responses, each of which pays for clearing the array.
+const USUAL: usize = 24;
+/// The largest number of fields: no server sends so many.
 const FIELDS_MAX: usize = 100;
 
 /// The head of one response.
@@ -26,6 +30,17 @@ pub struct ResponseHead {
     pub keep_alive: bool,
     /// Where the body ends.
     pub body: ResponseBody,
+    /// The length that the head announces, of which a response to HEAD has nothing.
+    pub content_length: Option<u64>,
+    /// Where the lines of the fields begin.
+    fields_at: usize,
+}
+
+impl ResponseHead {
+    /// All fields, in the bytes that the head was read from.
+    pub fn lines<'b>(&self, bytes: &'b [u8]) -> Lines<'b> {
+        Lines(bytes.get(self.fields_at..self.len).unwrap_or_default())
+    }
 }
 
 /// Where the body of a response ends (RFC 9112, section 6.3).
@@ -78,22 +93,57 @@ pub fn parse_response_head(
     bytes: &[u8],
     to_head: bool,
 ) -> Result<Option<ResponseHead>, ResponseError> {
-    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
-    let mut response = httparse::Response::new(&mut fields);
-    let len = match response.parse(bytes) {
-        Ok(Status::Complete(len)) => len,
+    match parse_some::<USUAL>(bytes, to_head) {
+        Err(ResponseError::TooManyFields) => parse_some::<FIELDS_MAX>(bytes, to_head),
+        parsed => parsed,
+    }
+}
+
+fn parse_some<const N: usize>(
+    bytes: &[u8],
+    to_head: bool,
+) -> Result<Option<ResponseHead>, ResponseError> {
+    let Some((version, status, fields_at)) = status_line(bytes)? else { return Ok(None) };
+    let mut fields = [EMPTY_HEADER; N];
+    let (len, fields) = match httparse::parse_headers(&bytes[fields_at..], &mut fields) {
+        Ok(Status::Complete((len, fields))) => (fields_at + len, fields),
         Ok(Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::TooManyFields),
         Err(_) if has_fold(bytes) => return Err(ResponseError::Folded),
         Err(_) => return Err(ResponseError::Syntax),
     };
-    let status = response.code.ok_or(ResponseError::Syntax)?;
-    let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let framing = Framing::parse(response.headers)?;
+    let framing = Framing::parse(fields)?;
     let body = framing.body(status, to_head)?;
     let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
     let keep_alive = asked && body != ResponseBody::UntilClose;
-    Ok(Some(ResponseHead { len, status, version, keep_alive, body }))
+    let content_length = framing.length;
+    Ok(Some(ResponseHead { len, status, version, keep_alive, body, content_length, fields_at }))
+}
+
+/// Parses the status line (RFC 9112, section 4). Returns where the fields begin, too; none if the
+/// line is not complete. The blank before an empty reason may be absent.
+fn status_line(bytes: &[u8]) -> Result<Option<(Version, u16, usize)>, ResponseError> {
+    const NAME: &[u8] = b"HTTP/1.";
+    let begun = bytes.len().min(NAME.len());
+    if bytes[..begun] != NAME[..begun] {
+        return Err(ResponseError::Syntax);
+    }
+    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let version = match line.get(NAME.len()) {
+        Some(b'0') => Version::Http10,
+        Some(b'1') => Version::Http11,
+        _ => return Err(ResponseError::Syntax),
+    };
+    match line.get(NAME.len() + 1..) {
+        Some([b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', rest @ ..])
+            if matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&it| is_field_value(it)) =>
+        {
+            let [h, t, o] = [h, t, o].map(|digit| u16::from(digit - b'0'));
+            Ok(Some((version, h * 100 + t * 10 + o, end + 1)))
+        }
+        _ => Err(ResponseError::Syntax),
+    }
 }
 
 /// Whether a line of the head begins with white space.
@@ -214,8 +264,27 @@ mod tests {
 
     #[test]
     fn a_response_to_head_has_no_body() {
-        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        assert_eq!(parse_response_head(head, true).unwrap().unwrap().body, NONE);
+        let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        let head = parse_response_head(bytes, true).unwrap().unwrap();
+        assert_eq!((head.body, head.content_length), (NONE, Some(5)));
+    }
+
+    #[test]
+    fn fields_are_as_they_were_sent() {
+        let some = "HTTP/1.1 200 OK\r\nServer:x y \r\nSet-Cookie: a\r\nset-cookie: b\r\n";
+        let more = "n: v\r\n".repeat(40);
+        for (more, count) in [("", 3), (&*more, 43)] {
+            let bytes = format!("{some}{more}\r\nbody: no field\r\n").into_bytes();
+            let head = parse_response_head(&bytes, false).unwrap().unwrap();
+            let lines: Vec<_> = head.lines(&bytes).collect();
+            assert_eq!(lines.len(), count);
+            let expected: [(&[u8], &[u8]); 3] =
+                [(b"Server", b"x y"), (b"Set-Cookie", b"a"), (b"set-cookie", b"b")];
+            assert_eq!(lines[..3], expected);
+        }
+        let bytes = b"HTTP/1.1 200 OK\r\n\r\n";
+        let head = parse_response_head(bytes, false).unwrap().unwrap();
+        assert_eq!(head.lines(bytes).count(), 0);
     }
 
     #[track_caller]
@@ -226,7 +295,21 @@ mod tests {
     #[test]
     fn what_could_be_read_in_two_ways_is_an_error() {
         let with = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
-        check_error("SSH-2.0-x\r\n\r\n", ResponseError::Syntax);
+        for line in [
+            "SSH-2.0-x",
+            "HTTP/2 200 OK",
+            "HTTP/1.2 200 OK",
+            "HTTP/1.1  200 OK",
+            "HTTP/1.1 20 OK",
+            "HTTP/1.1 2000 OK",
+            "HTTP/1.1 099 OK",
+            "HTTP/1.1 200OK",
+            "HTTP/1.1 200 O\0K",
+            "HTTP/1.1 200 O\rK",
+            "",
+        ] {
+            check_error(&format!("{line}\r\n\r\n"), ResponseError::Syntax);
+        }
         check_error(&with("Content-Length: -1"), ResponseError::ContentLength);
         check_error(&with("Content-Length: 99999999999999999999"), ResponseError::ContentLength);
         let two = "Content-Length: 1\r\nContent-Length: 2";

@@ -25,6 +25,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one thread and one event set for all connections of a partition",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
+    calls_applications: true,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -27,6 +27,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
+    calls_applications: true,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

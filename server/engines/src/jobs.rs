@@ -53,16 +53,25 @@ const LIST_CHUNK_BYTES: usize = 64 * 1024;
 /// release that was switched.
 const ROOT_CHECK_US: u64 = 1_000_000;
 
-/// A problem that operators should know: a path that was refused although a file exists there, or
-/// whose file could not be examined.
+/// A problem that operators should know.
 #[derive(Debug)]
-pub struct Trouble<'t> {
-    /// The root of the host.
-    pub root: &'t Path,
-    /// The path below the root, without a leading slash.
-    pub path: &'t [u8],
-    /// The cause of the problem.
-    pub cause: TroubleCause<'t>,
+pub enum Trouble<'t> {
+    /// A path was refused although a file exists there, or its file could not be examined.
+    Path {
+        /// The root of the host.
+        root: &'t Path,
+        /// The path below the root, without a leading slash.
+        path: &'t [u8],
+        /// The cause of the problem.
+        cause: TroubleCause<'t>,
+    },
+    /// An application has not answered.
+    Application {
+        /// Its name.
+        name: &'t str,
+        /// The cause of the problem.
+        failure: upstream::Failure,
+    },
 }
 
 /// The cause of a problem with a path.
@@ -170,6 +179,13 @@ impl Runner {
         Self { moment_us, ..self }
     }
 
+    /// Reports that an application has not answered.
+    pub(crate) fn report_application(&self, name: &str, failure: upstream::Failure) {
+        if let Some(report) = &self.report {
+            report(&Trouble::Application { name, failure });
+        }
+    }
+
     /// Takes the notices for operators about files that were used since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
@@ -231,11 +247,12 @@ impl Runner {
                 let listed = self.list(host, &path, format, permit).and_then(list_more);
                 if let (Err(why), Some(report)) = (&listed, &self.report) {
                     let (root, cause) = (&*self.roots[host].path, TroubleCause::Failed(why));
-                    report(&Trouble { root, path: &path[1..], cause });
+                    report(&Trouble::Path { root, path: &path[1..], cause });
                 }
                 Done::Listed(listed)
             }
             Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
+            Job::Application(_) => unreachable!("applications are called, not run"),
         }
     }
 
@@ -519,7 +536,7 @@ impl HostFiles<'_> {
 
     fn report(&self, path: &[u8], cause: TroubleCause<'_>) {
         if let Some(report) = self.report {
-            report(&Trouble { root: self.path, path, cause });
+            report(&Trouble::Path { root: self.path, path, cause });
         }
     }
 }

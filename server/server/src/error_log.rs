@@ -1,5 +1,5 @@
-//! The error log: reports to operators paths that were refused although a file is there, and paths
-//! that could not be inspected. Clients only get the status.
+//! The error log: reports to operators paths that were refused although a file is there, paths that
+//! could not be inspected, and applications that have not answered. Clients only get the status.
 //!
 //! Each report is a line on standard error; no thread waits for it to be written. A client that
 //! requests such paths again and again cannot fill a disk by that: the number of lines per second
@@ -40,15 +40,23 @@ fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
 
 /// Formats `"/srv/www/a.txt": permission denied`: one line, whatever bytes a name has.
 fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
-    let path = trouble.root.join(std::ffi::OsStr::from_bytes(trouble.path));
     let left_out = match left_out {
         0 => String::new(),
         more => format!(" ({more} more such lines were left out before this)"),
     };
-    match &trouble.cause {
-        TroubleCause::Refused(why) => format!("refused {path:?}: {why}{left_out}"),
-        TroubleCause::Failed(why) => format!("cannot look at {path:?}: {why}{left_out}"),
-    }
+    let text = match trouble {
+        Trouble::Path { root, path, cause } => {
+            let path = root.join(std::ffi::OsStr::from_bytes(path));
+            match cause {
+                TroubleCause::Refused(why) => format!("refused {path:?}: {why}"),
+                TroubleCause::Failed(why) => format!("cannot look at {path:?}: {why}"),
+            }
+        }
+        Trouble::Application { name, failure } => {
+            format!("{name}: {}: {failure}", failure.status())
+        }
+    };
+    text + &left_out
 }
 
 impl Budget {
@@ -124,7 +132,7 @@ mod tests {
     #[test]
     fn a_line_has_the_path_and_the_reason() {
         let line = |path: &[u8], cause, left_out| {
-            line(&Trouble { root: Path::new("/srv"), path, cause }, left_out)
+            line(&Trouble::Path { root: Path::new("/srv"), path, cause }, left_out)
         };
         let refused = TroubleCause::Refused(Refusal::Permission);
         assert_eq!(line(b"a/b.txt", refused, 0), "refused \"/srv/a/b.txt\": permission denied");

@@ -18,6 +18,7 @@ mod line_writer;
 mod listeners;
 mod local;
 mod modes;
+mod names;
 mod partitions;
 mod processes;
 mod reach;

@@ -249,6 +249,7 @@ fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
         idle_ms: timeouts.idle_ms,
         write_ms: timeouts.write_ms,
         linger_ms: timeouts.linger_ms,
+        ..Limits::default()
     }
 }
 

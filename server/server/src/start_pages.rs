@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use engines::jobs::{ReportTrouble, Runner, TroubleCause};
+use engines::jobs::{ReportTrouble, Runner, Trouble, TroubleCause};
 use session::{Done, Job, Known};
 use site::Site;
 use site::host::{Host, HostSettings};
@@ -21,6 +21,9 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
     let (report, refusals) = reporter();
     let runner = runner.with_trouble_report(Some(report));
     let line = |(index, settings): (usize, &HostSettings)| {
+        if site.host(index).route(b"/", b"GET").is_some() {
+            return None; // an application answers
+        }
         let path = b"/".as_slice().into();
         let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
         let refusal = refusals.try_recv().ok();
@@ -40,9 +43,9 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
 fn reporter() -> (ReportTrouble, mpsc::Receiver<(PathBuf, Refusal)>) {
     let (sender, receiver) = mpsc::channel();
     let report: ReportTrouble = Arc::new(move |trouble| {
-        if let TroubleCause::Refused(why) = trouble.cause {
-            let path = trouble.root.join(OsStr::from_bytes(trouble.path));
-            let _ = sender.send((path.components().collect(), why)); // the receiver is still there
+        if let Trouble::Path { root, path, cause: TroubleCause::Refused(why) } = trouble {
+            let path = root.join(OsStr::from_bytes(path));
+            let _ = sender.send((path.components().collect(), *why)); // the receiver is still there
         }
     });
     (report, receiver)

@@ -16,6 +16,17 @@ pub enum After {
 }
 
 impl After {
+    /// What happens after a request whose body is read, and which may be the last anyway
+    /// (`is_last`).
+    #[inline]
+    pub(crate) fn of(head: &Head<'_>, is_last: bool) -> Self {
+        match (head.keep_alive, is_last) {
+            (false, _) => Self::Close,
+            (true, true) => Self::Linger,
+            (true, false) => Self::KeepAlive,
+        }
+    }
+
     /// Decides what happens to the connection after a request, which may be the last anyway
     /// (`is_last`), and returns the body that has to be read and dropped before the next request.
     /// `arrived` are the bytes after the head that have arrived.
@@ -26,11 +37,7 @@ impl After {
         is_last: bool,
         limits: &Limits,
     ) -> (Self, Option<BodySkipper>) {
-        let after = match (head.keep_alive, is_last) {
-            (false, _) => Self::Close,
-            (true, true) => Self::Linger,
-            (true, false) => Self::KeepAlive,
-        };
+        let after = Self::of(head, is_last);
         match head.body {
             BodyFraming::None | BodyFraming::Length(0) => (after, None),
             _ => after.with_body(head, arrived, limits),

@@ -6,14 +6,15 @@
 use std::net::SocketAddr;
 
 use http1::{Head, Parsed};
+use upstream::Tick;
 
 use crate::after::After;
+use crate::application::CLIENT_LEFT;
 use crate::exchange::{AHEAD_BYTES_MAX, Exchange, Skipped, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
 use crate::op::Op;
-use crate::response::{Prepared, Response};
-use crate::tick::Tick;
+use crate::response::{Prepared, Request, Response};
 use crate::worker::Worker;
 
 /// The phase of a connection, for drivers that evict or park connections.
@@ -43,6 +44,8 @@ enum State {
     Working,
     /// The job was taken and has not been answered, and nothing is left to send.
     Waiting,
+    /// An application waits for more of the request's body, and nothing is left to send.
+    Uploading,
     Writing,
     /// The rest of the job is ready to be taken; bytes may be left to send.
     Continuing,
@@ -96,7 +99,7 @@ enum State {
 ///   are answered. After `Shutdown` nothing is sent. After `Close` nothing changes any more.
 /// * The answer to a job that has ended, or whose connection has, is dropped.
 pub struct Connection {
-    exchange: Option<Box<Exchange>>,
+    pub(crate) exchange: Option<Box<Exchange>>,
     peer: SocketAddr,
     deadline: Tick,
     /// When the head that is being read began; for its minimum rate.
@@ -108,11 +111,11 @@ pub struct Connection {
     lingered: u32,
     state: State,
     /// What happens to the connection after the current response.
-    after: After,
+    pub(crate) after: After,
     /// Whether to close at the next opportunity.
     is_draining: bool,
     /// Whether the client has shut its side down.
-    is_at_end: bool,
+    pub(crate) is_at_end: bool,
 }
 
 impl Connection {
@@ -139,9 +142,12 @@ impl Connection {
     #[must_use]
     pub fn next(&self) -> Op<'_> {
         match self.state {
-            State::Fresh | State::Idle | State::Reading | State::Skipping | State::Lingering => {
-                Op::Recv
-            }
+            State::Fresh
+            | State::Idle
+            | State::Reading
+            | State::Uploading
+            | State::Skipping
+            | State::Lingering => Op::Recv,
             State::Writing | State::Streaming => {
                 self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op())
             }
@@ -181,6 +187,7 @@ impl Connection {
             State::Lingering => self.linger(bytes.len()),
             State::Working
             | State::Waiting
+            | State::Uploading
             | State::Writing
             | State::Continuing
             | State::Streaming => self.take_ahead(w, bytes),
@@ -252,8 +259,16 @@ impl Connection {
     }
 
     /// The job that is ready to be taken, or was taken last.
-    fn job_id(&self) -> JobId {
+    pub(crate) fn job_id(&self) -> JobId {
         JobId { number: self.job, stream: 0 }
+    }
+
+    /// Whether a job is out or has answered in part.
+    pub(crate) fn is_streaming(&self) -> bool {
+        matches!(
+            self.state,
+            State::Waiting | State::Uploading | State::Streaming | State::Continuing
+        )
     }
 
     /// Reports the answer to a job. An answer to an earlier job is dropped.
@@ -276,7 +291,7 @@ impl Connection {
         match self.state {
             State::Fresh | State::Idle => Phase::Idle,
             State::Reading => Phase::Reading,
-            State::Working | State::Waiting => Phase::Working,
+            State::Working | State::Waiting | State::Uploading => Phase::Working,
             State::Writing | State::Continuing | State::Streaming => Phase::Writing,
             State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,
             State::Closed { .. } => Phase::Closed,
@@ -316,6 +331,10 @@ impl Connection {
                 let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
                 let is_head = http1::begins_head_request(unread);
                 self.refuse(w, 408, "The request head took too long.", is_head);
+            }
+            State::Uploading => {
+                w.counters.connections_expired.add(1);
+                self.fail_call(w, 408);
             }
             // A decision to close is kept: a reset must not become an orderly close.
             State::Waiting | State::Closed { .. } => {}
@@ -428,7 +447,7 @@ impl Connection {
     #[inline]
     fn response(&mut self, w: &mut Worker) -> Response<'_> {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        Response { exchange, after: &mut self.after }
+        Response { exchange, after: &mut self.after, peer: &self.peer }
     }
 
     /// Answers bytes that are no request, or a request that will never be complete.
@@ -488,7 +507,7 @@ impl Connection {
         }
         if is_sent {
             self.advance(w);
-        } else if self.state == State::Writing && exchange.has_room() {
+        } else if matches!(self.state, State::Writing | State::Streaming) && exchange.has_room() {
             self.state = State::Continuing;
         }
     }
@@ -500,11 +519,14 @@ impl Connection {
         if matches!(exchange.then, Then::Finish) {
             return self.finish(w);
         }
+        if matches!(exchange.then, Then::Application(_)) {
+            return self.advance_call(w);
+        }
         if self.state == State::Streaming {
             self.state = State::Waiting;
             return;
         }
-        match (Response { exchange, after: &mut self.after }).refill() {
+        match (Response { exchange, after: &mut self.after, peer: &self.peer }).refill() {
             // A response of many parts keeps its deadline, which its progress renews.
             Some(Prepared::Bytes) => {}
             Some(_) => {
@@ -513,6 +535,73 @@ impl Connection {
             }
             None => self.finish(w),
         }
+    }
+
+    /// Changes the state after the call of an application has taken or brought something.
+    /// `was_free` says that nothing was left to send before.
+    pub(crate) fn after_call(&mut self, w: &mut Worker, was_free: bool) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let Some(stream) = exchange.stream() else { return };
+        if exchange.is_sent() {
+            return self.advance_call(w);
+        }
+        self.state = if stream.is_complete { State::Writing } else { State::Streaming };
+        if was_free {
+            exchange.progress = 0;
+            self.deadline = w.now().plus_ms(w.limits.write_ms);
+        }
+    }
+
+    /// Goes on with the reply of an application of which everything is sent that has come.
+    #[inline(never)]
+    fn advance_call(&mut self, w: &mut Worker) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let has_more = exchange.next_gathered();
+        let Some(stream) = exchange.stream() else { return };
+        if has_more {
+            self.state = if stream.is_complete { State::Writing } else { State::Streaming };
+        } else if let Some(failure) = stream.failure {
+            self.fail_call(w, failure.status());
+        } else if stream.is_complete {
+            self.finish(w);
+        } else if stream.has_room(0) {
+            self.state = State::Continuing;
+        } else if stream.awaits_body {
+            self.state = State::Uploading;
+            self.deadline = w.now().plus_ms(w.limits.write_ms);
+        } else {
+            self.state = State::Waiting;
+        }
+    }
+
+    /// Answers in the place of an application; or breaks off what it has begun to answer.
+    #[cold]
+    fn fail_call(&mut self, w: &mut Worker, status: u16) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let has_reply = exchange.stream().is_some_and(|stream| stream.has_reply);
+        exchange.then = Then::Finish;
+        if has_reply {
+            w.counters.bodies_cut_short.add(1);
+            self.state = State::Closed { reset: true };
+            return;
+        }
+        // Nothing but a close says where the next request would begin.
+        if exchange.skipper.take().is_some() || status < 500 {
+            self.after = After::Linger;
+        }
+        let bytes = std::mem::take(&mut exchange.head);
+        let host = exchange.draft.host;
+        let prepared = match http1::parse_head(&bytes, 0, &w.limits.head) {
+            Ok(Parsed::Complete(head)) => {
+                let request = Request { bytes: &bytes, head: &head, host };
+                self.response(w).error(w, request, status)
+            }
+            _ => unreachable!("the head was read before"),
+        };
+        if let Some(exchange) = &mut self.exchange {
+            exchange.head = bytes;
+        }
+        self.follow(w, prepared);
     }
 
     /// Ends a complete response, and continues with the next request.
@@ -579,6 +668,17 @@ impl Connection {
     /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
         self.is_at_end = true;
+        if self.is_streaming()
+            && let Some(exchange) = &mut self.exchange
+            && exchange.stream().is_some_and(|stream| !stream.is_complete)
+        {
+            // The application is not kept busy for a client that has gone.
+            if exchange.draft.status == 0 {
+                exchange.draft.status = CLIENT_LEFT;
+            }
+            self.state = State::Closed { reset: false };
+            return;
+        }
         let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
         if self.after == After::KeepAlive && unread.is_empty() {
             self.after = After::Close;
@@ -598,13 +698,20 @@ impl Connection {
     fn take_ahead(&mut self, w: &mut Worker, bytes: &[u8]) {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
         exchange.keep(bytes);
+        if exchange.stream().is_some_and(|stream| stream.awaits_body && !stream.is_complete) {
+            self.state = State::Continuing;
+        }
         self.skip_ahead(w);
     }
 
-    /// Drops what has arrived of an unwanted body before the response is sent.
+    /// Drops what has arrived of an unwanted body before the response is sent. An application takes
+    /// its body by itself.
     #[cold]
     fn skip_ahead(&mut self, w: &Worker) {
         let Some(exchange) = &mut self.exchange else { return };
+        if exchange.stream().is_some_and(|stream| !stream.is_complete) {
+            return;
+        }
         if exchange.skip_body(w.limits.unread_body_bytes_max) == Skipped::Broken {
             self.after = After::Linger;
         }

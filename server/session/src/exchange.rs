@@ -6,10 +6,11 @@ use http1::BodySkipper;
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 
+use crate::application::Stream;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::op::Op;
-use crate::tick::Tick;
+use upstream::Tick;
 
 /// Larger buffers are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
@@ -81,6 +82,8 @@ pub(crate) enum Then {
     Parts(Box<Parts>),
     /// More of a listing.
     List(Box<Listing>),
+    /// More of an application's reply.
+    Application(Box<Stream>),
 }
 
 /// A multipart/byteranges response that is being sent (RFC 9110 §14.6).
@@ -207,7 +210,8 @@ impl Exchange {
     #[inline]
     pub(crate) fn op(&self) -> Op<'_> {
         let head = &self.out[self.out_at..];
-        let more = !matches!(self.then, Then::Finish);
+        // What an application sends next may be long in coming.
+        let more = matches!(self.then, Then::Parts(_) | Then::List(_));
         match &self.body {
             BodySource::Variant { entry, variant, at, end } if at < end => {
                 match &variant_of(entry.value(), *variant).body {
@@ -256,9 +260,14 @@ impl Exchange {
     /// left, and none follows it yet.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        let Then::List(listing) = &self.then else { return false };
-        let is_low = self.out_at >= self.out.len() / 2;
-        is_low && listing.following.is_empty() && self.job.is_some()
+        match &self.then {
+            Then::List(listing) => {
+                let is_low = self.out_at >= self.out.len() / 2;
+                is_low && listing.following.is_empty() && self.job.is_some()
+            }
+            Then::Application(stream) => stream.has_room(self.out.len() - self.out_at),
+            Then::Finish | Then::Parts(_) => false,
+        }
     }
 
     /// Adds a piece of a stream to what is sent. It is kept while another is being sent.
@@ -275,8 +284,11 @@ impl Exchange {
         let is_kept = !is_first && !is_sent;
         let out = if is_kept { &mut listing.following } else { &mut self.out };
         match listing.chunked {
-            true => put_chunk(out, bytes, !has_more),
+            true => put_chunk(out, bytes),
             false => out.extend_from_slice(bytes),
+        }
+        if listing.chunked && !has_more {
+            put_last_chunk(out);
         }
         listing.is_complete = !has_more;
         match is_kept {
@@ -326,16 +338,18 @@ impl Exchange {
     }
 }
 
-/// Writes a chunk, and the end of the body after the last (RFC 9112 §7.1).
-fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
+/// Writes a chunk, unless there is nothing in it (RFC 9112 §7.1).
+pub(crate) fn put_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     if !bytes.is_empty() {
-        out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+        http1::put_chunk_size(out, bytes.len());
         out.extend_from_slice(bytes);
         out.extend_from_slice(b"\r\n");
     }
-    if is_last {
-        out.extend_from_slice(b"0\r\n\r\n");
-    }
+}
+
+/// Writes the end of a body in chunks.
+pub(crate) fn put_last_chunk(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n\r\n");
 }
 
 /// Returns a variant of an entry that is known to be a file.

@@ -12,6 +12,7 @@ use site::listing::Renderer;
 use site::resource::{Entry, FileRef, Identity};
 
 use crate::listings::ListingPermit;
+use upstream::Call;
 
 /// Which job of a connection an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub enum Job {
     },
     /// Continue a listing.
     ListMore(Box<ListCursor>),
+    /// Have an application answer: not run, but driven beside its stream.
+    Application(Box<Call>),
 }
 
 /// The unfinished hash of a file, shared by all jobs that need it: each may hash the next piece.

@@ -15,6 +15,7 @@
 
 mod access_log;
 mod after;
+mod application;
 mod connection;
 mod counters;
 mod error_page;
@@ -30,11 +31,11 @@ mod reply;
 mod respond;
 mod response;
 mod shared_level;
-mod tick;
 mod worker;
 
 pub use access_log::{AccessLog, Record};
 pub use after::After;
+pub use application::StreamRef;
 pub use connection::{Connection, Phase};
 pub use counters::{Counter, Counters};
 pub use job::{Done, HashJob, Job, JobId, Known, ListCursor, ListFormat, ListName, SharedHashing};
@@ -44,5 +45,5 @@ pub use op::Op;
 pub use reply::Reply;
 pub use response::Prepared;
 pub use shared_level::{SharedLevel, Stamp};
-pub use tick::Tick;
+pub use upstream::Tick;
 pub use worker::{Account, HOUSEKEEPING_MS, Spares, Worker, WorkerParts};

@@ -16,6 +16,9 @@ pub struct Limits {
     pub unread_body_bytes_max: u64,
     /// More ranges than this in one request are ignored: each costs a part head of about 100 bytes.
     pub ranges_max: usize,
+    /// Content of an application's reply that is kept for its client. What is received at once
+    /// comes on top.
+    pub reply_bytes_max: usize,
     /// How long a client may take from its connection, or from the first byte of a later request,
     /// to the end of the head.
     pub head_ms: u64,
@@ -45,6 +48,7 @@ impl Default for Limits {
             requests_per_connection_max: 0,
             unread_body_bytes_max: 64 * 1024,
             ranges_max: 100,
+            reply_bytes_max: 64 * 1024,
             head_ms: 10_000,
             head_bytes_per_s_min: 500,
             idle_ms: 60_000,

@@ -8,7 +8,7 @@ use site::resource::{Entry, Undecodable};
 
 use crate::job::Known;
 use crate::shared_level::{SharedLevel, Stamp};
-use crate::tick::Tick;
+use upstream::Tick;
 
 /// Slots of the first level that are checked for each new entry: evicted entries then make up a few
 /// percent of it at most, and a check takes a microsecond.
@@ -171,6 +171,7 @@ impl EntryCache {
         lookup
     }
 
+    #[inline(always)] // a call would cost each request ten instructions
     fn set_key(&mut self, host: usize, path: &[u8]) {
         self.key.clear();
         // Hosts are bounded far below 2^32 by the size of a configuration.

@@ -17,21 +17,24 @@ use crate::worker::Worker;
 pub struct Reply {
     exchange: Box<Exchange>,
     after: After,
+    peer: SocketAddr,
 }
 
 impl Reply {
-    /// Begins the response to a request: `bytes` is its head, `arrived` are the bytes after it that
-    /// have arrived, and `is_last` says that the connection is closed after it in any case. Returns
-    /// the request's body as well, if it is to be read and dropped after the response.
+    /// Begins the response to a request of `peer`: `bytes` is its head, `arrived` are the bytes
+    /// after it that have arrived, and `is_last` says that the connection is closed after it in any
+    /// case. Returns the request's body as well, if it is to be read and dropped after the
+    /// response.
     #[inline]
     pub fn begin(
         w: &mut Worker,
+        peer: SocketAddr,
         bytes: &[u8],
         head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,
     ) -> (Self, Prepared, Option<BodySkipper>) {
-        let mut reply = Self { exchange: w.take_exchange(), after: After::KeepAlive };
+        let mut reply = Self { exchange: w.take_exchange(), after: After::KeepAlive, peer };
         let prepared = reply.response().respond(w, bytes, head, arrived, is_last);
         let body = reply.exchange.skipper.take();
         (reply, prepared, body)
@@ -41,11 +44,12 @@ impl Reply {
     /// `is_head` says whether the method is HEAD ([`http1::begins_head_request`]).
     pub fn refusal(
         w: &mut Worker,
+        peer: SocketAddr,
         status: u16,
         reason: &'static str,
         is_head: bool,
     ) -> (Self, Prepared) {
-        let mut reply = Self { exchange: w.take_exchange(), after: After::Linger };
+        let mut reply = Self { exchange: w.take_exchange(), after: After::Linger, peer };
         let prepared = reply.response().refuse(w, status, reason, is_head);
         (reply, prepared)
     }
@@ -97,9 +101,9 @@ impl Reply {
 
     /// Records the response, even if it is incomplete, and returns the buffers.
     #[inline]
-    pub fn finish(self, w: &mut Worker, peer: SocketAddr) -> After {
+    pub fn finish(self, w: &mut Worker) -> After {
         if self.exchange.draft.status != 0 {
-            w.record(&self.exchange, peer);
+            w.record(&self.exchange, self.peer);
         }
         w.return_exchange(self.exchange);
         self.after
@@ -107,6 +111,6 @@ impl Reply {
 
     #[inline]
     fn response(&mut self) -> Response<'_> {
-        Response { exchange: &mut self.exchange, after: &mut self.after }
+        Response { exchange: &mut self.exchange, after: &mut self.after, peer: &self.peer }
     }
 }

@@ -46,6 +46,12 @@ impl Response<'_> {
             self.exchange.head.extend_from_slice(bytes);
         }
         let host = w.site.find(head.host);
+        if !w.site.applications().is_empty()
+            && let Some(host) = host
+            && let Some(prepared) = self.call(w, Request { bytes, head, host }, arrived, is_last)
+        {
+            return prepared;
+        }
         // Decided where the host is known. Files have no use for a body: it is dropped.
         let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         *self.after = after;
@@ -117,6 +123,7 @@ impl Response<'_> {
                 true => Some(Prepared::Bytes),
                 false => exchange.job.is_some().then_some(Prepared::Job),
             },
+            Then::Application(_) => unreachable!("what follows comes from its call"),
         }
     }
 

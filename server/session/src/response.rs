@@ -1,5 +1,7 @@
 //! The current response: what it answers, what was prepared, and how its head is written.
 
+use std::net::SocketAddr;
+
 use file_cache::Hit;
 use http1::{Head, HeadWriter, Target};
 use site::fields::{Content, FieldList};
@@ -47,6 +49,8 @@ pub(crate) struct Response<'c> {
     pub(crate) exchange: &'c mut Exchange,
     /// What happens to the connection after it.
     pub(crate) after: &'c mut After,
+    /// The client.
+    pub(crate) peer: &'c SocketAddr,
 }
 
 /// A request that is not answered with a file, as far as it was parsed.

@@ -8,6 +8,7 @@ use file_cache::Cache;
 use http1::{Parsed, format_date};
 use site::Site;
 use site::resource::{DATE_LEN, Entry};
+use upstream::{Application, Tick};
 
 use crate::access_log::{AccessLog, Record};
 use crate::counters::Counters;
@@ -16,7 +17,6 @@ use crate::limits::Limits;
 use crate::listings::Listings;
 use crate::lookup::EntryCache;
 use crate::shared_level::SharedLevel;
-use crate::tick::Tick;
 
 /// The parts of a worker.
 pub struct WorkerParts {
@@ -161,6 +161,12 @@ impl Worker {
     #[inline]
     pub fn now(&self) -> Tick {
         self.now
+    }
+
+    /// The applications that routes of the hosts lead to.
+    #[must_use]
+    pub fn applications(&self) -> &[Arc<Application>] {
+        self.site.applications()
     }
 
     /// The bounds of every connection.

@@ -53,6 +53,9 @@ pub enum SettingError {
     /// The text is not a media type (RFC 9110 §8.3.1).
     #[error("{0:?} is not a media type: write it like \"text/markdown\"")]
     MediaType(String),
+    /// The text is not the method of a request that an application may get.
+    #[error("{0:?} is not a method that an application can get: write it like \"POST\"")]
+    Method(String),
     /// A redirect to a text that is no URI reference.
     #[error("redirect target {0:?} is not a URL: percent-encode it")]
     Target(String),
@@ -73,8 +76,8 @@ pub const FIELD_BYTES_MAX: usize = 16 * 1024;
 
 /// The error statuses that this server sends after it has found the host: only those can have a
 /// page.
-pub const PAGE_STATUSES: [u16; 14] =
-    [400, 403, 404, 405, 406, 408, 412, 414, 416, 417, 431, 501, 503, 505];
+pub const PAGE_STATUSES: [u16; 17] =
+    [400, 403, 404, 405, 406, 408, 412, 413, 414, 416, 417, 431, 501, 502, 503, 504, 505];
 
 /// The statuses of a redirect.
 pub const REDIRECT_STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
@@ -231,6 +234,19 @@ pub fn redirect_status(status: u16) -> Checked {
     }
 }
 
+/// Checks the method of a request (RFC 9110 §9.1).
+///
+/// # Errors
+/// The text is no method, or one that no application can get.
+pub fn method(name: &str) -> Checked {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let is_method = !name.is_empty() && name.bytes().all(is_token);
+    match is_method && !matches!(name, "CONNECT" | "TRACE") {
+        true => Ok(()),
+        false => Err(SettingError::Method(name.into())),
+    }
+}
+
 /// Checks a glob over paths.
 ///
 /// # Errors
@@ -337,7 +353,7 @@ mod tests {
     #[test]
     fn statuses_with_a_page() {
         assert!(PAGE_STATUSES.iter().all(|status| page_status(*status).is_ok()));
-        for status in [200, 402, 421, 500, 502] {
+        for status in [200, 402, 421, 500, 507] {
             let error = page_status(status).expect_err("no page can be for it").to_string();
             assert!(error.starts_with(&status.to_string()), "{error}");
         }

@@ -5,6 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use upstream::{Application, ApplicationSettings};
 
 use crate::check::{self, SettingError};
 use crate::fields::HeaderRule;
@@ -50,6 +53,8 @@ pub struct HostSettings {
     pub headers: Vec<HeaderRule>,
     /// Redirects by glob; the first match wins.
     pub redirects: Vec<RedirectSettings>,
+    /// Which requests applications answer; the first match wins, files come last.
+    pub routes: Vec<RouteSettings>,
     /// Media types by file name extension, ahead of the built-in table.
     pub mime_types: BTreeMap<String, String>,
     /// The size up to which files are read for their entity tag that are not in memory and whose
@@ -66,6 +71,17 @@ pub struct RedirectSettings {
     pub to: String,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
+}
+
+/// A rule that says what answers requests.
+#[derive(Clone, Debug, Default)]
+pub struct RouteSettings {
+    /// A glob over canonical paths.
+    pub path: String,
+    /// The methods of the requests; none means all.
+    pub methods: Vec<String>,
+    /// The application that answers; one without servers stands for the files of the host.
+    pub application: ApplicationSettings,
 }
 
 /// The policy for path segments that begin with a dot (`/.well-known/` is always served: RFC 8615).
@@ -108,6 +124,7 @@ impl HostSettings {
             cache_control: Vec::new(),
             headers: Vec::new(),
             redirects: Vec::new(),
+            routes: Vec::new(),
             mime_types: BTreeMap::new(),
             etag_hash_bytes_max: 16 << 20,
         }
@@ -121,20 +138,40 @@ pub struct Host {
     pub(crate) cache_control: PathGlobs<String>,
     pub(crate) headers: PathGlobs<HeaderRule>,
     pub(crate) redirects: PathGlobs<(String, u16)>,
+    routes: PathGlobs<Route>,
     pub(crate) mime_types: Overrides,
 }
 
+/// A route, ready to be matched.
+#[derive(Clone, Debug)]
+struct Route {
+    methods: Vec<String>,
+    /// The number of the application.
+    application: Option<usize>,
+}
+
 impl Host {
-    fn new(settings: HostSettings) -> Result<Self, SettingError> {
+    /// Compiles settings. New applications are added to `applications`; equal ones are one.
+    fn new(
+        settings: HostSettings,
+        applications: &mut Vec<Arc<Application>>,
+    ) -> Result<Self, SettingError> {
         check_settings(&settings)?;
         let cache = settings.cache_control.iter().cloned();
         let headers = settings.headers.iter().map(|rule| (rule.path.clone(), rule.clone()));
         let redirects =
             settings.redirects.iter().map(|r| (r.from.clone(), (r.to.clone(), r.status)));
+        let routes = settings.routes.iter().map(|route| {
+            let is_called = !route.application.servers.is_empty();
+            let application = is_called.then(|| number_of(&route.application, applications));
+            (route.path.clone(), Route { methods: route.methods.clone(), application })
+        });
+        let routes = PathGlobs::new(routes).map_err(SettingError::Glob)?;
         Ok(Self {
             cache_control: PathGlobs::new(cache).map_err(SettingError::Glob)?,
             headers: PathGlobs::new(headers).map_err(SettingError::Glob)?,
             redirects: PathGlobs::new(redirects).map_err(SettingError::Glob)?,
+            routes,
             mime_types: Overrides::new(
                 settings.mime_types.iter().map(|(e, t)| (e.as_str(), t.as_str())),
             ),
@@ -185,6 +222,15 @@ impl Host {
         self.redirects.matches(path).next().map(|(to, status)| (to.as_str(), *status))
     }
 
+    /// The application that answers a request for a canonical path; none if files do.
+    #[must_use]
+    pub fn route(&self, path: &[u8], method: &[u8]) -> Option<usize> {
+        let is_for = |route: &&Route| {
+            route.methods.is_empty() || route.methods.iter().any(|it| it.as_bytes() == method)
+        };
+        self.routes.matches(path).find(is_for).and_then(|route| route.application)
+    }
+
     /// The page that answers navigations to paths that do not exist.
     #[must_use]
     pub fn spa_fallback(&self) -> Option<&[u8]> {
@@ -210,6 +256,7 @@ pub struct Site {
     /// Suffixes with their leading dot, longest first.
     wildcards: Vec<(Vec<u8>, usize)>,
     default: Option<usize>,
+    applications: Vec<Arc<Application>>,
 }
 
 impl Site {
@@ -223,6 +270,7 @@ impl Site {
             exact: HashMap::new(),
             wildcards: Vec::new(),
             default: None,
+            applications: Vec::new(),
         };
         if settings.is_empty() {
             return Err(SiteError { host: 0, fault: SettingError::NoHost });
@@ -260,6 +308,13 @@ impl Site {
         &self.hosts
     }
 
+    /// The applications that routes lead to, by their numbers.
+    #[must_use]
+    #[inline]
+    pub fn applications(&self) -> &[Arc<Application>] {
+        &self.applications
+    }
+
     fn find_named(&self, host: &[u8]) -> Option<usize> {
         let name = without_port(host).to_ascii_lowercase();
         let name = name.strip_suffix(b".").unwrap_or(&name);
@@ -288,9 +343,18 @@ impl Site {
         if settings.default && self.default.replace(index).is_some() {
             return Err(SettingError::TwoDefaults);
         }
-        self.hosts.push(Host::new(settings)?);
+        self.hosts.push(Host::new(settings, &mut self.applications)?);
         Ok(())
     }
+}
+
+/// The number of an application, which is added if it is new.
+fn number_of(settings: &ApplicationSettings, all: &mut Vec<Arc<Application>>) -> usize {
+    let known = all.iter().position(|application| application.settings() == settings);
+    known.unwrap_or_else(|| {
+        all.push(Arc::new(Application::new(settings.clone(), all.len())));
+        all.len() - 1
+    })
 }
 
 /// Cuts `:port` off; a colon inside the brackets of an IPv6 literal starts no port.
@@ -329,6 +393,8 @@ fn check_settings(settings: &HostSettings) -> Result<(), SettingError> {
 
 #[cfg(test)]
 mod tests {
+    use upstream::{Address, ServerSettings};
+
     use super::*;
 
     fn site(hosts: &[(&[&str], bool)]) -> Site {
@@ -369,6 +435,41 @@ mod tests {
     fn without_default_an_unknown_host_has_none() {
         let site = site(&[(&["example.com"], false)]);
         assert_eq!(site.find(Some(b"other.test")), None);
+    }
+
+    #[test]
+    fn the_first_route_that_matches_path_and_method_decides() {
+        let route = |path: &str, methods: &[&str], application| RouteSettings {
+            path: path.into(),
+            methods: methods.iter().map(ToString::to_string).collect(),
+            application,
+        };
+        let to = |port| {
+            let address = Address::Tcp { host: "localhost".into(), port };
+            let servers = vec![ServerSettings { address, weight: 1 }];
+            ApplicationSettings { servers, ..ApplicationSettings::default() }
+        };
+        let mut host = HostSettings::new("/srv".into());
+        host.routes = vec![
+            route("/api/static/**", &[], ApplicationSettings::default()),
+            route("/api/**", &["POST", "PUT"], to(3001)),
+            route("/api/**", &[], to(3000)),
+            route("/more", &[], to(3001)),
+        ];
+        let site = Site::new(vec![host]).unwrap();
+        let host = site.host(0);
+        assert_eq!(site.applications().len(), 2, "equal ones are one");
+        for (path, method, expected) in [
+            ("/", "GET", None),
+            ("/api/a", "GET", Some(1)),
+            ("/api/a", "POST", Some(0)),
+            ("/more", "GET", Some(0)),
+            ("/api/a/b", "PUT", Some(0)),
+            ("/api/static/a", "POST", None),
+            ("/apis", "GET", None),
+        ] {
+            assert_eq!(host.route(path.as_bytes(), method.as_bytes()), expected, "{path}");
+        }
     }
 
     #[test]

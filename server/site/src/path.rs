@@ -58,6 +58,31 @@ impl std::error::Error for PathError {}
 ///
 /// A path that is already canonical is returned unchanged; any other is written to `scratch`.
 pub fn canonicalise<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+    canonical(path, scratch, EncodedSlash::Refused)
+}
+
+/// Returns the canonical form of a path that an application gets as it was sent, to be matched with
+/// its routes. A `%2f`, which [`canonicalise`] refuses, stays as `%2F` in its segment: many
+/// applications put a whole path into one segment.
+pub fn canonicalise_for_application<'a>(
+    path: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], PathError> {
+    canonical(path, scratch, EncodedSlash::Kept)
+}
+
+/// What becomes of `%2f`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EncodedSlash {
+    Refused,
+    Kept,
+}
+
+fn canonical<'a>(
+    path: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+    slash: EncodedSlash,
+) -> Result<&'a [u8], PathError> {
     if path.first() != Some(&b'/') {
         return Err(PathError::Relative);
     }
@@ -65,7 +90,7 @@ pub fn canonicalise<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a 
         return Ok(path);
     }
     scratch.clear();
-    resolve(path, scratch)?;
+    resolve(path, scratch, slash)?;
     Ok(scratch)
 }
 
@@ -212,12 +237,12 @@ fn needs_work(previous: u8, byte: u8) -> bool {
 
 /// Writes the canonical form. Between segments `out` is empty or ends with a whole segment, so that
 /// `..` cuts at the last slash.
-fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+fn resolve(path: &[u8], out: &mut Vec<u8>, slash: EncodedSlash) -> Result<(), PathError> {
     let mut is_directory = false;
     for segment in path[1..].split(|&byte| byte == b'/') {
         let start = out.len();
         out.push(b'/');
-        decode(segment, out)?;
+        decode(segment, out, slash)?;
         is_directory = matches!(&out[start..], b"/" | b"/." | b"/..");
         match &out[start..] {
             b"/" | b"/." => out.truncate(start),
@@ -236,14 +261,16 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
 }
 
 /// Appends one segment, percent-decoded.
-fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+fn decode(segment: &[u8], out: &mut Vec<u8>, slash: EncodedSlash) -> Result<(), PathError> {
     let mut rest = segment;
     while let Some((&byte, tail)) = rest.split_first() {
         let decoded = if byte == b'%' { decode_escape(tail)? } else { raw(byte)? };
-        if decoded.is_ascii_control() {
-            return Err(PathError::ControlByte);
+        match decoded {
+            b'/' if slash == EncodedSlash::Kept => out.extend_from_slice(b"%2F"),
+            b'/' => return Err(PathError::EncodedSlash),
+            _ if decoded.is_ascii_control() => return Err(PathError::ControlByte),
+            _ => out.push(decoded),
         }
-        out.push(decoded);
         rest = if byte == b'%' { &tail[2..] } else { tail };
     }
     Ok(())
@@ -255,8 +282,7 @@ fn decode_escape(tail: &[u8]) -> Result<u8, PathError> {
         let digit = tail.get(index).and_then(|&byte| char::from(byte).to_digit(16));
         digit.ok_or(PathError::MalformedPercent)
     };
-    let byte = (digit(0)? << 4 | digit(1)?) as u8;
-    if byte == b'/' { Err(PathError::EncodedSlash) } else { Ok(byte) }
+    Ok((digit(0)? << 4 | digit(1)?) as u8)
 }
 
 /// Accepts a raw byte unless it is a delimiter.

@@ -1,11 +1,12 @@
 //! Connecting without waiting, from a chosen source address.
 
-use super::{open, set_option};
+use super::{FLAGS, open, set_option};
 use crate::errors::Cause;
-use rustix::net::{bind, connect, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType, bind, connect, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// A non-blocking socket on its way to `target`, with TCP_NODELAY. With `source`, from that
 /// address; the port is chosen when the connection is, so that each target may use all ports
@@ -29,6 +30,16 @@ pub fn connect_start(target: SocketAddr, source: Option<IpAddr>) -> io::Result<O
         Err(why) if Cause::from_error(&why) != Cause::Connecting => Err(why),
         _ => Ok(socket),
     }
+}
+
+/// A non-blocking socket connected to a socket in the file system.
+///
+/// # Errors
+/// WouldBlock: its backlog is full, and connecting may be tried again.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    connect(socket.as_fd(), &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn encode(work: &Work) -> Option<(Vec<u8>, Option<BorrowedFd<'_>>)> {
             Some((head(FETCH, offset, HASHED_BYTES as u64), Some(job.file.as_fd())))
         }
         Work::Job(_, Job::List { host, path, .. }) => with_path(LIST, *host, path),
-        Work::Job(_, Job::ListMore(_)) => None,
+        Work::Job(_, Job::ListMore(_) | Job::Application(_)) => None,
     }
 }
 

@@ -296,9 +296,11 @@ fn a_refused_path_is_reported() {
     let site = Site::new(vec![HostSettings::new(root.0.clone())]).unwrap();
     let (reports, path) = (Arc::clone(&reported), root.0.clone());
     let report = move |trouble: &Trouble<'_>| {
-        assert_eq!(trouble.root, path);
-        let TroubleCause::Refused(why) = trouble.cause else { panic!("{trouble:?}") };
-        reports.lock().unwrap().push((trouble.path.to_vec(), why));
+        let Trouble::Path { root, path: below, cause: TroubleCause::Refused(why) } = trouble else {
+            panic!("{trouble:?}")
+        };
+        assert_eq!(*root, path);
+        reports.lock().unwrap().push((below.to_vec(), *why));
     };
     let runner = Runner::new(Arc::new(site), 0).unwrap();
     let runner = runner.with_trouble_report(Some(Arc::new(report)));
@@ -325,8 +327,10 @@ fn a_listing_that_fails_is_reported() {
     let reported = Arc::new(Mutex::new(Vec::new()));
     let reports = Arc::clone(&reported);
     let report = move |trouble: &Trouble<'_>| {
-        let TroubleCause::Failed(why) = trouble.cause else { panic!("{trouble:?}") };
-        reports.lock().unwrap().push((trouble.path.to_vec(), why.kind()));
+        let Trouble::Path { path, cause: TroubleCause::Failed(why), .. } = trouble else {
+            panic!("{trouble:?}")
+        };
+        reports.lock().unwrap().push((path.to_vec(), why.kind()));
     };
     let runner = root.runner().with_trouble_report(Some(Arc::new(report)));
     let permit = session::Listings::new(1).begin_without_worker().unwrap();

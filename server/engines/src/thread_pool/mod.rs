@@ -36,6 +36,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
+    calls_applications: false,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

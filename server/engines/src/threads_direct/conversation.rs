@@ -148,7 +148,7 @@ impl Conversation<'_> {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
         let is_last = is_last || self.is_taken || self.registry.is_draining();
-        Reply::begin(self.worker(), bytes, head, arrived, is_last)
+        Reply::begin(self.lease.worker(), self.peer, bytes, head, arrived, is_last)
     }
 
     /// Begins the response to bytes that are no request, or will never be a whole one.
@@ -159,7 +159,8 @@ impl Conversation<'_> {
         received: &[u8],
     ) -> (Reply, Prepared, Option<BodySkipper>) {
         let is_head = begins_head_request(received);
-        let (reply, prepared) = Reply::refusal(self.worker(), status, reason, is_head);
+        let (reply, prepared) =
+            Reply::refusal(self.lease.worker(), self.peer, status, reason, is_head);
         (reply, prepared, None)
     }
 
@@ -172,7 +173,7 @@ impl Conversation<'_> {
         room: &mut [u8],
     ) -> Result<After, End> {
         let outcome = self.write_all(&mut reply, prepared, room);
-        let after = reply.finish(self.lease.worker(), self.peer);
+        let after = reply.finish(self.lease.worker());
         outcome.map(|()| after)
     }
 

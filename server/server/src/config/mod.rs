@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Answer addresses that do not exist with /index.html: for single-page applications
     #[arg(long)]
     pub spa: bool,
+    /// Have an HTTP server answer all requests: http://127.0.0.1:3000, or unix:/run/app.sock
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
     /// The configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -227,6 +230,10 @@ impl Config {
         }
         if arguments.spa {
             self.set_in_hosts("--spa", "spa_fallback", &quote("/index.html"))?;
+        }
+        if let Some(server) = &arguments.proxy {
+            let route = format!("[{{ path = \"/**\", proxy = [{}] }}]", quote(server));
+            self.set_in_hosts("--proxy", "route", &route)?;
         }
         let mut assignments = arguments.set.iter().filter(|text| is_about_hosts(text));
         assignments.try_for_each(|assignment| self.set_assignment(assignment))

@@ -8,8 +8,9 @@ use engines::SendfileMode;
 use file_cache::PolicyKind;
 use site::check;
 use site::fields::{HeaderRule, When};
-use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
+use site::host::{Dotfiles, HostSettings, RedirectSettings, RouteSettings, Symlinks};
 use site::negotiate::Coding;
+use upstream::{Address, ServerSettings};
 
 use super::address::ListenAddress;
 use super::error::ConfigFault;
@@ -116,6 +117,7 @@ pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
     other("cache_control", read_cache_control, |h| show_rows(CACHE_CONTROL_KEYS, &h.cache_control)),
     other("header", read_headers, |h| show_rows(HEADER_KEYS, &h.headers)),
     other("redirect", read_redirects, |h| show_rows(REDIRECT_KEYS, &h.redirects)),
+    other("route", read_routes, |h| show_rows(ROUTE_KEYS, &h.routes)),
     other("mime_types", read_mime_types, |h| show_map(&h.mime_types, |media| quote(media))),
     bytes("etag_hash_bytes_max", 0..=GIB, |h| &mut h.etag_hash_bytes_max),
 ];
@@ -147,6 +149,27 @@ pub(super) const REDIRECT_KEYS: &[Key<RedirectSettings>] = &[
         |row| quote(&row.to),
     ),
     other("status", read_redirect_status, |row| row.status.to_string()),
+];
+
+/// The keys of one `[[host.route]]`.
+pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
+    other("path", |row, v| read_glob(&mut row.path, v), |row| quote(&row.path)),
+    other("methods", read_methods, |row| show_texts(&row.methods)),
+    other("proxy", read_servers, show_servers),
+    other("weights", read_weights, |row| {
+        show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
+    }),
+    number("in_flight_max", 1..=MIB, |row| &mut row.application.limits.in_flight_max),
+    number("queue_max", 0..=MIB, |row| &mut row.application.limits.queue_max),
+    number("queue_ms", 1..=DAY_MS, |row| &mut row.application.limits.queue_ms),
+    number("connect_ms", 1..=DAY_MS, |row| &mut row.application.limits.connect_ms),
+    number("first_byte_ms", 1..=DAY_MS, |row| &mut row.application.limits.first_byte_ms),
+    number("silence_ms", 1..=DAY_MS, |row| &mut row.application.limits.silence_ms),
+    number("idle_ms", 0..=DAY_MS, |row| &mut row.application.limits.idle_ms),
+    bytes("body_bytes_max", 0..=1024 * GIB, |row| &mut row.application.limits.body_bytes_max),
+    other("trusted", read_trusted, |row| {
+        show_list(row.application.trusted.iter().map(|address| quote(&address.to_string())))
+    }),
 ];
 
 const POLICIES: &[(&str, PolicyKind)] =
@@ -364,6 +387,75 @@ fn read_redirect_status(row: &mut RedirectSettings, value: &Value<'_>) -> Result
         Ok(status @ (301..=303 | 307 | 308)) => status as u16,
         _ => return Err(value.must_be("301, 302, 303, 307 or 308")),
     };
+    Ok(())
+}
+
+fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.routes = read_rows(value, "host.route", ROUTE_KEYS, &["path"], Default::default)?;
+    Ok(())
+}
+
+fn read_methods(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.methods = value.list(|item| checked(&item, check::method))?;
+    Ok(())
+}
+
+/// Reads the servers of an application. Weights that were read before are kept.
+fn read_servers(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let mut weights = row.application.servers.iter().map(|server| server.weight);
+    let addresses =
+        value.list(|item| read_server(item.text()?).map_err(|_| item.must_be(SERVER)))?;
+    if addresses.is_empty() {
+        return Err(value.must_be(&format!("a list of at least one server, {SERVER}")));
+    }
+    let server = |address| ServerSettings { address, weight: weights.next().unwrap_or(1) };
+    row.application.servers = addresses.into_iter().map(server).collect();
+    Ok(())
+}
+
+const SERVER: &str = "like \"http://127.0.0.1:3000\" or \"unix:/run/app.sock\"";
+
+/// Reads the address of a server of an application.
+fn read_server(text: &str) -> Result<Address, Fault> {
+    let fault = || Fault { span: 0..0, fault: ConfigFault::NoAddress };
+    if let Some(path) = text.strip_prefix("unix:") {
+        // The kernel has room for 107 bytes and a NUL.
+        let fits = path.starts_with('/') && path.len() <= 107 && !path.contains('\0');
+        return if fits { Ok(Address::Unix(path.into())) } else { Err(fault()) };
+    }
+    let authority = text.strip_prefix("http://").ok_or_else(fault)?;
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| fault())?),
+        _ => (authority, 80),
+    };
+    check::host_name(host).map_err(|_| fault())?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if port == 0 || host.starts_with('*') {
+        return Err(fault());
+    }
+    Ok(Address::Tcp { host: host.into(), port })
+}
+
+fn show_servers(row: &RouteSettings) -> String {
+    show_list(row.application.servers.iter().map(|server| quote(&server.address.to_string())))
+}
+
+fn read_weights(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let weights = value.list(|item| item.number(Unit::Plain, &(1..=1000)))?;
+    if weights.len() != row.application.servers.len() {
+        return Err(value.must_be("a list with a number for each server of proxy, after it"));
+    }
+    for (server, weight) in row.application.servers.iter_mut().zip(weights) {
+        server.weight = weight as u32;
+    }
+    Ok(())
+}
+
+fn read_trusted(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.application.trusted = value.list(|item| {
+        item.text()?.parse().map_err(|_| item.must_be("an address, like \"192.0.2.1\""))
+    })?;
     Ok(())
 }
 

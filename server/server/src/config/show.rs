@@ -7,7 +7,7 @@ use site::host::HostSettings;
 
 use super::field::Key;
 use super::host_key;
-use super::schema::{CACHE_CONTROL_KEYS, HEADER_KEYS, HOST_KEYS, KEYS, REDIRECT_KEYS};
+use super::schema::{CACHE_CONTROL_KEYS, HEADER_KEYS, HOST_KEYS, KEYS, REDIRECT_KEYS, ROUTE_KEYS};
 use super::settings::Settings;
 use super::source::Origins;
 
@@ -33,6 +33,7 @@ pub fn documented_keys() -> Vec<DocumentedKey> {
     keys.extend(documented(CACHE_CONTROL_KEYS, "[[host.cache_control]]", &Default::default()));
     keys.extend(documented(HEADER_KEYS, "[[host.header]]", &Default::default()));
     keys.extend(documented(REDIRECT_KEYS, "[[host.redirect]]", &super::schema::new_redirect()));
+    keys.extend(documented(ROUTE_KEYS, "[[host.route]]", &Default::default()));
     keys
 }
 

@@ -1,5 +1,6 @@
 //! The server from the outside: configuration texts, and servers on sockets of this machine.
 
+mod applications;
 mod config;
 mod conformance;
 mod documentation;

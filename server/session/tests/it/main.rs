@@ -1,6 +1,7 @@
 //! Tests of connections in memory and in virtual time.
 
 mod allocations;
+mod applications;
 mod closing;
 mod deadlines;
 mod failures;

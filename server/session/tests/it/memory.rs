@@ -406,6 +406,7 @@ impl Pair {
                 cursor.renderer.footer(&mut bytes);
                 Done::Listed(Ok((bytes, None)))
             }
+            Job::Application(_) => unreachable!("no route leads to one"),
         };
         self.job_done(id, done);
     }
@@ -417,6 +418,7 @@ impl Pair {
         let done = match job {
             Job::Resolve { .. } | Job::Hash(_) => Done::Resolved(Err(error)),
             Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(error)),
+            Job::Application(_) => unreachable!("no route leads to one"),
         };
         self.job_done(id, done);
     }

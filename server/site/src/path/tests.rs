@@ -12,6 +12,19 @@ fn canonical(path: &[u8]) -> Result<Vec<u8>, PathError> {
 }
 
 #[test]
+fn an_application_may_get_an_encoded_slash() {
+    let check = |path: &str, expected: &str| {
+        let canonical = canonicalise_for_application(path.as_bytes(), &mut Vec::new())
+            .map(|path| String::from_utf8(path.to_vec()).unwrap());
+        assert_eq!(canonical, Ok(expected.into()), "{path}");
+    };
+    check("/projects/a%2fb", "/projects/a%2Fb");
+    check("/a%2F..%2Fb", "/a%2F..%2Fb");
+    check("/a/..%2f", "/a/..%2F");
+    check("/a/%2e%2e/b%20c", "/b c");
+}
+
+#[test]
 fn canonical_forms() {
     let check = |path: &str, expected: &str| {
         assert_eq!(canonical(path.as_bytes()), Ok(expected.as_bytes().to_vec()), "{path}");
@@ -203,7 +216,7 @@ proptest! {
     #[test]
     fn plain_paths_are_canonical(path in "/[a-z/.]{0,6}[a-z]{0,40}[a-z%/. ]?[a-z/.]{0,20}") {
         let mut resolved = Vec::new();
-        let outcome = resolve(path.as_bytes(), &mut resolved);
+        let outcome = resolve(path.as_bytes(), &mut resolved, EncodedSlash::Refused);
         let is_canonical = outcome.is_ok() && resolved == path.as_bytes();
         if is_plain(path.as_bytes()) {
             prop_assert!(is_canonical);

@@ -33,6 +33,11 @@ impl BlockingWork {
         Self { runner, helpers, line: VecDeque::new(), fetched_bytes_max }
     }
 
+    /// Reports to operators that an application has not answered.
+    pub(crate) fn report_application(&self, name: &str, failure: upstream::Failure) {
+        self.runner.report_application(name, failure);
+    }
+
     /// Whether there are helpers.
     pub(crate) fn has_helpers(&self) -> bool {
         self.helpers.is_some()

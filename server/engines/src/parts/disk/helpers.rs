@@ -264,7 +264,7 @@ pub(crate) fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut 
 pub(crate) fn failed(job: &Job, why: &'static str) -> Done {
     let why = io::Error::other(why);
     match job {
-        Job::Resolve { .. } | Job::Hash(_) => Done::Resolved(Err(why)),
+        Job::Resolve { .. } | Job::Hash(_) | Job::Application(_) => Done::Resolved(Err(why)),
         Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(why)),
     }
 }

@@ -18,7 +18,12 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) watched: Interest,
     /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,
+    /// The connection to the application that answers the request; see `reactor/calls.rs`.
+    pub(crate) upstream: u64,
 }
+
+/// The link of a slot without a call; no key of a connection is as large.
+pub(crate) const NO_UPSTREAM: u64 = u64::MAX;
 
 /// The content of a slot, as timers use it.
 pub(crate) trait Timed {
@@ -66,6 +71,7 @@ impl<Socket> Connections<Slot<Socket>> {
             ready: Ready::default(),
             watched: Interest::NONE,
             is_queued: false,
+            upstream: NO_UPSTREAM,
         })
     }
 

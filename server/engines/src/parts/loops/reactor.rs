@@ -21,8 +21,9 @@ use std::sync::atomic::Ordering;
 use os::epoll::{Event, Interest};
 use session::{Connection, Op, Tick, Worker};
 
+use super::super::applications::table::Table;
 use super::clock::{read_clock, timeout_ms};
-use super::connections::{Connections, Slot, Timed};
+use super::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
 use super::drive::{Begun, Driven, Pause, drive, drive_beside};
 use super::obey::{Obey, Obeyed, obey};
@@ -41,6 +42,8 @@ use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, WatchL
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{self, Help};
 
+mod calls;
+
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
 
@@ -57,6 +60,8 @@ pub(crate) struct Reactor {
     connections: Connections,
     worker: Worker,
     work: BlockingWork,
+    /// The applications that answer requests, and the connections to them.
+    table: Table,
     shared: Arc<Shared>,
     index: usize,
     placement: CpuPlacement,
@@ -119,10 +124,13 @@ impl Reactor {
         }
         let listeners = Listeners::new(start.listeners, exclusive_wakeups);
         listeners.watch(&watch)?;
+        let now = Tick(os::clock::now());
+        let table = Table::new(start.worker.applications(), now);
         let mut reactor = Self {
+            table,
             watch,
             listeners,
-            connections: Connections::new(Tick(os::clock::now())),
+            connections: Connections::new(now),
             worker: start.worker,
             work,
             shared,
@@ -158,6 +166,9 @@ impl Reactor {
                 self.drive(key);
             }
             self.expire();
+            if self.table.is_used {
+                self.expire_calls();
+            }
             self.listeners.resume(&self.watch, self.worker.now())?;
             obey(self);
             if self.is_over() {
@@ -169,6 +180,10 @@ impl Reactor {
     #[inline]
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
+            if Self::is_of_application(event.key) {
+                self.handle_upstream(event);
+                return Ok(());
+            }
             // An event of a connection that has gone meanwhile finds no slot.
             if let Some(slot) = self.connections.get(event.key) {
                 slot.ready.is_drained &= !event.readable;
@@ -227,6 +242,10 @@ impl Reactor {
     #[inline(always)] // a call would cost each request ten instructions
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
+        if slot.upstream != NO_UPSTREAM {
+            self.end_call_unless_wanted(key);
+        }
+        let Some(slot) = self.connections.get(key) else { return };
         if self.watch.follow(slot, key).is_err() {
             return self.close(key); // no memory for the watch
         }
@@ -240,6 +259,7 @@ impl Reactor {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
             slot.connection.close(&mut self.worker);
+            self.end_unwanted(slot.upstream);
         }
     }
 
@@ -343,7 +363,8 @@ impl Reactor {
             return Some(0);
         }
         let connections = self.connections.next_check();
-        let moments = [connections, self.listeners.next_check(), self.worker.next_look()];
+        let calls = if self.table.is_used { self.table.next_check() } else { None };
+        let moments = [connections, calls, self.listeners.next_check(), self.worker.next_look()];
         timeout_ms(self.worker.now(), moments)
     }
 }
@@ -364,6 +385,11 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> Begun {
+        if self.reactor.table.is_used
+            && let Some(begun) = self.reactor.call(self.key)
+        {
+            return begun;
+        }
         let begun = self.reactor.begin_job(self.key);
         if begun == Begun::Done
             && let Some(slot) = self.reactor.connections.get(self.key)
@@ -429,6 +455,7 @@ impl Obey for Reactor {
     }
 
     fn drain(&mut self) -> bool {
+        self.drain_calls();
         for key in self.connections.keys() {
             let Some(slot) = self.connections.get(key) else { continue };
             slot.connection.drain();

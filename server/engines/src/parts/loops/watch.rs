@@ -105,13 +105,50 @@ impl Watch {
         if slot.watched == wanted {
             return Ok(());
         }
-        let socket = slot.socket.as_fd();
-        match slot.watched {
-            Interest::NONE => self.begin(socket, wanted, key)?,
+        self.watch(slot.socket.as_fd(), &mut slot.watched, wanted, key)
+    }
+
+    /// Watches a socket for what is `wanted` of it, or not at all.
+    ///
+    /// # Errors
+    /// As [`Watch::follow`].
+    pub(crate) fn follow_socket(
+        &self,
+        socket: BorrowedFd<'_>,
+        watched: &mut Interest,
+        wanted: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        let wanted = if matches!(self.set, Set::Edge(_)) { ALL } else { wanted };
+        match *watched == wanted {
+            true => Ok(()),
+            false => self.watch(socket, watched, wanted, key),
+        }
+    }
+
+    /// Watches a socket for something else than before.
+    fn watch(
+        &self,
+        socket: BorrowedFd<'_>,
+        watched: &mut Interest,
+        wanted: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        match (*watched, wanted) {
+            (_, Interest::NONE) => self.end(socket),
+            (Interest::NONE, _) => self.begin(socket, wanted, key)?,
             _ => self.change(socket, wanted, key)?,
         }
-        slot.watched = wanted;
+        *watched = wanted;
         Ok(())
+    }
+
+    /// Forgets a socket that is about to be closed, as [`Watch::leave`] does.
+    pub(crate) fn leave_socket(&self, socket: BorrowedFd<'_>, watched: &mut Interest) {
+        if matches!(self.set, Set::Poll(_) | Set::Select(_)) && *watched != Interest::NONE {
+            self.end(socket);
+            *watched = Interest::NONE;
+        }
     }
 
     /// Forgets a socket that is about to be closed. Epoll does so by itself.
@@ -218,6 +255,7 @@ mod tests {
                 ready: Ready::default(),
                 watched: Interest::NONE,
                 is_queued: false,
+                upstream: crate::parts::loops::connections::NO_UPSTREAM,
             };
             let mut follow = |slot: &mut Slot| {
                 watch.follow(slot, KEY).unwrap();

@@ -1,4 +1,4 @@
-//! Time, as a driver passes it to a worker.
+//! Time, as a driver passes it.
 
 /// A moment in microseconds of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

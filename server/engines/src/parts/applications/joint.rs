@@ -1,0 +1,127 @@
+//! What `step` is to a client's socket, [`join`] is to an application's: all policy of its input
+//! and output, once for all engines that wait for readiness.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use os::epoll::Interest;
+use session::Tick;
+use upstream::{Call, Downstream, Next};
+
+/// Bytes received at once: whole replies of usual size, and large ones in few calls.
+pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// A connection to a server of an application, and its known readiness.
+pub(crate) struct Line {
+    pub(crate) socket: OwnedFd,
+    /// Whether the receive queue was empty after the last receive and no event has come since.
+    pub(crate) is_drained: bool,
+    /// Whether the server has shut its side down, or the connection has failed.
+    pub(crate) is_hung_up: bool,
+    /// Whether the last send found no room, and no event has come since.
+    pub(crate) is_full: bool,
+    /// Whether the connection is still being made.
+    pub(crate) is_connecting: bool,
+    /// What the call waits for at the socket.
+    pub(crate) wanted: Interest,
+}
+
+impl Line {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            is_drained: false,
+            is_hung_up: false,
+            is_full: false,
+            is_connecting: true,
+            wanted: Interest::WRITE,
+        }
+    }
+
+    /// Whether the server has sent something, or closed, although nothing was asked of it.
+    pub(crate) fn is_unsound(&mut self) -> bool {
+        let received = os::send::recv(self.socket.as_fd(), &mut [0]);
+        !received.is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn receive<D: Downstream>(
+        &mut self,
+        call: &mut Call,
+        d: &mut D,
+        buffer: &mut [u8],
+        now: Tick,
+    ) -> bool {
+        if self.is_drained && !self.is_hung_up {
+            return false;
+        }
+        match os::send::recv(self.socket.as_fd(), buffer) {
+            Ok(0) => call.ended(d),
+            Ok(n) => {
+                self.is_drained = n < buffer.len();
+                call.ingest(d, &buffer[..n], now);
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                (self.is_drained, self.is_hung_up) = (true, false);
+                return false;
+            }
+            Err(_) => call.ended(d),
+        }
+        true
+    }
+}
+
+/// Why a call pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joint {
+    /// It waits for its socket, or for its client.
+    Waits,
+    /// It is over. Another call may use the connection, or it is to be closed.
+    Over { keeps: bool },
+    /// It needs another connection.
+    Anew,
+}
+
+/// Moves bytes between an application and its client's stream until neither end can go on.
+pub(crate) fn join<D: Downstream>(
+    line: &mut Line,
+    call: &mut Call,
+    d: &mut D,
+    buffer: &mut [u8],
+    now: Tick,
+) -> Joint {
+    loop {
+        let outcome = match call.next(d, now) {
+            Next::Connect | Next::ConnectAnew => return Joint::Anew,
+            Next::Over { keeps } => return Joint::Over { keeps: keeps && !line.is_hung_up },
+            Next::Wait => {
+                line.wanted = Interest::NONE;
+                return Joint::Waits;
+            }
+            Next::Recv => None,
+            Next::Send(_) if line.is_full => None,
+            Next::Send(bytes) => {
+                Some(os::send::send(line.socket.as_fd(), bytes, false).map(|n| (n, bytes.len())))
+            }
+        };
+        let is_sending = outcome.is_some() || line.is_full;
+        match outcome {
+            Some(Ok((n, len))) => {
+                line.is_full = n < len;
+                call.sent(n, now);
+                continue;
+            }
+            // A reply may have come before the failure: it is read first.
+            Some(Err(_)) => line.is_full = true,
+            None => {}
+        }
+        let receives = call.wants_input(d);
+        if !(receives && line.receive(call, d, buffer, now)) {
+            line.wanted = match (is_sending, receives) {
+                (true, true) => Interest::READ.with(Interest::WRITE),
+                (true, false) => Interest::WRITE,
+                (false, _) => Interest::READ,
+            };
+            return Joint::Waits;
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Requests that applications answer: the driver's half. What is next is decided by
+//! [`upstream::Call`]; here its bytes are moved, and connections to applications are kept.
+
+pub(crate) mod joint;
+pub(crate) mod table;

@@ -1,0 +1,212 @@
+//! The applications of one loop: connections that are in use, those that are kept for the next
+//! request, and requests that wait for one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use os::epoll::Interest;
+use session::{JobId, Tick};
+use upstream::{Address, Application, Balance, Call};
+
+use super::joint::{Line, RECEIVE_BYTES};
+use crate::parts::loops::connections::{Connections, Timed};
+
+/// Marks the keys of connections to applications. Slots are descriptors, which are fewer.
+pub(crate) const MARK: u64 = 1 << 31;
+
+/// A call and the client that it is for.
+pub(crate) struct Out {
+    pub(crate) client: u64,
+    pub(crate) id: JobId,
+    pub(crate) call: Box<Call>,
+    /// The servers that were tried and cannot be reached.
+    pub(crate) tried: u32,
+}
+
+/// A connection to a server of an application.
+pub(crate) struct Upstream {
+    pub(crate) line: Line,
+    /// The call that uses it; none while it is kept for the next one.
+    pub(crate) out: Option<Out>,
+    pub(crate) application: usize,
+    pub(crate) server: usize,
+    /// When it is closed if no call uses it.
+    pub(crate) idle_until: Tick,
+    /// The events that the socket is watched for.
+    pub(crate) watched: Interest,
+}
+
+impl Timed for Upstream {
+    fn deadline(&self) -> Option<Tick> {
+        match &self.out {
+            Some(out) => out.call.deadline(),
+            None => Some(self.idle_until),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.out.is_none()
+    }
+}
+
+/// A call that waits until another is over.
+struct Queued {
+    out: Out,
+    until: Tick,
+}
+
+/// An application as one loop uses it.
+struct Usage {
+    application: Arc<Application>,
+    balance: Balance,
+    /// Kept connections of each server; the last used is first used again.
+    idle: Vec<Vec<u64>>,
+    in_flight: u64,
+    queue: VecDeque<Queued>,
+}
+
+/// All applications as one loop uses them.
+pub(crate) struct Table {
+    pub(crate) slots: Connections<Upstream>,
+    usages: Vec<Usage>,
+    pub(crate) buffer: Box<[u8]>,
+    /// Whether there are applications.
+    pub(crate) is_used: bool,
+    /// Whether connections are not kept any more.
+    pub(crate) is_draining: bool,
+}
+
+/// What becomes of a call that is to begin.
+pub(crate) enum Admitted {
+    /// It may begin.
+    Now(Out),
+    /// It waits in the queue.
+    Queued,
+    /// The queue is full.
+    Refused(Out),
+}
+
+impl Table {
+    pub(crate) fn new(applications: &[Arc<Application>], now: Tick) -> Self {
+        let usage = |application: &Arc<Application>| {
+            let servers = &application.settings().servers;
+            Usage {
+                application: Arc::clone(application),
+                balance: Balance::new(servers.iter().map(|server| server.weight)),
+                idle: servers.iter().map(|_| Vec::new()).collect(),
+                in_flight: 0,
+                queue: VecDeque::new(),
+            }
+        };
+        let usages: Vec<Usage> = applications.iter().map(usage).collect();
+        let is_used = !usages.is_empty();
+        let buffer = vec![0; if is_used { RECEIVE_BYTES } else { 0 }].into();
+        Self { slots: Connections::new(now), usages, buffer, is_used, is_draining: false }
+    }
+
+    /// Admits a call, if its application may have one more.
+    pub(crate) fn admit(&mut self, out: Out, now: Tick) -> Admitted {
+        let usage = &mut self.usages[out.call.application().number()];
+        let limits = usage.application.limits();
+        if usage.in_flight < limits.in_flight_max {
+            usage.in_flight += 1;
+            return Admitted::Now(out);
+        }
+        if usage.queue.len() as u64 >= limits.queue_max {
+            return Admitted::Refused(out);
+        }
+        usage.queue.push_back(Queued { out, until: now.plus_ms(limits.queue_ms) });
+        Admitted::Queued
+    }
+
+    /// Counts a call off that was admitted. Returns one that waits, which is admitted in its place.
+    pub(crate) fn leave(&mut self, application: usize) -> Option<Out> {
+        let usage = &mut self.usages[application];
+        let next = usage.queue.pop_front().map(|queued| queued.out);
+        if next.is_none() {
+            usage.in_flight -= 1;
+        }
+        next
+    }
+
+    /// Takes a call that has waited for too long.
+    pub(crate) fn take_late(&mut self, now: Tick) -> Option<Out> {
+        let is_late = |usage: &&mut Usage| usage.queue.front().is_some_and(|it| it.until <= now);
+        let usage = self.usages.iter_mut().find(is_late)?;
+        usage.queue.pop_front().map(|queued| queued.out)
+    }
+
+    /// Chooses a server for a call, and takes a connection to it that was kept; none if there is
+    /// none.
+    pub(crate) fn choose(&mut self, application: usize, now: Tick) -> Option<(usize, Option<u64>)> {
+        let usage = &mut self.usages[application];
+        let server = usage.balance.choose(now, |_| true)?;
+        Some((server, usage.idle[server].pop()))
+    }
+
+    /// Begins a connection to a server; `attempt` chooses among its addresses.
+    pub(crate) fn connect(
+        &self,
+        application: usize,
+        server: usize,
+        attempt: u32,
+    ) -> io::Result<OwnedFd> {
+        let application = &self.usages[application].application;
+        if let Address::Unix(path) = &application.settings().servers[server].address {
+            return os::socket::connect_unix(path);
+        }
+        let addresses = application.addresses(server);
+        let Some(address) = addresses.get(attempt as usize % addresses.len().max(1)) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its name has no address"));
+        };
+        os::socket::connect_start(*address, None)
+    }
+
+    /// How often connecting is tried before the application counts as out of reach.
+    pub(crate) fn attempts_max(&self, application: usize) -> u32 {
+        let application = &self.usages[application].application;
+        let of_server = |server| application.addresses(server).len().max(1) as u32;
+        (0..application.settings().servers.len()).map(of_server).sum()
+    }
+
+    /// Keeps a connection for the next call.
+    pub(crate) fn keep(&mut self, key: u64, now: Tick) {
+        let Some(upstream) = self.slots.get(key) else { return };
+        let usage = &mut self.usages[upstream.application];
+        upstream.idle_until = now.plus_ms(usage.application.limits().idle_ms);
+        usage.idle[upstream.server].push(key);
+        upstream.line.wanted = Interest::READ;
+    }
+
+    /// Forgets a connection that is kept.
+    pub(crate) fn forget(&mut self, key: u64, application: usize, server: usize) {
+        let idle = &mut self.usages[application].idle[server];
+        if let Some(at) = idle.iter().rposition(|kept| *kept == key) {
+            idle.remove(at);
+        }
+    }
+
+    /// The keys of the connections that are kept.
+    pub(crate) fn idle(&self) -> Vec<u64> {
+        self.usages.iter().flat_map(|usage| usage.idle.iter().flatten()).copied().collect()
+    }
+
+    pub(crate) fn note_failure(&mut self, application: usize, server: usize, now: Tick) {
+        self.usages[application].balance.note_failure(server, now);
+    }
+
+    #[inline]
+    pub(crate) fn note_success(&mut self, application: usize, server: usize) {
+        self.usages[application].balance.note_success(server);
+    }
+
+    /// The moment at which something is due.
+    #[cold]
+    pub(crate) fn next_check(&self) -> Option<Tick> {
+        let queued = self.usages.iter().filter_map(|usage| usage.queue.front());
+        let queued = queued.map(|queued| queued.until).min();
+        self.slots.next_check().into_iter().chain(queued).min()
+    }
+}

@@ -1,0 +1,462 @@
+//! Requests that applications answer: a client, a connection, a call and an application in memory,
+//! with bytes that pass between them in pieces of any size.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock};
+
+use file_cache::{Budget, Cache, PolicyKind};
+use http1::{BodyFraming, BodySkipper, HeadLimits, Parsed, parse_head};
+use proptest::prelude::*;
+use session::{
+    Connection, Counters, Job, JobId, Limits, Listings, Op, Phase, Tick, Worker, WorkerParts,
+};
+use site::Site;
+use site::host::{HostSettings, RouteSettings};
+use upstream::{Address, ApplicationSettings, Call, CallLimits, Failure, Next, ServerSettings};
+
+static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
+    let address = Address::Tcp { host: "app.test".into(), port: 80 };
+    let application = ApplicationSettings {
+        servers: vec![ServerSettings { address, weight: 1 }],
+        limits: CallLimits { body_bytes_max: 100_000, ..CallLimits::default() },
+        ..ApplicationSettings::default()
+    };
+    let mut settings = HostSettings::new("/".into());
+    settings.routes =
+        vec![RouteSettings { path: "/app/**".into(), application, ..RouteSettings::default() }];
+    Arc::new(Site::new(vec![settings]).expect("good settings"))
+});
+
+/// How many bytes pass at once.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// From the client, and to it.
+    client: (usize, usize),
+    /// To the application, and from it.
+    application: (usize, usize),
+    reply_bytes_max: usize,
+}
+
+const AMPLE: Sizes = Sizes {
+    client: (usize::MAX, usize::MAX),
+    application: (usize::MAX, usize::MAX),
+    reply_bytes_max: 64 * 1024,
+};
+
+/// An application that answers each request with its body, piece by piece as it comes.
+#[derive(Default)]
+struct Echo {
+    received: Vec<u8>,
+    /// What it has sent and nobody has received.
+    sent: VecDeque<u8>,
+    body: Option<BodySkipper>,
+    /// Whether the reply is sent in chunks, or with the length of the request's body.
+    is_chunked: bool,
+    requests: usize,
+    /// Whether it reads nothing.
+    is_stalled: bool,
+}
+
+impl Echo {
+    fn take(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
+        while !self.is_stalled && self.step() {}
+    }
+
+    fn step(&mut self) -> bool {
+        let Some(body) = &mut self.body else { return self.begin() };
+        let (taken, data) = body.read(&self.received).expect("what reaches it is well-formed");
+        if !data.is_empty() {
+            if self.is_chunked {
+                self.sent.extend(format!("{:x}\r\n", data.len()).bytes());
+            }
+            self.sent.extend(data);
+            if self.is_chunked {
+                self.sent.extend(b"\r\n");
+            }
+        }
+        self.received.drain(..taken);
+        if body.is_done() {
+            if self.is_chunked {
+                self.sent.extend(b"0\r\n\r\n");
+            }
+            self.body = None;
+            return true;
+        }
+        taken > 0
+    }
+
+    fn begin(&mut self) -> bool {
+        let parsed = parse_head(&self.received, 0, &HeadLimits::default());
+        let Ok(Parsed::Complete(head)) = parsed else { return false };
+        self.requests += 1;
+        self.is_chunked = head.body == BodyFraming::Chunked;
+        let framing = match head.body {
+            BodyFraming::Length(length) => format!("Content-Length: {length}"),
+            BodyFraming::Chunked => "Transfer-Encoding: chunked".into(),
+            BodyFraming::None => "Content-Length: 0".into(),
+        };
+        self.body = Some(BodySkipper::new(head.body));
+        self.sent.extend(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").bytes());
+        let len = head.len;
+        self.received.drain(..len);
+        true
+    }
+}
+
+/// All that is on the way from a client to an application and back.
+struct Chain {
+    worker: Worker,
+    connection: Connection,
+    call: Option<(JobId, Box<Call>)>,
+    application: Echo,
+    sizes: Sizes,
+    /// What the client is still to send.
+    to_send: VecDeque<u8>,
+    received: Vec<u8>,
+    /// Whether the client takes nothing.
+    is_blocked: bool,
+    closed: Option<bool>,
+    now: Tick,
+    failures: Vec<Failure>,
+    counters: Arc<Counters>,
+}
+
+impl Chain {
+    fn new(sizes: Sizes) -> Self {
+        let counters = Arc::new(Counters::default());
+        let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+        let limits = Limits { reply_bytes_max: sizes.reply_bytes_max, ..Limits::default() };
+        let mut worker = Worker::new(WorkerParts {
+            site: Arc::clone(&SITE),
+            limits: Arc::new(limits),
+            listings: Listings::new(1),
+            cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
+            first_level_slots_max: 4,
+            revalidate_us: u64::MAX,
+            reads_files: false,
+            log: None,
+            counters: Arc::clone(&counters),
+        });
+        let now = Tick(1_000_000_000);
+        worker.set_time(now, 1_700_000_000_000_000);
+        let connection = Connection::new(&worker, "192.0.2.7:4711".parse().expect("an address"));
+        Self {
+            worker,
+            connection,
+            call: None,
+            application: Echo::default(),
+            sizes,
+            to_send: VecDeque::new(),
+            received: Vec::new(),
+            is_blocked: false,
+            closed: None,
+            now,
+            failures: Vec::new(),
+            counters,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.to_send.extend(bytes);
+        self.run();
+    }
+
+    /// Lets everything happen that can.
+    fn run(&mut self) {
+        // What one end has just taken or asked for may be work for the other: both are asked again.
+        let mut rests = 0;
+        for _ in 0..10_000_000 {
+            rests = if self.step_client() | self.step_call() { 0 } else { rests + 1 };
+            if rests == 2 {
+                return;
+            }
+        }
+        panic!("it never rests");
+    }
+
+    /// Does one thing for the client's side. Returns whether there was one.
+    fn step_client(&mut self) -> bool {
+        match self.connection.next() {
+            Op::Job => {
+                let (id, job) = self.connection.take_job();
+                let Job::Application(mut call) = job else {
+                    panic!("no file is asked for: {job:?}")
+                };
+                call.connected(false, self.now);
+                self.call = Some((id, call));
+                true
+            }
+            Op::Stream(_) => self.join(),
+            Op::Send { head, body, .. } if !self.is_blocked => {
+                assert!(body.is_empty(), "an application's bytes are the connection's own");
+                let n = head.len().min(self.sizes.client.1);
+                self.received.extend_from_slice(&head[..n]);
+                self.connection.sent(&mut self.worker, n);
+                true
+            }
+            Op::Send { .. } | Op::Recv | Op::Wait => self.receive(),
+            Op::Shutdown => {
+                self.connection.sent(&mut self.worker, 0);
+                true
+            }
+            Op::Close { reset } => {
+                let is_new = self.closed.is_none();
+                self.closed = Some(reset);
+                is_new
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let n = self.to_send.len().min(self.sizes.client.0);
+        if n == 0 || !self.connection.wants_input() {
+            return false;
+        }
+        let bytes: Vec<u8> = self.to_send.drain(..n).collect();
+        self.connection.ingest(&mut self.worker, &bytes);
+        true
+    }
+
+    /// Does what there is for the call, as its socket allows. Returns whether it was anything.
+    fn step_call(&mut self) -> bool {
+        self.call.is_some() && self.join()
+    }
+
+    fn join(&mut self) -> bool {
+        let Some((id, call)) = &mut self.call else { panic!("a stream without a call") };
+        let Some(mut stream) = self.connection.stream(&mut self.worker, *id) else {
+            self.call = None; // not wanted any more
+            return true;
+        };
+        let mut moved = false;
+        let is_over = loop {
+            match call.next(&mut stream, self.now) {
+                Next::Send(bytes) => {
+                    let n = bytes.len().min(self.sizes.application.0);
+                    let bytes = bytes[..n].to_vec();
+                    call.sent(n, self.now);
+                    self.application.take(&bytes);
+                }
+                Next::Recv => {
+                    let n = self.application.sent.len().min(self.sizes.application.1);
+                    if n == 0 {
+                        break false;
+                    }
+                    let bytes: Vec<u8> = self.application.sent.drain(..n).collect();
+                    call.ingest(&mut stream, &bytes, self.now);
+                }
+                Next::Wait => break false,
+                Next::Over { .. } => break true,
+                other => panic!("{other:?}"),
+            }
+            moved = true;
+        };
+        drop(stream);
+        if is_over {
+            self.failures.extend(call.failure());
+            self.call = None;
+        }
+        moved | is_over
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// The bodies of all responses, in their order, and their statuses.
+    fn responses(&self) -> Vec<(u16, Vec<u8>)> {
+        let mut rest = self.received.as_slice();
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let head = http1::parse_response_head(rest, false).expect("a response").expect("whole");
+            rest = &rest[head.len..];
+            let http1::ResponseBody::Framed(framing) = head.body else { panic!("no framing") };
+            let mut reader = BodySkipper::new(framing);
+            let mut body = Vec::new();
+            while !reader.is_done() {
+                let (taken, data) = reader.read(rest).expect("well-formed");
+                assert!(taken > 0, "a response ends in the middle");
+                body.extend_from_slice(data);
+                rest = &rest[taken..];
+            }
+            all.push((head.status, body));
+        }
+        all
+    }
+}
+
+/// A request with a body, in chunks of the given sizes or with its length.
+fn request(body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
+    let mut bytes = b"POST /app/x HTTP/1.1\r\nHost: h\r\n".to_vec();
+    let Some(sizes) = chunks else {
+        bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+        return [bytes, body.to_vec()].concat();
+    };
+    bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+    let mut rest = body;
+    for size in sizes.iter().cycle() {
+        let (chunk, more) = rest.split_at((*size).min(rest.len()));
+        if chunk.is_empty() {
+            break;
+        }
+        http1::put_chunk_size(&mut bytes, chunk.len());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+        rest = more;
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|n| b'a' + (n % 23) as u8).collect()
+}
+
+#[test]
+fn requests_follow_each_other_on_one_connection() {
+    let mut chain = Chain::new(AMPLE);
+    for number in 1..4 {
+        chain.send(&request(&body(number * 100), None));
+        assert_eq!(chain.connection.phase(), Phase::Idle);
+    }
+    chain.send(&[request(b"one", None), request(b"two", Some(&[2]))].concat());
+    let bodies: Vec<_> = chain.responses().into_iter().map(|(_, body)| body).collect();
+    assert_eq!(bodies[..3], [body(100), body(200), body(300)]);
+    assert_eq!(bodies[3..], [b"one", b"two"]);
+    assert_eq!((chain.application.requests, chain.counters.requests.get()), (5, 5));
+    let content = bodies.iter().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!(chain.counters.body_bytes.get(), content);
+}
+
+/// A client that takes nothing holds back the application, and not the other way round.
+#[test]
+fn what_is_kept_for_a_client_is_bounded() {
+    let mut chain = Chain::new(Sizes { application: (4096, 4096), ..AMPLE });
+    chain.is_blocked = true;
+    chain.send(&request(&body(90_000), None));
+    // The client's own bytes, the reply's bound, and what the application has read and sent: it
+    // answers as it reads, so that it is held back itself.
+    let taken = 90_000 - chain.to_send.len() - chain.application.sent.len();
+    assert!((64_000..90_000).contains(&taken), "{taken}");
+    assert!(chain.application.sent.len() + chain.to_send.len() > 0);
+    chain.is_blocked = false;
+    chain.run();
+    assert_eq!(chain.responses(), [(200, body(90_000))]);
+}
+
+#[test]
+fn a_stalled_application_holds_back_its_client() {
+    let mut chain = Chain::new(Sizes { client: (1000, 1000), ..AMPLE });
+    chain.application.is_stalled = true;
+    let body = body(90_000);
+    chain.send(&request(&body, None));
+    // The application's socket would take it all here; that it reads nothing shows in the reply.
+    assert!(chain.received.is_empty());
+    chain.application.is_stalled = false;
+    chain.application.take(b"");
+    chain.run();
+    assert_eq!(chain.responses(), [(200, body)]);
+}
+
+#[test]
+fn a_body_above_the_bound_is_refused() {
+    let with_length = b"POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 100001\r\n\r\n";
+    let chunked = request(&body(100_001), Some(&[5000]));
+    for bytes in [&with_length[..], &chunked] {
+        let mut chain = Chain::new(Sizes { client: (3000, 3000), ..AMPLE });
+        chain.application.is_stalled = true;
+        chain.send(bytes);
+        assert!(chain.text().starts_with("HTTP/1.1 413 "), "{}", chain.text());
+        assert!(chain.text().contains("\r\nConnection: close\r\n"));
+        assert!(chain.call.is_none(), "the application's connection is closed");
+    }
+}
+
+#[test]
+fn a_broken_body_is_the_clients_fault() {
+    let mut chain = Chain::new(AMPLE);
+    chain.application.is_stalled = true;
+    chain.send(b"POST /app/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokX\r\n");
+    assert!(chain.text().starts_with("HTTP/1.1 400 "), "{}", chain.text());
+    assert_eq!(chain.failures, [Failure::Request(400)]);
+}
+
+#[test]
+fn a_client_that_waits_is_invited_once_its_body_is_wanted() {
+    let mut chain = Chain::new(AMPLE);
+    chain.application.is_stalled = true;
+    let head =
+        "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    chain.send(head.as_bytes());
+    assert_eq!(chain.text(), "", "the application is asked first");
+    let (id, call) = chain.call.as_mut().expect("it is out");
+    let mut stream = chain.connection.stream(&mut chain.worker, *id).expect("it is wanted");
+    call.ingest(&mut stream, b"HTTP/1.1 100 Continue\r\n\r\n", chain.now);
+    drop(stream);
+    chain.run();
+    assert_eq!(chain.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    chain.application.is_stalled = false;
+    chain.send(b"abc");
+    assert!(chain.text().ends_with("\r\n\r\nabc"), "{}", chain.text());
+}
+
+#[test]
+fn an_upload_that_stops_is_timed_out() {
+    let mut chain = Chain::new(AMPLE);
+    chain.application.is_stalled = true;
+    chain.send(b"POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    let deadline = chain.connection.deadline().expect("the client's body is awaited");
+    chain.worker.set_time(deadline, 1_700_000_000_000_000);
+    assert!(chain.connection.expire_if_due(&mut chain.worker));
+    chain.run();
+    assert!(chain.text().starts_with("HTTP/1.1 408 "), "{}", chain.text());
+    assert!(chain.call.is_none());
+}
+
+/// While an application works, the time is its own: the session waits.
+#[test]
+fn an_application_that_works_is_not_the_clients_fault() {
+    let mut chain = Chain::new(AMPLE);
+    chain.application.is_stalled = true;
+    chain.send(&request(b"hello", None));
+    assert_eq!(chain.connection.deadline(), None);
+}
+
+#[test]
+fn the_end_of_a_clients_stream_ends_its_call() {
+    let mut chain = Chain::new(AMPLE);
+    chain.application.is_stalled = true;
+    chain.send(&request(b"hello", None));
+    chain.connection.ingest(&mut chain.worker, b"");
+    assert!(matches!(chain.connection.next(), Op::Close { reset: false }));
+    chain.connection.close(&mut chain.worker);
+    assert_eq!(chain.counters.responses[3].get(), 1, "it is counted with 499");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// With all bounds of a few bytes: whatever passes in whatever pieces, both ends get what the
+    /// other has sent, and none waits for ever.
+    #[test]
+    fn bodies_pass_in_both_directions_in_pieces_of_any_size(
+        bodies in prop::collection::vec((0_usize..400, any::<bool>()), 1..4),
+        chunks in prop::collection::vec(1_usize..30, 1..5),
+        client in (1_usize..20, 1_usize..20),
+        application in (1_usize..20, 1_usize..20),
+        reply_bytes_max in 1_usize..30,
+    ) {
+        let mut chain = Chain::new(Sizes { client, application, reply_bytes_max });
+        let mut bytes = Vec::new();
+        for (len, is_chunked) in &bodies {
+            bytes.extend(request(&body(*len), is_chunked.then_some(&chunks[..])));
+        }
+        chain.send(&bytes);
+        let expected: Vec<_> = bodies.iter().map(|(len, _)| (200, body(*len))).collect();
+        prop_assert_eq!(chain.responses(), expected);
+        prop_assert!(chain.failures.is_empty() && chain.closed.is_none());
+        prop_assert_eq!(chain.connection.phase(), Phase::Idle);
+    }
+}

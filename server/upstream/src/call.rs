@@ -1,0 +1,216 @@
+//! One request to an application: what its driver does next, and the time that each part may take.
+
+use std::sync::Arc;
+
+use http1::Head;
+
+use crate::downstream::Downstream;
+use crate::failure::Failure;
+use crate::http::{Http, Origin};
+use crate::settings::Application;
+use crate::tick::Tick;
+
+/// The next operation of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next<'c> {
+    /// Get a connection to the application, kept or new, and report it with [`Call::connected`].
+    Connect,
+    /// Get a new connection: the kept one had ended before it took the request.
+    ConnectAnew,
+    /// Send these bytes.
+    Send(&'c [u8]),
+    /// Receive bytes and pass them to [`Call::ingest`].
+    Recv,
+    /// Wait until there is room for what would be received.
+    Wait,
+    /// The call is over. The connection can be kept, or is to be closed.
+    Over {
+        /// Whether another call may use the connection.
+        keeps: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unconnected,
+    Open,
+    Again,
+    Over { keeps: bool },
+}
+
+/// One request to an application.
+///
+/// [`Call::next`] says what to do, and the driver reports each result. What it says may change
+/// whenever something happens at the other end: after each report, at this end or the other, both
+/// ends are asked again, and a driver sleeps only if both wait for their sockets. While a send
+/// waits for room, bytes may be received if [`Call::wants_input`].
+pub struct Call {
+    application: Arc<Application>,
+    http: Http,
+    state: State,
+    /// The last progress, from which the time of the next is counted.
+    since: Tick,
+    is_reused: bool,
+    /// Whether nothing is received because there is no room for it.
+    is_paused: bool,
+    failure: Option<Failure>,
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.application.name();
+        out.debug_struct("Call").field("application", &name).field("state", &self.state).finish()
+    }
+}
+
+impl Call {
+    /// A request to an HTTP server.
+    #[must_use]
+    pub fn http(
+        application: Arc<Application>,
+        head: &Head<'_>,
+        origin: &Origin<'_>,
+        now: Tick,
+    ) -> Self {
+        Self {
+            application,
+            http: Http::new(head, origin),
+            state: State::Unconnected,
+            since: now,
+            is_reused: false,
+            is_paused: false,
+            failure: None,
+        }
+    }
+
+    /// The application that is called.
+    #[must_use]
+    pub fn application(&self) -> &Arc<Application> {
+        &self.application
+    }
+
+    /// Why the call has failed; none if it has not.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// Returns the next operation.
+    #[inline]
+    pub fn next<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Next<'_> {
+        match self.state {
+            State::Unconnected => return Next::Connect,
+            State::Again => return Next::ConnectAnew,
+            State::Over { keeps } => return Next::Over { keeps },
+            State::Open => {}
+        }
+        let was_sent = self.http.is_sent();
+        if let Err(failure) = self.http.refill(d, now) {
+            self.fail(d, failure);
+            return Next::Over { keeps: false };
+        }
+        if !was_sent && self.http.is_sent() {
+            self.since = now; // the end of a body sends nothing, and yet the request is complete
+        }
+        if !self.http.to_send().is_empty() {
+            return Next::Send(self.http.to_send());
+        }
+        let is_paused = !self.wants_input(d);
+        if self.is_paused && !is_paused {
+            self.since = now;
+        }
+        self.is_paused = is_paused;
+        if is_paused { Next::Wait } else { Next::Recv }
+    }
+
+    /// Whether to receive: because that is the next operation, or beside a send that waits.
+    #[inline]
+    pub fn wants_input<D: Downstream>(&self, d: &mut D) -> bool {
+        self.state == State::Open && d.room() > 0
+    }
+
+    /// A new connection is being made.
+    pub fn connecting(&mut self, now: Tick) {
+        self.since = now;
+    }
+
+    /// There is a connection: a kept one, on which earlier calls were answered, or a new one.
+    #[inline]
+    pub fn connected(&mut self, is_reused: bool, now: Tick) {
+        self.state = State::Open;
+        self.is_reused = is_reused;
+        self.since = now;
+    }
+
+    /// Reports that `n` bytes were sent.
+    #[inline]
+    pub fn sent(&mut self, n: usize, now: Tick) {
+        self.http.sent(n);
+        self.since = now;
+    }
+
+    /// Takes received bytes, of which there is at least one.
+    #[inline]
+    pub fn ingest<D: Downstream>(&mut self, d: &mut D, bytes: &[u8], now: Tick) {
+        if self.state != State::Open {
+            return;
+        }
+        self.since = now;
+        match self.http.ingest(d, bytes) {
+            Ok(None) => {}
+            Ok(Some(keeps)) => self.state = State::Over { keeps },
+            Err(failure) => self.fail(d, failure),
+        }
+    }
+
+    /// The connection has ended, in order or not.
+    pub fn ended<D: Downstream>(&mut self, d: &mut D) {
+        if self.state != State::Open {
+            return;
+        }
+        if self.is_reused && self.http.rewind() {
+            self.state = State::Again;
+            return;
+        }
+        match self.http.ended(d) {
+            Ok(()) => self.state = State::Over { keeps: false },
+            Err(failure) => self.fail(d, failure),
+        }
+    }
+
+    /// Ends the call without a reply, or without the rest of one.
+    pub fn fail<D: Downstream>(&mut self, d: &mut D, failure: Failure) {
+        self.state = State::Over { keeps: false };
+        self.failure = Some(failure);
+        d.fail(failure);
+    }
+
+    /// When [`Call::expire`] is due; none while the call waits for its client.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Tick> {
+        let limits = self.application.limits();
+        let ms = match self.state {
+            State::Over { .. } => return None,
+            State::Unconnected | State::Again => limits.connect_ms,
+            State::Open if self.http.asks_until().is_some() => return self.http.asks_until(),
+            State::Open if self.http.awaits_body() => return None,
+            State::Open if self.is_paused => return None,
+            State::Open if self.http.is_sent() && !self.http.has_reply() => limits.first_byte_ms,
+            State::Open => limits.silence_ms,
+        };
+        Some(self.since.plus_ms(ms))
+    }
+
+    /// Acts on a deadline that has passed.
+    pub fn expire<D: Downstream>(&mut self, d: &mut D) {
+        match self.state {
+            State::Over { .. } => {}
+            State::Unconnected | State::Again => self.fail(d, Failure::ConnectTimeout),
+            State::Open if self.http.asks_until().is_some() => self.http.send_unasked(),
+            State::Open if self.http.is_sent() && !self.http.has_reply() => {
+                self.fail(d, Failure::NoReply);
+            }
+            State::Open => self.fail(d, Failure::Silent),
+        }
+    }
+}

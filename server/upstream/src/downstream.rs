@@ -1,0 +1,59 @@
+//! The other end of a call: where its request comes from and its reply goes to.
+
+use crate::failure::Failure;
+use crate::fields::ReplyFields;
+
+/// The end of a call at which the request comes in and the reply goes out. All bytes are payload:
+/// framing, such as chunks, is the implementation's.
+pub trait Downstream {
+    /// The next bytes of the request's body.
+    fn body(&mut self) -> Body<'_>;
+
+    /// Takes the first `n` of the bytes that [`Downstream::body`] returned.
+    fn body_taken(&mut self, n: usize);
+
+    /// Takes an interim response (1xx, RFC 9110 §15.2), of which there may be several.
+    fn interim(&mut self, status: u16, fields: ReplyFields<'_>);
+
+    /// Takes the head of the reply: once, before anything of its content.
+    fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>);
+
+    /// How many bytes of content are welcome. 0: nothing is to be received until there is room
+    /// again. More may be pushed all the same: what was received already.
+    fn room(&mut self) -> usize;
+
+    /// Takes some of the reply's content.
+    fn push(&mut self, bytes: &[u8]);
+
+    /// The reply is complete.
+    fn end(&mut self);
+
+    /// There is no reply, or none of its rest if its head was taken already.
+    fn fail(&mut self, failure: Failure);
+}
+
+/// What there is of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'b> {
+    /// Bytes, at least one.
+    Bytes(&'b [u8]),
+    /// Nothing at the moment.
+    Pending,
+    /// Nothing any more.
+    End,
+    /// The body breaks off, is malformed, or is too large: the request is answered with this
+    /// status.
+    Broken(u16),
+}
+
+/// How the end of a reply's content is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// There is no content: by the status, or because the request was HEAD. The number is the
+    /// length that such a reply announces, if it does.
+    None(Option<u64>),
+    /// So many bytes.
+    Known(u64),
+    /// Known only when it ends.
+    Unknown,
+}

@@ -1,0 +1,404 @@
+//! HTTP/1.1 as a client speaks it to an application (RFC 9110, RFC 9112).
+//!
+//! No framing is passed on: the body of a request is framed anew from what was read of it, and so
+//! is the content of a reply by its downstream. What two recipients could read in two ways is never
+//! sent.
+
+use std::net::IpAddr;
+
+use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, ResponseBody, ResponseHead};
+use http1::{Target, parse_response_head};
+
+use crate::downstream::{Body, Downstream, Length};
+use crate::failure::Failure;
+use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded};
+use crate::tick::Tick;
+
+/// The largest head of a reply.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a request's body that are sent at once.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+
+/// How long an application may take to ask for a body, in milliseconds. Then it is sent: servers
+/// that do not know `100-continue` wait for it.
+const ASK_MS: u64 = 1000;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'o> {
+    /// The client.
+    pub peer: IpAddr,
+    /// Whether it is a proxy whose word about the clients before it is believed.
+    pub is_trusted: bool,
+    /// `Host` for a request that has none.
+    pub authority: &'o str,
+}
+
+/// One request and its reply.
+pub(crate) struct Http {
+    /// What is being sent: the head, and then pieces of the body, framed.
+    out: Vec<u8>,
+    out_at: usize,
+    body: RequestBody,
+    is_chunked: bool,
+    /// Whether something was sent that cannot be sent again.
+    is_consumed: bool,
+    is_head: bool,
+    is_idempotent: bool,
+    /// The beginning of a reply's head.
+    partial: Vec<u8>,
+    reply: Reply,
+    /// Whether the application takes another request on the connection.
+    keeps: bool,
+}
+
+/// What is left of a request's body.
+#[derive(Clone, Copy, Debug)]
+enum RequestBody {
+    /// Nothing.
+    Whole,
+    /// The application is to ask for it, until then at the latest, which is set when the head is
+    /// sent.
+    ToBeAskedFor(Option<Tick>),
+    Streaming,
+}
+
+#[derive(Debug)]
+enum Reply {
+    Head,
+    Content(BodySkipper),
+    UntilClose,
+}
+
+impl Http {
+    pub(crate) fn new(head: &Head<'_>, origin: &Origin<'_>) -> Self {
+        let mut out = Vec::with_capacity(head.len + 192);
+        put_head(&mut out, head, origin);
+        let body = match (head.body, head.expectation) {
+            (BodyFraming::None | BodyFraming::Length(0), _) => RequestBody::Whole,
+            (_, Expectation::Continue) => RequestBody::ToBeAskedFor(None),
+            _ => RequestBody::Streaming,
+        };
+        Self {
+            out,
+            out_at: 0,
+            body,
+            is_chunked: head.body == BodyFraming::Chunked,
+            is_consumed: false,
+            is_head: head.method == Method::Head,
+            is_idempotent: matches!(
+                head.method,
+                Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
+            ),
+            partial: Vec::new(),
+            reply: Reply::Head,
+            keeps: false,
+        }
+    }
+
+    /// What is to be sent now.
+    #[inline]
+    pub(crate) fn to_send(&self) -> &[u8] {
+        &self.out[self.out_at..]
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, n: usize) {
+        self.out_at += n;
+        debug_assert!(self.out_at <= self.out.len(), "more was sent than there is");
+    }
+
+    /// Whether the whole request is sent.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        matches!(self.body, RequestBody::Whole) && self.out_at == self.out.len()
+    }
+
+    /// Whether the reply has begun.
+    pub(crate) fn has_reply(&self) -> bool {
+        !matches!(self.reply, Reply::Head)
+    }
+
+    /// Begins the request again on another connection. Returns whether that is right: nothing of
+    /// the reply has arrived, and what the application may have done already does no harm twice.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let is_unheard = self.partial.is_empty() && matches!(self.reply, Reply::Head);
+        let is_harmless = self.is_idempotent || self.out_at == 0;
+        let may = is_unheard && is_harmless && !self.is_consumed;
+        if may {
+            self.out_at = 0;
+        }
+        may
+    }
+
+    /// Prepares more to send, if everything is sent that was prepared.
+    #[inline]
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
+        if self.out_at < self.out.len() || matches!(self.body, RequestBody::Whole) {
+            return Ok(());
+        }
+        self.refill_body(d, now)
+    }
+
+    #[inline(never)]
+    fn refill_body<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
+        if let RequestBody::ToBeAskedFor(until) = &mut self.body {
+            until.get_or_insert(now.plus_ms(ASK_MS));
+            return Ok(());
+        }
+        match d.body() {
+            Body::Pending => {}
+            Body::Bytes(bytes) => {
+                let n = bytes.len().min(PIECE_BYTES_MAX);
+                self.is_consumed = true;
+                self.out.clear();
+                self.out_at = 0;
+                if self.is_chunked {
+                    put_chunk(&mut self.out, &bytes[..n]);
+                } else {
+                    self.out.extend_from_slice(&bytes[..n]);
+                }
+                d.body_taken(n);
+            }
+            Body::End => {
+                self.body = RequestBody::Whole;
+                if self.is_chunked {
+                    self.is_consumed = true;
+                    self.out.clear();
+                    self.out_at = 0;
+                    self.out.extend_from_slice(b"0\r\n\r\n");
+                }
+            }
+            Body::Broken(status) => return Err(Failure::Request(status)),
+        }
+        Ok(())
+    }
+
+    /// When the body is sent although it was not asked for.
+    pub(crate) fn asks_until(&self) -> Option<Tick> {
+        match self.body {
+            RequestBody::ToBeAskedFor(until) => until,
+            _ => None,
+        }
+    }
+
+    /// The application has not asked for the body in time.
+    pub(crate) fn send_unasked(&mut self) {
+        self.body = RequestBody::Streaming;
+    }
+
+    /// Whether nothing is left to send for now, and more is to come from the client.
+    pub(crate) fn awaits_body(&self) -> bool {
+        !matches!(self.body, RequestBody::Whole) && self.out_at == self.out.len()
+    }
+
+    /// Takes received bytes. Returns whether the connection can be kept, once the reply is over.
+    pub(crate) fn ingest<D: Downstream>(
+        &mut self,
+        d: &mut D,
+        bytes: &[u8],
+    ) -> Result<Option<bool>, Failure> {
+        if self.partial.is_empty() {
+            return self.read(d, bytes);
+        }
+        self.partial.extend_from_slice(bytes);
+        // A head ends with a line, so that one which comes byte by byte is not parsed as often.
+        if !bytes.contains(&b'\n') {
+            return self.keep_partial();
+        }
+        let whole = std::mem::take(&mut self.partial);
+        self.read(d, &whole)
+    }
+
+    fn keep_partial(&self) -> Result<Option<bool>, Failure> {
+        match self.partial.len() > HEAD_BYTES_MAX {
+            true => Err(Failure::HeadTooLarge),
+            false => Ok(None),
+        }
+    }
+
+    fn read<D: Downstream>(
+        &mut self,
+        d: &mut D,
+        mut bytes: &[u8],
+    ) -> Result<Option<bool>, Failure> {
+        while let Reply::Head = self.reply {
+            match parse_response_head(bytes, self.is_head).map_err(Failure::Head)? {
+                Some(head) => {
+                    self.take_head(d, &head, bytes)?;
+                    bytes = &bytes[head.len..];
+                }
+                None => {
+                    self.partial.extend_from_slice(bytes);
+                    return self.keep_partial();
+                }
+            }
+        }
+        let Reply::Content(reader) = &mut self.reply else {
+            if !bytes.is_empty() {
+                d.push(bytes);
+            }
+            return Ok(None);
+        };
+        while !bytes.is_empty() && !reader.is_done() {
+            let (taken, data) = reader.read(bytes).map_err(Failure::Content)?;
+            if !data.is_empty() {
+                d.push(data);
+            }
+            bytes = &bytes[taken..];
+        }
+        if !reader.is_done() {
+            return Ok(None);
+        }
+        d.end();
+        // Bytes after a reply belong to no request: nothing on the connection can be trusted.
+        Ok(Some(self.keeps && bytes.is_empty() && self.is_sent()))
+    }
+
+    fn take_head<D: Downstream>(
+        &mut self,
+        d: &mut D,
+        head: &ResponseHead,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        let fields = ReplyFields::new(head.lines(bytes));
+        match head.status {
+            100 => {
+                if let RequestBody::ToBeAskedFor(_) = self.body {
+                    self.body = RequestBody::Streaming;
+                }
+            }
+            101 => return Err(Failure::Switched),
+            ..200 => d.interim(head.status, fields),
+            _ => {
+                let length = match head.body {
+                    ResponseBody::Framed(BodyFraming::Length(length)) => Length::Known(length),
+                    ResponseBody::Framed(BodyFraming::None) => {
+                        Length::None(head.content_length.filter(|_| self.is_head))
+                    }
+                    ResponseBody::Framed(BodyFraming::Chunked) | ResponseBody::UntilClose => {
+                        Length::Unknown
+                    }
+                };
+                self.keeps = head.keep_alive;
+                d.reply(head.status, length, fields);
+                self.reply = match head.body {
+                    ResponseBody::Framed(framing) => Reply::Content(BodySkipper::new(framing)),
+                    ResponseBody::UntilClose => Reply::UntilClose,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection has ended.
+    pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+        match self.reply {
+            Reply::Head => Err(Failure::Closed),
+            Reply::Content(_) => Err(Failure::CutShort),
+            Reply::UntilClose => {
+                d.end();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes the head of a request for an application.
+fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
+    let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
+    put(head.method_bytes);
+    put(b" ");
+    match head.target {
+        // As it was sent, byte by byte; of an absolute target, what follows the authority.
+        Target::Path { path, query } => {
+            put(path);
+            if let Some(query) = query {
+                put(b"?");
+                put(query);
+            }
+        }
+        Target::Asterisk | Target::Authority => put(b"*"),
+    }
+    put(b" HTTP/1.1\r\nHost: ");
+    put(head.host.unwrap_or(origin.authority.as_bytes()));
+    put(b"\r\n");
+    let named = Named::new(&head.lines());
+    let mut wants_trailers = false;
+    for (name, value) in head.lines() {
+        wants_trailers |= name.eq_ignore_ascii_case(b"te") && value.starts_with(b"trailers");
+        if is_passed_on(name, origin.is_trusted) && !named.contains(name) {
+            put_field(out, name, value);
+        }
+    }
+    put_framing(out, head.body);
+    if wants_trailers {
+        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+    }
+    if head.expectation == Expectation::Continue && !matches!(head.body, BodyFraming::None) {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+    put_forwarded(out, head, origin);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_framing(out: &mut Vec<u8>, body: BodyFraming) {
+    match body {
+        BodyFraming::None => {}
+        BodyFraming::Length(length) => {
+            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+}
+
+/// Whether a field of a request is for the application as well. `Proxy` would become the variable
+/// HTTP_PROXY there (CVE-2016-5385), and names with `_` the variables of other fields.
+#[inline]
+fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let is_replaced = match name.len() {
+        4 => is(b"host"),
+        5 => is(b"proxy"),
+        6 => is(b"expect"),
+        _ => false,
+    };
+    let is_doubtful = name.contains(&b'_') || (is_forwarded(name) && !is_trusted);
+    !is_replaced && !is_doubtful && !is_for_one_hop(name)
+}
+
+/// Tells of the client (RFC 7239, and the fields that came before it). Behind a trusted proxy these
+/// lines follow its own: recipients join them to one list (RFC 9110 §5.3).
+fn put_forwarded(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
+    let peer = origin.peer.to_canonical();
+    let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+    put("X-Forwarded-For: ");
+    put(&peer.to_string());
+    put("\r\n");
+    let is_told = |name: &[u8]| {
+        origin.is_trusted && head.lines().any(|(line, _)| line.eq_ignore_ascii_case(name))
+    };
+    if !is_told(b"X-Forwarded-Proto") {
+        put("X-Forwarded-Proto: http\r\n");
+    }
+    if let Some(host) = head.host.filter(|_| !is_told(b"X-Forwarded-Host")) {
+        out.extend_from_slice(b"X-Forwarded-Host: ");
+        out.extend_from_slice(host);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes a chunk (RFC 9112 §7.1).
+fn put_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
+    http1::put_chunk_size(out, bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,30 @@
+//! Requests that applications answer, from the side of a client, without input or output.
+//!
+//! A [`Call`] is one request to an application. It is a state machine, like the session it belongs
+//! to: [`Call::next`] returns the next operation of the application's socket, and the driver
+//! performs it and reports the result. The other end of a call, at which the request comes in and
+//! the reply goes out, is a [`Downstream`]: it carries payload and never framing, so that it may be
+//! a stream of any protocol.
+//!
+//! [`Balance`] chooses a server of an [`Application`], and leaves out those that fail. Messages are
+//! read by `http1`, on this side as on the other: there is no second reading that could differ.
+
+#![forbid(unsafe_code)]
+
+mod balance;
+mod call;
+mod downstream;
+mod failure;
+mod fields;
+mod http;
+mod settings;
+mod tick;
+
+pub use balance::Balance;
+pub use call::{Call, Next};
+pub use downstream::{Body, Downstream, Length};
+pub use failure::Failure;
+pub use fields::ReplyFields;
+pub use http::Origin;
+pub use settings::{Address, Application, ApplicationSettings, CallLimits, ServerSettings};
+pub use tick::Tick;

@@ -1,0 +1,8 @@
+//! Calls over connections in memory: what an application gets, and what its reply becomes, however
+//! the bytes are cut.
+
+mod expectations;
+mod failures;
+mod memory;
+mod replies;
+mod requests;
