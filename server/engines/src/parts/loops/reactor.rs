@@ -180,19 +180,17 @@ impl Reactor {
     #[inline]
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
-            if Self::is_of_application(event.key) {
+            let Some(slot) = self.connections.get(event.key) else {
+                // Of an application, or of a connection that has gone meanwhile.
                 self.handle_upstream(event);
                 return Ok(());
-            }
-            // An event of a connection that has gone meanwhile finds no slot.
-            if let Some(slot) = self.connections.get(event.key) {
-                slot.ready.is_drained &= !event.readable;
-                slot.ready.is_full &= !event.writable;
-                slot.ready.is_hung_up |= event.hangup || event.error;
-                match slot.is_queued || event.error {
-                    true => self.notice(event),
-                    false => self.drive(event.key),
-                }
+            };
+            slot.ready.is_drained &= !event.readable;
+            slot.ready.is_full &= !event.writable;
+            slot.ready.is_hung_up |= event.hangup || event.error;
+            match slot.is_queued || event.error {
+                true => self.notice(event),
+                false => self.drive(event.key),
             }
             Ok(())
         } else if event.key == WAKE_KEY {
@@ -243,9 +241,8 @@ impl Reactor {
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
         if slot.upstream != NO_UPSTREAM {
-            self.end_call_unless_wanted(key);
+            return self.wait_with_call(key);
         }
-        let Some(slot) = self.connections.get(key) else { return };
         if self.watch.follow(slot, key).is_err() {
             return self.close(key); // no memory for the watch
         }
@@ -362,9 +359,11 @@ impl Reactor {
         if self.connections.has_yielded() {
             return Some(0);
         }
-        let connections = self.connections.next_check();
-        let calls = if self.table.is_used { self.table.next_check() } else { None };
-        let moments = [connections, calls, self.listeners.next_check(), self.worker.next_look()];
+        let mut connections = self.connections.next_check();
+        if self.table.is_used {
+            connections = self.table.next_check(connections);
+        }
+        let moments = [connections, self.listeners.next_check(), self.worker.next_look()];
         timeout_ms(self.worker.now(), moments)
     }
 }

@@ -22,12 +22,6 @@ use crate::parts::loops::drive::Begun;
 const QUEUED: u64 = u64::MAX - 1;
 
 impl Reactor {
-    /// Whether an event is of an application's socket.
-    #[inline]
-    pub(super) fn is_of_application(key: u64) -> bool {
-        key & MARK != 0
-    }
-
     /// Begins the call that a client's connection wants, or goes on with it; none if it wants
     /// another job.
     #[cold]
@@ -224,6 +218,9 @@ impl Reactor {
     /// Handles an event of an application's socket.
     #[cold]
     pub(super) fn handle_upstream(&mut self, event: Event) {
+        if event.key & MARK == 0 {
+            return;
+        }
         let key = event.key & !MARK;
         let Some(upstream) = self.table.slots.get(key) else { return };
         let line = &mut upstream.line;
@@ -365,23 +362,30 @@ impl Reactor {
         }
     }
 
-    /// Ends the call of a client whose stream has no use for it any more.
+    /// Has a connection wait whose request an application answers. The call ends if the stream has
+    /// no use for it any more.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_call_unless_wanted(&mut self, client: u64) {
+    pub(super) fn wait_with_call(&mut self, client: u64) {
         let Some(slot) = self.connections.get(client) else { return };
         let key = slot.upstream;
-        let Some(Upstream { out: Some(out), .. }) = self.table.slots.get(key) else { return };
-        if !slot.connection.wants_stream(out.id) {
+        if let Some(Upstream { out: Some(out), .. }) = self.table.slots.get(key)
+            && !slot.connection.wants_stream(out.id)
+        {
             self.close_upstream(key);
         }
+        let Some(slot) = self.connections.get(client) else { return };
+        if self.watch.follow(slot, client).is_err() {
+            return self.close(client); // no memory for the watch
+        }
+        self.connections.schedule(client);
     }
 
     /// Acts on the deadlines of calls and of connections that are kept.
     #[inline(never)]
     pub(super) fn expire_calls(&mut self) {
         let now = self.worker.now();
-        if self.table.next_check().is_none_or(|moment| moment > now) {
+        if self.table.next_check(None).is_none_or(|moment| moment > now) {
             return;
         }
         while let Some(out) = self.table.take_late(now) {
