@@ -11,7 +11,7 @@ use upstream::{Body, Call, Downstream, Failure, Length, Origin, ReplyFields};
 
 use crate::after::After;
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
+use crate::exchange::{Draft, Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::{Job, JobId};
 use crate::response::{Prepared, Request, Response};
 use crate::worker::Worker;
@@ -71,20 +71,21 @@ impl Response<'_> {
     pub(crate) fn call(
         &mut self,
         w: &mut Worker,
-        request: Request<'_>,
+        bytes: &[u8],
+        head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,
     ) -> Option<Prepared> {
-        let Request { bytes, head, host } = request;
+        let host = w.site.find(head.host)?;
         let index = self.application(w, host, head)?;
-        self.exchange.draft.host = host;
+        self.exchange.draft = Draft { host, ..Draft::of(head, w.now()) };
         let application = Arc::clone(&w.applications()[index]);
         let body_bytes_max = application.limits().body_bytes_max;
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
             let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
             *self.after = after;
             self.exchange.skipper = body;
-            return Some(self.error(w, request, 413));
+            return Some(self.error(w, Request { bytes, head, host }, 413));
         }
         *self.after = After::of(head, is_last);
         if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {

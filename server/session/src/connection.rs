@@ -516,9 +516,16 @@ impl Connection {
     #[inline]
     fn advance(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
-        if matches!(exchange.then, Then::Finish) {
-            return self.finish(w);
+        match exchange.then {
+            Then::Finish => self.finish(w),
+            _ => self.advance_to_more(w),
         }
+    }
+
+    /// Prepares what follows of a response in several pieces.
+    #[inline(never)]
+    fn advance_to_more(&mut self, w: &mut Worker) {
+        let Some(exchange) = &mut self.exchange else { return };
         if matches!(exchange.then, Then::Application(_)) {
             return self.advance_call(w);
         }

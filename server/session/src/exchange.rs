@@ -2,7 +2,7 @@
 //! has one only while it has bytes to remember, so that an idle connection is small.
 
 use file_cache::Hit;
-use http1::BodySkipper;
+use http1::{BodySkipper, Head, Method, Version};
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 
@@ -75,6 +75,8 @@ pub(crate) enum BodySource {
 /// What follows when everything prepared is sent.
 #[derive(Default)]
 pub(crate) enum Then {
+    /// More of an application's reply.
+    Application(Box<Stream>),
     /// The response is complete.
     #[default]
     Finish,
@@ -82,8 +84,6 @@ pub(crate) enum Then {
     Parts(Box<Parts>),
     /// More of a listing.
     List(Box<Listing>),
-    /// More of an application's reply.
-    Application(Box<Stream>),
 }
 
 /// A multipart/byteranges response that is being sent (RFC 9110 §14.6).
@@ -131,6 +131,19 @@ pub(crate) struct Draft {
     pub(crate) host: usize,
     pub(crate) is_head: bool,
     pub(crate) is_http10: bool,
+}
+
+impl Draft {
+    /// The draft of a response to a request that was read now.
+    #[inline]
+    pub(crate) fn of(head: &Head<'_>, now: Tick) -> Self {
+        Self {
+            started: now,
+            is_head: head.method == Method::Head,
+            is_http10: head.version == Version::Http10,
+            ..Self::default()
+        }
+    }
 }
 
 impl Exchange {

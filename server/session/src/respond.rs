@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use file_cache::Hit;
-use http1::{Expectation, FieldName, Head, Method, Parsed, Target, Version};
+use http1::{Expectation, FieldName, Head, Method, Parsed, Target};
 use site::accept;
 use site::answer::{Answer, answer};
 use site::fields::{FieldList, add_to_vary};
@@ -35,23 +35,29 @@ impl Response<'_> {
         arrived: &[u8],
         is_last: bool,
     ) -> Prepared {
-        let draft = Draft {
-            started: w.now(),
-            is_head: head.method == Method::Head,
-            is_http10: head.version == Version::Http10,
-            ..Draft::default()
-        };
-        self.exchange.draft = draft;
+        if !w.site.applications().is_empty()
+            && let Some(prepared) = self.call(w, bytes, head, arrived, is_last)
+        {
+            return prepared;
+        }
+        self.respond_from_files(w, bytes, head, arrived, is_last)
+    }
+
+    /// Answers a well-formed head that no route leads to an application.
+    #[inline]
+    fn respond_from_files(
+        &mut self,
+        w: &mut Worker,
+        bytes: &[u8],
+        head: &Head<'_>,
+        arrived: &[u8],
+        is_last: bool,
+    ) -> Prepared {
+        self.exchange.draft = Draft::of(head, w.now());
         if w.log.is_some() {
             self.exchange.head.extend_from_slice(bytes);
         }
         let host = w.site.find(head.host);
-        if !w.site.applications().is_empty()
-            && let Some(host) = host
-            && let Some(prepared) = self.call(w, Request { bytes, head, host }, arrived, is_last)
-        {
-            return prepared;
-        }
         // Decided where the host is known. Files have no use for a body: it is dropped.
         let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         *self.after = after;

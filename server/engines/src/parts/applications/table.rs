@@ -202,12 +202,10 @@ impl Table {
         self.usages[application].balance.note_success(server);
     }
 
-    /// The moment at which something is due, or an earlier one of others.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn next_check(&self, others: Option<Tick>) -> Option<Tick> {
+    /// The moment at which something is due.
+    pub(crate) fn next_check(&self) -> Option<Tick> {
         let queued = self.usages.iter().filter_map(|usage| usage.queue.front());
         let queued = queued.map(|queued| queued.until).min();
-        self.slots.next_check().into_iter().chain(queued).chain(others).min()
+        self.slots.next_check().into_iter().chain(queued).min()
     }
 }

@@ -166,9 +166,6 @@ impl Reactor {
                 self.drive(key);
             }
             self.expire();
-            if self.table.is_used {
-                self.expire_calls();
-            }
             self.listeners.resume(&self.watch, self.worker.now())?;
             obey(self);
             if self.is_over() {
@@ -353,15 +350,16 @@ impl Reactor {
         self.obeyed.is_closed && self.shared.orders.is_ending() && self.connections.len() == 0
     }
 
-    /// How long to wait for events.
+    /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
-    fn timeout_ms(&self) -> Option<u32> {
+    fn timeout_ms(&mut self) -> Option<u32> {
+        let calls = if self.table.is_used { self.expire_calls() } else { None };
         if self.connections.has_yielded() {
             return Some(0);
         }
         let mut connections = self.connections.next_check();
-        if self.table.is_used {
-            connections = self.table.next_check(connections);
+        if calls.is_some() {
+            connections = connections.into_iter().chain(calls).min();
         }
         let moments = [connections, self.listeners.next_check(), self.worker.next_look()];
         timeout_ms(self.worker.now(), moments)

@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use os::epoll::{Event, Interest};
-use session::{Job, StreamRef};
+use session::{Job, StreamRef, Tick};
 use upstream::{Call, Failure};
 
 use super::Reactor;
@@ -381,13 +381,19 @@ impl Reactor {
         self.connections.schedule(client);
     }
 
-    /// Acts on the deadlines of calls and of connections that are kept.
+    /// Acts on the deadlines of calls and of connections that are kept. Returns when the next is
+    /// due.
+    #[cold]
     #[inline(never)]
-    pub(super) fn expire_calls(&mut self) {
+    pub(super) fn expire_calls(&mut self) -> Option<Tick> {
         let now = self.worker.now();
-        if self.table.next_check(None).is_none_or(|moment| moment > now) {
-            return;
+        if self.table.next_check().is_some_and(|moment| moment <= now) {
+            self.expire_calls_at(now);
         }
+        self.table.next_check()
+    }
+
+    fn expire_calls_at(&mut self, now: Tick) {
         while let Some(out) = self.table.take_late(now) {
             self.refuse_call(out, Failure::Queued);
         }
