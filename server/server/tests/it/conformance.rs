@@ -7,7 +7,7 @@ use server::config::Arguments;
 use testkit::case::Profile;
 use testkit::{Client, Delivery, DocumentRoot, Suite, Temporary, runner};
 
-use crate::serving::quietly;
+use crate::harness::quietly;
 
 /// Runs all cases of all profiles against one engine.
 fn run(engine: &str) {
@@ -57,7 +57,7 @@ fn start(
         ..Arguments::default()
     };
     let config =
-        crate::serving::load(&arguments).unwrap_or_else(|e| panic!("{}: {e}", profile.name));
+        crate::under_test::load(&arguments).unwrap_or_else(|e| panic!("{}: {e}", profile.name));
     Server::start(&config).unwrap()
 }
 

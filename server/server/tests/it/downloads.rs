@@ -9,7 +9,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::{Temporary, side_by_side, skip};
 
-use crate::serving::{start, try_get};
+use crate::harness::start;
+use crate::serving::try_get;
 
 /// Downloads for each engine or setting, one after the other: a full socket whose event was missed
 /// showed in 3 of 16.

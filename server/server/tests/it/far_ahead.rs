@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use server::Server;
 
+use crate::harness::{connect, start, take_head};
 use crate::knobs::with_knobs;
 use crate::overload::{counter, site};
-use crate::serving::{connect, start, take_head};
 
 /// Less than what is kept for a client before no more is received, and a receive after that.
 const KEPT_BYTES_MAX: usize = (16 << 10) - 1;

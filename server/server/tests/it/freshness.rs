@@ -9,7 +9,8 @@ use engines::EngineSpec;
 use server::Server;
 use testkit::{Temporary, at_a_time};
 
-use crate::serving::{self, connect, get, start, try_get};
+use crate::harness::{connect, start};
+use crate::serving::{self, get, try_get};
 
 /// The time in milliseconds after which entries are checked again.
 const REVALIDATE_MS: u64 = 200;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::Temporary;
 
-use crate::serving::{get, start};
+use crate::harness::start;
+use crate::serving::get;
 
 /// Engines that hand out calls that may block, with the knobs that make them do it.
 const HANDING_OUT: [(&str, &[&str]); 5] = [

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use testkit::wait_until;
 
+use crate::harness::{site, start};
 use crate::knobs::every_case_holds;
 use crate::processes::children;
-use crate::serving::{site, start};
 
 /// Sends a request on a connection of its own and returns the response.
 fn request(address: SocketAddr) -> String {

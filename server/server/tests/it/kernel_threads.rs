@@ -9,10 +9,11 @@ use std::net::TcpStream;
 use server::Server;
 use testkit::{side_by_side, wait_until};
 
+use crate::harness::connect;
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
 use crate::processes::{children, kill};
-use crate::serving::{connect, get};
+use crate::serving::get;
 
 const NONBLOCKING: &str = "socket.sendfile=nonblocking";
 

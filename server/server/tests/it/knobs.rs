@@ -7,8 +7,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::side_by_side;
 
+use crate::harness::start;
 use crate::overload::site;
-use crate::serving::start;
 
 /// Whether an engine is among those under test.
 fn is_wanted(engine: &str) -> bool {

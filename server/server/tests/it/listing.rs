@@ -8,7 +8,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::{Temporary, at_a_time, comes_true};
 
-use crate::serving::{self, start};
+use crate::harness::start;
+use crate::serving;
 
 const ENTRIES: usize = 100_000;
 
@@ -106,7 +107,7 @@ fn a_client_that_reads_more_slowly_than_the_server_sends_gets_all_of_a_listing()
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = serving::connect(server);
+    let stream = crate::harness::connect(server);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }

@@ -1,6 +1,5 @@
 //! The server from the outside: configuration texts, and servers on sockets of this machine.
 
-mod applications;
 mod config;
 mod conformance;
 mod documentation;
@@ -9,6 +8,7 @@ mod far_ahead;
 mod fibers;
 mod freshness;
 mod handed_out;
+mod harness;
 mod helper_processes;
 mod in_memory;
 mod kernel_threads;
@@ -27,11 +27,5 @@ mod tasks;
 mod under_test;
 mod uploads;
 
-use engines::EngineSpec;
+use harness::for_each_engine;
 use under_test::{engines, knobs};
-
-/// Runs `test` for every engine under test, several at a time.
-fn for_each_engine(test: impl Fn(&'static EngineSpec) + Sync) {
-    let names: Vec<&str> = engines().iter().map(|spec| spec.name).collect();
-    testkit::side_by_side(&names, |name| test(engines::find(name).expect("it was just listed")));
-}

@@ -9,8 +9,9 @@ use testkit::at_a_time;
 
 use crate::conformance::run_with;
 use crate::freshness::changes_are_noticed;
+use crate::harness::{config, site, start};
 use crate::overload::limits_hold;
-use crate::serving::{config, get, site, start};
+use crate::serving::get;
 use crate::stopping::{cuts_off, stops_gracefully};
 
 /// The least number of cases in all profiles.
@@ -201,7 +202,7 @@ fn the_old_name_of_a_key_says_what_became_of_it() {
         set: vec!["socket.steering=cpu".into()],
         ..Default::default()
     };
-    let error = crate::serving::load(&arguments).unwrap_err();
+    let error = crate::under_test::load(&arguments).unwrap_err();
     assert!(error.contains("socket.listeners = \"reuseport-cpu\""), "{error}");
     let config = config(&directory, &["socket.listeners=shared", "socket.sendfile=probe"]);
     assert_eq!(config.settings.socket.listeners, ListenerMode::Shared);

@@ -12,7 +12,8 @@ use os::accounting;
 use server::Server;
 use testkit::{MemoryDisk, StalledFile, Temporary, at_a_time};
 
-use crate::serving::{connect, get, start};
+use crate::harness::{connect, start};
+use crate::serving::get;
 
 /// The number of checks before a file counts as open for ever: a minute in all.
 const LOOKS: usize = 120;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::{Temporary, comes_true, side_by_side, wait_until};
 
-use crate::serving::{connect, get, start, take_head};
+use crate::harness::{connect, start, take_head};
+use crate::serving::get;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -12,8 +12,9 @@ use server::Server;
 use server::config::WorkerProgram;
 use testkit::{thread_folders, wait_until};
 
+use crate::harness::{config, connect, site, start, take_head};
 use crate::overload::is_answered;
-use crate::serving::{config, connect, get, site, start, take_head};
+use crate::serving::get;
 
 /// The engines that consist of processes.
 const ENGINES: [&str; 3] = ["event-loop-copies", "event-loop-shared-listener", "processes"];
@@ -308,7 +309,7 @@ fn a_configuration_that_changes_meanwhile_changes_nothing() {
         set: vec!["engine.processes=1".into()],
         ..Default::default()
     };
-    let server = Server::start(&crate::serving::load(&arguments).unwrap()).unwrap();
+    let server = Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap();
     fs::write(&file, root(other.parent().unwrap())).unwrap();
     let pid = server.worker_processes()[0];
     kill(pid);

@@ -10,7 +10,8 @@ use server::Server;
 use testkit::Temporary;
 
 use crate::conformance;
-use crate::serving::{connect, get, site, start};
+use crate::harness::{connect, site, start};
+use crate::serving::get;
 
 /// Queues with hardly any room, and one buffer that no head fits into.
 const TINY: [&str; 5] = [

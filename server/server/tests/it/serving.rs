@@ -6,57 +6,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use engines::EngineSpec;
-use server::config::{Arguments, Config};
+use server::config::Arguments;
 use server::{Server, StartError};
-use testkit::{Temporary, comes_true};
+use testkit::comes_true;
 
-pub(crate) use crate::under_test::load;
-
-/// Starts a server of `directory` on a free port.
-pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
-    Server::start(&config(directory, set)).unwrap()
-}
-
-pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
-    // A test that chooses its engine sets the knobs itself.
-    let is_under_test = |spec: &&EngineSpec| set.contains(&&*format!("engine.name={}", spec.name));
-    let knobs = crate::engines().iter().any(is_under_test).then(crate::knobs);
-    let arguments = Arguments {
-        directory: Some(directory.path().join("site")),
-        listen: vec!["127.0.0.1:0".into()],
-        set: quietly(set).chain(knobs.into_iter().flatten()).collect(),
-        ..Arguments::default()
-    };
-    load(&arguments).unwrap()
-}
-
-/// The settings `set`, without a log line for each request that is refused: many requests shall be.
-pub(crate) fn quietly(set: &[&str]) -> impl Iterator<Item = String> {
-    ["log.errors=off"].iter().chain(set).map(ToString::to_string)
-}
-
-pub(crate) fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
-}
-
-/// Reads the head of a response, and nothing of its body.
-pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
-    const END: &[u8] = b"\r\n\r\n";
-    let mut head = Vec::new();
-    while !head.ends_with(END) {
-        // Nothing after the head is taken; the bytes that have arrived may not be all of it.
-        let mut came = [0; 1024];
-        let count = os::uninterrupted(|| stream.peek(&mut came)).unwrap();
-        let end = came[..count].windows(END.len()).position(|bytes| bytes == END);
-        let mut next = vec![0; end.map_or(1, |at| at + END.len())];
-        stream.read_exact(&mut next).unwrap();
-        head.extend(next);
-    }
-    head
-}
+use crate::harness::{config, connect, site, start};
+use crate::under_test::load;
 
 /// Sends one request on a connection of its own and returns the whole response.
 pub(crate) fn get(server: &Server, path: &str) -> String {
@@ -77,12 +32,6 @@ pub(crate) fn request(mut stream: TcpStream, path: &str, fields: &str) -> io::Re
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     Ok(response)
-}
-
-pub(crate) fn site() -> Temporary {
-    let directory = Temporary::new();
-    directory.file("site/index.html", "<h1>Rope</h1>");
-    directory
 }
 
 #[test]

@@ -15,8 +15,9 @@ use os::{accounting, listening};
 use server::Server;
 use testkit::{Temporary, comes_true, wait_until};
 
+use crate::harness::{connect, start};
 use crate::processes::{kill, try_to_kill};
-use crate::serving::{connect, get, start};
+use crate::serving::get;
 
 const ENGINE: &str = "event-loop-shared-cache";
 

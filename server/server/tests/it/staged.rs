@@ -11,8 +11,10 @@ use server::Server;
 use server::config::Arguments;
 use testkit::{Temporary, comes_true, side_by_side};
 
+use crate::harness::{connect, take_head};
 use crate::overload::{downloads_under_way_finish, misbehave, site};
-use crate::serving::{connect, get, load, take_head};
+use crate::serving::get;
+use crate::under_test::load;
 
 /// Several threads in each stage; one pool for both; sends that wait for their client, for a
 /// bounded time; and several of these together.

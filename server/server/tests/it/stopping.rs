@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use testkit::{Temporary, comes_true};
 
-use crate::serving::{connect, site, start, take_head};
+use crate::harness::{connect, site, start, take_head};
 
 /// More than the kernel's buffers of both ends hold, so that it cannot be sent at once.
 const LARGE_BYTES: u64 = 64 << 20;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::side_by_side;
 
+use crate::harness::{connect, start, take_head};
 use crate::overload::{is_answered, large, site};
-use crate::serving::{connect, start, take_head};
 
 /// More than the buffers of both sockets hold while the server does not receive.
 const BODY_BYTES: usize = 12 << 20;

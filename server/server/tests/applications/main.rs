@@ -1,6 +1,11 @@
 //! Requests that applications answer, on every engine that calls them: real servers, and
 //! applications that do as a script says.
 
+#[path = "../it/harness.rs"]
+mod harness;
+#[path = "../it/under_test.rs"]
+mod under_test;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -11,11 +16,11 @@ use server::Server;
 use testkit::scripted::{Action, Body, ReceivedRequest, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::serving::{connect, site, start, take_head};
+use harness::{connect, site, start, take_head};
 
 /// Runs `test` for every engine that calls applications.
 fn for_each_caller(test: impl Fn(&'static EngineSpec) + Sync) {
-    crate::for_each_engine(|spec| {
+    harness::for_each_engine(|spec| {
         if spec.calls_applications {
             test(spec);
         }
@@ -435,10 +440,10 @@ fn requests_under_way_are_finished_before_a_stop() {
 #[test]
 fn an_engine_that_calls_no_applications_says_so() {
     let directory = site();
-    crate::for_each_engine(|spec| {
+    harness::for_each_engine(|spec| {
         let name = format!("engine.name={}", spec.name);
         let route = "host.route=[{ path = \"/app/**\", proxy = [\"http://127.0.0.1:1\"] }]";
-        let config = crate::serving::config(&directory, &[&name, route]);
+        let config = harness::config(&directory, &[&name, route]);
         match Server::start(&config) {
             Ok(_) => assert!(spec.calls_applications),
             Err(why) => {
