@@ -12,7 +12,7 @@
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Version};
 use http1::{begins_head_request, parse_head};
 use libfuzzer_sys::fuzz_target;
-use session::{Limits, Op, Phase};
+use session::{Limits, Phase};
 use testkit::response::parse_responses;
 
 #[allow(dead_code)] // the session's own tests use the rest of it
