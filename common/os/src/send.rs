@@ -55,6 +55,12 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usiz
     Ok(retry_on_intr(|| net::send(socket, bytes, flags(more)))?)
 }
 
+/// Sends as [`send`] does, but never waits: on a socket that blocks, too, `WouldBlock` says that
+/// there is no room.
+pub fn send_now(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
+    Ok(retry_on_intr(|| net::send(socket, bytes, flags(more) | SendFlags::DONTWAIT))?)
+}
+
 /// Sends `head` and then `body` with one call; the count returned covers both.
 pub fn send_two(socket: BorrowedFd<'_>, head: &[u8], body: &[u8], more: bool) -> io::Result<usize> {
     send_vectored(socket, &[IoSlice::new(head), IoSlice::new(body)], more)

@@ -9,8 +9,8 @@ mod inherited;
 mod tests;
 
 pub use blocking::{
-    Readiness, has_input, set_blocking, set_receive_timeout, set_send_timeout, shutdown_both,
-    shutdown_read, wait_full, wait_ready,
+    Awaited, Readiness, has_input, set_blocking, set_receive_timeout, set_send_timeout,
+    shutdown_both, shutdown_read, wait_for_any, wait_full, wait_ready,
 };
 pub use connect::{connect_start, connect_unix};
 pub use inherited::listening_descriptors;

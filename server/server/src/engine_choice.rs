@@ -32,8 +32,8 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
         };
         config.unfit("engine.name", format!("unknown engine {name:?}{hint}: {remedy}"))
     })?;
-    if has_applications(&config.settings) && !spec.calls_applications {
-        let able = ENGINES.iter().filter(|spec| spec.calls_applications).map(|spec| spec.name);
+    if has_applications(&config.settings) && spec.applications.is_none() {
+        let able = ENGINES.iter().filter(|spec| spec.applications.is_some()).map(|spec| spec.name);
         let able: Vec<_> = able.collect();
         let why = format!("{name} calls no applications: use one of {}", able.join(", "));
         return Err(config.unfit("engine.name", why));

@@ -66,9 +66,9 @@ fn bracketed(host: &str) -> String {
 /// The bounds of the calls to an application. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Requests that are with the application at a time, for each worker.
+    /// Requests that are with the application at a time, for each loop or partition of threads.
     pub in_flight_max: u64,
-    /// Requests that wait until one of those is answered, for each worker.
+    /// Requests that wait until one of those is answered, for each loop or partition of threads.
     pub queue_max: u64,
     /// How long a request may wait so.
     pub queue_ms: u64,

@@ -77,6 +77,37 @@ pub fn wait_full(
     Ok((has(PollFlags::OUT), has(PollFlags::IN)))
 }
 
+/// What to wait for at one of several sockets, and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Awaited {
+    /// Something to receive, or the end of what the peer sends.
+    pub input: bool,
+    /// Room in the send buffer.
+    pub room: bool,
+    /// The connection is over in both directions. This is always waited for.
+    pub is_over: bool,
+}
+
+/// Waits until there is at one of these sockets what is awaited of it, for at most `timeout_ms`.
+/// Returns what there is at each; nothing if the time is over.
+pub fn wait_for_any<const N: usize>(
+    sockets: [(BorrowedFd<'_>, Awaited); N],
+    timeout_ms: u64,
+) -> io::Result<[Awaited; N]> {
+    let flag = |is_set, flag| if is_set { flag } else { PollFlags::empty() };
+    let mut entries = sockets.map(|(socket, awaited)| {
+        let events = flag(awaited.input, PollFlags::IN) | flag(awaited.room, PollFlags::OUT);
+        PollFd::from_borrowed_fd(socket, events)
+    });
+    let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
+    retry_on_intr(|| poll(&mut entries, timeout.as_ref()))?;
+    Ok(entries.map(|entry| Awaited {
+        input: entry.revents().contains(PollFlags::IN),
+        room: entry.revents().contains(PollFlags::OUT),
+        is_over: entry.revents().intersects(PollFlags::ERR | PollFlags::HUP),
+    }))
+}
+
 /// Whether the socket has bytes that have not been received yet. An end or an error does not count.
 pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

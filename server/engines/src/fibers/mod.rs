@@ -63,7 +63,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    calls_applications: false,
+    applications: None,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -48,7 +48,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    calls_applications: false,
+    applications: None,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -17,6 +17,7 @@ use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::parts::accept::listeners::Listeners;
+use crate::parts::applications::call_pool::CallPool;
 use crate::parts::kernel_threads::registry::Registry;
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::{LoopContext, Shared};
@@ -212,7 +213,9 @@ impl Pool {
         };
         let counters = Arc::clone(&worker.counters);
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
-        let registry = Registry::new(&loop_context, Vec::new(), Arc::clone(more), counters, 1);
+        let calls = CallPool::new(&[], 1);
+        let registry =
+            Registry::new(&loop_context, Vec::new(), Arc::clone(more), counters, 1, calls);
         registry.return_worker(worker);
         Ok(Child {
             registry,

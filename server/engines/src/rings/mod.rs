@@ -41,7 +41,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one io_uring per CPU: completions are read from memory, not asked for",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe, SendfileMode::Off],
-    calls_applications: false,
+    applications: None,
     obstacle,
     plan,
     start,

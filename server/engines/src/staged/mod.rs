@@ -76,7 +76,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
-    calls_applications: false,
+    applications: None,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

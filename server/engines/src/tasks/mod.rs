@@ -56,7 +56,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    calls_applications: false,
+    applications: None,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -36,7 +36,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
-    calls_applications: false,
+    applications: Some("the thread of the client"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -73,9 +73,14 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
         let parts = parts[loop_context.index].clone(); // each partition has one worker
         if is_parking {
             let plan = ParkingPlan { name: SPEC.name, threads, queue, stack_bytes };
-            return Acceptor::make(worker, &loop_context, parts, usize::MAX, |registry, epoll| {
-                ParkingPool::new(registry, epoll, plan)
-            });
+            return Acceptor::make(
+                worker,
+                &loop_context,
+                parts,
+                usize::MAX,
+                Some(threads),
+                |registry, epoll| ParkingPool::new(registry, epoll, plan),
+            );
         }
         let plan = PoolPlan {
             name: SPEC.name,
@@ -87,9 +92,14 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             serve: blocking::serve,
         };
         let connections_max = (threads + queue).saturating_mul(partitions);
-        Acceptor::make(worker, &loop_context, parts, connections_max, |registry, _| {
-            ThreadPool::new(registry, plan)
-        })
+        Acceptor::make(
+            worker,
+            &loop_context,
+            parts,
+            connections_max,
+            Some(threads),
+            |registry, _| ThreadPool::new(registry, plan),
+        )
     });
     Ok(Box::new(loops?))
 }

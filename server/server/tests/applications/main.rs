@@ -21,7 +21,7 @@ use harness::{connect, site, start, take_head};
 /// Runs `test` for every engine that calls applications.
 fn for_each_caller(test: impl Fn(&'static EngineSpec) + Sync) {
     harness::for_each_engine(|spec| {
-        if spec.calls_applications {
+        if spec.applications.is_some() {
             test(spec);
         }
     });
@@ -299,7 +299,7 @@ fn failures_have_their_status_and_the_server_goes_on() {
             "/app/stall" => vec![Action::Stall],
             _ => vec![Action::Send(Reply::ok(b"ok").bytes())],
         });
-        let server = front(spec, &directory, &[&application], ", first_byte_ms = 200");
+        let server = front(spec, &directory, &[&application], ", first_byte_ms = 2000");
         let mut client = connect(&server);
         for (path, status) in [
             ("/app/close", 502),
@@ -414,6 +414,55 @@ fn what_one_application_may_hold_is_bounded() {
     });
 }
 
+/// Requests for files never wait for an application: it gets half of the threads, also where its
+/// own bounds allow for more.
+#[test]
+fn an_application_has_half_of_a_bounded_engines_threads() {
+    let directory = site();
+    for parks in ["engine.knobs.park_idle=1", "engine.knobs.park_idle=0"] {
+        let application = scripted(|_| vec![Action::Stall]);
+        let route = format!(
+            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{}\"] }}]",
+            application.address()
+        );
+        let pool = ["engine.name=thread-pool", "engine.knobs.threads=4", parks];
+        let server = start(&directory, &[&pool[..], &[&route]].concat());
+        let mut stalled: Vec<TcpStream> = (0..2).map(|_| connect(&server)).collect();
+        stalled.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+        assert!(comes_true(|| application.requests().len() == 2));
+        for _ in 0..8 {
+            assert_eq!(ask(&mut connect(&server), GET).0, 503);
+            let file = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            assert_eq!(ask(&mut connect(&server), file).0, 200);
+        }
+        assert_eq!(application.requests().len(), 2);
+        // A client that leaves makes room for another.
+        drop(stalled.pop());
+        let mut others = Vec::new();
+        assert!(comes_true(|| {
+            let mut next = connect(&server);
+            next.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            next.write_all(GET.as_bytes()).unwrap();
+            let _ = next.read(&mut [0; 16]);
+            others.push(next);
+            application.requests().len() == 3
+        }));
+    }
+}
+
+#[test]
+fn a_kept_connection_is_closed_when_no_request_uses_it() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let application = echo();
+        let server = front(spec, &directory, &[&application], ", idle_ms = 300");
+        let mut client = connect(&server);
+        assert_eq!(ask(&mut client, GET).0, 200);
+        assert!(comes_true(|| application.open() == 0), "{}", spec.name);
+        assert_eq!(ask(&mut client, GET).0, 200);
+    });
+}
+
 /// The number of loops of a server: bounds are for each.
 fn server_workers(_: &Server) -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -445,9 +494,9 @@ fn an_engine_that_calls_no_applications_says_so() {
         let route = "host.route=[{ path = \"/app/**\", proxy = [\"http://127.0.0.1:1\"] }]";
         let config = harness::config(&directory, &[&name, route]);
         match Server::start(&config) {
-            Ok(_) => assert!(spec.calls_applications),
+            Ok(_) => assert!(spec.applications.is_some()),
             Err(why) => {
-                assert!(!spec.calls_applications, "{}: {why}", spec.name);
+                assert!(spec.applications.is_none(), "{}: {why}", spec.name);
                 assert!(why.to_string().contains("calls no applications"), "{why}");
             }
         }

@@ -2,13 +2,11 @@
 //! request, and requests that wait for one.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use os::epoll::Interest;
 use session::{JobId, Tick};
-use upstream::{Address, Application, Balance, Call};
+use upstream::{Application, Balance, Call};
 
 use super::joint::{Line, RECEIVE_BYTES};
 use crate::parts::loops::connections::{Connections, Timed};
@@ -144,31 +142,6 @@ impl Table {
         let usage = &mut self.usages[application];
         let server = usage.balance.choose(now, |_| true)?;
         Some((server, usage.idle[server].pop()))
-    }
-
-    /// Begins a connection to a server; `attempt` chooses among its addresses.
-    pub(crate) fn connect(
-        &self,
-        application: usize,
-        server: usize,
-        attempt: u32,
-    ) -> io::Result<OwnedFd> {
-        let application = &self.usages[application].application;
-        if let Address::Unix(path) = &application.settings().servers[server].address {
-            return os::socket::connect_unix(path);
-        }
-        let addresses = application.addresses(server);
-        let Some(address) = addresses.get(attempt as usize % addresses.len().max(1)) else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "its name has no address"));
-        };
-        os::socket::connect_start(*address, None)
-    }
-
-    /// How often connecting is tried before the application counts as out of reach.
-    pub(crate) fn attempts_max(&self, application: usize) -> u32 {
-        let application = &self.usages[application].application;
-        let of_server = |server| application.addresses(server).len().max(1) as u32;
-        (0..application.settings().servers.len()).map(of_server).sum()
     }
 
     /// Keeps a connection for the next call.

@@ -22,6 +22,7 @@ use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::applications::call_pool::CallPool;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::{Loop, LoopContext};
@@ -94,18 +95,23 @@ const EVENTS_PER_WAIT: usize = 64;
 
 impl<C: Pool + 'static> Acceptor<C> {
     /// An acceptor, to be run in its thread. Its pool serves at most `connections_max` connections
-    /// at once, each by one thread.
+    /// at once, with so many threads at most, or one for each.
     pub(crate) fn make(
         start: WorkerStart,
         loop_context: &LoopContext,
         parts: PartitionParts,
         connections_max: usize,
+        threads_max: Option<usize>,
         pool: impl FnOnce(Arc<Registry>, &Arc<Epoll>) -> C,
     ) -> io::Result<Loop> {
         let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
         let epoll = Arc::new(Epoll::new()?);
-        let mut registry = Registry::new(loop_context, cpus, more, counters, connections_max);
+        let connections_max = connections_max.min(loop_context.shared.connections_max);
+        let threads = threads_max.unwrap_or(connections_max);
+        let calls = CallPool::new(start.worker.applications(), threads);
+        let mut registry =
+            Registry::new(loop_context, cpus, more, counters, connections_max, calls);
         registry.yielding = Yielding::for_acceptor(&epoll);
         let registry = Arc::new(registry);
         epoll.add(
@@ -201,7 +207,8 @@ impl<C: Pool + 'static> Acceptor<C> {
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let pool = self.pool.next_check(self.worker.now());
-        let moments = [self.listeners.next_check(), self.worker.next_look(), pool];
+        let calls = self.registry.calls.close_idle(self.worker.now());
+        let moments = [self.listeners.next_check(), self.worker.next_look(), pool, calls];
         timeout_ms(self.worker.now(), moments)
     }
 }

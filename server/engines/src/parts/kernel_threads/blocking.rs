@@ -6,12 +6,14 @@
 //! not block and poll(2) waits instead, at the cost of one more call. While a thread waits for a
 //! client it holds no worker. `step.rs` decides how to send, as in every engine.
 
+mod call;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use os::epoll::{Event, Interest};
 use os::socket::Readiness;
-use session::{Connection, Op, Phase, Tick, Worker};
+use session::{Connection, Job, Op, Phase, Tick, Worker};
 use site::resource::FileRef;
 
 use super::registry::{Arrival, Entry, Registry};
@@ -340,6 +342,9 @@ impl Driven for Drive<'_, '_> {
     }
 
     fn job(&mut self) -> Begun {
+        if let Some(Job::Application(_)) = self.served.connection.job() {
+            return self.call();
+        }
         let (id, job) = self.served.connection.take_job();
         let done = self.registry.run(job);
         self.drain_if_ordered(); // before the answer is prepared: it announces the close

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use session::{Counters, Done, Job, Tick, Worker};
+use upstream::Failure;
 
 use super::yielding::Yielding;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::lock::lock;
 use crate::orders::Order;
+use crate::parts::applications::call_pool::CallPool;
 use crate::parts::disk::helpers::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::{LoopContext, Shared};
@@ -26,6 +28,8 @@ pub(crate) struct Registry {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
     pub(crate) yielding: Yielding,
+    /// The applications that answer requests.
+    pub(crate) calls: CallPool,
     /// The CPUs of its threads; none means any.
     pub(crate) cpus: Vec<usize>,
     /// Connections in the whole engine, at most.
@@ -86,6 +90,7 @@ impl Registry {
         more: MakeWorker,
         counters: Arc<Counters>,
         connections_max: usize,
+        calls: CallPool,
     ) -> Self {
         let entries =
             Entries { counters, slots: Vec::new(), free: Vec::new(), candidates: Vec::new() };
@@ -94,6 +99,7 @@ impl Registry {
             shared: Arc::clone(&loop_context.shared),
             sendfile: loop_context.sendfile,
             yielding: Yielding::without_acceptor(),
+            calls,
             cpus,
             connections_max: connections_max.min(loop_context.shared.connections_max),
             index: loop_context.index,
@@ -238,6 +244,11 @@ impl Registry {
             self.evict();
         }
         done
+    }
+
+    /// Reports an application that has not answered.
+    pub(crate) fn report_application(&self, name: &str, failure: Failure) {
+        self.runner.report_application(name, failure);
     }
 
     /// Marks a connection that waits for its client: from now on other threads may close it.

@@ -30,7 +30,7 @@ pub(crate) fn start(
     let parts = PartitionParts::from_partitions(&mut start);
     let loops = Loops::start_replaceable(name, start, move |worker, loop_context| {
         let parts = parts[loop_context.index].clone(); // each partition has one worker
-        Acceptor::make(worker, &loop_context, parts, usize::MAX, |registry, _| {
+        Acceptor::make(worker, &loop_context, parts, usize::MAX, None, |registry, _| {
             let plan = PoolPlan {
                 name,
                 spare: loop_context.knobs.get_usize(SPAWN.name),

@@ -26,7 +26,8 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
         knobs: crate::ENGINES[0].default_knobs(),
         start_helper: crate::engine::no_helper_processes(),
     };
-    Registry::new(&loop_context, Vec::new(), more, Arc::default(), connections_max)
+    let calls = CallPool::new(&[], connections_max);
+    Registry::new(&loop_context, Vec::new(), more, Arc::default(), connections_max, calls)
 }
 
 /// A connection in the registry, and its client.

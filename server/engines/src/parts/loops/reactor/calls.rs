@@ -14,6 +14,7 @@ use upstream::{Call, Failure};
 
 use super::Reactor;
 use crate::parts::applications::joint::{Joint, Line, join};
+use crate::parts::applications::servers::{attempts_max, connect};
 use crate::parts::applications::table::{Admitted, MARK, Out, Table, Upstream};
 use crate::parts::loops::connections::NO_UPSTREAM;
 use crate::parts::loops::drive::Begun;
@@ -95,7 +96,7 @@ impl Reactor {
         let application = out.call.application().number();
         loop {
             out.call.connecting(now);
-            match self.table.connect(application, server, out.tried) {
+            match connect(out.call.application(), server, out.tried) {
                 Ok(socket) => {
                     self.watch_new(out, server, socket);
                     return true;
@@ -103,7 +104,7 @@ impl Reactor {
                 Err(_) => {
                     self.table.note_failure(application, server, now);
                     out.tried += 1;
-                    if out.tried >= self.table.attempts_max(application) {
+                    if out.tried >= attempts_max(out.call.application()) {
                         return self.give_up(out);
                     }
                 }
@@ -262,7 +263,7 @@ impl Reactor {
         let Some(mut out) = out else { return };
         let client = out.client;
         out.tried += 1;
-        match out.tried < self.table.attempts_max(application) {
+        match out.tried < attempts_max(out.call.application()) {
             true => self.start_or_admit(out),
             false => {
                 self.give_up(out);
