@@ -6,8 +6,10 @@ use std::sync::Arc;
 use engines::SendfileMode;
 use file_cache::{Budget, Cache};
 use session::{Limits, Listings};
+use site::host::HostSettings;
 use site::resource::Entry;
 use site::{Site, SiteError};
+use upstream::ApplicationSettings;
 
 use crate::config::{
     AccessForm, Config, ConfigError, ConfigFault, LimitSettings, LogSettings, Settings,
@@ -35,7 +37,7 @@ pub(crate) struct Ready {
 }
 
 /// How descriptors are divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) cache: usize,
     /// Listings under way, each with its directory; 0 where nothing is listed.
@@ -43,6 +45,8 @@ pub(crate) struct Descriptors {
     /// Helper processes, each at the other end of a socket.
     pub(crate) helpers: usize,
     pub(crate) connections: usize,
+    /// Connections to applications.
+    pub(crate) calls: usize,
     /// Jobs that may run at once, each of which opens a file and its variants; none: any number.
     pub(crate) jobs: Option<usize>,
 }
@@ -62,6 +66,8 @@ const DESCRIPTORS_MIN: u64 = 32;
 /// Listings under way unless the settings say otherwise. A listing of 100,000 names holds 2 MB or
 /// more, but only while its client is slow to read: a directory of 400 names is listed at once.
 const LISTINGS_USUAL: u64 = 64;
+/// The part of the descriptors that connections to applications may take: one of so many.
+const CALLS_SHARE: u64 = 4;
 /// The largest number of connections that is divided up by default; the descriptor limit of a
 /// container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
@@ -89,8 +95,10 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(engine.notices.iter().cloned());
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
+    let mut hosts = settings.hosts.clone();
+    without_effect.extend(bound_calls(&mut hosts, descriptors.calls, &layout));
     Ok(Ready {
-        site: Arc::new(site(settings)?),
+        site: Arc::new(site(hosts)?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
         listings: listings(descriptors.listings, &layout)
             .map_err(|why| config.unfit("limits.listings_max", why))?,
@@ -125,11 +133,49 @@ fn check_descriptor_limit(max: u64) -> Result<(), ConfigError> {
     Err(ConfigError::without_place(ConfigFault::Unfit(why)))
 }
 
+/// The applications that routes lead to, each once.
+fn applications(hosts: &[HostSettings]) -> Vec<&ApplicationSettings> {
+    let mut applications = Vec::new();
+    for route in hosts.iter().flat_map(|host| &host.routes) {
+        if !route.application.servers.is_empty() && !applications.contains(&&route.application) {
+            applications.push(&route.application);
+        }
+    }
+    applications
+}
+
+/// Bounds the requests that are with applications at a time to `calls` for each process. Returns a
+/// line for operators if that is less than the settings allow.
+fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Option<String> {
+    let each = calls as u64 / (workers_max(layout) * applications(hosts).len() as u64).max(1);
+    let mut wanted = None;
+    for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
+        let limits = &mut route.application.limits;
+        let is_used = !route.application.servers.is_empty();
+        if is_used && limits.in_flight_max > each.max(1) {
+            wanted = wanted.max(Some(limits.in_flight_max));
+            limits.in_flight_max = each.max(1);
+        }
+    }
+    wanted.map(|wanted| {
+        format!(
+            "in_flight_max of a route: {} and not {wanted} requests are with an application at a \
+             time, for want of descriptors (ulimit -n, LimitNOFILE=)",
+            each.max(1)
+        )
+    })
+}
+
+/// The largest number of workers in a process.
+fn workers_max(layout: &Layout) -> u64 {
+    layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64
+}
+
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
 /// wrong.
-fn site(settings: &Settings) -> Result<Site, ConfigError> {
+fn site(hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
     let setting = |error: SiteError| ConfigFault::Setting(error.fault);
-    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::without_place(setting(error)))
+    Site::new(hosts).map_err(|error| ConfigError::without_place(setting(error)))
 }
 
 /// Creates a second level of the cache, for `workers` workers. There are `caches` of them in the
@@ -170,7 +216,7 @@ impl Descriptors {
         // With more helpers than descriptors the engine does not start, and reports why.
         let limit = limit.saturating_sub(helpers as u64).max(DESCRIPTORS_MIN);
         let processes = layout.shares.len() as u64;
-        let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
+        let workers = workers_max(layout);
         let share = |number: u64| number.div_ceil(processes);
         let overhead = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers;
         let is_tiny = limit < TINY_TIMES_OVERHEAD * overhead;
@@ -187,7 +233,11 @@ impl Descriptors {
             false => 0,
         };
         let sending = if is_tiny { third } else { 0 };
-        let left = limit.saturating_sub(overhead + cache + listings + sending);
+        let calls = applications(&settings.hosts);
+        let calls = calls.iter().map(|it| it.limits.in_flight_max.saturating_mul(workers));
+        let calls = calls.fold(0, u64::saturating_add);
+        let calls = calls.min(limit / CALLS_SHARE);
+        let left = limit.saturating_sub(overhead + cache + listings + sending + calls);
         // Even with listings, some connections must be possible.
         let left = left.max(limit / 8).clamp(1, CONNECTIONS_MAX);
         let connections = settings.limits.connections_max.map_or(left, share);
@@ -196,13 +246,14 @@ impl Descriptors {
             listings: listings as usize,
             helpers,
             connections: connections as usize,
+            calls: calls as usize,
             jobs: is_tiny.then_some((limit / TINY_LIMIT_PER_JOB).max(1) as usize),
         }
     }
 
     /// The number of descriptors that may be open at once, apart from the overhead.
     pub(crate) fn all(self) -> u64 {
-        (self.cache + self.listings + self.helpers + self.connections) as u64
+        (self.cache + self.listings + self.helpers + self.connections + self.calls) as u64
     }
 
     /// A line for operators if the numbers exceed the limit.
@@ -302,7 +353,8 @@ fn partitions_key(settings: &Settings) -> &'static str {
 #[cfg(test)]
 mod tests {
     use engines::EngineSpec;
-    use site::host::HostSettings;
+    use site::host::RouteSettings;
+    use upstream::{Address, CallLimits, ServerSettings};
 
     use super::*;
 
@@ -353,7 +405,7 @@ mod tests {
         };
         let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
             let expected =
-                Descriptors { cache, listings: 0, helpers: 0, connections, jobs: jobs(limit) };
+                Descriptors { cache, connections, jobs: jobs(limit), ..Descriptors::default() };
             assert_eq!(divide(change, limit), expected, "{limit}");
         };
         check(&|_| (), 1024, 512, 432);
@@ -379,12 +431,49 @@ mod tests {
                 settings.limits.listings_max = listings_max;
             };
             let cache = if limit == 64 { 10 } else { limit as usize / 2 };
-            let expected =
-                Descriptors { cache, listings, helpers: 0, connections, jobs: jobs(limit) };
+            let expected = Descriptors {
+                cache,
+                listings,
+                connections,
+                jobs: jobs(limit),
+                ..Descriptors::default()
+            };
             assert_eq!(divide(&list, limit), expected, "{limit}");
         };
         check(None, 1024, 64, 368);
         check(None, 64, 8, 8);
         check(Some(10), 1024, 10, 422);
+    }
+
+    #[test]
+    fn calls_of_applications_cost_descriptors() {
+        let spec = engines::find("event-loop-per-core").unwrap();
+        let route = |port, in_flight_max| {
+            let address = Address::Tcp { host: "h".into(), port };
+            let limits = CallLimits { in_flight_max, ..CallLimits::default() };
+            let servers = vec![ServerSettings { address, weight: 1 }];
+            let application = ApplicationSettings { servers, limits, ..Default::default() };
+            RouteSettings { path: "/**".into(), application, ..RouteSettings::default() }
+        };
+        let check = |in_flight_max, limit, calls, connections, bounded| {
+            let mut host = HostSettings::new("/".into());
+            host.routes = vec![route(1, in_flight_max), route(2, in_flight_max)];
+            let host = std::cell::RefCell::new(host);
+            let change = |settings: &mut Settings| settings.hosts.push(host.borrow().clone());
+            let divided = divide(spec, &spec.default_knobs(), &change, limit);
+            assert_eq!((divided.calls, divided.connections), (calls, connections), "{limit}");
+            let partitions = [Partition { cpus: vec![], width: 2 }];
+            let layout =
+                Layout::new(&Settings::default(), spec, &spec.default_knobs(), &partitions);
+            let mut hosts = [host.into_inner()];
+            let line = bound_calls(&mut hosts, divided.calls, &layout);
+            assert_eq!(line.is_some(), bounded != in_flight_max, "{line:?}");
+            let routes = &hosts[0].routes;
+            assert!(routes.iter().all(|it| it.application.limits.in_flight_max == bounded));
+        };
+        check(512, 20_000, 2048, 7872, 512);
+        check(512, 1024, 256, 176, 64);
+        check(1, 1024, 4, 428, 1);
+        check(512, 32, 8, 4, 2);
     }
 }
