@@ -202,20 +202,29 @@ impl<'b> Iterator for Values<'b> {
 #[derive(Debug, Clone)]
 pub struct Lines<'b>(pub(crate) &'b [u8]);
 
+impl<'b> Lines<'b> {
+    /// The name and the value of the next field, and its line with the line's end, which may be a
+    /// line feed alone.
+    #[inline]
+    pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        // The lines were checked before: each ends in a line feed, and all but the last have a
+        // colon.
+        let end = memchr::memchr(b'\n', self.0)?;
+        let (whole, rest) = self.0.split_at(end + 1);
+        self.0 = rest;
+        let line = &whole[..end];
+        let colon = memchr::memchr(b':', line)?;
+        let value = line.strip_suffix(b"\r").unwrap_or(line).get(colon + 1..)?;
+        Some((&line[..colon], trim(value), whole))
+    }
+}
+
 impl<'b> Iterator for Lines<'b> {
     type Item = (&'b [u8], &'b [u8]);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // The lines were checked before: each ends in a line feed, and all but the last have a
-        // colon.
-        let end = memchr::memchr(b'\n', self.0)?;
-        let (line, rest) = self.0.split_at(end + 1);
-        self.0 = rest;
-        let line = &line[..end];
-        let colon = memchr::memchr(b':', line)?;
-        let value = line.strip_suffix(b"\r").unwrap_or(line).get(colon + 1..)?;
-        Some((&line[..colon], trim(value)))
+        self.next_line().map(|(name, value, _)| (name, value))
     }
 }
 

@@ -28,6 +28,8 @@ pub struct ResponseHead {
     pub version: Version,
     /// Whether the server will take another request on this connection.
     pub keep_alive: bool,
+    /// Whether `Connection` names fields, which are for one hop then (RFC 9110, section 7.6.1).
+    pub names_fields: bool,
     /// Where the body ends.
     pub body: ResponseBody,
     /// The length that the head announces, of which a response to HEAD has nothing.
@@ -116,8 +118,17 @@ fn parse_some<const N: usize>(
     let body = framing.body(status, to_head)?;
     let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
     let keep_alive = asked && body != ResponseBody::UntilClose;
-    let content_length = framing.length;
-    Ok(Some(ResponseHead { len, status, version, keep_alive, body, content_length, fields_at }))
+    let Framing { length: content_length, names_fields, .. } = framing;
+    Ok(Some(ResponseHead {
+        len,
+        status,
+        version,
+        keep_alive,
+        body,
+        content_length,
+        names_fields,
+        fields_at,
+    }))
 }
 
 /// Parses the status line (RFC 9112, section 4). Returns where the fields begin, too; none if the
@@ -160,6 +171,7 @@ struct Framing {
     chunked: bool,
     close: bool,
     keep_alive: bool,
+    names_fields: bool,
 }
 
 impl Framing {
@@ -189,7 +201,10 @@ impl Framing {
     fn connection(&mut self, value: &[u8]) {
         for option in list(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            match option.eq_ignore_ascii_case(b"keep-alive") {
+                true => self.keep_alive = true,
+                false => self.names_fields |= !option.eq_ignore_ascii_case(b"close"),
+            }
         }
     }
 

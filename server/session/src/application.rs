@@ -165,9 +165,11 @@ impl Exchange {
     /// anything.
     pub(crate) fn next_gathered(&mut self) -> bool {
         let Then::Application(stream) = &mut self.then else { return false };
-        std::mem::swap(&mut self.out, &mut stream.gathered);
-        stream.gathered.clear();
+        self.out.clear();
         self.out_at = 0;
+        if !stream.gathered.is_empty() {
+            std::mem::swap(&mut self.out, &mut stream.gathered);
+        }
         self.draft.body_bytes += std::mem::take(&mut stream.gathered_bytes);
         !self.out.is_empty()
     }
@@ -239,16 +241,7 @@ impl StreamRef<'_> {
                     has_date |= list.value("Date").is_some();
                     list.write(head.rest());
                 }
-                None => {
-                    for (name, value) in fields {
-                        has_date |= name.len() == 4 && name.eq_ignore_ascii_case(b"date");
-                        let out = head.rest();
-                        out.extend_from_slice(name);
-                        out.extend_from_slice(b": ");
-                        out.extend_from_slice(value);
-                        out.extend_from_slice(b"\r\n");
-                    }
-                }
+                None => has_date |= fields.write(head.rest()),
             }
             if !has_date {
                 head.field("Date", &date);

@@ -13,6 +13,9 @@ pub struct PathGlobs<T> {
     rules: Vec<(String, T)>,
 }
 
+/// The glob that every canonical path matches.
+const EVERY_PATH: &str = "/**";
+
 /// A glob that has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("glob `{glob}`: {reason}")]
@@ -35,7 +38,8 @@ impl<T> PathGlobs<T> {
         &'a self,
         path: &'p [u8],
     ) -> impl Iterator<Item = &'a T> + use<'a, 'p, T> {
-        self.rules.iter().filter(move |(glob, _)| glob_match(glob, path)).map(|(_, value)| value)
+        let is_match = move |glob: &str| glob == EVERY_PATH || glob_match(glob, path);
+        self.rules.iter().filter(move |(glob, _)| is_match(glob)).map(|(_, value)| value)
     }
 
     /// Whether there are no rules.

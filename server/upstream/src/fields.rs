@@ -11,9 +11,46 @@ pub struct ReplyFields<'b> {
 }
 
 impl<'b> ReplyFields<'b> {
-    pub(crate) fn new(lines: Lines<'b>) -> Self {
-        Self { named: Named::new(&lines), lines }
+    /// `names_fields` says whether `Connection` names any.
+    pub(crate) fn new(lines: Lines<'b>, names_fields: bool) -> Self {
+        Self { named: Named { lines: names_fields.then(|| lines.clone()) }, lines }
     }
+
+    /// Writes the fields, each in a line. Returns whether `Date` is among them.
+    pub fn write(mut self, out: &mut Vec<u8>) -> bool {
+        let mut has_date = false;
+        while let Some((name, value, line)) = self.next_line() {
+            has_date |= name.len() == 4 && name.eq_ignore_ascii_case(b"date");
+            put_field(out, (name, value, line));
+        }
+        has_date
+    }
+
+    #[inline]
+    fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        loop {
+            let found = self.lines.next_line()?;
+            if !is_for_one_hop(found.0) && !self.named.contains(found.0) {
+                return Some(found);
+            }
+        }
+    }
+}
+
+/// Writes a field in a line: name, value, and the line that they came in, which is copied at once
+/// if it is written as others are.
+#[inline]
+pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &[u8])) {
+    let is_usual = line.len() == name.len() + value.len() + 4
+        && line.get(name.len() + 1) == Some(&b' ')
+        && line.ends_with(b"\r\n");
+    if is_usual {
+        return out.extend_from_slice(line);
+    }
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 impl<'b> Iterator for ReplyFields<'b> {
@@ -21,8 +58,7 @@ impl<'b> Iterator for ReplyFields<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let named = &self.named;
-        self.lines.find(|(name, _)| !is_for_one_hop(name) && !named.contains(name))
+        self.next_line().map(|(name, value, _)| (name, value))
     }
 }
 
@@ -89,5 +125,28 @@ pub(crate) fn is_for_one_hop(name: &[u8]) -> bool {
         18 => is(b"proxy-authenticate"),
         19 => is(b"proxy-authorization"),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http1::parse_response_head;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_written_alike_however_they_came() {
+        let reply =
+            b"HTTP/1.1 200 OK\r\nUsual: 1\r\nWide:   2 \r\nBare: 3\nClose:4\r\nX-Hop: 5\r\n\
+            Keep-Alive: 6\r\nConnection: x-hop, Host\r\nHost: 7\r\ndate: 8\r\nEmpty:\r\n\r\n";
+        let head = parse_response_head(reply, false).unwrap().unwrap();
+        let mut out = Vec::new();
+        assert!(ReplyFields::new(head.lines(reply), head.names_fields).write(&mut out));
+        let expected = "Usual: 1\r\nWide: 2\r\nBare: 3\r\nClose: 4\r\nHost: 7\r\ndate: 8\r\n\
+            Empty: \r\n";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+        let named = ReplyFields::new(head.lines(reply), head.names_fields);
+        let written = named.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
+        assert_eq!(written.collect::<Vec<_>>().concat(), out);
     }
 }

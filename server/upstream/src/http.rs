@@ -11,7 +11,7 @@ use http1::{Target, parse_response_head};
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
-use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded};
+use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field};
 use crate::tick::Tick;
 
 /// The largest head of a reply.
@@ -262,7 +262,7 @@ impl Http {
         head: &ResponseHead,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        let fields = ReplyFields::new(head.lines(bytes));
+        let fields = ReplyFields::new(head.lines(bytes), head.names_fields);
         match head.status {
             100 => {
                 if let RequestBody::ToBeAskedFor(_) = self.body {
@@ -326,10 +326,11 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
     put(b"\r\n");
     let named = Named::new(&head.lines());
     let mut wants_trailers = false;
-    for (name, value) in head.lines() {
+    let mut lines = head.lines();
+    while let Some((name, value, line)) = lines.next_line() {
         wants_trailers |= name.eq_ignore_ascii_case(b"te") && value.starts_with(b"trailers");
         if is_passed_on(name, origin.is_trusted) && !named.contains(name) {
-            put_field(out, name, value);
+            put_field(out, (name, value, line));
         }
     }
     put_framing(out, head.body);
@@ -340,13 +341,6 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }
     put_forwarded(out, head, origin);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -378,10 +372,9 @@ fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
 /// Tells of the client (RFC 7239, and the fields that came before it). Behind a trusted proxy these
 /// lines follow its own: recipients join them to one list (RFC 9110 §5.3).
 fn put_forwarded(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
-    let peer = origin.peer.to_canonical();
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    put_address(out, origin.peer.to_canonical());
     let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
-    put("X-Forwarded-For: ");
-    put(&peer.to_string());
     put("\r\n");
     let is_told = |name: &[u8]| {
         origin.is_trusted && head.lines().any(|(line, _)| line.eq_ignore_ascii_case(name))
@@ -396,9 +389,45 @@ fn put_forwarded(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
     }
 }
 
+/// Writes an address. The usual ones are written here, because formatting costs a fifth of what
+/// else a request does.
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    let IpAddr::V4(address) = address else {
+        return out.extend_from_slice(address.to_string().as_bytes());
+    };
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            out.push(b'.');
+        }
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
+    }
+}
+
 /// Writes a chunk (RFC 9112 §7.1).
 fn put_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     http1::put_chunk_size(out, bytes.len());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_usual() {
+        let addresses =
+            ["0.0.0.0", "9.10.99.100", "199.200.255.1", "127.0.0.1", "::1", "fe80::1:2"];
+        for text in addresses {
+            let mut out = Vec::new();
+            put_address(&mut out, text.parse().unwrap());
+            assert_eq!(out, text.as_bytes());
+        }
+    }
 }
