@@ -169,7 +169,10 @@ impl Exchange {
         self.out.clear();
         self.out_at = 0;
         self.body = BodySource::None;
-        self.then = Then::Finish;
+        // Usually it is so: to drop nothing costs ten instructions.
+        if !matches!(self.then, Then::Finish) {
+            self.then = Then::Finish;
+        }
         self.skipper = None;
         self.skipped = 0;
         self.job = None;
