@@ -85,8 +85,13 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
         sockopt::set_ipv6_v6only(fd, options.ipv6_only)?;
     }
     net::bind(fd, &address)?;
-    net::listen(fd, i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    set_backlog(fd, options.backlog)?;
     Ok(socket)
+}
+
+/// Changes how many connections may wait to be accepted at a listener.
+pub fn set_backlog(listener: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
+    Ok(net::listen(listener, i32::try_from(backlog).unwrap_or(i32::MAX))?)
 }
 
 /// Takes a connection that waits to be accepted, as a non-blocking socket, and its peer's address.

@@ -11,6 +11,8 @@ pub enum Failure {
     Full,
     /// A request waited in the queue for as long as it may.
     Queued,
+    /// Its server had no room in its backlog for as long as connecting may take.
+    Backlog,
     /// None of its servers accepts a connection.
     Unreachable,
     /// No connection was made in time.
@@ -41,7 +43,7 @@ impl Failure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::Full | Self::Queued => 503,
+            Self::Full | Self::Queued | Self::Backlog => 503,
             Self::Unreachable
             | Self::Closed
             | Self::CutShort
@@ -57,7 +59,7 @@ impl Failure {
     /// Whether the server of the application is at fault, so that another may be better.
     #[must_use]
     pub fn is_servers(self) -> bool {
-        !matches!(self, Self::Full | Self::Queued | Self::Request(_))
+        !matches!(self, Self::Full | Self::Queued | Self::Backlog | Self::Request(_))
     }
 }
 
@@ -66,6 +68,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Full => out.write_str("as many requests as may be are waiting for it"),
             Self::Queued => out.write_str("no connection to it became free in time"),
+            Self::Backlog => out.write_str("its server had no room for another connection in time"),
             Self::Unreachable => out.write_str("no server of it accepts connections"),
             Self::ConnectTimeout => out.write_str("no connection was made in time"),
             Self::Closed => out.write_str("it closed the connection without a reply"),

@@ -8,6 +8,8 @@ mod under_test;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -448,6 +450,39 @@ fn an_application_has_half_of_a_bounded_engines_threads() {
             application.requests().len() == 3
         }));
     }
+}
+
+/// A socket in the file system refuses at once where TCP would wait (connect(2), EAGAIN).
+#[test]
+fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
+    for_each_caller(|spec| {
+        let directory = site();
+        let path = directory.path().join("app.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        os::socket::set_backlog(listener.as_fd(), 1).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| os::socket::connect_unix(&path).ok()).collect();
+        let front = |keys: &str| {
+            let path = path.display();
+            let route =
+                format!("host.route=[{{ path = \"/**\", proxy = [\"unix:{path}\"]{keys} }}]");
+            start(&directory, &[&format!("engine.name={}", spec.name), &route])
+        };
+        let impatient = front(", connect_ms = 200");
+        assert_eq!(ask(&mut connect(&impatient), GET).0, 503, "{}", spec.name);
+        let patient = front("");
+        let mut client = connect(&patient);
+        client.write_all(GET.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(50)); // it is turned away more than once
+        drop(waiting);
+        let answered = std::thread::spawn(move || {
+            let mut taken = listener.incoming().map(Result::unwrap);
+            let mut stream = taken.find(|stream| BufReader::new(stream).fill_buf().unwrap() != b"");
+            stream.as_mut().unwrap().write_all(&Reply::ok(b"room").bytes()).unwrap();
+            stream
+        });
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "room".into()), "{}", spec.name);
+        answered.join().unwrap();
+    });
 }
 
 #[test]

@@ -14,6 +14,10 @@ use crate::parts::loops::connections::{Connections, Timed};
 /// Marks the keys of connections to applications. Slots are descriptors, which are fewer.
 pub(crate) const MARK: u64 = 1 << 31;
 
+/// How long a call waits before it tries again to connect to a server without room in its backlog,
+/// in milliseconds. Only sockets in the file system say so.
+pub(crate) const BACKLOG_MS: u64 = 10;
+
 /// A call and the client that it is for.
 pub(crate) struct Out {
     pub(crate) client: u64,
@@ -21,6 +25,8 @@ pub(crate) struct Out {
     pub(crate) call: Box<Call>,
     /// The servers that were tried and cannot be reached.
     pub(crate) tried: u32,
+    /// Whether a server had no room in its backlog.
+    pub(crate) is_put_off: bool,
 }
 
 /// A connection to a server of an application.
@@ -55,6 +61,12 @@ struct Queued {
     until: Tick,
 }
 
+/// A call whose server had no room in its backlog.
+struct PutOff {
+    out: Out,
+    due: Tick,
+}
+
 /// An application as one loop uses it.
 struct Usage {
     application: Arc<Application>,
@@ -69,6 +81,8 @@ struct Usage {
 pub(crate) struct Table {
     pub(crate) slots: Connections<Upstream>,
     usages: Vec<Usage>,
+    /// Calls that try again to connect, in the order in which they do.
+    put_off: VecDeque<PutOff>,
     pub(crate) buffer: Box<[u8]>,
     /// Whether there are applications.
     pub(crate) is_used: bool,
@@ -101,7 +115,8 @@ impl Table {
         let usages: Vec<Usage> = applications.iter().map(usage).collect();
         let is_used = !usages.is_empty();
         let buffer = vec![0; if is_used { RECEIVE_BYTES } else { 0 }].into();
-        Self { slots: Connections::new(now), usages, buffer, is_used, is_draining: false }
+        let (slots, put_off) = (Connections::new(now), VecDeque::new());
+        Self { slots, usages, put_off, buffer, is_used, is_draining: false }
     }
 
     /// Admits a call, if its application may have one more.
@@ -134,6 +149,17 @@ impl Table {
         let is_late = |usage: &&mut Usage| usage.queue.front().is_some_and(|it| it.until <= now);
         let usage = self.usages.iter_mut().find(is_late)?;
         usage.queue.pop_front().map(|queued| queued.out)
+    }
+
+    /// Has a call try again to connect in a moment.
+    pub(crate) fn put_off(&mut self, out: Out, now: Tick) {
+        self.put_off.push_back(PutOff { out, due: now.plus_ms(BACKLOG_MS) });
+    }
+
+    /// Takes a call that is to try again to connect.
+    pub(crate) fn take_put_off(&mut self, now: Tick) -> Option<Out> {
+        let is_due = self.put_off.front().is_some_and(|it| it.due <= now);
+        if is_due { self.put_off.pop_front().map(|it| it.out) } else { None }
     }
 
     /// Chooses a server for a call, and takes a connection to it that was kept; none if there is
@@ -179,6 +205,7 @@ impl Table {
     pub(crate) fn next_check(&self) -> Option<Tick> {
         let queued = self.usages.iter().filter_map(|usage| usage.queue.front());
         let queued = queued.map(|queued| queued.until).min();
-        self.slots.next_check().into_iter().chain(queued).min()
+        let put_off = self.put_off.front().map(|it| it.due);
+        self.slots.next_check().into_iter().chain(queued).chain(put_off).min()
     }
 }

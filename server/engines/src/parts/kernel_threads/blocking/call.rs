@@ -14,6 +14,7 @@ use upstream::{Call, Failure};
 use super::{Drive, remaining_ms};
 use crate::parts::applications::joint::{Joint, Line, join};
 use crate::parts::applications::servers::{attempts_max, connect};
+use crate::parts::applications::table::BACKLOG_MS;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::Begun;
 use crate::parts::loops::step::{Ready, Step, Turn, step};
@@ -112,21 +113,45 @@ impl Drive<'_, '_> {
     /// Gets a connection for a call, kept or new; if there is none, the call has failed.
     fn connect_call(&mut self, errand: &mut Errand<'_>) -> Option<Upstream> {
         let calls = &self.registry.calls;
-        let now = self.lease.worker().now();
+        let mut is_put_off = false;
         while errand.tried < attempts_max(errand.call.application()) {
+            let now = self.lease.worker().now();
             let Some((server, kept)) = calls.choose(errand.application, now) else { break };
             if let Some(line) = kept {
                 errand.call.connected(true, now);
                 return Some(Upstream { line, server });
             }
-            errand.call.connecting(now);
+            if !is_put_off {
+                errand.call.connecting(now);
+            }
             match connect(errand.call.application(), server, errand.tried) {
                 Ok(socket) => return Some(Upstream { line: Line::new(socket), server }),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    if is_put_off && errand.call.deadline().is_none_or(|due| due <= now) {
+                        self.fail_call(errand, Failure::Backlog);
+                        return None;
+                    }
+                    is_put_off = true;
+                    if !self.waits_for_backlog(errand.id) {
+                        return None;
+                    }
+                }
                 Err(_) => self.note_failure(errand, server),
             }
         }
         self.fail_call(errand, Failure::Unreachable);
         None
+    }
+
+    /// Waits a moment for room in the backlog of a server. Returns whether the client still waits.
+    fn waits_for_backlog(&mut self, id: JobId) -> bool {
+        let awaited = Awaited { input: self.served.connection.wants_input(), ..Awaited::default() };
+        self.lease.release();
+        let client = (self.entry.socket(), awaited);
+        let _ = os::socket::wait_for_any([client], BACKLOG_MS);
+        let is_wanted = self.is_wanted(id);
+        read_clock(self.lease.worker());
+        is_wanted
     }
 
     /// Sends to the client what there is, and receives what has come. Returns whether the call can

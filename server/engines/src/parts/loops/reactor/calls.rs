@@ -6,6 +6,7 @@
 //! it has, and the client's slot knows it; both must agree, so that an event which comes late finds
 //! nothing.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use os::epoll::{Event, Interest};
@@ -41,7 +42,10 @@ impl Reactor {
         let (id, job) = slot.connection.take_job();
         let Job::Application(call) = job else { unreachable!("the caller has looked") };
         slot.upstream = QUEUED;
-        match self.table.admit(Out { client, id, call, tried: 0 }, self.worker.now()) {
+        match self
+            .table
+            .admit(Out { client, id, call, tried: 0, is_put_off: false }, self.worker.now())
+        {
             Admitted::Now(out) => self.start_or_admit(out),
             Admitted::Queued => {}
             Admitted::Refused(out) => self.refuse_call(out, Failure::Full),
@@ -95,12 +99,15 @@ impl Reactor {
         let now = self.worker.now();
         let application = out.call.application().number();
         loop {
-            out.call.connecting(now);
+            if !out.is_put_off {
+                out.call.connecting(now);
+            }
             match connect(out.call.application(), server, out.tried) {
                 Ok(socket) => {
                     self.watch_new(out, server, socket);
                     return true;
                 }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(out),
                 Err(_) => {
                     self.table.note_failure(application, server, now);
                     out.tried += 1;
@@ -114,6 +121,35 @@ impl Reactor {
                 Some((other, None)) => server = other,
                 None => return self.give_up(out),
             }
+        }
+    }
+
+    /// Has a call wait for room in the backlog of its server. Returns whether it does; if not, it
+    /// has waited for long enough and has failed.
+    fn put_off(&mut self, mut out: Out) -> bool {
+        let now = self.worker.now();
+        if out.is_put_off && out.call.deadline().is_none_or(|deadline| deadline <= now) {
+            self.refuse_call(out, Failure::Backlog);
+            return false;
+        }
+        out.is_put_off = true;
+        if let Some(slot) = self.connections.get(out.client) {
+            slot.upstream = QUEUED;
+        }
+        self.table.put_off(out, now);
+        true
+    }
+
+    /// Connects again for calls that were put off, as long as their clients are there.
+    fn connect_put_off(&mut self, now: Tick) {
+        while let Some(out) = self.table.take_put_off(now) {
+            let (client, application) = (out.client, out.call.application().number());
+            let slot = self.connections.get(client);
+            let is_wanted = slot.is_some_and(|slot| slot.connection.wants_stream(out.id));
+            if !(is_wanted && self.start(out)) {
+                self.admit_next(application);
+            }
+            self.queue_client(client);
         }
     }
 
@@ -395,6 +431,7 @@ impl Reactor {
     }
 
     fn expire_calls_at(&mut self, now: Tick) {
+        self.connect_put_off(now);
         while let Some(out) = self.table.take_late(now) {
             self.refuse_call(out, Failure::Queued);
         }
