@@ -135,6 +135,8 @@ impl Reactor {
         out.is_put_off = true;
         if let Some(slot) = self.connections.get(out.client) {
             slot.upstream = QUEUED;
+            // What the stream has called for is asked again when there is a connection.
+            drop(slot.connection.stream(&mut self.worker, out.id));
         }
         self.table.put_off(out, now);
         true
