@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
+use testkit::response::{Response, parse_responses};
 use testkit::{Temporary, comes_true, side_by_side, wait_until};
 
 use crate::harness::{connect, start, take_head};
@@ -58,12 +59,23 @@ fn variants() -> Vec<(&'static str, Option<&'static str>)> {
     all
 }
 
-/// Sends one request on a connection that stays open. Returns whether it was answered.
+/// Sends one request on a connection that stays open. Returns whether it was answered with 200 and
+/// the whole body, which may come apart from its head.
 pub(crate) fn is_answered(stream: &mut TcpStream) -> bool {
-    let mut response = [0; 4096];
-    stream.write_all(GET).is_ok()
-        && os::uninterrupted(|| stream.read(&mut response))
-            .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
+    stream.write_all(GET).is_ok() && takes_response(stream).is_some_and(|one| one.status == 200)
+}
+
+/// Takes a response to its end, or nothing where it is cut short.
+fn takes_response(stream: &mut TcpStream) -> Option<Response> {
+    let (mut taken, mut next) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = os::uninterrupted(|| stream.read(&mut next)).ok().filter(|count| *count > 0)?;
+        taken.extend(&next[..count]);
+        let parsed = parse_responses(&taken, &[false], false).unwrap();
+        if let Some(response) = parsed.responses.into_iter().next() {
+            return Some(response);
+        }
+    }
 }
 
 pub(crate) fn counter(server: &Server, field: impl Fn(&session::Counters) -> u64) -> u64 {
