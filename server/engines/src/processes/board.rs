@@ -69,6 +69,8 @@ const RESTS_SINCE: usize = 1;
 const COMMAND: usize = 2;
 /// The number of the error that the process ended with.
 const ERROR: usize = 3;
+/// The call of an application that the process has, or waits for.
+const CALL: usize = 4;
 
 impl Board {
     pub(super) fn new(processes_max: usize) -> io::Result<Self> {
@@ -133,13 +135,42 @@ impl Board {
     }
 }
 
+/// The call of a process, as the others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallState {
+    /// There is none.
+    None = 0,
+    /// It waits until the application may have another.
+    Waiting = 1,
+    InFlight = 2,
+}
+
 impl ProcessRow {
     /// Resets the row for a process that is about to be forked.
     pub(super) fn begin(self, state: State) {
         self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
         self.0[COMMAND].store(Command::None as u64, Ordering::Relaxed);
         self.0[ERROR].store(0, Ordering::Relaxed);
+        self.set_call(0, CallState::None);
         self.set_state(state);
+    }
+
+    /// Records the call of the process. All processes see these records in one order: two that take
+    /// the last place at once both see it.
+    pub(super) fn set_call(self, application: usize, state: CallState) {
+        let cell = (application as u64) << 2 | state as u64;
+        self.0[CALL].store(cell, Ordering::SeqCst);
+    }
+
+    /// The state of the process's call of this application.
+    pub(super) fn call(self, application: usize) -> CallState {
+        let cell = self.0[CALL].load(Ordering::SeqCst);
+        match cell & 3 {
+            _ if cell >> 2 != application as u64 => CallState::None,
+            1 => CallState::Waiting,
+            2 => CallState::InFlight,
+            _ => CallState::None,
+        }
     }
 
     pub(super) fn set_state(self, state: State) {

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use os::poll::PollSet;
@@ -35,7 +37,9 @@ pub(super) struct Child {
     pub(super) board: Board,
     pub(super) row: ProcessRow,
     /// Signals of the master to check the board.
-    pub(super) signals: SignalDescriptor,
+    pub(super) signals: Arc<SignalDescriptor>,
+    /// Whether such a signal has come while the connection waited for an application.
+    pub(super) is_called: Arc<AtomicBool>,
     pub(super) listeners: Vec<OwnedFd>,
     /// The number of connections that it serves one after the other, at most.
     pub(super) connections_max: u64,
@@ -43,6 +47,8 @@ pub(super) struct Child {
     pub(super) is_untidy: bool,
     /// The files that its cache has open.
     pub(super) open_files: OpenFiles,
+    /// Whether connections to applications are kept.
+    pub(super) keeps_connections: bool,
 }
 
 /// The event that ends a wait for a client.
@@ -114,16 +120,27 @@ impl Child {
 
     /// The time until housekeeping is due, in milliseconds, though no client comes.
     fn housekeeping_ms(&self) -> Option<u64> {
-        if self.is_untidy {
-            return Some(HOUSEKEEPING_MS);
-        }
-        self.open_files.has_open().then_some(CHECK_MS)
+        if self.is_untidy { Some(HOUSEKEEPING_MS) } else { self.check_ms() }
     }
 
-    /// Does the housekeeping of its cache and its log.
+    /// The time until files or connections to applications that are open are looked at, in
+    /// milliseconds; none if there are none.
+    fn check_ms(&self) -> Option<u64> {
+        let is_open = self.open_files.has_open() || self.keeps_connections;
+        is_open.then_some(CHECK_MS)
+    }
+
+    /// Does the housekeeping of its cache and its log, and closes what was not used.
     fn do_housekeeping(&mut self) {
         self.open_files.close_due();
+        self.close_kept();
         self.registry.do_housekeeping();
+    }
+
+    /// Closes connections to applications that no request has used in time.
+    fn close_kept(&mut self) {
+        let next = self.registry.calls.close_kept(Tick(os::clock::now()));
+        self.keeps_connections = next.is_some();
     }
 
     fn is_done(&self) -> bool {
@@ -172,7 +189,7 @@ impl Child {
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
         let entry = &arrival.entry;
         let mut wait = Wait::new(&self.signals, entry)?;
-        wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
+        wait.do_housekeeping_in(self.check_ms());
         let mut served = ServedConnection::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
         entry.rest(Tick(os::clock::now()));
@@ -184,7 +201,7 @@ impl Child {
             match wait.next(served.deadline())? {
                 Woken::ForHousekeeping => {
                     self.do_housekeeping();
-                    wait.do_housekeeping_in(self.open_files.has_open().then_some(CHECK_MS));
+                    wait.do_housekeeping_in(self.check_ms());
                 }
                 Woken::ForConnection => {
                     self.open_files.close_due(); // a busy client leaves no other time for that
@@ -196,10 +213,11 @@ impl Child {
                         self.registry.shared.orders.issue(Order::Drain);
                     }
                     wait.event().into_iter().for_each(|event| served.note(event));
-                    match served.drive(&self.registry, entry, &mut buffer) {
+                    match served.drive(&self.registry, entry, &mut buffer, None) {
                         Some(wanted) => wait.begin(entry, wanted)?,
                         None => return Ok(()),
                     }
+                    wait.is_called |= self.is_called.swap(false, Ordering::Relaxed);
                 }
                 Woken::ByMaster => {}
             }
@@ -208,7 +226,7 @@ impl Child {
                 self.obey(entry);
             }
         }
-        let _ = served.drive(&self.registry, entry, &mut buffer); // aborting, it ends at once
+        let _ = served.drive(&self.registry, entry, &mut buffer, None); // aborting, it ends at once
         Ok(())
     }
 

@@ -23,6 +23,7 @@
 //! and the master's commands, `note.rs` holds the master's reports on processes.
 
 mod board;
+mod calls;
 mod child;
 mod master;
 mod note;
@@ -48,7 +49,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("the process of the client"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

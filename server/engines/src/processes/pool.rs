@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use file_cache::Budget;
 use os::fork::{Child as Process, Ended};
@@ -10,14 +11,15 @@ use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
 use session::{Account, Tick, Worker};
 
-use super::board::{Board, Command, ProcessRow, State};
+use super::board::{Board, CallState, Command, ProcessRow, State};
+use super::calls::{MasterCalls, Places};
 use super::child::Child;
 use super::note::Note;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::parts::accept::listeners::Listeners;
-use crate::parts::applications::call_pool::CallPool;
+use crate::parts::applications::call_pool::{Bounds, CallPool};
 use crate::parts::kernel_threads::registry::Registry;
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::{LoopContext, Shared};
@@ -139,6 +141,7 @@ impl Pool {
                 reaped.has_failed |= matches!(how, Ended::Exit(_));
             }
             slot.row.rest(None);
+            slot.row.set_call(0, CallState::None);
             slot.account.forget_process();
             if how != Ended::Exit(0) {
                 // It may have been woken for an arrival for which no other process was woken.
@@ -197,7 +200,7 @@ impl Pool {
 
     /// Makes the state of a process; called in that process.
     fn child(&mut self, index: usize, listeners: &mut Listeners) -> io::Result<Child> {
-        let ProcessParts { more, runner, board, connections_max, .. } = &self.parts;
+        let ProcessParts { more, runner, board, connections_max, processes_max } = &self.parts;
         let slot = &self.slots[index];
         let mut worker = self.worker.take().expect("each copy of this process takes it once");
         worker.use_account(&slot.account);
@@ -213,20 +216,31 @@ impl Pool {
         };
         let counters = Arc::clone(&worker.counters);
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
-        let calls = CallPool::new(&[], 1);
-        let registry =
+        let places = Places { board: board.clone(), row: slot.row };
+        let bounds = Bounds::of_processes(*processes_max, Box::new(places));
+        let calls = CallPool::new(worker.applications(), bounds, None);
+        let signals = Arc::new(SignalDescriptor::new(&[CALL])?);
+        let is_called = Arc::new(AtomicBool::new(false));
+        let mut registry =
             Registry::new(&loop_context, Vec::new(), Arc::clone(more), counters, 1, calls);
+        registry.summons = Some(Box::new(MasterCalls {
+            signals: Arc::clone(&signals),
+            board: board.clone(),
+            is_called: Arc::clone(&is_called),
+        }));
         registry.return_worker(worker);
         Ok(Child {
             registry,
             board: board.clone(),
             row: slot.row,
-            signals: SignalDescriptor::new(&[CALL])?,
+            signals,
+            is_called,
             // The process owns them now: as long as it has one, the port is in use.
             listeners: listeners.take_sockets(),
             connections_max: *connections_max,
             is_untidy: false,
             open_files,
+            keeps_connections: false,
         })
     }
 }

@@ -23,6 +23,7 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
+use crate::parts::applications::call_pool::Bounds;
 use crate::parts::kernel_threads::acceptor::{Acceptor, PartitionParts};
 use crate::parts::kernel_threads::blocking::{self, RECEIVE_BYTES};
 use crate::parts::kernel_threads::pool::{PoolPlan, STACK_KIB, ThreadPool};
@@ -78,7 +79,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
                 &loop_context,
                 parts,
                 usize::MAX,
-                Some(threads),
+                Some(Bounds::of_threads(threads, true)),
                 |registry, epoll| ParkingPool::new(registry, epoll, plan),
             );
         }
@@ -97,7 +98,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             &loop_context,
             parts,
             connections_max,
-            Some(threads),
+            Some(Bounds::of_threads(threads, false)),
             |registry, _| ThreadPool::new(registry, plan),
         )
     });

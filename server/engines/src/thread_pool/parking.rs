@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Wake, Waker};
 use std::thread::{Builder, JoinHandle};
 
 use os::epoll::{Epoll, Event, Interest};
@@ -178,10 +179,12 @@ impl Pool for ParkingPool {
 
 impl Shared {
     /// Drives ready connections until the pool ends, for the whole life of a thread.
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Some((key, mut parked)) = self.next() {
-            match parked.served.drive(&self.registry, &parked.arrival.entry, &mut buffer) {
+            let waker = || Waker::from(Arc::new(PlaceWaker { key, shared: Arc::downgrade(self) }));
+            let Parked { served, arrival } = &mut parked;
+            match served.drive(&self.registry, &arrival.entry, &mut buffer, Some(&waker)) {
                 Some(interest) => self.park(key, parked, interest),
                 None => self.end(key, parked),
             }
@@ -214,7 +217,12 @@ impl Shared {
         let socket = parked.arrival.entry.socket();
         let watched = self.epoll.modify(socket, interest.with(Interest::ONCE), key);
         debug_assert!(watched.is_ok(), "the watch of a watched socket can be changed");
+        // Its call may have got a place just before the waker could find it here.
+        let can_go_on = parked.served.can_go_on();
         self.put(&mut state, key, parked);
+        if can_go_on {
+            self.call(&mut state, key);
+        }
     }
 
     fn end(&self, key: u64, parked: Parked) {
@@ -245,6 +253,20 @@ impl Shared {
         state.queue.push_back((key, parked));
         if state.waiting > 0 {
             self.called.notify_one();
+        }
+    }
+}
+
+/// Has a thread take a parked connection whose call has a place now.
+struct PlaceWaker {
+    key: u64,
+    shared: Weak<Shared>,
+}
+
+impl Wake for PlaceWaker {
+    fn wake(self: Arc<Self>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.call(&mut lock(&shared.state), self.key);
         }
     }
 }

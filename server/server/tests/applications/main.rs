@@ -421,14 +421,12 @@ fn what_one_application_may_hold_is_bounded() {
 #[test]
 fn an_application_has_half_of_a_bounded_engines_threads() {
     let directory = site();
-    for parks in ["engine.knobs.park_idle=1", "engine.knobs.park_idle=0"] {
+    // Where a request that waits keeps a thread, none waits beyond those.
+    for (parks, keys) in
+        [("engine.knobs.park_idle=1", ", queue_max = 0"), ("engine.knobs.park_idle=0", "")]
+    {
         let application = scripted(|_| vec![Action::Stall]);
-        let route = format!(
-            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{}\"] }}]",
-            application.address()
-        );
-        let pool = ["engine.name=thread-pool", "engine.knobs.threads=4", parks];
-        let server = start(&directory, &[&pool[..], &[&route]].concat());
+        let server = front_of_four_threads(&directory, &application, parks, keys);
         let mut stalled: Vec<TcpStream> = (0..2).map(|_| connect(&server)).collect();
         stalled.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
         assert!(comes_true(|| application.requests().len() == 2));
@@ -450,6 +448,48 @@ fn an_application_has_half_of_a_bounded_engines_threads() {
             application.requests().len() == 3
         }));
     }
+}
+
+fn front_of_four_threads(
+    directory: &Temporary,
+    application: &Scripted,
+    parks: &str,
+    keys: &str,
+) -> Server {
+    let address = application.address();
+    let route =
+        format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{address}\"]{keys} }}]");
+    let pool = ["engine.name=thread-pool", "engine.knobs.threads=4", parks];
+    start(directory, &[&pool[..], &[&route]].concat())
+}
+
+/// A pool has fewer threads than clients: requests beyond half of them wait without a thread.
+#[test]
+fn requests_wait_parked_for_an_application() {
+    let directory = site();
+    let application = scripted(|_| {
+        let reply = Reply::ok(b"slow").bytes();
+        vec![Action::Wait(Duration::from_millis(50)), Action::Send(reply)]
+    });
+    let parks = "engine.knobs.park_idle=1";
+    let server = front_of_four_threads(&directory, &application, parks, "");
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&server)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+    // One that leaves while it waits is not served.
+    drop(clients.pop());
+    let file = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(&mut connect(&server), file).0, 200);
+    for client in &mut clients {
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "slow".into()));
+    }
+    assert!(application.under_way_max() <= 2);
+    // One that waits for too long is told so.
+    let impatient = front_of_four_threads(&directory, &application, parks, ", queue_ms = 20");
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&impatient)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+    let status = |client: &mut TcpStream| answer(&mut BufReader::new(client)).0;
+    let statuses: Vec<u16> = clients.iter_mut().map(status).collect();
+    assert!(statuses.contains(&503) && statuses.contains(&200), "{statuses:?}");
 }
 
 /// A socket in the file system refuses at once where TCP would wait (connect(2), EAGAIN).
@@ -518,6 +558,24 @@ fn requests_under_way_are_finished_before_a_stop() {
         let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert!(!summary.aborted, "{}", spec.name);
         assert_eq!(answer(&mut BufReader::new(client)), (200, "late".into()));
+    });
+}
+
+#[test]
+fn requests_under_way_are_cut_off_when_patience_ends() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let application = scripted(|_| vec![Action::Stall]);
+        // One request is with the application, and another may wait for that.
+        let server = front(spec, &directory, &[&application], ", in_flight_max = 1");
+        let mut clients = [connect(&server), connect(&server), connect(&server)];
+        clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+        assert!(comes_true(|| !application.requests().is_empty()));
+        let summary = server.stop_gracefully(Duration::from_millis(200)).unwrap();
+        assert!(summary.aborted, "{}", spec.name);
+        for mut client in clients {
+            assert!(!matches!(client.read(&mut [0; 4096]), Ok(1..)), "{}", spec.name);
+        }
     });
 }
 

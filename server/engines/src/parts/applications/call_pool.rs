@@ -1,46 +1,59 @@
-//! The applications of a partition whose threads have one client each: the connections that are
-//! kept for the next request, and the bounds that hold for all these threads together.
+//! The applications of a partition whose clients are served apart: the connections that are kept
+//! for the next request, and the bounds that hold for all calls together.
 //!
-//! Kept connections belong to no thread: of a hundred threads each would keep one, and a server
-//! such as php-fpm serves one connection with each of its processes. They are not watched, and are
+//! Kept connections belong to nobody: of a hundred threads each would keep one, and a server such
+//! as php-fpm serves one connection with each of its processes. They are not watched, and are
 //! looked at before they are used.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 use session::Tick;
-use upstream::{Application, Balance, Failure};
+use upstream::{Application, CallLimits, Failure};
 
 use super::joint::Line;
+use super::servers::Servers;
 use crate::lock::lock;
-
-/// How often a thread whose request waits for another to be over looks after its client.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// All applications of a partition.
 pub(crate) struct CallPool {
-    usages: Vec<Usage>,
-    /// How many threads one application may have: half of them, so that requests for files never
-    /// wait for an application.
-    threads_max: u64,
-    /// Whether somebody knows when [`CallPool::close_idle`] is to be called.
+    usages: Vec<Mutex<Usage>>,
+    bounds: Bounds,
+    /// Wakes whoever calls [`CallPool::close_kept`]; none if it is called often enough.
+    closer: Option<Waker>,
+    /// Whether it is known when [`CallPool::close_kept`] is to be called.
     is_watched: AtomicBool,
 }
 
-struct Usage {
-    application: Arc<Application>,
-    state: Mutex<State>,
-    /// Notified when a call is over.
-    is_over: Condvar,
+/// What one application may have of the engine, whatever its own bounds allow, so that requests for
+/// files never wait for an application.
+pub(crate) struct Bounds {
+    in_flight_max: u64,
+    /// Calls that are with the application or wait for a place: where a call that waits holds a
+    /// thread.
+    calls_max: u64,
+    /// Places are shared with other processes.
+    others: Option<Box<dyn SharedPlaces>>,
 }
 
-struct State {
-    balance: Balance,
-    /// Kept connections of each server; the last used is first used again.
-    idle: Vec<Vec<Kept>>,
+/// Places for calls that several processes share. Each process has one call at a time.
+pub(crate) trait SharedPlaces: Send + Sync {
+    /// Takes a place among those of all processes, if the application has so many.
+    fn take(&self, application: usize, in_flight_max: u64) -> bool;
+
+    /// Begins to wait for a place, unless `waiting_max` others do, or `calls_max` have calls.
+    fn wait(&self, application: usize, waiting_max: u64, calls_max: u64) -> bool;
+
+    /// Gives the place back, or waits no longer.
+    fn leave(&self);
+}
+
+struct Usage {
+    servers: Servers<Kept>,
     in_flight: u64,
-    waiting: u64,
+    waiting: VecDeque<Waiting>,
 }
 
 struct Kept {
@@ -48,99 +61,191 @@ struct Kept {
     until: Tick,
 }
 
+/// A call that waits until another is over.
+struct Waiting {
+    is_admitted: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// What becomes of a call that is to begin.
+pub(crate) enum Entered {
+    Now(Place),
+    Waits(Ticket),
+    /// As many wait as may.
+    Full,
+}
+
 /// The place of a call among those of its application, until it is dropped.
-pub(crate) struct Place<'p>(&'p Usage);
+pub(crate) struct Place {
+    pool: Arc<CallPool>,
+    application: usize,
+}
+
+/// The turn of a call that waits for a place.
+pub(crate) struct Ticket {
+    pool: Arc<CallPool>,
+    application: usize,
+    is_admitted: Arc<AtomicBool>,
+    is_used: bool,
+    /// How long it may wait.
+    pub(crate) until: Tick,
+}
+
+impl Bounds {
+    /// Of `threads` threads at most half are for one application. A call that waits holds its
+    /// thread, unless it `parks`.
+    pub(crate) fn of_threads(threads: usize, parks: bool) -> Self {
+        let half = (threads as u64 / 2).max(1);
+        let calls_max = if parks { u64::MAX } else { half };
+        Self { in_flight_max: half, calls_max, others: None }
+    }
+
+    /// Of `processes` processes at most half are for one application.
+    pub(crate) fn of_processes(processes: usize, others: Box<dyn SharedPlaces>) -> Self {
+        Self { others: Some(others), ..Self::of_threads(processes, false) }
+    }
+}
 
 impl CallPool {
-    /// The applications as `threads` threads use them.
-    pub(crate) fn new(applications: &[Arc<Application>], threads: usize) -> Self {
-        let usage = |application: &Arc<Application>| {
-            let servers = &application.settings().servers;
-            let state = State {
-                balance: Balance::new(servers.iter().map(|server| server.weight)),
-                idle: servers.iter().map(|_| Vec::new()).collect(),
-                in_flight: 0,
-                waiting: 0,
-            };
-            let (state, is_over) = (Mutex::new(state), Condvar::new());
-            Usage { application: Arc::clone(application), state, is_over }
+    /// The applications, within `bounds`. The `closer` is woken when something is kept and nobody
+    /// knows yet that [`CallPool::close_kept`] has to be called.
+    pub(crate) fn new(
+        applications: &[Arc<Application>],
+        bounds: Bounds,
+        closer: Option<Waker>,
+    ) -> Arc<Self> {
+        let usage = |application| {
+            let (servers, waiting) = (Servers::new(application), VecDeque::new());
+            Mutex::new(Usage { servers, in_flight: 0, waiting })
         };
-        let threads_max = (threads as u64 / 2).max(1);
-        Self {
-            usages: applications.iter().map(usage).collect(),
-            threads_max,
-            is_watched: AtomicBool::new(false),
+        let usages = applications.iter().map(usage).collect();
+        Arc::new(Self { usages, bounds, closer, is_watched: AtomicBool::new(false) })
+    }
+
+    /// Gets a place for a call, or has it wait for one: then it is woken when it has one.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        application: usize,
+        waker: impl FnOnce() -> Waker,
+        now: Tick,
+    ) -> Entered {
+        let mut usage = lock(&self.usages[application]);
+        let called = Arc::clone(&usage.servers.application);
+        let limits = called.limits();
+        let in_flight_max = self.in_flight_max(limits);
+        if let Some(others) = &self.bounds.others {
+            if others.take(application, in_flight_max) {
+                return Entered::Now(self.place(application));
+            }
+            let CallLimits { queue_max, .. } = *limits;
+            return match others.wait(application, queue_max, self.bounds.calls_max) {
+                true => Entered::Waits(self.ticket(application, limits, now)),
+                false => Entered::Full,
+            };
+        }
+        if usage.in_flight < in_flight_max {
+            usage.in_flight += 1;
+            return Entered::Now(self.place(application));
+        }
+        let waiting = usage.waiting.len() as u64;
+        if waiting >= limits.queue_max || usage.in_flight + waiting >= self.bounds.calls_max {
+            return Entered::Full;
+        }
+        let ticket = self.ticket(application, limits, now);
+        let is_admitted = Arc::clone(&ticket.is_admitted);
+        usage.waiting.push_back(Waiting { is_admitted, waker: waker() });
+        Entered::Waits(ticket)
+    }
+
+    fn in_flight_max(&self, limits: &CallLimits) -> u64 {
+        limits.in_flight_max.min(self.bounds.in_flight_max)
+    }
+
+    fn place(self: &Arc<Self>, application: usize) -> Place {
+        Place { pool: Arc::clone(self), application }
+    }
+
+    fn ticket(self: &Arc<Self>, application: usize, limits: &CallLimits, now: Tick) -> Ticket {
+        Ticket {
+            pool: Arc::clone(self),
+            application,
+            is_admitted: Arc::default(),
+            is_used: false,
+            until: now.plus_ms(limits.queue_ms),
         }
     }
 
-    /// Gets a place for a call, and waits for one if it must. Meanwhile it looks after the client
-    /// with `is_wanted` from time to time.
-    pub(crate) fn admit(
-        &self,
-        application: usize,
-        mut is_wanted: impl FnMut() -> bool,
-    ) -> Result<Place<'_>, Failure> {
-        let usage = &self.usages[application];
-        let limits = usage.application.limits();
-        let mut state = lock(&usage.state);
-        let until = os::clock::now() + limits.queue_ms * 1000;
-        let is_full = state.waiting >= limits.queue_max && state.in_flight >= limits.in_flight_max;
-        if is_full || state.in_flight + state.waiting >= self.threads_max {
-            return Err(Failure::Full);
+    /// Whether a call that waits has to look by itself whether it has a place: other processes wake
+    /// nobody.
+    pub(crate) fn has_shared_places(&self) -> bool {
+        self.bounds.others.is_some()
+    }
+
+    /// Gives a place to the call that has waited longest.
+    fn leave(&self, application: usize) {
+        if let Some(others) = &self.bounds.others {
+            return others.leave();
         }
-        state.waiting += 1;
-        while state.in_flight >= limits.in_flight_max && os::clock::now() < until {
-            let waited = usage.is_over.wait_timeout(state, LOOK);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-            let is_wanted = is_wanted();
-            state = lock(&usage.state);
-            if !is_wanted {
-                break;
+        let mut usage = lock(&self.usages[application]);
+        match usage.waiting.pop_front() {
+            Some(next) => {
+                next.is_admitted.store(true, Ordering::Release);
+                drop(usage); // a waker has locks of its own
+                next.waker.wake();
             }
+            None => usage.in_flight -= 1,
         }
-        state.waiting -= 1;
-        if state.in_flight >= limits.in_flight_max {
-            return Err(Failure::Queued);
-        }
-        state.in_flight += 1;
-        Ok(Place(usage))
     }
 
     /// Chooses a server for a call, and takes a connection to it that was kept, if there is one.
     pub(crate) fn choose(&self, application: usize, now: Tick) -> Option<(usize, Option<Line>)> {
-        let mut state = lock(&self.usages[application].state);
-        let server = state.balance.choose(now, |_| true)?;
-        while let Some(mut kept) = state.idle[server].pop() {
+        let servers = &mut lock(&self.usages[application]).servers;
+        let (server, mut next) = servers.choose(now)?;
+        while let Some(mut kept) = next {
             if kept.until > now && !kept.line.is_unsound() {
                 return Some((server, Some(kept.line)));
             }
+            next = servers.kept[server].pop();
         }
         Some((server, None))
     }
 
-    /// Keeps a connection for the next call. Returns whether [`CallPool::close_idle`] has to be
-    /// called, since nobody knows yet that something is kept.
-    #[must_use]
-    pub(crate) fn keep(&self, application: usize, server: usize, line: Line, now: Tick) -> bool {
-        let usage = &self.usages[application];
-        let until = now.plus_ms(usage.application.limits().idle_ms);
-        lock(&usage.state).idle[server].push(Kept { line, until });
-        !self.is_watched.swap(true, Ordering::AcqRel)
+    /// Keeps a connection for the next call.
+    pub(crate) fn keep(&self, application: usize, server: usize, line: Line, now: Tick) {
+        let servers = &mut lock(&self.usages[application]).servers;
+        let until = now.plus_ms(servers.application.limits().idle_ms);
+        servers.kept[server].push(Kept { line, until });
+        if !self.is_watched.swap(true, Ordering::AcqRel)
+            && let Some(closer) = &self.closer
+        {
+            closer.wake_by_ref();
+        }
     }
 
+    /// Notes that a server could not be reached.
     pub(crate) fn note_failure(&self, application: usize, server: usize, now: Tick) {
-        lock(&self.usages[application].state).balance.note_failure(server, now);
+        lock(&self.usages[application]).servers.note_failure(server, now);
     }
 
-    pub(crate) fn note_success(&self, application: usize, server: usize) {
-        lock(&self.usages[application].state).balance.note_success(server);
+    /// Notes how a call of a server has ended.
+    pub(crate) fn note_end(
+        &self,
+        application: usize,
+        server: usize,
+        failure: Option<Failure>,
+        now: Tick,
+    ) {
+        lock(&self.usages[application]).servers.note_end(server, failure, now);
     }
 
     /// Closes the connections that no call has used in time. Returns when it is to be called again;
     /// none if nothing is kept.
-    pub(crate) fn close_idle(&self, now: Tick) -> Option<Tick> {
+    pub(crate) fn close_kept(&self, now: Tick) -> Option<Tick> {
+        if self.usages.is_empty() {
+            return None;
+        }
         self.is_watched.store(false, Ordering::Release); // before the search: none is missed
-        let next = self.usages.iter().filter_map(|usage| usage.close_idle(now)).min();
+        let next = self.usages.iter().filter_map(|usage| lock(usage).close_kept(now)).min();
         if next.is_some() {
             self.is_watched.store(true, Ordering::Release);
         }
@@ -149,16 +254,105 @@ impl CallPool {
 }
 
 impl Usage {
-    fn close_idle(&self, now: Tick) -> Option<Tick> {
-        let mut state = lock(&self.state);
-        state.idle.iter_mut().for_each(|idle| idle.retain(|kept| kept.until > now));
-        state.idle.iter().flatten().map(|kept| kept.until).min()
+    fn close_kept(&mut self, now: Tick) -> Option<Tick> {
+        let kept = &mut self.servers.kept;
+        kept.iter_mut().for_each(|kept| kept.retain(|one| one.until > now));
+        kept.iter().flatten().map(|one| one.until).min()
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.0.state).in_flight -= 1;
-        self.0.is_over.notify_one();
+        self.pool.leave(self.application);
+    }
+}
+
+impl Ticket {
+    /// Whether the call was woken, since it has a place.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Acquire)
+    }
+
+    /// The place, if the call has one by now.
+    pub(crate) fn take(&mut self) -> Option<Place> {
+        let has_place = match &self.pool.bounds.others {
+            Some(others) => {
+                let usage = lock(&self.pool.usages[self.application]);
+                let limits = usage.servers.application.limits();
+                others.take(self.application, self.pool.in_flight_max(limits))
+            }
+            None => self.is_admitted(),
+        };
+        self.is_used |= has_place;
+        has_place.then(|| self.pool.place(self.application))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.is_used {
+            return;
+        }
+        let mut usage = lock(&self.pool.usages[self.application]);
+        let is_it = |waiting: &Waiting| Arc::ptr_eq(&waiting.is_admitted, &self.is_admitted);
+        match usage.waiting.iter().position(is_it) {
+            Some(at) => {
+                usage.waiting.remove(at);
+            }
+            // It has a place that it does not need any more.
+            None => {
+                drop(usage);
+                self.pool.leave(self.application);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upstream::{Address, ApplicationSettings, ServerSettings};
+
+    use super::*;
+
+    fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
+        let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
+        let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
+        let servers = vec![ServerSettings { address, weight: 1 }];
+        let settings = ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
+        CallPool::new(&[Arc::new(Application::new(settings, 0))], bounds, None)
+    }
+
+    fn enter(pool: &Arc<CallPool>) -> Entered {
+        pool.enter(0, || Waker::noop().clone(), Tick(0))
+    }
+
+    #[test]
+    fn places_are_passed_on_in_the_order_of_waiting() {
+        let pool = pool(1, 2, Bounds::of_threads(1000, false));
+        let Entered::Now(place) = enter(&pool) else { panic!("there is a place") };
+        let (Entered::Waits(mut first), Entered::Waits(mut second)) = (enter(&pool), enter(&pool))
+        else {
+            panic!("two may wait")
+        };
+        assert!(matches!(enter(&pool), Entered::Full));
+        assert!(first.take().is_none());
+        drop(place);
+        assert!(second.take().is_none());
+        let place = first.take().expect("it has waited longest");
+        let Entered::Waits(third) = enter(&pool) else { panic!("one may wait again") };
+        drop(second);
+        drop(place);
+        drop(third); // it has a place, and does not use it
+        let Entered::Now(_place) = enter(&pool) else { panic!("all have left") };
+    }
+
+    #[test]
+    fn calls_that_wait_count_where_they_hold_a_thread() {
+        for (parks, expected) in [(false, 2), (true, 6)] {
+            let pool = pool(100, 4, Bounds::of_threads(4, parks));
+            let entered: Vec<Entered> = (0..10).map(|_| enter(&pool)).collect();
+            let is_in = |entered: &&Entered| !matches!(entered, Entered::Full);
+            assert_eq!(entered.iter().filter(is_in).count(), expected, "{parks}");
+        }
     }
 }

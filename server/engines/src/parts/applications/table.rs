@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use os::epoll::Interest;
 use session::{JobId, Tick};
-use upstream::{Application, Balance, Call};
+use upstream::{Application, Call, Failure};
 
+use super::driven_call::BACKLOG_MS;
 use super::joint::{Line, RECEIVE_BYTES};
+use super::servers::Servers;
 use crate::parts::loops::connections::{Connections, Timed};
 
 /// Marks the keys of connections to applications. Slots are descriptors, which are fewer.
 pub(crate) const MARK: u64 = 1 << 31;
-
-/// How long a call waits before it tries again to connect to a server without room in its backlog,
-/// in milliseconds. Only sockets in the file system say so.
-pub(crate) const BACKLOG_MS: u64 = 10;
 
 /// A call and the client that it is for.
 pub(crate) struct Out {
@@ -69,10 +67,7 @@ struct PutOff {
 
 /// An application as one loop uses it.
 struct Usage {
-    application: Arc<Application>,
-    balance: Balance,
-    /// Kept connections of each server; the last used is first used again.
-    idle: Vec<Vec<u64>>,
+    servers: Servers<u64>,
     in_flight: u64,
     queue: VecDeque<Queued>,
 }
@@ -102,15 +97,9 @@ pub(crate) enum Admitted {
 
 impl Table {
     pub(crate) fn new(applications: &[Arc<Application>], now: Tick) -> Self {
-        let usage = |application: &Arc<Application>| {
-            let servers = &application.settings().servers;
-            Usage {
-                application: Arc::clone(application),
-                balance: Balance::new(servers.iter().map(|server| server.weight)),
-                idle: servers.iter().map(|_| Vec::new()).collect(),
-                in_flight: 0,
-                queue: VecDeque::new(),
-            }
+        let usage = |application| {
+            let (servers, queue) = (Servers::new(application), VecDeque::new());
+            Usage { servers, in_flight: 0, queue }
         };
         let usages: Vec<Usage> = applications.iter().map(usage).collect();
         let is_used = !usages.is_empty();
@@ -122,7 +111,7 @@ impl Table {
     /// Admits a call, if its application may have one more.
     pub(crate) fn admit(&mut self, out: Out, now: Tick) -> Admitted {
         let usage = &mut self.usages[out.call.application().number()];
-        let limits = usage.application.limits();
+        let limits = usage.servers.application.limits();
         if usage.in_flight < limits.in_flight_max {
             usage.in_flight += 1;
             return Admitted::Now(out);
@@ -165,40 +154,46 @@ impl Table {
     /// Chooses a server for a call, and takes a connection to it that was kept; none if there is
     /// none.
     pub(crate) fn choose(&mut self, application: usize, now: Tick) -> Option<(usize, Option<u64>)> {
-        let usage = &mut self.usages[application];
-        let server = usage.balance.choose(now, |_| true)?;
-        Some((server, usage.idle[server].pop()))
+        self.usages[application].servers.choose(now)
     }
 
     /// Keeps a connection for the next call.
     pub(crate) fn keep(&mut self, key: u64, now: Tick) {
         let Some(upstream) = self.slots.get(key) else { return };
-        let usage = &mut self.usages[upstream.application];
-        upstream.idle_until = now.plus_ms(usage.application.limits().idle_ms);
-        usage.idle[upstream.server].push(key);
+        let servers = &mut self.usages[upstream.application].servers;
+        upstream.idle_until = now.plus_ms(servers.application.limits().idle_ms);
+        servers.kept[upstream.server].push(key);
         upstream.line.wanted = Interest::READ;
     }
 
     /// Forgets a connection that is kept.
     pub(crate) fn forget(&mut self, key: u64, application: usize, server: usize) {
-        let idle = &mut self.usages[application].idle[server];
-        if let Some(at) = idle.iter().rposition(|kept| *kept == key) {
-            idle.remove(at);
+        let kept = &mut self.usages[application].servers.kept[server];
+        if let Some(at) = kept.iter().rposition(|kept| *kept == key) {
+            kept.remove(at);
         }
     }
 
     /// The keys of the connections that are kept.
-    pub(crate) fn idle(&self) -> Vec<u64> {
-        self.usages.iter().flat_map(|usage| usage.idle.iter().flatten()).copied().collect()
+    pub(crate) fn kept(&self) -> Vec<u64> {
+        self.usages.iter().flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
     }
 
+    /// Notes that a server could not be reached.
     pub(crate) fn note_failure(&mut self, application: usize, server: usize, now: Tick) {
-        self.usages[application].balance.note_failure(server, now);
+        self.usages[application].servers.note_failure(server, now);
     }
 
+    /// Notes how a call of a server has ended.
     #[inline]
-    pub(crate) fn note_success(&mut self, application: usize, server: usize) {
-        self.usages[application].balance.note_success(server);
+    pub(crate) fn note_end(
+        &mut self,
+        application: usize,
+        server: usize,
+        failure: Option<Failure>,
+        now: Tick,
+    ) {
+        self.usages[application].servers.note_end(server, failure, now);
     }
 
     /// The moment at which something is due.

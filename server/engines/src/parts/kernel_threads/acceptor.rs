@@ -10,6 +10,7 @@ use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
@@ -22,10 +23,10 @@ use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
-use crate::parts::applications::call_pool::CallPool;
+use crate::parts::applications::call_pool::{Bounds, CallPool};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
-use crate::parts::loops::{Loop, LoopContext};
+use crate::parts::loops::{Loop, LoopContext, Shared};
 
 /// The threads that serve what an acceptor accepts.
 pub(crate) trait Pool: Send {
@@ -90,26 +91,42 @@ pub(crate) struct Acceptor<C> {
     obeyed: Obeyed,
 }
 
+/// Wakes an acceptor, which closes kept connections in time.
+struct AcceptorWaker {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Wake for AcceptorWaker {
+    fn wake(self: Arc<Self>) {
+        self.shared.wakes[self.index].notify();
+    }
+}
+
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
 
 impl<C: Pool + 'static> Acceptor<C> {
     /// An acceptor, to be run in its thread. Its pool serves at most `connections_max` connections
-    /// at once, with so many threads at most, or one for each.
+    /// at once, and applications have at most what `bounds` says, or half of the connections.
     pub(crate) fn make(
         start: WorkerStart,
         loop_context: &LoopContext,
         parts: PartitionParts,
         connections_max: usize,
-        threads_max: Option<usize>,
+        bounds: Option<Bounds>,
         pool: impl FnOnce(Arc<Registry>, &Arc<Epoll>) -> C,
     ) -> io::Result<Loop> {
         let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
         let epoll = Arc::new(Epoll::new()?);
         let connections_max = connections_max.min(loop_context.shared.connections_max);
-        let threads = threads_max.unwrap_or(connections_max);
-        let calls = CallPool::new(start.worker.applications(), threads);
+        let bounds = bounds.unwrap_or_else(|| Bounds::of_threads(connections_max, false));
+        let closer = Waker::from(Arc::new(AcceptorWaker {
+            shared: Arc::clone(&loop_context.shared),
+            index: loop_context.index,
+        }));
+        let calls = CallPool::new(start.worker.applications(), bounds, Some(closer));
         let mut registry =
             Registry::new(loop_context, cpus, more, counters, connections_max, calls);
         registry.yielding = Yielding::for_acceptor(&epoll);
@@ -207,7 +224,7 @@ impl<C: Pool + 'static> Acceptor<C> {
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let pool = self.pool.next_check(self.worker.now());
-        let calls = self.registry.calls.close_idle(self.worker.now());
+        let calls = self.registry.calls.close_kept(self.worker.now());
         let moments = [self.listeners.next_check(), self.worker.next_look(), pool, calls];
         timeout_ms(self.worker.now(), moments)
     }

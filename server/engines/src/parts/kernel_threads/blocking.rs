@@ -10,12 +10,14 @@ mod call;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 use os::epoll::{Event, Interest};
 use os::socket::Readiness;
 use session::{Connection, Job, Op, Phase, Tick, Worker};
 use site::resource::FileRef;
 
+use self::call::ParkedCall;
 use super::registry::{Arrival, Entry, Registry};
 use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;
@@ -35,8 +37,12 @@ const SEND_MS_MAX: u64 = 1000;
 
 /// Serves a connection to its end.
 pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
-    let parked =
-        ServedConnection::new(registry, arrival, false).drive(registry, &arrival.entry, buffer);
+    let parked = ServedConnection::new(registry, arrival, false).drive(
+        registry,
+        &arrival.entry,
+        buffer,
+        None,
+    );
     debug_assert_eq!(parked, None, "a connection that does not park goes on to its end");
 }
 
@@ -51,7 +57,12 @@ pub(crate) struct ServedConnection {
     is_full: bool,
     /// Whether the socket, which is full, has input.
     has_input: bool,
+    /// A call that waits for a place while the connection is parked.
+    parked_call: Option<Box<ParkedCall>>,
 }
+
+/// Makes a waker for a connection that is parked.
+pub(crate) type MakeWaker<'w> = &'w dyn Fn() -> Waker;
 
 impl ServedConnection {
     /// A connection that waits by itself, or one that `parks`: it returns while another part of the
@@ -64,6 +75,7 @@ impl ServedConnection {
             parks,
             is_full: false,
             has_input: false,
+            parked_call: None,
         }
     }
 
@@ -82,28 +94,38 @@ impl ServedConnection {
         self.connection.phase() == Phase::Idle
     }
 
+    /// Whether a call that has waited for a place has one now.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.parked_call.as_ref().is_some_and(|call| call.has_place())
+    }
+
     /// The moment at which [`ServedConnection::drive`] is to be called though the socket is not
     /// ready.
     pub(crate) fn deadline(&self) -> Option<Tick> {
-        self.connection.deadline()
+        let of_call = self.parked_call.as_ref().and_then(|call| call.deadline());
+        [self.connection.deadline(), of_call].into_iter().flatten().min()
     }
 
     /// Drives the connection until it ends, or until it parks: then the events that it waits for
-    /// are returned. A connection that parks is first called when its socket is ready.
+    /// are returned. A connection that parks is first called when its socket is ready. If a call of
+    /// an application has to wait, the connection is parked with it where there is a `waker`.
     pub(crate) fn drive(
         &mut self,
         registry: &Registry,
         entry: &Entry,
         buffer: &mut [u8],
+        waker: Option<MakeWaker<'_>>,
     ) -> Option<Interest> {
         let mut lease = WorkerLease::new(registry);
         let is_called = self.parks;
         let mut drive =
-            Drive { served: self, registry, entry, lease: &mut lease, buffer, is_called };
+            Drive { served: self, registry, entry, lease: &mut lease, buffer, waker, is_called };
         // A bug met by one connection ends that connection. The panic has been printed.
         let pause = catch_unwind(AssertUnwindSafe(|| drive.run())).unwrap_or(Pause::Closed);
-        if pause == Pause::Wait {
+        if matches!(pause, Pause::Wait | Pause::Away) {
             return Some(match self.connection.next() {
+                _ if self.parked_call.is_some() && !self.connection.wants_input() => Interest::NONE,
+                _ if self.parked_call.is_some() => Interest::READ,
                 Op::Recv => Interest::READ,
                 _ if self.connection.wants_input() => Interest::WRITE.with(Interest::READ),
                 _ => Interest::WRITE,
@@ -193,6 +215,7 @@ struct Drive<'a, 'r> {
     entry: &'a Entry,
     lease: &'a mut WorkerLease<'r>,
     buffer: &'a mut [u8],
+    waker: Option<MakeWaker<'a>>,
     /// Whether it was called because its socket is ready or its deadline has passed.
     is_called: bool,
 }
@@ -210,6 +233,11 @@ impl Drive<'_, '_> {
         }
         if self.served.waits.begin(self.entry).is_err() {
             return Pause::Closed;
+        }
+        if let Some(call) = self.served.parked_call.take()
+            && self.resume_call(*call) == Begun::Away
+        {
+            return Pause::Away;
         }
         loop {
             let pause = drive_unguarded(self, &mut Turn::endless());

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use session::{Counters, Done, Job, Tick, Worker};
-use upstream::Failure;
 
 use super::yielding::Yielding;
 use crate::engine::{MakeWorker, SendfileMode};
@@ -24,12 +23,14 @@ use crate::parts::loops::{LoopContext, Shared};
 
 /// The registry of one partition.
 pub(crate) struct Registry {
-    runner: Arc<Runner>,
+    pub(crate) runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
     pub(crate) yielding: Yielding,
     /// The applications that answer requests.
-    pub(crate) calls: CallPool,
+    pub(crate) calls: Arc<CallPool>,
+    /// Orders that come while a connection waits for an application.
+    pub(crate) summons: Option<Box<dyn Summons>>,
     /// The CPUs of its threads; none means any.
     pub(crate) cpus: Vec<usize>,
     /// Connections in the whole engine, at most.
@@ -43,6 +44,16 @@ pub(crate) struct Registry {
     entries: Mutex<Entries>,
     /// Whether the acceptor waits for room.
     is_starving: AtomicBool,
+}
+
+/// Orders to the only thread of a process, which comes to no loop while it waits for an
+/// application.
+pub(crate) trait Summons: Send + Sync {
+    /// Becomes readable when there is an order.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Passes on the orders that have come.
+    fn heed(&self, registry: &Registry);
 }
 
 /// Boxed, because workers are lent and returned: that moves a pointer, not 500 bytes.
@@ -90,7 +101,7 @@ impl Registry {
         more: MakeWorker,
         counters: Arc<Counters>,
         connections_max: usize,
-        calls: CallPool,
+        calls: Arc<CallPool>,
     ) -> Self {
         let entries =
             Entries { counters, slots: Vec::new(), free: Vec::new(), candidates: Vec::new() };
@@ -100,6 +111,7 @@ impl Registry {
             sendfile: loop_context.sendfile,
             yielding: Yielding::without_acceptor(),
             calls,
+            summons: None,
             cpus,
             connections_max: connections_max.min(loop_context.shared.connections_max),
             index: loop_context.index,
@@ -244,11 +256,6 @@ impl Registry {
             self.evict();
         }
         done
-    }
-
-    /// Reports an application that has not answered.
-    pub(crate) fn report_application(&self, name: &str, failure: Failure) {
-        self.runner.report_application(name, failure);
     }
 
     /// Marks a connection that waits for its client: from now on other threads may close it.

@@ -3,18 +3,18 @@
 //! receives.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
-use os::epoll::Interest;
 use os::socket::Awaited;
 use session::{Job, JobId, Tick};
 use site::resource::FileRef;
-use upstream::{Call, Failure};
 
 use super::{Drive, remaining_ms};
-use crate::parts::applications::joint::{Joint, Line, join};
-use crate::parts::applications::servers::{attempts_max, connect};
-use crate::parts::applications::table::BACKLOG_MS;
+use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient};
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::Begun;
 use crate::parts::loops::step::{Ready, Step, Turn, step};
@@ -23,20 +23,26 @@ use crate::parts::loops::transport::{Moved, Plain, Transport};
 /// A wait without a deadline, in milliseconds: an hour.
 const LONG_MS: u64 = 3_600_000;
 
-/// A call under way.
-struct Errand<'c> {
+/// How often a thread whose call waits for a place looks after its client, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// How often a process looks whether there is a place, in milliseconds: no other process wakes it.
+const SHARED_LOOK_MS: u64 = 20;
+
+/// A call whose connection is parked until the call has a place.
+pub(super) struct ParkedCall {
     id: JobId,
-    call: &'c mut Call,
-    /// The number of the application.
-    application: usize,
-    /// The servers that were tried and cannot be reached.
-    tried: u32,
+    driven: DrivenCall,
 }
 
-/// A connection to a server of the application.
-struct Upstream {
-    line: Line,
-    server: usize,
+impl ParkedCall {
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        self.driven.deadline()
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        self.driven.has_place()
+    }
 }
 
 impl Drive<'_, '_> {
@@ -45,113 +51,51 @@ impl Drive<'_, '_> {
     #[inline(never)]
     pub(super) fn call(&mut self) -> Begun {
         let (id, job) = self.served.connection.take_job();
-        let Job::Application(mut call) = job else { unreachable!("the caller has looked") };
-        let application = call.application().number();
-        let mut errand = Errand { id, call: &mut call, application, tried: 0 };
-        let registry = self.registry;
-        self.lease.release();
-        match registry.calls.admit(application, || self.is_wanted(id)) {
-            Ok(_place) => self.converse(&mut errand),
-            Err(failure) => self.fail_call(&mut errand, failure),
+        let Job::Application(call) = job else { unreachable!("the caller has looked") };
+        let (parking, now) = (self.waker, self.lease.worker().now());
+        let waker = || match parking {
+            Some(waker) => waker(),
+            None => Waker::from(Arc::new(ThreadWaker(thread::current()))),
+        };
+        let driven = DrivenCall::begin(&self.registry.calls, call, waker, now);
+        self.converse(ParkedCall { id, driven })
+    }
+
+    /// Goes on with a call whose connection was parked.
+    pub(super) fn resume_call(&mut self, parked: ParkedCall) -> Begun {
+        read_clock(self.lease.worker());
+        self.converse(parked)
+    }
+
+    /// Moves bytes between client and application until the call is over, or is not wanted any
+    /// more. Where connections are parked, a call that waits for a place is parked with its own.
+    fn converse(&mut self, call: ParkedCall) -> Begun {
+        let ParkedCall { id, mut driven } = call;
+        let mut ready = Ready::default();
+        while self.go_on(id, &mut driven) == Progress::Waits {
+            if self.move_client(id, &mut ready) {
+                continue;
+            }
+            if driven.is_waiting() && self.waker.is_some() {
+                self.served.parked_call = Some(Box::new(ParkedCall { id, driven }));
+                return Begun::Away;
+            }
+            match driven.is_waiting() {
+                true => self.wait_for_place(&driven, &mut ready),
+                false => self.wait(id, &mut driven, &mut ready),
+            }
         }
         self.drain_if_ordered();
         Begun::Done
     }
 
-    /// Takes note of what the client has sent meanwhile, and returns whether it still waits.
-    fn is_wanted(&mut self, id: JobId) -> bool {
-        let mut ready = Ready::default();
-        ready.is_full = true;
-        self.move_client(id, &mut ready);
-        self.lease.release();
-        self.served.connection.wants_stream(id)
-    }
-
-    /// Moves bytes between client and application until the call is over, or is not wanted any
-    /// more.
-    fn converse(&mut self, errand: &mut Errand<'_>) {
-        let Some(mut upstream) = self.connect_call(errand) else { return };
-        let mut ready = Ready::default();
-        ready.is_drained = true;
-        while self.served.connection.wants_stream(errand.id) {
-            self.drain_if_ordered();
-            match self.join(errand, &mut upstream) {
-                Joint::Over { keeps } => return self.end_call(errand, upstream, keeps),
-                Joint::Anew => match self.connect_call(errand) {
-                    Some(another) => upstream = another,
-                    None => return,
-                },
-                Joint::Waits if self.move_client(errand.id, &mut ready) => {}
-                Joint::Waits => match self.wait(errand, &mut upstream, &mut ready) {
-                    Ok(()) => {}
-                    Err(Unconnected) => {
-                        self.note_failure(errand, upstream.server);
-                        match self.connect_call(errand) {
-                            Some(another) => upstream = another,
-                            None => return,
-                        }
-                    }
-                },
-            }
-        }
-    }
-
-    fn join(&mut self, errand: &mut Errand<'_>, upstream: &mut Upstream) -> Joint {
-        let worker = self.lease.worker();
-        let now = worker.now();
-        if upstream.line.is_connecting && errand.call.failure().is_none() {
-            return Joint::Waits;
-        }
-        match self.served.connection.stream(worker, errand.id) {
-            Some(mut stream) => {
-                join(&mut upstream.line, errand.call, &mut stream, self.buffer, now)
-            }
-            None => Joint::Waits,
-        }
-    }
-
-    /// Gets a connection for a call, kept or new; if there is none, the call has failed.
-    fn connect_call(&mut self, errand: &mut Errand<'_>) -> Option<Upstream> {
-        let calls = &self.registry.calls;
-        let mut is_put_off = false;
-        while errand.tried < attempts_max(errand.call.application()) {
-            let now = self.lease.worker().now();
-            let Some((server, kept)) = calls.choose(errand.application, now) else { break };
-            if let Some(line) = kept {
-                errand.call.connected(true, now);
-                return Some(Upstream { line, server });
-            }
-            if !is_put_off {
-                errand.call.connecting(now);
-            }
-            match connect(errand.call.application(), server, errand.tried) {
-                Ok(socket) => return Some(Upstream { line: Line::new(socket), server }),
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                    if is_put_off && errand.call.deadline().is_none_or(|due| due <= now) {
-                        self.fail_call(errand, Failure::Backlog);
-                        return None;
-                    }
-                    is_put_off = true;
-                    if !self.waits_for_backlog(errand.id) {
-                        return None;
-                    }
-                }
-                Err(_) => self.note_failure(errand, server),
-            }
-        }
-        self.fail_call(errand, Failure::Unreachable);
-        None
-    }
-
-    /// Waits a moment for room in the backlog of a server. Returns whether the client still waits.
-    fn waits_for_backlog(&mut self, id: JobId) -> bool {
-        let awaited = Awaited { input: self.served.connection.wants_input(), ..Awaited::default() };
-        self.lease.release();
-        let client = (self.entry.socket(), awaited);
-        let _ = os::socket::wait_for_any([client], BACKLOG_MS);
-        let is_wanted = self.is_wanted(id);
-        read_clock(self.lease.worker());
-        is_wanted
+    fn go_on(&mut self, id: JobId, driven: &mut DrivenCall) -> Progress {
+        self.drain_if_ordered();
+        let (registry, worker) = (self.registry, self.lease.worker());
+        let (now, connection) = (worker.now(), &mut self.served.connection);
+        let mut client = SessionClient { connection, worker, id };
+        let may_keep = !registry.is_draining();
+        driven.go_on(&mut client, self.buffer, now, &registry.runner, may_keep)
     }
 
     /// Sends to the client what there is, and receives what has come. Returns whether the call can
@@ -174,13 +118,23 @@ impl Drive<'_, '_> {
         }
     }
 
+    /// Waits until another call is over, or for as long as the client may do without attention.
+    fn wait_for_place(&mut self, driven: &DrivenCall, ready: &mut Ready) {
+        let now = self.lease.worker().now();
+        let look_ms =
+            if self.registry.calls.has_shared_places() { SHARED_LOOK_MS } else { LOOK_MS };
+        let ms = driven.deadline().map_or(look_ms, |due| remaining_ms(due, now).min(look_ms));
+        self.lease.release();
+        thread::park_timeout(Duration::from_millis(ms));
+        if let Some(summons) = &self.registry.summons {
+            summons.heed(self.registry);
+        }
+        self.served.expire_if_due(self.lease.worker());
+        (ready.is_drained, ready.is_full) = (false, true);
+    }
+
     /// Waits for either socket, or until something is due.
-    fn wait(
-        &mut self,
-        errand: &mut Errand<'_>,
-        upstream: &mut Upstream,
-        ready: &mut Ready,
-    ) -> Result<(), Unconnected> {
+    fn wait(&mut self, id: JobId, driven: &mut DrivenCall, ready: &mut Ready) {
         let connection = &self.served.connection;
         let wants_input = connection.wants_input();
         let client = Awaited {
@@ -188,24 +142,20 @@ impl Drive<'_, '_> {
             room: ready.is_full,
             ..Awaited::default()
         };
-        let wanted = upstream.line.wanted;
-        let server = Awaited {
-            input: wanted.contains(Interest::READ),
-            room: wanted.contains(Interest::WRITE),
-            ..Awaited::default()
-        };
         let now = self.lease.worker().now();
-        let due = [connection.deadline(), errand.call.deadline()].into_iter().flatten().min();
+        let due = [connection.deadline(), driven.deadline()].into_iter().flatten().min();
         let ms = due.map_or(LONG_MS, |due| remaining_ms(due, now));
         self.lease.release();
-        let sockets = (self.entry.socket(), upstream.line.socket.as_fd());
-        let found = match wanted == Interest::NONE {
-            // The end of its connection is noticed when there is room for more of it.
-            true => os::socket::wait_for_any([(sockets.0, client)], ms)
-                .map(|[client]| [client, Awaited::default()]),
-            false => os::socket::wait_for_any([(sockets.0, client), (sockets.1, server)], ms),
-        };
-        let [client, server] = found.unwrap_or_default();
+        let summons = self.registry.summons.as_deref();
+        let own = (self.entry.socket(), client);
+        let order =
+            summons.map(|it| (it.descriptor(), Awaited { input: true, ..Awaited::default() }));
+        let [client, server, order] = wait_for(own, driven.awaited(), order, ms);
+        if order.input
+            && let Some(summons) = summons
+        {
+            summons.heed(self.registry);
+        }
         ready.is_drained &= !client.input;
         ready.is_full &= !client.room && !client.is_over;
         ready.is_hung_up |= client.is_over;
@@ -213,75 +163,45 @@ impl Drive<'_, '_> {
         if client.is_over && !wants_input {
             self.served.connection.ingest(self.lease.worker(), &[]);
         }
-        self.expire(errand);
-        note(&mut upstream.line, errand.call, server, self.lease.worker().now())
-    }
-
-    /// Acts on deadlines that have passed.
-    fn expire(&mut self, errand: &mut Errand<'_>) {
-        let worker = self.lease.worker();
-        self.served.connection.expire_if_due(worker);
-        if errand.call.deadline().is_some_and(|due| due <= worker.now())
-            && let Some(mut stream) = self.served.connection.stream(worker, errand.id)
-        {
-            errand.call.expire(&mut stream);
-        }
-    }
-
-    /// The call is over: the connection is kept or closed.
-    fn end_call(&mut self, errand: &Errand<'_>, upstream: Upstream, keeps: bool) {
-        let Upstream { line, server } = upstream;
-        let now = self.lease.worker().now();
-        let calls = &self.registry.calls;
-        match errand.call.failure() {
-            Some(failure) => {
-                if failure.is_servers() {
-                    calls.note_failure(errand.application, server, now);
-                }
-                self.registry.report_application(errand.call.application().name(), failure);
-            }
-            None => calls.note_success(errand.application, server),
-        }
-        let keeps = keeps && !self.registry.is_draining();
-        if keeps && calls.keep(errand.application, server, line, now) {
-            self.registry.wake();
-        }
-    }
-
-    /// Fails a call without a connection.
-    fn fail_call(&mut self, errand: &mut Errand<'_>, failure: Failure) {
-        let worker = self.lease.worker();
-        if let Some(mut stream) = self.served.connection.stream(worker, errand.id) {
-            errand.call.fail(&mut stream, failure);
-            self.registry.report_application(errand.call.application().name(), failure);
-        }
-    }
-
-    /// Notes that a server cannot be reached.
-    fn note_failure(&mut self, errand: &mut Errand<'_>, server: usize) {
-        errand.tried += 1;
-        let now = self.lease.worker().now();
-        self.registry.calls.note_failure(errand.application, server, now);
+        let (worker, connection) = (self.lease.worker(), &mut self.served.connection);
+        connection.expire_if_due(worker);
+        let now = worker.now();
+        driven.expire_if_due(&mut SessionClient { connection, worker, id }, now);
+        driven.note(server, now);
     }
 }
 
-/// A connection could not be made.
-struct Unconnected;
+type Socket<'s> = (BorrowedFd<'s>, Awaited);
 
-/// Takes note of what there is at the socket of an application.
-fn note(line: &mut Line, call: &mut Call, found: Awaited, now: Tick) -> Result<(), Unconnected> {
-    line.is_drained &= !found.input;
-    line.is_full &= !found.room && !found.is_over;
-    line.is_hung_up |= found.is_over;
-    if line.is_connecting && (found.room || found.is_over) {
-        line.is_connecting = false;
-        if !matches!(os::socket::take_error(line.socket.as_fd()), Ok(None)) {
-            return Err(Unconnected);
+/// Waits for what is awaited of a client, and of its application and of orders where there are any.
+/// Returns what there is of each; nothing if the time is over.
+fn wait_for(
+    client: Socket<'_>,
+    server: Option<Socket<'_>>,
+    order: Option<Socket<'_>>,
+    ms: u64,
+) -> [Awaited; 3] {
+    let none = Awaited::default();
+    let found = match (server, order) {
+        (None, None) => os::socket::wait_for_any([client], ms).map(|[it]| [it, none, none]),
+        (Some(server), None) => {
+            os::socket::wait_for_any([client, server], ms).map(|[it, server]| [it, server, none])
         }
-        line.is_hung_up = false;
-        call.connected(false, now);
+        (None, Some(order)) => {
+            os::socket::wait_for_any([client, order], ms).map(|[it, order]| [it, none, order])
+        }
+        (Some(server), Some(order)) => os::socket::wait_for_any([client, server, order], ms),
+    };
+    found.unwrap_or_default()
+}
+
+/// Wakes a thread whose call has a place.
+struct ThreadWaker(Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
-    Ok(())
 }
 
 /// A socket whose calls do not wait, even if it is in blocking mode.

@@ -8,6 +8,7 @@ use session::Limits;
 
 use super::*;
 use crate::idle;
+use crate::parts::applications::call_pool::Bounds;
 use crate::parts::loops::cpu_placement::CpuPlacement;
 
 /// A registry of at most `connections_max` connections, the only one of its engine.
@@ -26,7 +27,7 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
         knobs: crate::ENGINES[0].default_knobs(),
         start_helper: crate::engine::no_helper_processes(),
     };
-    let calls = CallPool::new(&[], connections_max);
+    let calls = CallPool::new(&[], Bounds::of_threads(connections_max, false), None);
     Registry::new(&loop_context, Vec::new(), more, Arc::default(), connections_max, calls)
 }
 

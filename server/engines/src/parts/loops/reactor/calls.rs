@@ -221,14 +221,9 @@ impl Reactor {
         let Some(upstream) = self.table.slots.get(key) else { return };
         let Some(out) = upstream.out.take() else { return };
         let (application, server) = (upstream.application, upstream.server);
-        match out.call.failure() {
-            Some(failure) => {
-                if failure.is_servers() {
-                    self.table.note_failure(application, server, now);
-                }
-                self.report(&out, failure);
-            }
-            None => self.table.note_success(application, server),
+        self.table.note_end(application, server, out.call.failure(), now);
+        if let Some(failure) = out.call.failure() {
+            self.report(&out, failure);
         }
         self.unlink(out.client);
         match keeps && !self.table.is_draining {
@@ -460,6 +455,6 @@ impl Reactor {
     /// Closes the connections that are kept: the loop is about to end.
     pub(super) fn drain_calls(&mut self) {
         self.table.is_draining = true;
-        self.table.idle().into_iter().for_each(|key| self.close_upstream(key));
+        self.table.kept().into_iter().for_each(|key| self.close_upstream(key));
     }
 }

@@ -1,0 +1,287 @@
+//! A call in the hands of the thread, fiber or task that serves its client: from the wait for a
+//! place to the connection that is kept for the next call. It makes no wait itself. Its driver
+//! waits for what [`DrivenCall::awaited`] says, reports what came, and asks again.
+//!
+//! Event loops have calls of their own (`parts/loops/reactor/calls.rs`): they watch kept
+//! connections, and share nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::task::Waker;
+
+use os::epoll::Interest;
+use os::socket::Awaited;
+use session::{Connection, JobId, StreamRef, Tick, Worker};
+use upstream::{Call, Downstream, Failure};
+
+use super::call_pool::{CallPool, Entered, Place, Ticket};
+use super::joint::{Joint, Line, join};
+use super::servers::{attempts_max, connect};
+use crate::jobs::Runner;
+
+/// How long a call waits before it tries again to connect to a server without room in its backlog,
+/// in milliseconds. Only sockets in the file system say so.
+pub(crate) const BACKLOG_MS: u64 = 10;
+
+/// The client of a call.
+pub(crate) trait CallClient {
+    type Stream<'s>: Downstream
+    where
+        Self: 's;
+
+    /// The stream of the call; none if the client does not want it any more.
+    fn stream(&mut self) -> Option<Self::Stream<'_>>;
+}
+
+/// The client of a call whose connection is a session's.
+pub(crate) struct SessionClient<'c> {
+    pub(crate) connection: &'c mut Connection,
+    pub(crate) worker: &'c mut Worker,
+    pub(crate) id: JobId,
+}
+
+impl CallClient for SessionClient<'_> {
+    type Stream<'s>
+        = StreamRef<'s>
+    where
+        Self: 's;
+
+    fn stream(&mut self) -> Option<StreamRef<'_>> {
+        self.connection.stream(self.worker, self.id)
+    }
+}
+
+/// A call under way.
+pub(crate) struct DrivenCall {
+    call: Box<Call>,
+    pool: Arc<CallPool>,
+    /// The number of the application.
+    application: usize,
+    stage: Stage,
+    place: Option<Place>,
+    /// The servers that were tried and cannot be reached.
+    tried: u32,
+    /// Whether a server had no room in its backlog.
+    is_put_off: bool,
+}
+
+enum Stage {
+    /// It waits until another call is over.
+    Waiting(Ticket),
+    /// It needs a connection.
+    Unconnected,
+    /// It waits for room in the backlog of a server.
+    PutOff {
+        due: Tick,
+    },
+    Joined(Upstream),
+    /// It fails as soon as it is asked.
+    Failing(Failure),
+    Over,
+}
+
+/// A connection to a server of the application.
+struct Upstream {
+    line: Line,
+    server: usize,
+}
+
+/// Whether a call goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// When there is something of what it waits for, or at its client's end.
+    Waits,
+    /// Not any more: its client goes on without it.
+    Over,
+}
+
+impl DrivenCall {
+    /// Begins a call. If it has to wait for a place it is woken when it has one.
+    pub(crate) fn begin(
+        pool: &Arc<CallPool>,
+        call: Box<Call>,
+        waker: impl FnOnce() -> Waker,
+        now: Tick,
+    ) -> Self {
+        let application = call.application().number();
+        let (stage, place) = match pool.enter(application, waker, now) {
+            Entered::Now(place) => (Stage::Unconnected, Some(place)),
+            Entered::Waits(ticket) => (Stage::Waiting(ticket), None),
+            Entered::Full => (Stage::Failing(Failure::Full), None),
+        };
+        let pool = Arc::clone(pool);
+        Self { call, pool, application, stage, place, tried: 0, is_put_off: false }
+    }
+
+    /// Goes on with the call as far as that is possible. A connection is kept for the next call
+    /// only if it `may_keep` it.
+    pub(crate) fn go_on<C: CallClient>(
+        &mut self,
+        client: &mut C,
+        buffer: &mut [u8],
+        now: Tick,
+        runner: &Runner,
+        may_keep: bool,
+    ) -> Progress {
+        loop {
+            // What the stream has called for is asked again when there is a connection.
+            let Some(mut stream) = client.stream() else { return self.end() };
+            match &mut self.stage {
+                Stage::Waiting(ticket) => match ticket.take() {
+                    Some(place) => {
+                        self.place = Some(place);
+                        self.stage = Stage::Unconnected;
+                    }
+                    None if ticket.until <= now => self.stage = Stage::Failing(Failure::Queued),
+                    None => return Progress::Waits,
+                },
+                Stage::PutOff { due } if *due > now => return Progress::Waits,
+                Stage::PutOff { .. } | Stage::Unconnected => self.connect(now),
+                Stage::Failing(failure) => {
+                    let failure = *failure;
+                    self.call.fail(&mut stream, failure);
+                    runner.report_application(self.call.application().name(), failure);
+                    return self.end();
+                }
+                Stage::Joined(Upstream { line, .. })
+                    if line.is_connecting && self.call.failure().is_none() =>
+                {
+                    return Progress::Waits;
+                }
+                Stage::Joined(Upstream { line, .. }) => {
+                    match join(line, &mut self.call, &mut stream, buffer, now) {
+                        Joint::Waits => return Progress::Waits,
+                        Joint::Anew => self.stage = Stage::Unconnected,
+                        Joint::Over { keeps } => {
+                            drop(stream);
+                            return self.leave(keeps && may_keep, now, runner);
+                        }
+                    }
+                }
+                Stage::Over => return Progress::Over,
+            }
+        }
+    }
+
+    /// Gets a connection, kept or new.
+    fn connect(&mut self, now: Tick) {
+        while self.tried < attempts_max(self.call.application()) {
+            let Some((server, kept)) = self.pool.choose(self.application, now) else { break };
+            if let Some(line) = kept {
+                self.call.connected(true, now);
+                self.stage = Stage::Joined(Upstream { line, server });
+                return;
+            }
+            if !self.is_put_off {
+                self.call.connecting(now);
+            }
+            match connect(self.call.application(), server, self.tried) {
+                Ok(socket) => {
+                    self.stage = Stage::Joined(Upstream { line: Line::new(socket), server });
+                    return;
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(now),
+                Err(_) => self.note_failure(server, now),
+            }
+        }
+        self.stage = Stage::Failing(Failure::Unreachable);
+    }
+
+    /// Waits for room in the backlog of a server, unless it has waited for as long as it may.
+    fn put_off(&mut self, now: Tick) {
+        let is_late = self.is_put_off && self.call.deadline().is_none_or(|due| due <= now);
+        self.is_put_off = true;
+        self.stage = match is_late {
+            true => Stage::Failing(Failure::Backlog),
+            false => Stage::PutOff { due: now.plus_ms(BACKLOG_MS) },
+        };
+    }
+
+    /// Notes that a server cannot be reached.
+    fn note_failure(&mut self, server: usize, now: Tick) {
+        self.tried += 1;
+        self.pool.note_failure(self.application, server, now);
+    }
+
+    /// The call is over: its connection is kept or closed.
+    fn leave(&mut self, keeps: bool, now: Tick, runner: &Runner) -> Progress {
+        if let Stage::Joined(upstream) = std::mem::replace(&mut self.stage, Stage::Over) {
+            let (application, failure) = (self.application, self.call.failure());
+            self.pool.note_end(application, upstream.server, failure, now);
+            if let Some(failure) = failure {
+                runner.report_application(self.call.application().name(), failure);
+            }
+            if keeps {
+                self.pool.keep(application, upstream.server, upstream.line, now);
+            }
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Progress {
+        self.stage = Stage::Over;
+        self.place = None;
+        Progress::Over
+    }
+
+    /// The socket of the application and what the call waits for there, if it does.
+    pub(crate) fn awaited(&self) -> Option<(BorrowedFd<'_>, Awaited)> {
+        let Stage::Joined(Upstream { line, .. }) = &self.stage else { return None };
+        let awaited = Awaited {
+            input: line.wanted.contains(Interest::READ),
+            room: line.wanted.contains(Interest::WRITE),
+            ..Awaited::default()
+        };
+        // The end of its connection is noticed when there is room for more of it.
+        (line.wanted != Interest::NONE).then(|| (line.socket.as_fd(), awaited))
+    }
+
+    /// Whether it waits until another call is over.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// Whether it has waited for a place and has one now.
+    pub(crate) fn has_place(&self) -> bool {
+        matches!(&self.stage, Stage::Waiting(ticket) if ticket.is_admitted())
+    }
+
+    /// When the call is to go on though nothing has come.
+    pub(crate) fn deadline(&self) -> Option<Tick> {
+        match &self.stage {
+            Stage::Waiting(ticket) => Some(ticket.until),
+            Stage::PutOff { due } => Some(*due),
+            _ => self.call.deadline(),
+        }
+    }
+
+    /// Takes note of what there is at the socket of the application.
+    pub(crate) fn note(&mut self, found: Awaited, now: Tick) {
+        let Stage::Joined(Upstream { line, server }) = &mut self.stage else { return };
+        line.is_drained &= !found.input;
+        line.is_full &= !found.room && !found.is_over;
+        line.is_hung_up |= found.is_over;
+        if !line.is_connecting || !(found.room || found.is_over) {
+            return;
+        }
+        line.is_connecting = false;
+        if matches!(os::socket::take_error(line.socket.as_fd()), Ok(None)) {
+            line.is_hung_up = false;
+            return self.call.connected(false, now);
+        }
+        let server = *server;
+        self.note_failure(server, now);
+        self.stage = Stage::Unconnected;
+    }
+
+    /// Acts on a deadline that has passed.
+    pub(crate) fn expire_if_due<C: CallClient>(&mut self, client: &mut C, now: Tick) {
+        if matches!(self.stage, Stage::Joined(_))
+            && self.call.deadline().is_some_and(|due| due <= now)
+            && let Some(mut stream) = client.stream()
+        {
+            self.call.expire(&mut stream);
+        }
+    }
+}
