@@ -1,0 +1,225 @@
+//! What one application may hold of a server, and what becomes of requests beyond that.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engines::EngineSpec;
+use os::socket::Readiness;
+use server::Server;
+use testkit::scripted::{Action, Reply, Scripted};
+use testkit::{Temporary, comes_true};
+
+use crate::harness::{connect, site, start};
+use crate::{GET, answer, ask, for_each_caller, front, scripted};
+
+/// As many requests as may be are with the application, some wait, and more are refused.
+#[test]
+fn what_one_application_may_hold_is_bounded() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let application = scripted(|asked| match asked.target.as_str() {
+            "/app/first" => vec![
+                Action::Wait(Duration::from_millis(500)),
+                Action::Send(Reply::ok(b"first").bytes()),
+            ],
+            _ => vec![Action::Send(Reply::ok(b"later").bytes())],
+        });
+        let directory = &directory;
+        let keys = ", in_flight_max = 1, queue_max = 1";
+        let server = front(spec, directory, &[&application], keys);
+        let send = |path: &str| {
+            let mut client = connect(&server);
+            write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            client
+        };
+        // On an engine with several loops each has bounds of its own: all clients are of one.
+        let mut first = send("/app/first");
+        assert!(comes_true(|| application.requests().len() == 1));
+        let others: Vec<_> = (0..8).map(|_| send("/app/later")).collect();
+        let mut file = connect(&server);
+        assert_eq!(ask(&mut file, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").0, 200);
+        let statuses = others.into_iter().map(|client| answer(&mut BufReader::new(client)).0);
+        let statuses: Vec<u16> = statuses.collect();
+        assert!(statuses.contains(&503), "{}: {statuses:?}", spec.name);
+        assert!(statuses.contains(&200), "{}: {statuses:?}", spec.name);
+        assert!(statuses.iter().all(|status| [200, 503].contains(status)));
+        assert_eq!(answer(&mut BufReader::new(&mut first)), (200, "first".into()));
+        assert!(application.under_way_max() <= server_workers(&server));
+    });
+}
+
+/// Requests for files never wait for an application: it gets half of the threads, also where its
+/// own bounds allow for more.
+#[test]
+fn an_application_has_half_of_a_bounded_engines_threads() {
+    let directory = site();
+    // Where a request that waits keeps a thread, none waits beyond those.
+    for (parks, keys) in
+        [("engine.knobs.park_idle=1", ", queue_max = 0"), ("engine.knobs.park_idle=0", "")]
+    {
+        let application = scripted(|_| vec![Action::Stall]);
+        let server = front_of_four_threads(&directory, &application, parks, keys);
+        let mut stalled: Vec<TcpStream> = (0..2).map(|_| connect(&server)).collect();
+        stalled.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+        assert!(comes_true(|| application.requests().len() == 2));
+        for _ in 0..8 {
+            assert_eq!(ask(&mut connect(&server), GET).0, 503);
+            let file = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            assert_eq!(ask(&mut connect(&server), file).0, 200);
+        }
+        assert_eq!(application.requests().len(), 2);
+        // A client that leaves makes room for another.
+        drop(stalled.pop());
+        let mut others = Vec::new();
+        assert!(comes_true(|| {
+            let mut next = connect(&server);
+            next.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            next.write_all(GET.as_bytes()).unwrap();
+            let _ = next.read(&mut [0; 16]);
+            others.push(next);
+            application.requests().len() == 3
+        }));
+    }
+}
+
+fn front_of_four_threads(
+    directory: &Temporary,
+    application: &Scripted,
+    parks: &str,
+    keys: &str,
+) -> Server {
+    let address = application.address();
+    let route =
+        format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{address}\"]{keys} }}]");
+    let pool = ["engine.name=thread-pool", "engine.knobs.threads=4", parks];
+    start(directory, &[&pool[..], &[&route]].concat())
+}
+
+/// A pool has fewer threads than clients: requests beyond half of them wait without a thread.
+#[test]
+fn requests_wait_parked_for_an_application() {
+    let directory = site();
+    let application = scripted(|_| {
+        let reply = Reply::ok(b"slow").bytes();
+        vec![Action::Wait(Duration::from_millis(50)), Action::Send(reply)]
+    });
+    let parks = "engine.knobs.park_idle=1";
+    let server = front_of_four_threads(&directory, &application, parks, "");
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&server)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+    // One that leaves while it waits is not served.
+    drop(clients.pop());
+    let file = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(&mut connect(&server), file).0, 200);
+    for client in &mut clients {
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "slow".into()));
+    }
+    assert!(application.under_way_max() <= 2);
+    // One that waits for too long is told so.
+    let impatient = front_of_four_threads(&directory, &application, parks, ", queue_ms = 20");
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&impatient)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+    let status = |client: &mut TcpStream| answer(&mut BufReader::new(client)).0;
+    let statuses: Vec<u16> = clients.iter_mut().map(status).collect();
+    assert!(statuses.contains(&503) && statuses.contains(&200), "{statuses:?}");
+}
+
+/// A front before an application that listens in the file system with room for few connections.
+fn front_of_a_socket_file(spec: &EngineSpec, directory: &Temporary, keys: &str) -> Server {
+    let path = directory.path().join("app.sock");
+    let route =
+        format!("host.route=[{{ path = \"/**\", proxy = [\"unix:{}\"]{keys} }}]", path.display());
+    start(directory, &[&format!("engine.name={}", spec.name), &route])
+}
+
+/// Makes connections until the backlog of a socket in the file system is full.
+fn fill_backlog(listener: &UnixListener) -> Vec<OwnedFd> {
+    os::socket::set_backlog(listener.as_fd(), 1).unwrap();
+    let path = listener.local_addr().unwrap().as_pathname().unwrap().to_owned();
+    std::iter::from_fn(|| os::socket::connect_unix(&path).ok()).collect()
+}
+
+/// Takes connections until one of them brings something, and answers that.
+fn answer_next(listener: UnixListener) -> JoinHandle<UnixStream> {
+    std::thread::spawn(move || {
+        let mut taken = listener.incoming().map(Result::unwrap);
+        let brings = |stream: &UnixStream| {
+            let socket = stream.as_fd();
+            os::socket::wait_ready(socket, Readiness::Readable, 20_000).unwrap();
+            os::socket::has_input(socket)
+        };
+        let mut stream = taken.find(brings).unwrap();
+        stream.write_all(&Reply::ok(b"room").bytes()).unwrap();
+        stream
+    })
+}
+
+/// A socket in the file system refuses at once where TCP would wait (connect(2), EAGAIN).
+#[test]
+fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
+    for_each_caller(|spec| {
+        let directory = site();
+        let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
+        let waiting = fill_backlog(&listener);
+        let impatient = front_of_a_socket_file(spec, &directory, ", connect_ms = 200");
+        assert_eq!(ask(&mut connect(&impatient), GET).0, 503, "{}", spec.name);
+        let patient = front_of_a_socket_file(spec, &directory, "");
+        let mut client = connect(&patient);
+        client.write_all(GET.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(50)); // it is turned away more than once
+        drop(waiting);
+        let answered = answer_next(listener);
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "room".into()), "{}", spec.name);
+        answered.join().unwrap();
+    });
+}
+
+/// The kept connection ends just when the application is to get a body, and another finds no room.
+#[test]
+fn a_body_may_come_while_a_backlog_is_full() {
+    for_each_caller(|spec| {
+        let directory = site();
+        let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
+        let server = front_of_a_socket_file(spec, &directory, "");
+        let mut client = connect(&server);
+        client.write_all(GET.as_bytes()).unwrap();
+        let (mut kept, _) = listener.accept().unwrap();
+        take_request_head(&mut kept);
+        kept.write_all(&Reply::ok(b"first").bytes()).unwrap();
+        assert_eq!(answer(&mut BufReader::new(&mut client)), (200, "first".into()));
+        let waiting = fill_backlog(&listener);
+        let put = "PUT /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n";
+        client.write_all(put.as_bytes()).unwrap();
+        take_request_head(&mut kept);
+        drop(kept);
+        std::thread::sleep(Duration::from_millis(50)); // it is turned away more than once
+        client.write_all(b"hello").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        drop(waiting);
+        let answered = answer_next(listener);
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "room".into()), "{}", spec.name);
+        let mut stream = answered.join().unwrap();
+        take_request_head(&mut stream);
+        stream.read_exact(&mut [0; 5]).unwrap();
+    });
+}
+
+/// Reads the head of a request, and nothing of its body.
+fn take_request_head(stream: &mut UnixStream) {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut next = [0];
+        stream.read_exact(&mut next).unwrap();
+        head.extend(next);
+    }
+}
+
+/// The number of loops of a server: bounds are for each.
+fn server_workers(_: &Server) -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
