@@ -6,7 +6,7 @@ use httparse::{EMPTY_HEADER, Status};
 
 use crate::{
     Expectation, FIELDS_MAX, HeadError, HeadLimits,
-    bytes::{is_token, list, trim},
+    bytes::{find, is_name, is_token, list, trim},
 };
 
 /// The request fields whose values are picked out.
@@ -77,6 +77,7 @@ pub(crate) struct Fields<'b> {
     pub(crate) codings: Codings,
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
+    pub(crate) names_fields: bool,
     pub(crate) expectation: Expectation,
 }
 
@@ -150,14 +151,14 @@ impl<'b> Picked<'b> {
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
         // The lines are only searched again in the rare case that there are several values.
         match self.repeated & name.bit() {
-            0 => Values { name, first: self.first(name), lines: Lines(&[]) },
+            0 => Values { name, first: self.first(name), lines: Lines { rest: &[], places: &[] } },
             _ => Values { name, first: None, lines: self.lines() },
         }
     }
 
     /// All fields, as they were sent.
     pub(crate) fn lines(&self) -> Lines<'b> {
-        Lines(self.lines)
+        Lines { rest: self.lines, places: &[] }
     }
 
     pub(crate) fn has_conditions(&self) -> bool {
@@ -200,20 +201,33 @@ impl<'b> Iterator for Values<'b> {
 /// The names and values of the fields of a head that was parsed, in the order of its lines and as
 /// they were sent, but for white space around the values.
 #[derive(Debug, Clone)]
-pub struct Lines<'b>(pub(crate) &'b [u8]);
+pub struct Lines<'b> {
+    rest: &'b [u8],
+    /// The places of the first lines, as far as they are known.
+    places: &'b [LinePlace],
+}
 
 impl<'b> Lines<'b> {
     /// The name and the value of the next field, and its line with the line's end, which may be a
     /// line feed alone.
     #[inline]
     pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        let Some((place, others)) = self.places.split_first() else { return self.search_line() };
+        self.places = others;
+        let (line, rest) = self.rest.split_at_checked(place.len.into())?;
+        self.rest = rest;
+        let value = line.get(place.value_start.into()..place.value_end.into())?;
+        Some((line.get(..place.name_len.into())?, value, line))
+    }
+
+    fn search_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
         // The lines were checked before: each ends in a line feed, and all but the last have a
         // colon.
-        let end = memchr::memchr(b'\n', self.0)?;
-        let (whole, rest) = self.0.split_at(end + 1);
-        self.0 = rest;
+        let end = find(b'\n', self.rest)?;
+        let (whole, rest) = self.rest.split_at(end + 1);
+        self.rest = rest;
         let line = &whole[..end];
-        let colon = memchr::memchr(b':', line)?;
+        let colon = find(b':', line)?;
         let value = line.strip_suffix(b"\r").unwrap_or(line).get(colon + 1..)?;
         Some((&line[..colon], trim(value), whole))
     }
@@ -225,6 +239,59 @@ impl<'b> Iterator for Lines<'b> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.next_line().map(|(name, value, _)| (name, value))
+    }
+}
+
+/// The parts of a line, counted from its beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct LinePlace {
+    name_len: u16,
+    value_start: u16,
+    value_end: u16,
+    /// The length of the line with its end.
+    len: u16,
+}
+
+/// How many places are remembered. Most heads have fewer fields.
+const PLACES: usize = 16;
+
+/// Where the first lines of a head are, which was parsed: so that who goes through them need not
+/// search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    count: usize,
+    places: [LinePlace; PLACES],
+}
+
+impl Places {
+    /// The places of these fields, whose lines end with a blank one.
+    #[inline]
+    pub(crate) fn of(fields: &[httparse::Header<'_>], lines: &[u8]) -> Self {
+        let mut places = Self { count: 0, places: [LinePlace::default(); PLACES] };
+        let base = lines.as_ptr().addr();
+        let blank = if lines.ends_with(b"\n\r\n") { 2 } else { 1 };
+        for (index, field) in fields.iter().take(PLACES).enumerate() {
+            let start = field.name.as_ptr().addr();
+            let end = fields
+                .get(index + 1)
+                .map_or(base + lines.len() - blank, |next| next.name.as_ptr().addr());
+            let value_start = field.value.as_ptr().addr() - start;
+            // The line after one that is too long is searched for.
+            let Ok(len) = u16::try_from(end - start) else { break };
+            places.places[index] = LinePlace {
+                name_len: field.name.len() as u16, // parts of a line are shorter than it
+                value_start: value_start as u16,
+                value_end: (value_start + field.value.len()) as u16,
+                len,
+            };
+            places.count += 1;
+        }
+        places
+    }
+
+    /// The lines, which are those that the places were made of.
+    pub(crate) fn lines<'b>(&'b self, lines: &'b [u8]) -> Lines<'b> {
+        Lines { rest: lines, places: self.places.get(..self.count).unwrap_or_default() }
     }
 }
 
@@ -294,7 +361,7 @@ impl<'b> Fields<'b> {
     /// Stores the value of one line, if it is used. The length of the name distinguishes most
     /// names, so that an unknown field costs one jump and at most two comparisons.
     fn put(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), HeadError> {
-        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let is = |known: &[u8]| is_name(name, known);
         let picked = match name.len() {
             4 if is(b"host") => return self.put_host(value),
             5 if is(b"range") => FieldName::Range,
@@ -327,8 +394,11 @@ impl<'b> Fields<'b> {
 
     fn put_connection(&mut self, value: &[u8]) -> Result<(), HeadError> {
         for option in list(value) {
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            match option {
+                _ if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                _ if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                _ => self.names_fields = true,
+            }
         }
         Ok(())
     }

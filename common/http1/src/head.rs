@@ -72,6 +72,8 @@ pub struct Head<'b> {
     pub version: Version,
     /// Whether the client wants to keep this connection.
     pub keep_alive: bool,
+    /// Whether `Connection` names fields, which are for one hop then (RFC 9110, section 7.6.1).
+    pub names_fields: bool,
     /// How the body ends.
     pub body: BodyFraming,
     /// What the client waits for. HTTP/1.0 clients cannot wait for anything.
@@ -235,6 +237,7 @@ fn finish<'b>(
         target_bytes: line.target_bytes,
         host: host(line, fields.host)?,
         version: line.version,
+        names_fields: fields.names_fields,
         keep_alive: !fields.close && (line.version == Version::Http11 || fields.keep_alive),
         body: framing(line.version, &fields)?,
         // RFC 9110, section 10.1.1: 100-continue from an HTTP/1.0 client has to be ignored.

@@ -9,7 +9,8 @@ use httparse::{EMPTY_HEADER, Status};
 
 use crate::{
     BodyFraming, Lines, Version,
-    bytes::{is_field_value, list},
+    bytes::{find, is_field_value, is_name, list},
+    fields::Places,
 };
 
 /// Enough for nearly all responses, each of which pays for clearing the array.
@@ -36,12 +37,14 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// Where the lines of the fields begin.
     fields_at: usize,
+    /// Where the first of them are.
+    places: Places,
 }
 
 impl ResponseHead {
     /// All fields, in the bytes that the head was read from.
-    pub fn lines<'b>(&self, bytes: &'b [u8]) -> Lines<'b> {
-        Lines(bytes.get(self.fields_at..self.len).unwrap_or_default())
+    pub fn lines<'b>(&'b self, bytes: &'b [u8]) -> Lines<'b> {
+        self.places.lines(bytes.get(self.fields_at..self.len).unwrap_or_default())
     }
 }
 
@@ -128,6 +131,7 @@ fn parse_some<const N: usize>(
         content_length,
         names_fields,
         fields_at,
+        places: Places::of(fields, &bytes[fields_at..len]),
     }))
 }
 
@@ -139,7 +143,7 @@ fn status_line(bytes: &[u8]) -> Result<Option<(Version, u16, usize)>, ResponseEr
     if bytes[..begun] != NAME[..begun] {
         return Err(ResponseError::Syntax);
     }
-    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
+    let Some(end) = find(b'\n', bytes) else { return Ok(None) };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let version = match line.get(NAME.len()) {
         Some(b'0') => Version::Http10,
@@ -179,14 +183,15 @@ impl Framing {
         let mut framing = Self::default();
         for field in fields {
             // The length of the name distinguishes these three fields from most others.
+            let is = |known: &[u8]| is_name(field.name.as_bytes(), known);
             match field.name.len() {
-                10 if field.name.eq_ignore_ascii_case("connection") => {
+                10 if is(b"connection") => {
                     framing.connection(field.value);
                 }
-                14 if field.name.eq_ignore_ascii_case("content-length") => {
+                14 if is(b"content-length") => {
                     framing.content_length(field.value)?;
                 }
-                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                17 if is(b"transfer-encoding") => {
                     if framing.chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
                         return Err(ResponseError::TransferEncoding);
                     }
@@ -200,10 +205,10 @@ impl Framing {
 
     fn connection(&mut self, value: &[u8]) {
         for option in list(value) {
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            match option.eq_ignore_ascii_case(b"keep-alive") {
-                true => self.keep_alive = true,
-                false => self.names_fields |= !option.eq_ignore_ascii_case(b"close"),
+            match option {
+                _ if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                _ if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                _ => self.names_fields = true,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Which fields of a message are for the next recipient, and which only for this one (RFC 9110
 //! §7.6.1).
 
-use http1::{Lines, list};
+use http1::{Lines, is_name, list};
 
 /// The fields of a reply that are passed on.
 #[derive(Clone, Debug)]
@@ -13,14 +13,14 @@ pub struct ReplyFields<'b> {
 impl<'b> ReplyFields<'b> {
     /// `names_fields` says whether `Connection` names any.
     pub(crate) fn new(lines: Lines<'b>, names_fields: bool) -> Self {
-        Self { named: Named { lines: names_fields.then(|| lines.clone()) }, lines }
+        Self { named: Named::new(&lines, names_fields), lines }
     }
 
     /// Writes the fields, each in a line. Returns whether `Date` is among them.
     pub fn write(mut self, out: &mut Vec<u8>) -> bool {
         let mut has_date = false;
         while let Some((name, value, line)) = self.next_line() {
-            has_date |= name.len() == 4 && name.eq_ignore_ascii_case(b"date");
+            has_date |= is_name(name, b"date");
             put_field(out, (name, value, line));
         }
         has_date
@@ -70,12 +70,9 @@ pub(crate) struct Named<'b> {
 }
 
 impl<'b> Named<'b> {
-    pub(crate) fn new(lines: &Lines<'b>) -> Self {
-        let is_named = |option: &[u8]| {
-            !option.eq_ignore_ascii_case(b"close") && !option.eq_ignore_ascii_case(b"keep-alive")
-        };
-        let names_any = options(lines.clone()).any(is_named);
-        Self { lines: names_any.then(|| lines.clone()) }
+    /// `names_fields` says whether `Connection` names any.
+    pub(crate) fn new(lines: &Lines<'b>, names_fields: bool) -> Self {
+        Self { lines: names_fields.then(|| lines.clone()) }
     }
 
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
@@ -86,10 +83,8 @@ impl<'b> Named<'b> {
 
 /// The options of all `Connection` fields.
 fn options<'b>(lines: Lines<'b>) -> impl Iterator<Item = &'b [u8]> {
-    let of_connection = |(name, value): (&[u8], &'b [u8])| {
-        let is_it = name.len() == 10 && name.eq_ignore_ascii_case(b"connection");
-        is_it.then_some(value)
-    };
+    let of_connection =
+        |(name, value): (&[u8], &'b [u8])| is_name(name, b"connection").then_some(value);
     lines.filter_map(of_connection).flat_map(list)
 }
 
@@ -103,10 +98,10 @@ fn is_protected(name: &[u8]) -> bool {
 
 /// Whether a field tells of the hops before this one.
 pub(crate) fn is_forwarded(name: &[u8]) -> bool {
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let is = |other: &[u8]| is_name(name, other);
     match name.len() {
         9 => is(b"forwarded") || is(b"x-real-ip"),
-        12.. => name[..12].eq_ignore_ascii_case(b"x-forwarded-"),
+        12.. => is_name(&name[..12], b"x-forwarded-"),
         _ => false,
     }
 }
@@ -114,7 +109,7 @@ pub(crate) fn is_forwarded(name: &[u8]) -> bool {
 /// Whether a field is for one hop by its definition; framing included, which is made anew.
 #[inline]
 pub(crate) fn is_for_one_hop(name: &[u8]) -> bool {
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let is = |other: &[u8]| is_name(name, other);
     match name.len() {
         2 => is(b"te"),
         7 => is(b"trailer") || is(b"upgrade"),

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, ResponseBody, ResponseHead};
-use http1::{Target, parse_response_head};
+use http1::{Target, is_name, parse_response_head};
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
@@ -324,11 +324,11 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
     put(b" HTTP/1.1\r\nHost: ");
     put(head.host.unwrap_or(origin.authority.as_bytes()));
     put(b"\r\n");
-    let named = Named::new(&head.lines());
+    let named = Named::new(&head.lines(), head.names_fields);
     let mut wants_trailers = false;
     let mut lines = head.lines();
     while let Some((name, value, line)) = lines.next_line() {
-        wants_trailers |= name.eq_ignore_ascii_case(b"te") && value.starts_with(b"trailers");
+        wants_trailers |= is_name(name, b"te") && value.starts_with(b"trailers");
         if is_passed_on(name, origin.is_trusted) && !named.contains(name) {
             put_field(out, (name, value, line));
         }
@@ -358,7 +358,7 @@ fn put_framing(out: &mut Vec<u8>, body: BodyFraming) {
 /// HTTP_PROXY there (CVE-2016-5385), and names with `_` the variables of other fields.
 #[inline]
 fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let is = |other: &[u8]| is_name(name, other);
     let is_replaced = match name.len() {
         4 => is(b"host"),
         5 => is(b"proxy"),

@@ -150,9 +150,9 @@ impl RingLoop {
             read_clock(&mut self.worker);
             self.placement.update(self.worker.now());
             self.handle_events();
-            for key in self.connections.take_yielded() {
-                self.drive(key);
-            }
+            let yielded = self.connections.take_yielded();
+            yielded.iter().for_each(|key| self.drive(*key));
+            self.connections.keep_buffer(yielded);
             self.expire()?;
             obey(self);
             if self.is_over() {

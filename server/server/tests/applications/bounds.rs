@@ -1,7 +1,7 @@
 //! What one application may hold of a server, and what becomes of requests beyond that.
 
 use std::io::{BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
@@ -195,7 +195,8 @@ fn a_body_may_come_while_a_backlog_is_full() {
         let put = "PUT /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n";
         client.write_all(put.as_bytes()).unwrap();
         take_request_head(&mut kept);
-        drop(kept);
+        kept.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(kept.read(&mut [0]).unwrap(), 0, "it has noticed");
         std::thread::sleep(Duration::from_millis(50)); // it is turned away more than once
         client.write_all(b"hello").unwrap();
         std::thread::sleep(Duration::from_millis(50));

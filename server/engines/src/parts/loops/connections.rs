@@ -52,6 +52,8 @@ pub(crate) struct Connections<S = Slot> {
     due: Vec<(u64, Tick)>,
     /// The keys of the connections that can go on when others have had their turn.
     yielded: Vec<u64>,
+    /// The buffer for the next of these keys, while the last are gone through.
+    spare: Vec<u64>,
 }
 
 /// The place of a slot, which may be empty.
@@ -84,11 +86,18 @@ impl<Socket> Connections<Slot<Socket>> {
         self.schedule(key);
     }
 
-    /// Takes the keys of the connections whose turn it is again.
+    /// Takes the keys of the connections whose turn it is again. Their buffer is given back with
+    /// [`Connections::keep_buffer`].
     pub(crate) fn take_yielded(&mut self) -> Vec<u64> {
-        let mut keys = std::mem::take(&mut self.yielded);
+        let mut keys = std::mem::replace(&mut self.yielded, std::mem::take(&mut self.spare));
         keys.retain(|key| self.get(*key).map(|slot| slot.is_queued = false).is_some());
         keys
+    }
+
+    /// Keeps a buffer for the next keys.
+    pub(crate) fn keep_buffer(&mut self, mut keys: Vec<u64>) {
+        keys.clear();
+        self.spare = keys;
     }
 
     /// Whether connections wait for their turn.
@@ -105,6 +114,7 @@ impl<S: Timed> Connections<S> {
             wheel: Wheel::new(now),
             due: Vec::new(),
             yielded: Vec::new(),
+            spare: Vec::new(),
         }
     }
 

@@ -162,9 +162,9 @@ impl Reactor {
                 self.handle(event)?;
                 index += 1;
             }
-            for key in self.connections.take_yielded() {
-                self.drive(key);
-            }
+            let yielded = self.connections.take_yielded();
+            yielded.iter().for_each(|key| self.drive(*key));
+            self.connections.keep_buffer(yielded);
             self.expire();
             self.listeners.resume(&self.watch, self.worker.now())?;
             obey(self);
