@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use testkit::{StalledDisk, Temporary, comes_true, skip};
 
 use crate::error_log::for_each_engine;
+use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, serve};
 
 /// How long a request may take to reach the disk.
@@ -61,18 +62,53 @@ fn a_stop_ends_while_the_disk_hangs() {
     });
 }
 
+/// Worker processes whose supervisor was killed end by themselves.
+#[test]
+fn an_orphan_ends_while_the_disk_hangs() {
+    let Some(disk) = disk() else { return };
+    let site = disk.root().join("site");
+    let arguments =
+        ["--engine", "event-loop", "--set", "engine.processes=1", "--set", "timeouts.drain_ms=0"];
+    let mut command = Command::new(ROPEWALK);
+    let mut server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+    assert_eq!(server.status("/"), 200);
+    let workers = children(server.pid());
+    assert!(!workers.is_empty());
+    fs::metadata(site.join("cold.txt")).unwrap();
+    disk.gate().close();
+    let mut waits = server.connect();
+    waits.write_all(b"GET /cold.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    disk.gate().await_visitor(PATIENCE);
+    os::signals::send("KILL", &[server.pid()]);
+    let have_ended = comes_true(|| workers.iter().all(|pid| has_ended(*pid)));
+    disk.gate().open();
+    assert!(have_ended, "they wait for the disk");
+}
+
+/// Whether a process is not there any more, or has ended and nobody has asked for its status.
+fn has_ended(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.is_empty() || status.contains("\nState:\tZ")
+}
+
+/// Starts a server whose start waits for the disk.
+fn start_on_a_closed_disk(disk: &StalledDisk) -> Child {
+    let site = disk.root().join("site");
+    // The root itself is in memory; what is in it is not.
+    fs::metadata(&site).unwrap();
+    disk.gate().close();
+    let mut command = Command::new(ROPEWALK);
+    let command = serve(&mut command, &site).stdin(Stdio::null()).stderr(Stdio::piped());
+    let child = command.args(["--engine", "event-loop"]).spawn().unwrap();
+    disk.gate().await_visitor(PATIENCE);
+    child
+}
+
 #[test]
 fn a_start_ends_while_the_disk_hangs() {
     for name in ["TERM", "INT", "QUIT"] {
         let Some(disk) = disk() else { return };
-        let site = disk.root().join("site");
-        // The root itself is in memory; what is in it is not.
-        fs::metadata(&site).unwrap();
-        disk.gate().close();
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &site).stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.args(["--engine", "event-loop"]).spawn().unwrap();
-        disk.gate().await_visitor(PATIENCE);
+        let mut child = start_on_a_closed_disk(&disk);
         os::signals::send(name, &[child.id()]);
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -96,13 +132,7 @@ fn a_start_ends_while_the_disk_hangs() {
 #[test]
 fn signals_during_a_start_are_obeyed_after_it() {
     let Some(disk) = disk() else { return };
-    let site = disk.root().join("site");
-    fs::metadata(&site).unwrap();
-    disk.gate().close();
-    let mut command = Command::new(ROPEWALK);
-    let command = serve(&mut command, &site).stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.args(["--engine", "event-loop"]).spawn().unwrap();
-    disk.gate().await_visitor(PATIENCE);
+    let mut child = start_on_a_closed_disk(&disk);
     for name in ["HUP", "USR1"] {
         os::signals::send(name, &[child.id()]);
     }

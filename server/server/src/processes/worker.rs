@@ -19,6 +19,7 @@ use crate::partitions::Machine;
 use crate::ready::make_ready;
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
+use crate::stop_deadline::WORKERS_END_US;
 
 /// Runs a worker process until the supervisor ends it or has ended, or a helper process until the
 /// server has ended. The arguments come from the server, and are not typed by a person.
@@ -166,9 +167,20 @@ impl Controller {
                 self.obey();
             }
             self.do_periodic_work();
+            if self.is_given_up() {
+                // Its threads end with the process.
+                std::mem::forget(self.local.engine);
+                return Err("workers still wait, probably for a file system".into());
+            }
         }
         self.report_notices();
         self.local.engine.join().map_err(|why| why.to_string())
+    }
+
+    /// Whether workers still wait long after the order to abort. The supervisor would end this
+    /// process then, if it were there.
+    fn is_given_up(&self) -> bool {
+        self.abort_at.is_some_and(|at| at + WORKERS_END_US <= os::clock::now())
     }
 
     /// Passes the orders of the supervisor on to the engine. This is not the trait of the loops
