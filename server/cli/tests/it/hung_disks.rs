@@ -70,7 +70,7 @@ fn an_orphan_ends_while_the_disk_hangs() {
     let arguments =
         ["--engine", "event-loop", "--set", "engine.processes=1", "--set", "timeouts.drain_ms=0"];
     let mut command = Command::new(ROPEWALK);
-    let mut server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+    let server = ServerProcess::start(serve(&mut command, &site).args(arguments));
     assert_eq!(server.status("/"), 200);
     let workers = children(server.pid());
     assert!(!workers.is_empty());
