@@ -3,7 +3,7 @@
 use clap::Args;
 use command::numbers::whole;
 use command::units::Duration;
-use command::{Failure, ProgressLine, notify, print};
+use command::{Failure, ProgressLine, UNDECIDED, notify, print};
 use lab::membench::{Facts, Options, Plan};
 
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
@@ -21,6 +21,7 @@ Exit status:
   0  success
   1  it could not be measured
   2  wrong usage
+  3  others had too much of the CPUs: the results say nothing
 
 Examples:
   ropewalk membench                            half a minute
@@ -56,5 +57,6 @@ pub(crate) fn execute(arguments: &MembenchArguments) -> Result<(), Failure> {
     let outcome = plan.run(&mut show);
     drop(line);
     let outcome = outcome.map_err(Failure::Operation)?;
-    print(&if arguments.json { outcome.json() } else { outcome.show() })
+    print(&if arguments.json { outcome.json() } else { outcome.show() })?;
+    if outcome.void.is_empty() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

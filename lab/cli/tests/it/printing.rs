@@ -26,7 +26,8 @@ fn the_doctor_has_a_line_for_each_check_of_a_testbed() {
 fn membench_says_how_long_and_keeps_to_it() {
     let short = ["membench", "--budget", "800ms", "--repetitions", "1", "--area", "4"];
     let (status, out, error) = run(&short);
-    assert_eq!(status, 0, "{error}");
+    // Other tests run at the same time, which makes the results void.
+    assert_eq!(status, if out.contains("VOID") { 3 } else { 0 }, "{error}");
     assert!(
         error.contains(" measurements of ") && error.ends_with(": at most about 1 s\n"),
         "{error}"
@@ -36,7 +37,9 @@ fn membench_says_how_long_and_keeps_to_it() {
     }
     let (status, out, _) = run(&[&short[..], &["--json"]].concat());
     let outcome: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((status, &outcome["repetitions"]), (0, &1.into()));
+    let is_void = outcome["void"].as_array().is_some_and(|void| !void.is_empty());
+    assert_eq!(status, if is_void { 3 } else { 0 }, "{out}");
+    assert_eq!(outcome["repetitions"], 1);
     assert_eq!(outcome["rows"][0]["instructions"], "plain");
 }
 
