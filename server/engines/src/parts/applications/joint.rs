@@ -11,9 +11,10 @@ use upstream::{Call, Downstream, Next};
 /// Bytes received at once: whole replies of usual size, and large ones in few calls.
 pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// A connection to a server of an application, and its known readiness.
-pub(crate) struct Line {
-    pub(crate) socket: OwnedFd,
+/// A connection to a server of an application, and its known readiness. Its socket is an `S`, with
+/// what its engine has to know to watch it.
+pub(crate) struct Line<S = OwnedFd> {
+    pub(crate) socket: S,
     /// Whether the receive queue was empty after the last receive and no event has come since.
     pub(crate) is_drained: bool,
     /// Whether the server has shut its side down, or the connection has failed.
@@ -26,8 +27,8 @@ pub(crate) struct Line {
     pub(crate) wanted: Interest,
 }
 
-impl Line {
-    pub(crate) fn new(socket: OwnedFd) -> Self {
+impl<S: AsFd> Line<S> {
+    pub(crate) fn new(socket: S) -> Self {
         Self {
             socket,
             is_drained: false,
@@ -82,8 +83,8 @@ pub(crate) enum Joint {
 }
 
 /// Moves bytes between an application and its client's stream until neither end can go on.
-pub(crate) fn join<D: Downstream>(
-    line: &mut Line,
+pub(crate) fn join<S: AsFd, D: Downstream>(
+    line: &mut Line<S>,
     call: &mut Call,
     d: &mut D,
     buffer: &mut [u8],
