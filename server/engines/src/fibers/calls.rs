@@ -1,70 +1,30 @@
 //! A request that an application answers, in the fiber of its client: the fiber drives both sockets
-//! and rests until there is an event at either. The call stays with the fiber, also in the blocking
-//! cluster; nothing here blocks.
+//! and rests until there is an event at either.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use os::socket::Awaited;
-use session::{Job, Tick};
+use session::{Connection, Tick};
 
 use super::cluster::Cluster;
 use super::kernel_thread::KernelThread;
-use super::lines::{FiberCall, FiberWatch};
+use super::lines::{FiberLine, FiberWatch};
 use super::routine::ConnectionFiber;
 use super::state::FiberEvents;
-use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient};
+use crate::parts::applications::client_call::Lent;
+use crate::parts::applications::driven_call::DrivenCall;
 
 impl ConnectionFiber {
-    /// Whether the job that the connection wants may be a call.
-    pub(super) fn may_call(&self) -> bool {
-        self.call.is_some() || matches!(self.connection.job(), Some(Job::Application(_)))
-    }
-
     /// Begins the call that the connection wants, or goes on with it. Returns false if the
     /// connection wants another job.
     #[cold]
     #[inline(never)]
     pub(super) fn call(&mut self, thread: &mut KernelThread) -> bool {
-        match self.connection.job() {
-            Some(Job::Application(_)) => self.begin_call(thread),
-            None => {} // its stream has something for the application
-            Some(_) => {
-                self.call = None; // its client goes on without it
-                return false;
-            }
-        }
-        self.go_on_with_call(thread, false);
-        true
-    }
-
-    fn begin_call(&mut self, thread: &mut KernelThread) {
-        let (id, job) = self.connection.take_job();
-        let Job::Application(call) = job else { unreachable!("the caller has looked") };
-        let cluster = &thread.cluster;
-        let (pool, now) = (&cluster.calls, thread.worker.now());
-        let waker = || FiberWaker::make(cluster, self.key);
-        let driven = DrivenCall::begin(pool, call, waker, now);
-        self.call = Some(Box::new(FiberCall { id, driven }));
-    }
-
-    /// Goes on with the call as far as that is possible, after its deadline if that `is_due`.
-    fn go_on_with_call(&mut self, thread: &mut KernelThread, is_due: bool) {
-        let may_keep = !thread.is_draining();
-        let KernelThread { cluster, worker, runner, buffer, .. } = thread;
-        let Some(FiberCall { id, driven }) = self.call.as_deref_mut() else { return };
-        let now = worker.now();
-        let Cluster { callers, epoll, .. } = &**cluster;
-        let watch = FiberWatch { callers, epoll, fiber: self.key };
-        let connection = &mut self.connection;
-        let mut client = SessionClient { connection, worker, id: *id, watch };
-        if is_due {
-            driven.expire_if_due(&mut client, now);
-        }
-        if driven.go_on(&mut client, buffer, now, runner, may_keep) == Progress::Over {
-            self.call = None;
-        }
+        let cluster = Arc::clone(&thread.cluster);
+        let waker = || FiberWaker::make(&cluster, self.key);
+        self.call.call(lent(&mut self.connection, self.key, thread), &cluster.calls, waker)
     }
 
     /// Applies events to the call.
@@ -75,13 +35,13 @@ impl ConnectionFiber {
             self.connection.ingest(&mut thread.worker, &[]);
         }
         if events.has(FiberEvents::OF_CALL) {
-            if let Some(call) = self.call.as_deref_mut() {
-                call.note(events, thread.worker.now());
+            if let Some(driven) = self.call.driven() {
+                note(driven, events, thread.worker.now());
             }
-            self.go_on_with_call(thread, false);
+            self.call.go_on(lent(&mut self.connection, self.key, thread), false);
         }
         if events.has(FiberEvents::EXPIRED) {
-            self.go_on_with_call(thread, true);
+            self.call.go_on(lent(&mut self.connection, self.key, thread), true);
         }
     }
 
@@ -91,39 +51,35 @@ impl ConnectionFiber {
         let is_over = || os::socket::wait_for_any([socket], 0).is_ok_and(|[found]| found.is_over);
         !self.connection.wants_input() && is_over()
     }
-
-    /// Ends the call if the client does not want it any more.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn end_unwanted_call(&mut self) {
-        self.call.take_if(|call| !self.connection.wants_stream(call.id));
-    }
 }
 
-impl FiberCall {
-    /// The moment at which the call or its client is to go on though nothing has come.
-    #[cold]
-    pub(super) fn deadline(&self, of_client: Tick) -> Tick {
-        self.driven.deadline().map_or(of_client, |due| due.min(of_client))
-    }
+fn lent<'l>(
+    connection: &'l mut Connection,
+    fiber: u64,
+    thread: &'l mut KernelThread,
+) -> Lent<'l, FiberWatch<'l>> {
+    let may_keep = !thread.is_draining();
+    let KernelThread { cluster, worker, runner, buffer, .. } = thread;
+    let watch = FiberWatch { callers: &cluster.callers, epoll: &cluster.epoll, fiber };
+    Lent { connection, worker, buffer, runner, watch, may_keep }
+}
 
-    /// Takes note of events of the application's socket.
-    fn note(&mut self, events: FiberEvents, now: Tick) {
-        let mut found = Awaited {
-            input: events.has(FiberEvents::CALL_READABLE),
-            room: events.has(FiberEvents::CALL_WRITABLE),
-            is_over: events.has(FiberEvents::CALL_HUNG_UP),
-        };
-        if self.driven.is_connecting() {
-            // They may be of a connection that the fiber had before.
-            let there = self.driven.awaited().map(|socket| os::socket::wait_for_any([socket], 0));
-            let Some(Ok([there])) = there else { return };
-            found.is_over &= there.room || there.is_over;
-            found.room = there.room;
-            found.is_over |= there.is_over;
-        }
-        self.driven.note(found, now);
+/// Takes note of events of the application's socket.
+fn note(driven: &mut DrivenCall<FiberLine>, events: FiberEvents, now: Tick) {
+    let mut found = Awaited {
+        input: events.has(FiberEvents::CALL_READABLE),
+        room: events.has(FiberEvents::CALL_WRITABLE),
+        is_over: events.has(FiberEvents::CALL_HUNG_UP),
+    };
+    if driven.is_connecting() {
+        // The events may be of a connection that the fiber had before.
+        let socket = driven.awaited().map(|(line, awaited)| (line.as_fd(), awaited));
+        let there = socket.map(|socket| os::socket::wait_for_any([socket], 0));
+        let Some(Ok([there])) = there else { return };
+        found.is_over = there.is_over || (there.room && found.is_over);
+        found.room = there.room;
     }
+    driven.note(found, now);
 }
 
 /// Wakes a fiber whose call has a place.

@@ -7,17 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use os::epoll::{Epoll, Event, Interest};
-use session::JobId;
 
 use crate::lock::lock;
-use crate::parts::applications::driven_call::{DrivenCall, WatchLine};
+use crate::parts::applications::driven_call::WatchLine;
 use crate::parts::applications::table::MARK;
-
-/// A call and its number with its client.
-pub(super) struct FiberCall {
-    pub(super) id: JobId,
-    pub(super) driven: DrivenCall<FiberLine>,
-}
 
 /// The socket of a connection to an application.
 pub(super) struct FiberLine {

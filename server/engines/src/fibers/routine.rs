@@ -8,9 +8,10 @@ use std::sync::Arc;
 use session::{Connection, Done, Job, JobId, Tick};
 use site::resource::FileRef;
 
-use super::lines::FiberCall;
+use super::lines::FiberLine;
 use super::state::{FiberEvents, NEVER};
 use crate::jobs::Runner;
+use crate::parts::applications::client_call::ClientCall;
 use crate::parts::loops::step::Ready;
 use crate::parts::loops::transport::{Moved, Plain, Transport};
 
@@ -28,8 +29,7 @@ pub(super) struct ConnectionFiber {
     pub(super) ready: Ready,
     pub(super) key: u64,
     pub(super) blocking_work: BlockingWork,
-    /// The request that is with an application. Boxed, because most fibers have none.
-    pub(super) call: Option<Box<FiberCall>>,
+    pub(super) call: ClientCall<FiberLine>,
     pub(super) is_new: bool,
     /// Whether the socket is in the epoll set.
     pub(super) is_watched: bool,
@@ -68,7 +68,7 @@ impl Routine {
             ready: Ready::default(),
             key,
             blocking_work: BlockingWork::None,
-            call: None,
+            call: ClientCall::NONE,
             is_new: true,
             is_watched: false,
             has_left: false,
@@ -91,8 +91,7 @@ impl Routine {
 
 impl ConnectionFiber {
     pub(super) fn deadline(&self) -> Tick {
-        let of_client = self.connection.deadline().unwrap_or(NEVER);
-        self.call.as_ref().map_or(of_client, |call| call.deadline(of_client))
+        self.call.deadline(self.connection.deadline()).unwrap_or(NEVER)
     }
 }
 

@@ -109,7 +109,7 @@ impl ConnectionFiber {
         if events.has(FiberEvents::EXPIRED) && !was_away {
             self.expire(thread);
         }
-        if self.call.is_some() {
+        if self.call.is_out() {
             self.apply_to_call(events, thread);
         }
         aborts || (events.has(FiberEvents::EVICTED) && self.makes_room(thread))
@@ -140,8 +140,8 @@ impl ConnectionFiber {
     /// Lets the fiber rest until there is an event, and has the socket watched if it is not yet.
     #[inline]
     fn rest(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
-        if self.call.is_some() {
-            self.end_unwanted_call();
+        if self.call.is_out() {
+            self.call.end_unwanted(&self.connection);
         }
         if !self.is_watched {
             self.is_watched = true;
@@ -187,7 +187,7 @@ impl ConnectionFiber {
 
     fn leave(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         self.has_left = true;
-        self.call = None;
+        self.call.end();
         self.connection.close(&mut thread.worker);
         thread.cluster.count_out();
         Next::Leave
@@ -221,7 +221,7 @@ impl Driven for Serving<'_> {
     /// fiber calls applications itself.
     fn job(&mut self) -> Begun {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        if fiber.may_call() && fiber.call(thread) {
+        if fiber.call.is_wanted(&fiber.connection) && fiber.call(thread) {
             return Begun::Out;
         }
         let is_blocking = thread.cluster.blocking.is_some();

@@ -6,7 +6,7 @@
 //! connections, and share nothing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -271,7 +271,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     }
 
     /// The socket of the application and what the call waits for there, if it does.
-    pub(crate) fn awaited(&self) -> Option<(BorrowedFd<'_>, Awaited)> {
+    pub(crate) fn awaited(&self) -> Option<(&S, Awaited)> {
         let Stage::Joined(Upstream { line, .. }) = &self.stage else { return None };
         let awaited = Awaited {
             input: line.wanted.contains(Interest::READ),
@@ -279,7 +279,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             ..Awaited::default()
         };
         // The end of its connection is noticed when there is room for more of it.
-        (line.wanted != Interest::NONE).then(|| (line.socket.as_fd(), awaited))
+        (line.wanted != Interest::NONE).then_some((&line.socket, awaited))
     }
 
     /// Whether its connection is still being made.

@@ -21,6 +21,8 @@ pub(crate) struct Line<S = OwnedFd> {
     pub(crate) is_hung_up: bool,
     /// Whether the last send found no room, and no event has come since.
     pub(crate) is_full: bool,
+    /// Whether a send has failed: there will be no room any more.
+    is_broken: bool,
     /// Whether the connection is still being made.
     pub(crate) is_connecting: bool,
     /// What the call waits for at the socket.
@@ -34,6 +36,7 @@ impl<S: AsFd> Line<S> {
             is_drained: false,
             is_hung_up: false,
             is_full: false,
+            is_broken: false,
             is_connecting: true,
             wanted: Interest::WRITE,
         }
@@ -112,15 +115,16 @@ pub(crate) fn join<S: AsFd, D: Downstream>(
                 continue;
             }
             // A reply may have come before the failure: it is read first.
-            Some(Err(_)) => line.is_full = true,
+            Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
             None => {}
         }
         let receives = call.wants_input(d);
         if !(receives && line.receive(call, d, buffer, now)) {
-            line.wanted = match (is_sending, receives) {
+            line.wanted = match (is_sending && !line.is_broken, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),
                 (true, false) => Interest::WRITE,
-                (false, _) => Interest::READ,
+                (false, true) => Interest::READ,
+                (false, false) => Interest::NONE,
             };
             return Joint::Waits;
         }

@@ -3,7 +3,7 @@
 //! receives.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
@@ -150,7 +150,8 @@ impl Drive<'_, '_> {
         let own = (self.entry.socket(), client);
         let order =
             summons.map(|it| (it.descriptor(), Awaited { input: true, ..Awaited::default() }));
-        let [client, server, order] = wait_for(own, driven.awaited(), order, ms);
+        let server = driven.awaited().map(|(socket, awaited)| (socket.as_fd(), awaited));
+        let [client, server, order] = wait_for(own, server, order, ms);
         if order.input
             && let Some(summons) = summons
         {
