@@ -350,6 +350,46 @@ mod tests {
         let Entered::Now(_place) = enter(&pool) else { panic!("all have left") };
     }
 
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Closer(AtomicU64);
+
+    impl std::task::Wake for Closer {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_closer_is_woken_when_a_kept_connection_is_due_sooner_than_it_knows() {
+        let application = |(number, idle_ms)| {
+            let limits = CallLimits { idle_ms, ..CallLimits::default() };
+            let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
+            let servers = vec![ServerSettings { address, weight: 1 }];
+            let settings =
+                ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
+            Arc::new(Application::new(settings, number))
+        };
+        let applications = [(0, 1000), (1, 100)].map(application);
+        let closer = Arc::new(Closer::default());
+        let waker = Waker::from(Arc::clone(&closer));
+        let pool = CallPool::new(&applications, Bounds::of_threads(4, false), Some(waker));
+        let keep = |application, at| {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+            pool.keep(application, 0, Line::new(OwnedFd::from(socket)), at);
+            closer.0.swap(0, Ordering::Relaxed)
+        };
+        let at = |ms| Tick(0).plus_ms(ms);
+        assert_eq!(pool.close_kept(at(0)), None);
+        assert_eq!((keep(0, at(0)), keep(0, at(1))), (1, 0));
+        assert_eq!(keep(1, at(1)), 1, "this one is due first");
+        assert_eq!(pool.close_kept(at(1)), Some(at(101)));
+        assert_eq!((keep(1, at(2)), keep(0, at(2))), (0, 0));
+        assert_eq!(pool.close_kept(at(102)), Some(at(1000)));
+        assert_eq!(pool.close_kept(at(1002)), None);
+        assert_eq!(keep(0, at(1002)), 1);
+    }
+
     #[test]
     fn calls_that_wait_count_where_they_hold_a_thread() {
         for (parks, expected) in [(false, 2), (true, 6)] {
