@@ -380,6 +380,54 @@ fn a_client_that_leaves_takes_its_request_with_it() {
     });
 }
 
+/// Its application takes nothing of the body, so that the server receives no more of it.
+#[test]
+fn a_client_that_is_cut_off_in_its_body_takes_its_request_with_it() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
+        let mut client = connect(&server);
+        let head = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 900000000\r\n\r\n";
+        client.write_all(head.as_bytes()).unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        while client.write(&[b'a'; 100_000]).is_ok() {}
+        os::socket::set_linger_zero(client.as_fd()).unwrap();
+        drop(client);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut received = Vec::new();
+        let end = stream.read_to_end(&mut received);
+        let is_late = end.is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!is_late && received.len() < 900_000_000, "{}: it goes on", spec.name);
+    });
+}
+
+/// A connection that one request has kept is used by the next, which may be another client's.
+#[test]
+fn clients_at_the_same_time_get_their_own_answers() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let application =
+            scripted(|asked| vec![Action::Send(Reply::ok(asked.target.as_bytes()).bytes())]);
+        let server = front(spec, &directory, &[&application], "");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let mut client = connect(&server);
+                scope.spawn(move || {
+                    for count in 0..100 {
+                        let target = format!("/app/{number}/{count}");
+                        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+                        assert_eq!(ask(&mut client, &request), (200, target), "{}", spec.name);
+                    }
+                });
+            }
+        });
+        let connections = application.connections().len();
+        assert!(connections <= 8 + server_workers(&server), "{}: {connections}", spec.name);
+    });
+}
+
 /// As many requests as may be are with the application, some wait, and more are refused.
 #[test]
 fn what_one_application_may_hold_is_bounded() {
