@@ -18,7 +18,8 @@
 //! no exclusive watches.
 //!
 //! Where to read: `client.rs` is the task of a connection, `acceptor.rs` that of a listener,
-//! `runtime_state.rs` the state that the tasks of a runtime share.
+//! `runtime_state.rs` the state that the tasks of a runtime share. A task whose request an
+//! application answers awaits both sockets (`calls.rs`).
 
 mod acceptor;
 mod calls;

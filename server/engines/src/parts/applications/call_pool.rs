@@ -2,8 +2,8 @@
 //! for the next request, and the bounds that hold for all calls together.
 //!
 //! Kept connections belong to nobody: of a hundred threads each would keep one, and a server such
-//! as php-fpm serves one connection with each of its processes. They are not watched, and are
-//! looked at before they are used.
+//! as php-fpm serves one connection with each of its processes. They are looked at before
+//! they are used, and not when there is something at them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
