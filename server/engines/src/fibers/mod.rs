@@ -24,8 +24,8 @@
 //! Where to read: `routine.rs` is the code of a fiber, `turn.rs` its work in one turn,
 //! `kernel_thread.rs` runs fibers, `state.rs` wakes them, `table.rs` stores them, `cluster.rs` is
 //! shared by the kernel threads. Each imports only those before it in this order: state, lines,
-//! routine, table, cluster, kernel thread, calls, turn. A fiber whose request an application answers
-//! drives both sockets (`calls.rs`): the events of either reach it (`lines.rs`).
+//! routine, table, cluster, kernel thread, calls, turn. A fiber whose request an application
+//! answers drives both sockets (`calls.rs`): the events of either reach it (`lines.rs`).
 //! docs/serve/engines.md lists the names that uKnot's twelve knobs have here.
 
 mod calls;
