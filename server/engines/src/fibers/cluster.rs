@@ -11,8 +11,9 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 use os::fiber::Fiber;
 use os::stacks::{Stack, Stacks};
-use session::{Counters, Tick};
+use session::{Counters, Tick, Worker};
 
+use super::lines::{Callers, FiberLine};
 use super::ready::Ready;
 use super::routine::Routine;
 use super::table::{FiberTable, SlotContent};
@@ -22,6 +23,7 @@ use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::applications::call_pool::{Bounds, CallPool};
 use crate::parts::disk::work_queue::WorkQueue;
 use crate::parts::loops::obey::Obeyed;
 use crate::parts::loops::reactor::{EVENTS_PER_WAIT, FILE_CHUNK_KIB};
@@ -39,6 +41,9 @@ pub(super) struct Cluster {
     /// fiber whose next piece of work may block moves there as a whole, does the work, and moves
     /// back. None if there is no blocking cluster.
     pub(super) blocking: Option<WorkQueue<u32>>,
+    /// The applications that answer requests.
+    pub(super) calls: Arc<CallPool<FiberLine>>,
+    pub(super) callers: Callers,
     pub(super) shared: Arc<Shared>,
     pub(super) settings: Settings,
     /// The number of connections of this cluster.
@@ -86,15 +91,19 @@ pub(super) struct Poller {
     pub(super) found: Vec<u32>,
     pub(super) obeyed: Obeyed,
     pub(super) is_aborting: bool,
+    /// When connections to applications are to be closed that no call has used in time.
+    pub(super) next_close: Option<Tick>,
 }
 
 impl Cluster {
     pub(super) fn new(
         sockets: Vec<OwnedFd>,
-        counters: Arc<Counters>,
+        worker: &Worker,
         loop_context: &LoopContext,
     ) -> io::Result<Self> {
         let settings = Settings::new(loop_context);
+        let bounds = Bounds::of_threads(settings.connections_max, true);
+        let calls = CallPool::new(worker.applications(), bounds, Some(loop_context.waker()));
         let knobs = &loop_context.knobs;
         let acceptors = sockets.len() * settings.acceptors_per_listener;
         let fibers_max = settings.connections_max + acceptors;
@@ -106,9 +115,11 @@ impl Cluster {
             table: FiberTable::new(fibers_max),
             timers: Timers::new(Tick(os::clock::now())),
             blocking: (settings.blocking_threads > 0).then(WorkQueue::new),
+            calls,
+            callers: Callers::default(),
             shared: Arc::clone(&loop_context.shared),
             connections: AtomicUsize::new(0),
-            gauge: Mutex::new(counters),
+            gauge: Mutex::new(Arc::clone(&worker.counters)),
             accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -123,6 +134,7 @@ impl Cluster {
                 found: Vec::new(),
                 obeyed: Obeyed::default(),
                 is_aborting: false,
+                next_close: None,
             }),
             settings,
         };

@@ -24,6 +24,7 @@ use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::applications::table::MARK;
 use crate::parts::disk::work_queue::WorkQueue;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::cpu_placement::CpuPlacement;
@@ -265,13 +266,16 @@ impl KernelThread {
             cluster.ready.end();
             return Ok(());
         }
-        let timeout = if may_sleep { self.timeout_ms(cluster) } else { Some(0) };
+        let timeout = if may_sleep { self.timeout_ms(cluster, poller) } else { Some(0) };
         cluster.epoll.wait(&mut poller.events, timeout)?;
         read_clock(&mut self.worker);
         for index in 0..poller.events.len() {
             if let Some(event) = poller.events.get(index) {
-                self.handle(cluster, event, &mut poller.found);
+                self.handle(cluster, event, poller);
             }
+        }
+        if poller.next_close.is_some_and(|moment| moment <= self.worker.now()) {
+            poller.next_close = cluster.calls.close_kept(self.worker.now());
         }
         cluster.timers.expire(&cluster.table, self.worker.now(), &mut poller.found);
         if cluster.listeners().next_check().is_some_and(|moment| moment <= self.worker.now()) {
@@ -283,20 +287,14 @@ impl KernelThread {
     }
 
     #[inline]
-    fn handle(&mut self, cluster: &Cluster, event: Event, found: &mut Vec<u32>) {
+    fn handle(&mut self, cluster: &Cluster, event: Event, poller: &mut Poller) {
+        let found = &mut poller.found;
         if event.key < LISTENER_KEYS {
-            let mut events = FiberEvents::NONE;
-            if event.readable {
-                events = events.with(FiberEvents::READABLE);
-            }
-            if event.writable {
-                events = events.with(FiberEvents::WRITABLE);
-            }
-            if event.hangup || event.error {
-                events = events.with(FiberEvents::HUNG_UP);
+            if event.key & MARK != 0 {
+                return handle_line(cluster, event, found);
             }
             // An event of a connection that has gone meanwhile finds no fiber.
-            if cluster.table.notify(event.key, events) {
+            if cluster.table.notify(event.key, FiberEvents::of(event)) {
                 found.push(event.key as u32);
             }
         } else if event.key == WAKE_KEY {
@@ -306,6 +304,7 @@ impl KernelThread {
             if cluster.shared.is_room_wanted(cluster.first) {
                 self.evict();
             }
+            poller.next_close = Some(self.worker.now());
             cluster.ready.call_all();
         } else if event.key == POLLER_WAKE_KEY {
             cluster.poller_wake.clear();
@@ -359,10 +358,22 @@ impl KernelThread {
     }
 
     /// How long the poll may sleep.
-    fn timeout_ms(&self, cluster: &Cluster) -> Option<u32> {
+    fn timeout_ms(&self, cluster: &Cluster, poller: &Poller) -> Option<u32> {
         let now = self.worker.now();
-        let moments = [cluster.listeners().next_check(), self.worker.next_look()];
+        let moments =
+            [cluster.listeners().next_check(), self.worker.next_look(), poller.next_close];
         timeout_ms(now, [cluster.timers.sleep(moments.into_iter().flatten().min())])
+    }
+}
+
+/// Handles an event of a connection to an application.
+#[cold]
+#[inline(never)]
+fn handle_line(cluster: &Cluster, event: Event, found: &mut Vec<u32>) {
+    if let Some(fiber) = cluster.callers.find(event)
+        && cluster.table.notify(fiber, FiberEvents::of(event).of_call())
+    {
+        found.push(fiber as u32);
     }
 }
 

@@ -23,13 +23,16 @@
 //!
 //! Where to read: `routine.rs` is the code of a fiber, `turn.rs` its work in one turn,
 //! `kernel_thread.rs` runs fibers, `state.rs` wakes them, `table.rs` stores them, `cluster.rs` is
-//! shared by the kernel threads. Each imports only those before it in this order: state, routine,
-//! table, cluster, kernel thread, turn. docs/serve/engines.md lists the names that uKnot's twelve
-//! knobs have here.
+//! shared by the kernel threads. Each imports only those before it in this order: state, lines,
+//! routine, table, cluster, kernel thread, calls, turn. A fiber whose request an application
+//! answers drives both sockets (`calls.rs`): the events of either reach it (`lines.rs`).
+//! docs/serve/engines.md lists the names that uKnot's twelve knobs have here.
 
+mod calls;
 mod cluster;
 mod kernel_thread;
 mod knobs;
+mod lines;
 mod ready;
 mod routine;
 mod state;
@@ -63,7 +66,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("the fiber of the client"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -125,8 +128,7 @@ impl Place {
         worker: &Worker,
         loop_context: &LoopContext,
     ) -> io::Result<Arc<Cluster>> {
-        let cluster =
-            Arc::new(Cluster::new(listeners, Arc::clone(&worker.counters), loop_context)?);
+        let cluster = Arc::new(Cluster::new(listeners, worker, loop_context)?);
         lock(&self.state).cluster = Arc::downgrade(&cluster);
         self.changed.notify_all();
         Ok(cluster)

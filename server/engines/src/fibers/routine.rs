@@ -8,8 +8,10 @@ use std::sync::Arc;
 use session::{Connection, Done, Job, JobId, Tick};
 use site::resource::FileRef;
 
+use super::lines::FiberLine;
 use super::state::{FiberEvents, NEVER};
 use crate::jobs::Runner;
+use crate::parts::applications::client_call::ClientCall;
 use crate::parts::loops::step::Ready;
 use crate::parts::loops::transport::{Moved, Plain, Transport};
 
@@ -27,6 +29,7 @@ pub(super) struct ConnectionFiber {
     pub(super) ready: Ready,
     pub(super) key: u64,
     pub(super) blocking_work: BlockingWork,
+    pub(super) call: ClientCall<FiberLine>,
     pub(super) is_new: bool,
     /// Whether the socket is in the epoll set.
     pub(super) is_watched: bool,
@@ -65,6 +68,7 @@ impl Routine {
             ready: Ready::default(),
             key,
             blocking_work: BlockingWork::None,
+            call: ClientCall::NONE,
             is_new: true,
             is_watched: false,
             has_left: false,
@@ -87,7 +91,7 @@ impl Routine {
 
 impl ConnectionFiber {
     pub(super) fn deadline(&self) -> Tick {
-        self.connection.deadline().unwrap_or(NEVER)
+        self.call.deadline(self.connection.deadline()).unwrap_or(NEVER)
     }
 }
 

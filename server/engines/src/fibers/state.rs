@@ -9,6 +9,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(test))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use os::epoll::Event;
 use session::Tick;
 
 /// No deadline, or no entry in the wheel.
@@ -34,11 +35,42 @@ impl FiberEvents {
     pub(super) const DRAIN: Self = Self(1 << 13);
     /// The fiber is to end now.
     pub(super) const ABORT: Self = Self(1 << 14);
+    /// The socket of the fiber's application has input.
+    pub(super) const CALL_READABLE: Self = Self(1 << 15);
+    /// The socket of the fiber's application has room.
+    pub(super) const CALL_WRITABLE: Self = Self(1 << 16);
+    /// The fiber's application has shut its side down.
+    pub(super) const CALL_HUNG_UP: Self = Self(1 << 17);
+    /// The fiber's call, which waited for a place, has one.
+    pub(super) const PLACE: Self = Self(1 << 18);
+    /// All events of a call.
+    pub(super) const OF_CALL: Self = Self(0xf << 15);
 
-    const ALL: u64 = 0x7f << 8;
+    const ALL: u64 = 0x7ff << 8;
+
+    /// What an event of the fiber's socket says.
+    #[inline]
+    pub(super) fn of(event: Event) -> Self {
+        let mut events = Self::NONE;
+        if event.readable {
+            events = events.with(Self::READABLE);
+        }
+        if event.writable {
+            events = events.with(Self::WRITABLE);
+        }
+        if event.hangup || event.error {
+            events = events.with(Self::HUNG_UP);
+        }
+        events
+    }
 
     pub(super) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// The same events of the application's socket, of those that both sockets have.
+    pub(super) fn of_call(self) -> Self {
+        Self(self.0 << 7)
     }
 
     #[must_use]

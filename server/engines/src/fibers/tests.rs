@@ -16,12 +16,13 @@ use crate::parts::loops::transport::Moved;
 /// The number of interleavings of each model that are run.
 const RUNS: usize = 1_000;
 
-/// A fiber that serves arrivals, and checks that no two threads run it at once.
+/// A fiber that serves arrivals at two sockets, its client's and its application's, and checks that
+/// no two threads run it at once.
 struct Model {
     state: FiberState,
     ready: Ready,
-    arrived: AtomicUsize,
-    served: AtomicUsize,
+    arrived: [AtomicUsize; 2],
+    served: [AtomicUsize; 2],
     is_running: AtomicBool,
     /// How often a sleeping poll was woken.
     wakes: AtomicUsize,
@@ -29,6 +30,13 @@ struct Model {
 
 /// The only fiber's index.
 const FIBER: u32 = 7;
+
+/// The events of an arrival at either socket.
+const ARRIVALS: [FiberEvents; 2] = [FiberEvents::READABLE, FiberEvents::CALL_READABLE];
+
+fn sum(counts: &[AtomicUsize; 2]) -> usize {
+    counts.iter().map(|count| count.load(Ordering::SeqCst)).sum()
+}
 
 impl Model {
     /// A model whose fiber rests, and the fiber's generation.
@@ -39,8 +47,8 @@ impl Model {
         let model = Self {
             state,
             ready: Ready::new(threads),
-            arrived: AtomicUsize::new(0),
-            served: AtomicUsize::new(0),
+            arrived: [0, 0].map(AtomicUsize::new),
+            served: [0, 0].map(AtomicUsize::new),
             is_running: AtomicBool::new(false),
             wakes: AtomicUsize::new(0),
         };
@@ -65,8 +73,11 @@ impl Model {
         assert_eq!(fiber, FIBER);
         assert!(!self.is_running.swap(true, Ordering::SeqCst), "two threads run one fiber");
         let events = self.state.take_events();
-        if events.has(FiberEvents::READABLE) {
-            self.served.store(self.arrived.load(Ordering::SeqCst), Ordering::SeqCst);
+        for (socket, event) in ARRIVALS.into_iter().enumerate() {
+            if events.has(event) {
+                let arrived = self.arrived[socket].load(Ordering::SeqCst);
+                self.served[socket].store(arrived, Ordering::SeqCst);
+            }
         }
         self.is_running.store(false, Ordering::SeqCst);
         if !self.state.rest(true) && self.ready.push(FIBER) {
@@ -77,12 +88,14 @@ impl Model {
     /// Polls: finds one arrival each time, until there are enough; ends when all are served.
     fn poll(&self, arrivals: usize, generation: u32) {
         let mut found = Vec::new();
-        if self.served.load(Ordering::SeqCst) == arrivals {
+        let [arrived, served] = [&self.arrived, &self.served].map(sum);
+        if served == arrivals {
             return self.ready.end();
         }
-        if self.arrived.load(Ordering::SeqCst) < arrivals {
-            self.arrived.fetch_add(1, Ordering::SeqCst);
-            if self.state.notify(generation, FiberEvents::READABLE) {
+        if arrived < arrivals {
+            let socket = arrived % 2;
+            self.arrived[socket].fetch_add(1, Ordering::SeqCst);
+            if self.state.notify(generation, ARRIVALS[socket]) {
                 found.push(FIBER);
             }
         }
@@ -102,7 +115,7 @@ fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_event() {
             };
             let working: Vec<_> = (0..threads).map(work).collect();
             working.into_iter().for_each(|thread| thread.join().unwrap());
-            assert_eq!(model.served.load(Ordering::SeqCst), 4);
+            assert_eq!(sum(&model.served), 4);
         };
         shuttle::check_random(model, RUNS);
     }
@@ -235,7 +248,7 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
         };
         model.work(2, generation);
         blocking.join().unwrap();
-        assert_eq!(model.served.load(Ordering::SeqCst), 2);
+        assert_eq!(sum(&model.served), 2);
     };
     shuttle::check_random(model, RUNS);
 }
@@ -354,4 +367,55 @@ fn events_for_a_fiber_that_has_gone_have_no_effect() {
         },
         1,
     );
+}
+
+/// A place for a call comes from another thread at any time, also while the fiber runs.
+#[test]
+fn a_call_that_waits_for_a_place_is_woken_once_it_has_one() {
+    let model = || {
+        let (model, generation) = Model::new(1);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let giver = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                if model.state.notify(generation, FiberEvents::PLACE) {
+                    let _ = model.ready.push(FIBER);
+                }
+            })
+        };
+        // Its client has sent something meanwhile, so that it may be running.
+        if model.state.notify(generation, FiberEvents::READABLE) {
+            let _ = model.ready.push(FIBER);
+        }
+        let (mut batch, mut seen) = (Vec::new(), 0);
+        while taken.load(Ordering::SeqCst) == 0 {
+            match model.ready.next(&mut batch, &mut seen) {
+                Work::Run => batch.drain(..).for_each(|_| {
+                    let has_place = model.state.take_events().has(FiberEvents::PLACE);
+                    taken.fetch_add(usize::from(has_place), Ordering::SeqCst);
+                    if !model.state.rest(false) {
+                        let _ = model.ready.push(FIBER);
+                    }
+                }),
+                _ => {
+                    model.ready.end_poll(&mut Vec::new());
+                    thread::yield_now();
+                }
+            }
+        }
+        giver.join().unwrap();
+        assert_eq!(model.state.take_events(), FiberEvents::NONE);
+    };
+    shuttle::check_random(model, RUNS);
+}
+
+#[test]
+fn events_of_both_sockets_are_told_apart() {
+    let of_client = [FiberEvents::READABLE, FiberEvents::WRITABLE, FiberEvents::HUNG_UP];
+    let of_call =
+        [FiberEvents::CALL_READABLE, FiberEvents::CALL_WRITABLE, FiberEvents::CALL_HUNG_UP];
+    assert_eq!(of_client.map(FiberEvents::of_call), of_call);
+    let others = [FiberEvents::EXPIRED, FiberEvents::DRAIN, FiberEvents::ABORT];
+    assert!(of_client.iter().chain(&others).all(|event| !event.has(FiberEvents::OF_CALL)));
+    assert!(of_call.iter().all(|event| event.has(FiberEvents::OF_CALL)));
 }

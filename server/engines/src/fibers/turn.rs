@@ -76,6 +76,10 @@ impl ConnectionFiber {
                 }
                 Pause::Wait => self.rest(thread),
                 Pause::Yield => Next::Rest(Suspension::Yield { deadline: self.deadline() }),
+                // Its application has to go on first.
+                Pause::Away if matches!(self.blocking_work, BlockingWork::None) => {
+                    self.rest(thread)
+                }
                 Pause::Away => Next::Block,
                 Pause::Closed => self.leave(thread),
             };
@@ -105,6 +109,9 @@ impl ConnectionFiber {
         if events.has(FiberEvents::EXPIRED) && !was_away {
             self.expire(thread);
         }
+        if self.call.is_out() {
+            self.apply_to_call(events, thread);
+        }
         aborts || (events.has(FiberEvents::EVICTED) && self.makes_room(thread))
     }
 
@@ -133,6 +140,9 @@ impl ConnectionFiber {
     /// Lets the fiber rest until there is an event, and has the socket watched if it is not yet.
     #[inline]
     fn rest(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
+        if self.call.is_out() {
+            self.call.end_unwanted(&self.connection);
+        }
         if !self.is_watched {
             self.is_watched = true;
             let interest =
@@ -177,6 +187,7 @@ impl ConnectionFiber {
 
     fn leave(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         self.has_left = true;
+        self.call.end();
         self.connection.close(&mut thread.worker);
         thread.cluster.count_out();
         Next::Leave
@@ -206,9 +217,13 @@ impl Driven for Serving<'_> {
         }
     }
 
-    /// Has the job run in the blocking cluster, or on the spot while the kernel thread waits.
+    /// Has the job run in the blocking cluster, or on the spot while the kernel thread waits. The
+    /// fiber calls applications itself.
     fn job(&mut self) -> Begun {
         let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
+        if fiber.call.is_wanted(&fiber.connection) && fiber.call(thread) {
+            return Begun::Out;
+        }
         let is_blocking = thread.cluster.blocking.is_some();
         if is_blocking && answer_at_once(&mut fiber.connection, &mut thread.worker, &thread.runner)
         {

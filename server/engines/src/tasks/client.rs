@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use os::socket::Awaited;
 use session::{Connection, Op, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
+use super::calls::{TaskLine, lent, poll_call};
 use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState, ThreadContext};
 use crate::jobs::Runner;
+use crate::parts::applications::client_call::ClientCall;
 use crate::parts::disk::helpers::{
     FETCH_BYTES, Outcome, Work, answer_at_once, carry_out, lacks_descriptor, next_work,
 };
@@ -38,6 +41,7 @@ pub(super) struct Client {
     /// Work that a blocking thread does. It does not touch the socket: if the connection ends
     /// before, the outcome is dropped.
     out: Option<JoinHandle<Outcome>>,
+    call: ClientCall<TaskLine>,
     is_closed: bool,
 }
 
@@ -52,6 +56,8 @@ enum Woken {
     Ready,
     /// Boxed, because most waits end otherwise.
     Back(Box<Outcome>),
+    /// This is at the socket of the application.
+    Call(Awaited),
     Alarm,
     Ordered,
 }
@@ -104,7 +110,8 @@ impl Client {
     pub(super) fn new(state: Arc<RuntimeState>, connection: Connection, socket: OwnedFd) -> Self {
         let (ready, control) = (Ready::default(), Arc::default());
         let socket = Some(Socket::Fresh(socket));
-        Self { state, connection, socket, ready, control, slot: None, out: None, is_closed: false }
+        let (slot, out, call) = (None, None, ClientCall::NONE);
+        Self { state, connection, socket, ready, control, slot, out, call, is_closed: false }
     }
 
     /// Enters the registry: from now on the task can be sent orders.
@@ -128,7 +135,9 @@ impl Client {
             connection: &mut self.connection,
             ready: &mut self.ready,
             thread: &mut thread,
-            runner: &self.state.loop_context.runner,
+            state: &self.state,
+            slot: self.slot,
+            call: &mut self.call,
             out: self.state.has_blocking_threads.then_some(&mut self.out),
             work: None,
         };
@@ -168,7 +177,10 @@ impl Client {
 
     /// Waits for the socket, for work that is out, the deadline, or an order.
     async fn wait(&mut self, alarm: &mut Alarm<'_>) -> io::Result<Woken> {
-        let deadline = self.connection.deadline();
+        if self.call.is_out() {
+            self.call.end_unwanted(&self.connection);
+        }
+        let deadline = self.call.deadline(self.connection.deadline());
         alarm.set(deadline);
         let wanted = match self.connection.next() {
             Op::Recv => Wanted { input: true, room: false },
@@ -179,6 +191,7 @@ impl Client {
         };
         let socket = watch(&mut self.socket)?;
         let (control, ready, out) = (&*self.control, &mut self.ready, &mut self.out);
+        let call = &mut self.call;
         poll_fn(|context| {
             if control.orders.load(Ordering::Acquire) != 0 {
                 return Poll::Ready(Ok(Woken::Ordered));
@@ -194,6 +207,11 @@ impl Client {
             if poll_ready(socket, wanted, ready, context)?.is_ready() {
                 return Poll::Ready(Ok(Woken::Ready));
             }
+            if call.is_out()
+                && let Poll::Ready(found) = poll_call(call, context)?
+            {
+                return Poll::Ready(Ok(Woken::Call(found)));
+            }
             let is_over = deadline.is_some() && alarm.is_over(context);
             if is_over { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
         })
@@ -206,6 +224,11 @@ impl Client {
         match woken {
             Woken::Back(outcome) => return self.take_back(*outcome),
             Woken::Ready | Woken::Ordered => return false,
+            Woken::Call(found) => {
+                self.go_on_with_call(Some(found));
+                return false;
+            }
+            Woken::Alarm if self.call.is_out() => self.go_on_with_call(None),
             Woken::Alarm => {}
         }
         // What has arrived comes before the deadline, though the runtime has not seen its event.
@@ -217,6 +240,18 @@ impl Client {
             self.connection.expire_if_due(&mut thread.worker);
         }
         false
+    }
+
+    /// Goes on with the call: with what there is at its socket, or after its deadline.
+    #[cold]
+    #[inline(never)]
+    fn go_on_with_call(&mut self, found: Option<Awaited>) {
+        let mut thread = self.state.this_thread();
+        read_clock(&mut thread.worker);
+        if let (Some(found), Some(driven)) = (found, self.call.driven()) {
+            driven.note(found, thread.worker.now());
+        }
+        self.call.go_on(lent(&self.state, &mut self.connection, &mut thread), found.is_none());
     }
 
     fn has_input(&self) -> bool {
@@ -250,6 +285,7 @@ impl Client {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
         }
+        self.call.end();
         {
             let mut thread = self.state.this_thread();
             self.connection.close(&mut thread.worker);
@@ -384,7 +420,9 @@ struct Turning<'a> {
     connection: &'a mut Connection,
     ready: &'a mut Ready,
     thread: &'a mut ThreadContext,
-    runner: &'a Arc<Runner>,
+    state: &'a RuntimeState,
+    slot: Option<usize>,
+    call: &'a mut ClientCall<TaskLine>,
     /// The place for work that a blocking thread does, where there are such threads.
     out: Option<&'a mut Option<JoinHandle<Outcome>>>,
     /// The work that may block and has ended the turn, where there are none.
@@ -400,9 +438,21 @@ impl Turning<'_> {
         };
         work.count(&self.thread.worker.counters);
         self.ready.is_fetching = matches!(work, Work::Fetch { .. });
-        let runner = Arc::clone(self.runner);
+        let runner = Arc::clone(&self.state.loop_context.runner);
         **out = Some(spawn_blocking(move || run(&runner, work)));
         Begun::Out
+    }
+}
+
+impl Turning<'_> {
+    /// Begins the call that the connection wants, or goes on with it. Returns false if the
+    /// connection wants another job.
+    #[cold]
+    #[inline(never)]
+    fn call(&mut self) -> bool {
+        let (state, slot) = (self.state, self.slot);
+        let lent = lent(state, self.connection, self.thread);
+        self.call.call(lent, &state.calls, || state.waker(slot))
     }
 }
 
@@ -414,7 +464,11 @@ impl Driven for Turning<'_> {
     }
 
     fn job(&mut self) -> Begun {
-        match answer_at_once(self.connection, &mut self.thread.worker, self.runner) {
+        if self.call.is_wanted(self.connection) && self.call() {
+            return Begun::Out;
+        }
+        let runner = &self.state.loop_context.runner;
+        match answer_at_once(self.connection, &mut self.thread.worker, runner) {
             true => Begun::Done,
             false => {
                 let work = next_work(self.connection, 0);

@@ -18,9 +18,11 @@
 //! no exclusive watches.
 //!
 //! Where to read: `client.rs` is the task of a connection, `acceptor.rs` that of a listener,
-//! `runtime_state.rs` the state that the tasks of a runtime share.
+//! `runtime_state.rs` the state that the tasks of a runtime share. A task whose request an
+//! application answers awaits both sockets (`calls.rs`).
 
 mod acceptor;
+mod calls;
 mod client;
 mod knobs;
 mod runtime_state;
@@ -56,7 +58,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("the task of the client"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -199,10 +201,10 @@ async fn oversee(state: &RuntimeState, wake: LoopWake) -> io::Result<()> {
         if state.is_over() {
             return Ok(());
         }
-        let housekeeping = Duration::from_millis(HOUSEKEEPING_MS);
-        match state.is_logging() {
-            true => drop(tokio::time::timeout(housekeeping, wait_for_wake(&wake)).await),
-            false => wait_for_wake(&wake).await?,
+        let housekeeping = state.is_logging().then_some(Duration::from_millis(HOUSEKEEPING_MS));
+        match housekeeping.into_iter().chain(state.close_kept()).min() {
+            Some(limit) => drop(tokio::time::timeout(limit, wait_for_wake(&wake)).await),
+            None => wait_for_wake(&wake).await?,
         }
         wake.get_ref().as_wake().clear();
         state.do_housekeeping();

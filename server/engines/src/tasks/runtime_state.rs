@@ -11,14 +11,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
-use session::Worker;
+use session::{Tick, Worker};
 
+use super::calls::TaskLine;
 use super::knobs::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
 use crate::lock::lock;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
+use crate::parts::applications::call_pool::{Bounds, CallPool};
 use crate::parts::loops::LoopContext;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::reactor;
@@ -106,6 +109,8 @@ pub(super) struct RuntimeState {
     pub(super) accepts_per_wake: usize,
     /// Whether jobs go to blocking threads.
     pub(super) has_blocking_threads: bool,
+    /// The applications that answer requests.
+    pub(super) calls: Arc<CallPool<TaskLine>>,
     threads: Vec<Mutex<ThreadContext>>,
     threads_seen: AtomicUsize,
     registry: Mutex<Registry>,
@@ -124,7 +129,10 @@ impl RuntimeState {
             Mutex::new(thread)
         };
         let has_blocking_threads = loop_context.knobs.get(BLOCKING_THREADS.name) > 0;
+        let applications = workers.first().map_or(&[][..], Worker::applications);
+        let bounds = Bounds::of_threads(loop_context.shared.connections_max, true);
         Self {
+            calls: CallPool::new(applications, bounds, Some(loop_context.waker())),
             // Without threads to fetch bytes there is no use in probing what has to be fetched.
             sendfile: if has_blocking_threads {
                 loop_context.sendfile
@@ -173,6 +181,14 @@ impl RuntimeState {
         }
     }
 
+    /// Closes connections to applications that no call has used in time. Returns how long it is
+    /// until the next one; none if none is kept.
+    pub(super) fn close_kept(&self) -> Option<Duration> {
+        let now = Tick(os::clock::now());
+        let next = self.calls.close_kept(now)?;
+        Some(Duration::from_micros(next.since(now)))
+    }
+
     /// Whether [`RuntimeState::do_housekeeping`] is to be called at intervals.
     pub(super) fn is_logging(&self) -> bool {
         let is_logging = |thread: &Mutex<ThreadContext>| {
@@ -202,6 +218,13 @@ impl RuntimeState {
                 registry.tasks.len() - 1
             }
         }
+    }
+
+    /// Wakes the task in a slot of the registry.
+    pub(super) fn waker(&self, slot: Option<usize>) -> Waker {
+        let registry = lock(&self.registry);
+        let task = slot.and_then(|slot| registry.tasks[slot].as_ref());
+        task.map_or_else(|| Waker::noop().clone(), |task| task.waker.clone())
     }
 
     /// Counts off a connection, and takes its task out of the registry if it is there. The socket

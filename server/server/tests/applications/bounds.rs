@@ -221,6 +221,6 @@ fn take_request_head(stream: &mut UnixStream) {
 }
 
 /// The number of loops of a server: bounds are for each.
-fn server_workers(_: &Server) -> usize {
+pub(crate) fn server_workers(_: &Server) -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -9,6 +9,7 @@ mod under_test;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use server::Server;
 use testkit::scripted::{Action, Body, ReceivedRequest, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
+use bounds::server_workers;
 use harness::{connect, site, start, take_head};
 
 /// Runs `test` for every engine that calls applications.
@@ -376,6 +378,50 @@ fn a_client_that_leaves_takes_its_request_with_it() {
         assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "{}", spec.name);
         let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert_eq!(summary.requests, 1, "{}: it is logged", spec.name);
+    });
+}
+
+/// Its application takes nothing of the body, so that the server receives no more of it.
+#[test]
+fn a_client_that_is_cut_off_in_its_body_takes_its_request_with_it() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
+        let mut client = connect(&server);
+        let head = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 900000000\r\n\r\n";
+        client.write_all(head.as_bytes()).unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        while client.write(&[b'a'; 100_000]).is_ok() {}
+        os::socket::set_linger_zero(client.as_fd()).unwrap();
+        drop(client);
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert!(!summary.aborted, "{}: it goes on", spec.name);
+    });
+}
+
+/// A connection that one request has kept is used by the next, which may be another client's.
+#[test]
+fn clients_at_the_same_time_get_their_own_answers() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let application =
+            scripted(|asked| vec![Action::Send(Reply::ok(asked.target.as_bytes()).bytes())]);
+        let server = front(spec, &directory, &[&application], "");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let mut client = connect(&server);
+                scope.spawn(move || {
+                    for count in 0..100 {
+                        let target = format!("/app/{number}/{count}");
+                        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+                        assert_eq!(ask(&mut client, &request), (200, target), "{}", spec.name);
+                    }
+                });
+            }
+        });
+        let connections = application.connections().len();
+        assert!(connections <= 8 + server_workers(&server), "{}: {connections}", spec.name);
     });
 }
 

@@ -2,11 +2,12 @@
 //! for the next request, and the bounds that hold for all calls together.
 //!
 //! Kept connections belong to nobody: of a hundred threads each would keep one, and a server such
-//! as php-fpm serves one connection with each of its processes. They are not watched, and are
-//! looked at before they are used.
+//! as php-fpm serves one connection with each of its processes. They are looked at before
+//! they are used, and not when there is something at them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -17,14 +18,14 @@ use super::joint::Line;
 use super::servers::Servers;
 use crate::lock::lock;
 
-/// All applications of a partition.
-pub(crate) struct CallPool {
-    usages: Vec<Mutex<Usage>>,
+/// All applications of a partition. The sockets of kept connections are `S`.
+pub(crate) struct CallPool<S = OwnedFd> {
+    usages: Vec<Mutex<Usage<S>>>,
     bounds: Bounds,
     /// Wakes whoever calls [`CallPool::close_kept`]; none if it is called often enough.
     closer: Option<Waker>,
-    /// Whether it is known when [`CallPool::close_kept`] is to be called.
-    is_watched: AtomicBool,
+    /// When [`CallPool::close_kept`] is to be called, as its caller knows it; `u64::MAX` if never.
+    next_close: AtomicU64,
 }
 
 /// What one application may have of the engine, whatever its own bounds allow, so that requests for
@@ -50,14 +51,14 @@ pub(crate) trait SharedPlaces: Send + Sync {
     fn leave(&self);
 }
 
-struct Usage {
-    servers: Servers<Kept>,
+struct Usage<S> {
+    servers: Servers<Kept<S>>,
     in_flight: u64,
     waiting: VecDeque<Waiting>,
 }
 
-struct Kept {
-    line: Line,
+struct Kept<S> {
+    line: Line<S>,
     until: Tick,
 }
 
@@ -68,22 +69,22 @@ struct Waiting {
 }
 
 /// What becomes of a call that is to begin.
-pub(crate) enum Entered {
-    Now(Place),
-    Waits(Ticket),
+pub(crate) enum Entered<S> {
+    Now(Place<S>),
+    Waits(Ticket<S>),
     /// As many wait as may.
     Full,
 }
 
 /// The place of a call among those of its application, until it is dropped.
-pub(crate) struct Place {
-    pool: Arc<CallPool>,
+pub(crate) struct Place<S> {
+    pool: Arc<CallPool<S>>,
     application: usize,
 }
 
 /// The turn of a call that waits for a place.
-pub(crate) struct Ticket {
-    pool: Arc<CallPool>,
+pub(crate) struct Ticket<S> {
+    pool: Arc<CallPool<S>>,
     application: usize,
     is_admitted: Arc<AtomicBool>,
     is_used: bool,
@@ -106,9 +107,9 @@ impl Bounds {
     }
 }
 
-impl CallPool {
-    /// The applications, within `bounds`. The `closer` is woken when something is kept and nobody
-    /// knows yet that [`CallPool::close_kept`] has to be called.
+impl<S> CallPool<S> {
+    /// The applications, within `bounds`. The `closer` is woken when something is kept for which
+    /// [`CallPool::close_kept`] has to be called sooner than its caller knows.
     pub(crate) fn new(
         applications: &[Arc<Application>],
         bounds: Bounds,
@@ -119,7 +120,7 @@ impl CallPool {
             Mutex::new(Usage { servers, in_flight: 0, waiting })
         };
         let usages = applications.iter().map(usage).collect();
-        Arc::new(Self { usages, bounds, closer, is_watched: AtomicBool::new(false) })
+        Arc::new(Self { usages, bounds, closer, next_close: AtomicU64::new(u64::MAX) })
     }
 
     /// Gets a place for a call, or has it wait for one: then it is woken when it has one.
@@ -128,7 +129,7 @@ impl CallPool {
         application: usize,
         waker: impl FnOnce() -> Waker,
         now: Tick,
-    ) -> Entered {
+    ) -> Entered<S> {
         let mut usage = lock(&self.usages[application]);
         let called = Arc::clone(&usage.servers.application);
         let limits = called.limits();
@@ -161,11 +162,11 @@ impl CallPool {
         limits.in_flight_max.min(self.bounds.in_flight_max)
     }
 
-    fn place(self: &Arc<Self>, application: usize) -> Place {
+    fn place(self: &Arc<Self>, application: usize) -> Place<S> {
         Place { pool: Arc::clone(self), application }
     }
 
-    fn ticket(self: &Arc<Self>, application: usize, limits: &CallLimits, now: Tick) -> Ticket {
+    fn ticket(self: &Arc<Self>, application: usize, limits: &CallLimits, now: Tick) -> Ticket<S> {
         Ticket {
             pool: Arc::clone(self),
             application,
@@ -198,7 +199,10 @@ impl CallPool {
     }
 
     /// Chooses a server for a call, and takes a connection to it that was kept, if there is one.
-    pub(crate) fn choose(&self, application: usize, now: Tick) -> Option<(usize, Option<Line>)> {
+    pub(crate) fn choose(&self, application: usize, now: Tick) -> Option<(usize, Option<Line<S>>)>
+    where
+        S: AsFd,
+    {
         let servers = &mut lock(&self.usages[application]).servers;
         let (server, mut next) = servers.choose(now)?;
         while let Some(mut kept) = next {
@@ -211,11 +215,11 @@ impl CallPool {
     }
 
     /// Keeps a connection for the next call.
-    pub(crate) fn keep(&self, application: usize, server: usize, line: Line, now: Tick) {
+    pub(crate) fn keep(&self, application: usize, server: usize, line: Line<S>, now: Tick) {
         let servers = &mut lock(&self.usages[application]).servers;
         let until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[server].push(Kept { line, until });
-        if !self.is_watched.swap(true, Ordering::AcqRel)
+        if self.next_close.fetch_min(until.0, Ordering::AcqRel) > until.0
             && let Some(closer) = &self.closer
         {
             closer.wake_by_ref();
@@ -244,16 +248,16 @@ impl CallPool {
         if self.usages.is_empty() {
             return None;
         }
-        self.is_watched.store(false, Ordering::Release); // before the search: none is missed
+        self.next_close.store(u64::MAX, Ordering::Release); // before the search: none is missed
         let next = self.usages.iter().filter_map(|usage| lock(usage).close_kept(now)).min();
-        if next.is_some() {
-            self.is_watched.store(true, Ordering::Release);
+        if let Some(next) = next {
+            self.next_close.fetch_min(next.0, Ordering::AcqRel);
         }
         next
     }
 }
 
-impl Usage {
+impl<S> Usage<S> {
     fn close_kept(&mut self, now: Tick) -> Option<Tick> {
         let kept = &mut self.servers.kept;
         kept.iter_mut().for_each(|kept| kept.retain(|one| one.until > now));
@@ -261,20 +265,20 @@ impl Usage {
     }
 }
 
-impl Drop for Place {
+impl<S> Drop for Place<S> {
     fn drop(&mut self) {
         self.pool.leave(self.application);
     }
 }
 
-impl Ticket {
+impl<S> Ticket<S> {
     /// Whether the call was woken, since it has a place.
     pub(crate) fn is_admitted(&self) -> bool {
         self.is_admitted.load(Ordering::Acquire)
     }
 
     /// The place, if the call has one by now.
-    pub(crate) fn take(&mut self) -> Option<Place> {
+    pub(crate) fn take(&mut self) -> Option<Place<S>> {
         let has_place = match &self.pool.bounds.others {
             Some(others) => {
                 let usage = lock(&self.pool.usages[self.application]);
@@ -288,7 +292,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl<S> Drop for Ticket<S> {
     fn drop(&mut self) {
         if self.is_used {
             return;
@@ -322,7 +326,7 @@ mod tests {
         CallPool::new(&[Arc::new(Application::new(settings, 0))], bounds, None)
     }
 
-    fn enter(pool: &Arc<CallPool>) -> Entered {
+    fn enter(pool: &Arc<CallPool>) -> Entered<OwnedFd> {
         pool.enter(0, || Waker::noop().clone(), Tick(0))
     }
 
@@ -346,12 +350,52 @@ mod tests {
         let Entered::Now(_place) = enter(&pool) else { panic!("all have left") };
     }
 
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Closer(AtomicU64);
+
+    impl std::task::Wake for Closer {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_closer_is_woken_when_a_kept_connection_is_due_sooner_than_it_knows() {
+        let application = |(number, idle_ms)| {
+            let limits = CallLimits { idle_ms, ..CallLimits::default() };
+            let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
+            let servers = vec![ServerSettings { address, weight: 1 }];
+            let settings =
+                ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
+            Arc::new(Application::new(settings, number))
+        };
+        let applications = [(0, 1000), (1, 100)].map(application);
+        let closer = Arc::new(Closer::default());
+        let waker = Waker::from(Arc::clone(&closer));
+        let pool = CallPool::new(&applications, Bounds::of_threads(4, false), Some(waker));
+        let keep = |application, at| {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+            pool.keep(application, 0, Line::new(OwnedFd::from(socket)), at);
+            closer.0.swap(0, Ordering::Relaxed)
+        };
+        let at = |ms| Tick(0).plus_ms(ms);
+        assert_eq!(pool.close_kept(at(0)), None);
+        assert_eq!((keep(0, at(0)), keep(0, at(1))), (1, 0));
+        assert_eq!(keep(1, at(1)), 1, "this one is due first");
+        assert_eq!(pool.close_kept(at(1)), Some(at(101)));
+        assert_eq!((keep(1, at(2)), keep(0, at(2))), (0, 0));
+        assert_eq!(pool.close_kept(at(102)), Some(at(1000)));
+        assert_eq!(pool.close_kept(at(1002)), None);
+        assert_eq!(keep(0, at(1002)), 1);
+    }
+
     #[test]
     fn calls_that_wait_count_where_they_hold_a_thread() {
         for (parks, expected) in [(false, 2), (true, 6)] {
             let pool = pool(100, 4, Bounds::of_threads(4, parks));
-            let entered: Vec<Entered> = (0..10).map(|_| enter(&pool)).collect();
-            let is_in = |entered: &&Entered| !matches!(entered, Entered::Full);
+            let entered: Vec<Entered<OwnedFd>> = (0..10).map(|_| enter(&pool)).collect();
+            let is_in = |entered: &&Entered<OwnedFd>| !matches!(entered, Entered::Full);
             assert_eq!(entered.iter().filter(is_in).count(), expected, "{parks}");
         }
     }

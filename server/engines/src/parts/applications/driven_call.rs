@@ -2,11 +2,11 @@
 //! place to the connection that is kept for the next call. It makes no wait itself. Its driver
 //! waits for what [`DrivenCall::awaited`] says, reports what came, and asks again.
 //!
-//! Event loops have calls of their own (`parts/loops/reactor/calls.rs`): they watch kept
-//! connections, and share nothing.
+//! Event loops have calls of their own (`parts/loops/reactor/calls.rs`): they act on
+//! events of kept connections, and share nothing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -24,28 +24,61 @@ use crate::jobs::Runner;
 /// in milliseconds. Only sockets in the file system say so.
 pub(crate) const BACKLOG_MS: u64 = 10;
 
+/// How an engine learns what there is at the sockets of applications.
+pub(crate) trait WatchLine {
+    /// A socket, with what has to be known to watch it.
+    type Socket: AsFd + From<OwnedFd>;
+
+    /// Has events of the socket reach the call that uses it from now on. Of a connection that was
+    /// kept, they may have reached another one. No byte was moved for this call yet.
+    ///
+    /// # Errors
+    /// No memory for it.
+    fn watch(&self, socket: &mut Self::Socket) -> io::Result<()>;
+}
+
+/// Of threads, which wait for both sockets themselves.
+pub(crate) struct Unwatched;
+
+impl WatchLine for Unwatched {
+    type Socket = OwnedFd;
+
+    fn watch(&self, _: &mut OwnedFd) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The client of a call.
 pub(crate) trait CallClient {
+    type Watch: WatchLine;
     type Stream<'s>: Downstream
     where
         Self: 's;
+
+    fn watch(&self) -> &Self::Watch;
 
     /// The stream of the call; none if the client does not want it any more.
     fn stream(&mut self) -> Option<Self::Stream<'_>>;
 }
 
 /// The client of a call whose connection is a session's.
-pub(crate) struct SessionClient<'c> {
+pub(crate) struct SessionClient<'c, W> {
     pub(crate) connection: &'c mut Connection,
     pub(crate) worker: &'c mut Worker,
     pub(crate) id: JobId,
+    pub(crate) watch: W,
 }
 
-impl CallClient for SessionClient<'_> {
+impl<W: WatchLine> CallClient for SessionClient<'_, W> {
+    type Watch = W;
     type Stream<'s>
         = StreamRef<'s>
     where
         Self: 's;
+
+    fn watch(&self) -> &W {
+        &self.watch
+    }
 
     fn stream(&mut self) -> Option<StreamRef<'_>> {
         self.connection.stream(self.worker, self.id)
@@ -53,37 +86,37 @@ impl CallClient for SessionClient<'_> {
 }
 
 /// A call under way.
-pub(crate) struct DrivenCall {
+pub(crate) struct DrivenCall<S = OwnedFd> {
     call: Box<Call>,
-    pool: Arc<CallPool>,
+    pool: Arc<CallPool<S>>,
     /// The number of the application.
     application: usize,
-    stage: Stage,
-    place: Option<Place>,
+    stage: Stage<S>,
+    place: Option<Place<S>>,
     /// The servers that were tried and cannot be reached.
     tried: u32,
     /// Whether a server had no room in its backlog.
     is_put_off: bool,
 }
 
-enum Stage {
+enum Stage<S> {
     /// It waits until another call is over.
-    Waiting(Ticket),
+    Waiting(Ticket<S>),
     /// It needs a connection.
     Unconnected,
     /// It waits for room in the backlog of a server.
     PutOff {
         due: Tick,
     },
-    Joined(Upstream),
+    Joined(Upstream<S>),
     /// It fails as soon as it is asked.
     Failing(Failure),
     Over,
 }
 
 /// A connection to a server of the application.
-struct Upstream {
-    line: Line,
+struct Upstream<S> {
+    line: Line<S>,
     server: usize,
 }
 
@@ -96,10 +129,10 @@ pub(crate) enum Progress {
     Over,
 }
 
-impl DrivenCall {
+impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     /// Begins a call. If it has to wait for a place it is woken when it has one.
     pub(crate) fn begin(
-        pool: &Arc<CallPool>,
+        pool: &Arc<CallPool<S>>,
         call: Box<Call>,
         waker: impl FnOnce() -> Waker,
         now: Tick,
@@ -116,7 +149,7 @@ impl DrivenCall {
 
     /// Goes on with the call as far as that is possible. A connection is kept for the next call
     /// only if it `may_keep` it.
-    pub(crate) fn go_on<C: CallClient>(
+    pub(crate) fn go_on<C: CallClient<Watch: WatchLine<Socket = S>>>(
         &mut self,
         client: &mut C,
         buffer: &mut [u8],
@@ -137,7 +170,10 @@ impl DrivenCall {
                     None => return Progress::Waits,
                 },
                 Stage::PutOff { due } if *due > now => return Progress::Waits,
-                Stage::PutOff { .. } | Stage::Unconnected => self.connect(now),
+                Stage::PutOff { .. } | Stage::Unconnected => {
+                    drop(stream);
+                    self.connect(client.watch(), now);
+                }
                 Stage::Failing(failure) => {
                     let failure = *failure;
                     self.call.fail(&mut stream, failure);
@@ -164,8 +200,17 @@ impl DrivenCall {
         }
     }
 
-    /// Gets a connection, kept or new.
-    fn connect(&mut self, now: Tick) {
+    /// Gets a connection, kept or new, and has it watched.
+    fn connect(&mut self, watch: &impl WatchLine<Socket = S>, now: Tick) {
+        self.get_connection(now);
+        if let Stage::Joined(Upstream { line, .. }) = &mut self.stage
+            && watch.watch(&mut line.socket).is_err()
+        {
+            self.stage = Stage::Failing(Failure::Unreachable);
+        }
+    }
+
+    fn get_connection(&mut self, now: Tick) {
         while self.tried < attempts_max(self.call.application()) {
             let Some((server, kept)) = self.pool.choose(self.application, now) else { break };
             if let Some(line) = kept {
@@ -178,7 +223,7 @@ impl DrivenCall {
             }
             match connect(self.call.application(), server, self.tried) {
                 Ok(socket) => {
-                    self.stage = Stage::Joined(Upstream { line: Line::new(socket), server });
+                    self.stage = Stage::Joined(Upstream { line: Line::new(socket.into()), server });
                     return;
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(now),
@@ -226,7 +271,7 @@ impl DrivenCall {
     }
 
     /// The socket of the application and what the call waits for there, if it does.
-    pub(crate) fn awaited(&self) -> Option<(BorrowedFd<'_>, Awaited)> {
+    pub(crate) fn awaited(&self) -> Option<(&S, Awaited)> {
         let Stage::Joined(Upstream { line, .. }) = &self.stage else { return None };
         let awaited = Awaited {
             input: line.wanted.contains(Interest::READ),
@@ -234,7 +279,12 @@ impl DrivenCall {
             ..Awaited::default()
         };
         // The end of its connection is noticed when there is room for more of it.
-        (line.wanted != Interest::NONE).then(|| (line.socket.as_fd(), awaited))
+        (line.wanted != Interest::NONE).then_some((&line.socket, awaited))
+    }
+
+    /// Whether its connection is still being made.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(&self.stage, Stage::Joined(Upstream { line, .. }) if line.is_connecting)
     }
 
     /// Whether it waits until another call is over.
@@ -267,7 +317,7 @@ impl DrivenCall {
         }
         line.is_connecting = false;
         if matches!(os::socket::take_error(line.socket.as_fd()), Ok(None)) {
-            line.is_hung_up = false;
+            line.is_hung_up = found.is_over;
             return self.call.connected(false, now);
         }
         let server = *server;

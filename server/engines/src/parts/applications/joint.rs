@@ -11,28 +11,32 @@ use upstream::{Call, Downstream, Next};
 /// Bytes received at once: whole replies of usual size, and large ones in few calls.
 pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// A connection to a server of an application, and its known readiness.
-pub(crate) struct Line {
-    pub(crate) socket: OwnedFd,
+/// A connection to a server of an application, and its known readiness. Its socket is an `S`, with
+/// what its engine has to know to watch it.
+pub(crate) struct Line<S = OwnedFd> {
+    pub(crate) socket: S,
     /// Whether the receive queue was empty after the last receive and no event has come since.
     pub(crate) is_drained: bool,
     /// Whether the server has shut its side down, or the connection has failed.
     pub(crate) is_hung_up: bool,
     /// Whether the last send found no room, and no event has come since.
     pub(crate) is_full: bool,
+    /// Whether a send has failed: there will be no room any more.
+    is_broken: bool,
     /// Whether the connection is still being made.
     pub(crate) is_connecting: bool,
     /// What the call waits for at the socket.
     pub(crate) wanted: Interest,
 }
 
-impl Line {
-    pub(crate) fn new(socket: OwnedFd) -> Self {
+impl<S: AsFd> Line<S> {
+    pub(crate) fn new(socket: S) -> Self {
         Self {
             socket,
             is_drained: false,
             is_hung_up: false,
             is_full: false,
+            is_broken: false,
             is_connecting: true,
             wanted: Interest::WRITE,
         }
@@ -82,8 +86,8 @@ pub(crate) enum Joint {
 }
 
 /// Moves bytes between an application and its client's stream until neither end can go on.
-pub(crate) fn join<D: Downstream>(
-    line: &mut Line,
+pub(crate) fn join<S: AsFd, D: Downstream>(
+    line: &mut Line<S>,
     call: &mut Call,
     d: &mut D,
     buffer: &mut [u8],
@@ -111,15 +115,16 @@ pub(crate) fn join<D: Downstream>(
                 continue;
             }
             // A reply may have come before the failure: it is read first.
-            Some(Err(_)) => line.is_full = true,
+            Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
             None => {}
         }
         let receives = call.wants_input(d);
         if !(receives && line.receive(call, d, buffer, now)) {
-            line.wanted = match (is_sending, receives) {
+            line.wanted = match (is_sending && !line.is_broken, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),
                 (true, false) => Interest::WRITE,
-                (false, _) => Interest::READ,
+                (false, true) => Interest::READ,
+                (false, false) => Interest::NONE,
             };
             return Joint::Waits;
         }

@@ -10,7 +10,6 @@ use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::task::{Wake, Waker};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
@@ -26,7 +25,7 @@ use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::applications::call_pool::{Bounds, CallPool};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
-use crate::parts::loops::{Loop, LoopContext, Shared};
+use crate::parts::loops::{Loop, LoopContext};
 
 /// The threads that serve what an acceptor accepts.
 pub(crate) trait Pool: Send {
@@ -91,18 +90,6 @@ pub(crate) struct Acceptor<C> {
     obeyed: Obeyed,
 }
 
-/// Wakes an acceptor, which closes kept connections in time.
-struct AcceptorWaker {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
-impl Wake for AcceptorWaker {
-    fn wake(self: Arc<Self>) {
-        self.shared.wakes[self.index].notify();
-    }
-}
-
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
 
@@ -122,11 +109,7 @@ impl<C: Pool + 'static> Acceptor<C> {
         let epoll = Arc::new(Epoll::new()?);
         let connections_max = connections_max.min(loop_context.shared.connections_max);
         let bounds = bounds.unwrap_or_else(|| Bounds::of_threads(connections_max, false));
-        let closer = Waker::from(Arc::new(AcceptorWaker {
-            shared: Arc::clone(&loop_context.shared),
-            index: loop_context.index,
-        }));
-        let calls = CallPool::new(start.worker.applications(), bounds, Some(closer));
+        let calls = CallPool::new(start.worker.applications(), bounds, Some(loop_context.waker()));
         let mut registry =
             Registry::new(loop_context, cpus, more, counters, connections_max, calls);
         registry.yielding = Yielding::for_acceptor(&epoll);

@@ -22,6 +22,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
@@ -71,6 +72,24 @@ pub(crate) struct LoopContext {
     pub(crate) exclusive_wakeups: bool,
     pub(crate) knobs: KnobValues,
     pub(crate) start_helper: StartHelper,
+}
+
+impl LoopContext {
+    /// A waker of the loop, which gets its wake-up call.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::new(LoopWaker { shared: Arc::clone(&self.shared), index: self.index }))
+    }
+}
+
+struct LoopWaker {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl std::task::Wake for LoopWaker {
+    fn wake(self: Arc<Self>) {
+        self.shared.wakes[self.index].notify();
+    }
 }
 
 /// A loop, to be run in its thread until it has carried out all its orders.

@@ -3,7 +3,7 @@
 //! receives.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
@@ -14,7 +14,7 @@ use session::{Job, JobId, Tick};
 use site::resource::FileRef;
 
 use super::{Drive, remaining_ms};
-use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient};
+use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient, Unwatched};
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::Begun;
 use crate::parts::loops::step::{Ready, Step, Turn, step};
@@ -93,7 +93,7 @@ impl Drive<'_, '_> {
         self.drain_if_ordered();
         let (registry, worker) = (self.registry, self.lease.worker());
         let (now, connection) = (worker.now(), &mut self.served.connection);
-        let mut client = SessionClient { connection, worker, id };
+        let mut client = SessionClient { connection, worker, id, watch: Unwatched };
         let may_keep = !registry.is_draining();
         driven.go_on(&mut client, self.buffer, now, &registry.runner, may_keep)
     }
@@ -150,7 +150,8 @@ impl Drive<'_, '_> {
         let own = (self.entry.socket(), client);
         let order =
             summons.map(|it| (it.descriptor(), Awaited { input: true, ..Awaited::default() }));
-        let [client, server, order] = wait_for(own, driven.awaited(), order, ms);
+        let server = driven.awaited().map(|(socket, awaited)| (socket.as_fd(), awaited));
+        let [client, server, order] = wait_for(own, server, order, ms);
         if order.input
             && let Some(summons) = summons
         {
@@ -166,7 +167,7 @@ impl Drive<'_, '_> {
         let (worker, connection) = (self.lease.worker(), &mut self.served.connection);
         connection.expire_if_due(worker);
         let now = worker.now();
-        driven.expire_if_due(&mut SessionClient { connection, worker, id }, now);
+        driven.expire_if_due(&mut SessionClient { connection, worker, id, watch: Unwatched }, now);
         driven.note(server, now);
     }
 }
