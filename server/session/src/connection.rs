@@ -9,12 +9,12 @@ use http1::{Head, Parsed};
 use upstream::Tick;
 
 use crate::after::After;
-use crate::application::CLIENT_LEFT;
 use crate::exchange::{AHEAD_BYTES_MAX, Exchange, Skipped, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
 use crate::op::Op;
 use crate::response::{Prepared, Request, Response};
+use crate::stream::CLIENT_LEFT;
 use crate::worker::Worker;
 
 /// The phase of a connection, for drivers that evict or park connections.
