@@ -1,8 +1,9 @@
-//! Which requests an application answers, and the call of it that is prepared then.
+//! Which requests an application answers, the call of it that is prepared then, and the answer if
+//! the call fails.
 
 use std::sync::Arc;
 
-use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Target};
+use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Target};
 use site::path;
 use upstream::{Call, Origin};
 
@@ -70,5 +71,41 @@ impl Response<'_> {
         }));
         self.exchange.job = Some(Job::Application(Box::new(call)));
         Some(Prepared::Job)
+    }
+
+    /// Prepares what follows in the reply of an application whose call is over; none if the reply
+    /// is complete.
+    #[cold]
+    pub(crate) fn call_is_over(&mut self, w: &mut Worker) -> Option<Prepared> {
+        if self.exchange.next_gathered() {
+            return Some(Prepared::Bytes);
+        }
+        let failure = self.exchange.stream()?.failure?;
+        Some(self.call_failed(w, failure.status()))
+    }
+
+    /// Answers in the place of an application; with nothing if it has begun to answer.
+    #[cold]
+    pub(crate) fn call_failed(&mut self, w: &mut Worker, status: u16) -> Prepared {
+        let exchange = &mut *self.exchange;
+        let has_reply = exchange.stream().is_some_and(|stream| stream.has_reply);
+        exchange.then = Then::Finish;
+        if has_reply {
+            return Prepared::Nothing;
+        }
+        // Nothing but a close says where the next request would begin.
+        if exchange.skipper.take().is_some() || status < 500 {
+            *self.after = After::Linger;
+        }
+        let bytes = std::mem::take(&mut exchange.head);
+        let host = exchange.draft.host;
+        let prepared = match http1::parse_head(&bytes, 0, &w.limits.head) {
+            Ok(Parsed::Complete(head)) => {
+                self.error(w, Request { bytes: &bytes, head: &head, host }, status)
+            }
+            _ => unreachable!("the head was read before"),
+        };
+        self.exchange.head = bytes;
+        prepared
     }
 }

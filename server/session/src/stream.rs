@@ -11,10 +11,11 @@ use crate::after::After;
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::JobId;
+use crate::reply::Reply;
 use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
-pub(crate) const CLIENT_LEFT: u16 = 499;
+const CLIENT_LEFT: u16 = 499;
 
 /// A request that an application answers.
 #[derive(Default)]
@@ -50,10 +51,26 @@ impl Stream {
 
 /// The stream of a request, in the hands of the call that answers it.
 pub struct StreamRef<'c> {
-    connection: &'c mut Connection,
+    lender: Lender<'c>,
     w: &'c mut Worker,
     /// Whether nothing was left to send when the call got it: what comes may join those bytes.
     is_free: bool,
+}
+
+/// Who has the request.
+enum Lender<'c> {
+    Connection(&'c mut Connection),
+    Reply(&'c mut Reply),
+}
+
+/// What a stream works on.
+struct Parts<'p> {
+    exchange: &'p mut Exchange,
+    after: &'p mut After,
+    w: &'p mut Worker,
+    is_free: bool,
+    /// Whether the client has shut its side down.
+    is_at_end: bool,
 }
 
 impl Connection {
@@ -70,16 +87,19 @@ impl Connection {
         if !self.wants_stream(id) {
             return None;
         }
-        let exchange = self.exchange.as_mut()?;
-        let is_free = exchange.is_sent();
-        if is_free {
-            exchange.out.clear();
-            exchange.out_at = 0;
+        let is_free = self.exchange.as_mut()?.lend_stream()?;
+        Some(StreamRef { lender: Lender::Connection(self), w, is_free })
+    }
+}
+
+impl Reply {
+    /// The stream of the call that answers the request; none if its reply is complete.
+    pub fn stream<'c>(&'c mut self, w: &'c mut Worker) -> Option<StreamRef<'c>> {
+        if self.exchange.stream().is_none_or(|stream| stream.is_complete) {
+            return None;
         }
-        let stream = exchange.stream_mut()?;
-        stream.awaits_body = false;
-        stream.awaits_room = false;
-        Some(StreamRef { connection: self, w, is_free })
+        let is_free = self.exchange.lend_stream()?;
+        Some(StreamRef { lender: Lender::Reply(self), w, is_free })
     }
 }
 
@@ -96,6 +116,27 @@ impl Exchange {
             Then::Application(stream) => Some(stream),
             _ => None,
         }
+    }
+
+    /// Notes that the client has gone: unless a reply had begun, that is what is logged.
+    pub(crate) fn note_client_left(&mut self) {
+        if self.draft.status == 0 {
+            self.draft.status = CLIENT_LEFT;
+        }
+    }
+
+    /// Prepares the stream for the call that gets it. Returns whether nothing is left to send; none
+    /// if there is no stream.
+    fn lend_stream(&mut self) -> Option<bool> {
+        let is_free = self.is_sent();
+        if is_free {
+            self.out.clear();
+            self.out_at = 0;
+        }
+        let stream = self.stream_mut()?;
+        stream.awaits_body = false;
+        stream.awaits_room = false;
+        Some(is_free)
     }
 
     /// Goes on to what was gathered while the last bytes were sent. Returns whether there is
@@ -133,31 +174,38 @@ impl Exchange {
 }
 
 impl StreamRef<'_> {
-    /// The exchange and its stream; both are there as long as the stream is lent.
-    fn parts(&mut self) -> Option<(&mut Exchange, bool)> {
-        self.connection.exchange.as_deref_mut().map(|exchange| (exchange, self.is_free))
+    /// What the stream works on, which is there as long as the stream is lent.
+    fn parts(&mut self) -> Option<Parts<'_>> {
+        let (w, is_free) = (&mut *self.w, self.is_free);
+        match &mut self.lender {
+            Lender::Connection(connection) => {
+                let Connection { exchange, after, is_at_end, .. } = &mut **connection;
+                let exchange = exchange.as_deref_mut()?;
+                Some(Parts { exchange, after, w, is_free, is_at_end: *is_at_end })
+            }
+            Lender::Reply(reply) => {
+                let Reply { exchange, after, .. } = &mut **reply;
+                Some(Parts { exchange, after, w, is_free, is_at_end: false })
+            }
+        }
     }
 
     /// Adds bytes to what is sent, of which `content_bytes` are content.
     fn put(&mut self, content_bytes: usize, write: impl FnOnce(&mut Vec<u8>, bool)) {
-        if let Some((exchange, is_free)) = self.parts() {
+        if let Some(Parts { exchange, is_free, .. }) = self.parts() {
             put(exchange, is_free, content_bytes, write);
         }
     }
 
     fn put_head(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
-        let draft = match self.parts() {
-            Some((exchange, _)) => exchange.draft,
-            None => return,
-        };
+        let Some(Parts { exchange, after, w, is_free, .. }) = self.parts() else { return };
+        let draft = exchange.draft;
         let is_interim = status < 200;
         // Without its 100 the client may send the body or not: only the close is clear to both.
-        let owes = self.connection.exchange.as_ref().and_then(|it| it.stream());
-        if !is_interim && owes.is_some_and(|it| it.owes_continue) {
-            self.connection.after = After::Linger;
+        if !is_interim && exchange.stream().is_some_and(|it| it.owes_continue) {
+            *after = After::Linger;
         }
         let is_chunked = length == Length::Unknown && !draft.is_http10;
-        let after = &mut self.connection.after;
         if length == Length::Unknown && draft.is_http10 && *after == After::KeepAlive {
             *after = After::Linger;
         }
@@ -167,10 +215,9 @@ impl StreamRef<'_> {
             (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
             (After::Close | After::Linger, _) => b"Connection: close\r\n",
         };
-        let rules = rule_fields(self.w, &self.connection.exchange, status, &fields);
-        let date = *self.w.date();
-        let Some(exchange) = self.connection.exchange.as_deref_mut() else { return };
-        put(exchange, self.is_free, 0, |out, _| {
+        let rules = rule_fields(w, exchange, status, &fields);
+        let date = w.date();
+        put(exchange, is_free, 0, |out, _| {
             let mut head = HeadWriter::new(out, status);
             let mut has_date = is_interim;
             match &rules {
@@ -181,7 +228,7 @@ impl StreamRef<'_> {
                 None => has_date |= fields.write(head.rest()),
             }
             if !has_date {
-                head.field("Date", &date);
+                head.field("Date", date);
             }
             match length {
                 Length::Known(length) | Length::None(Some(length)) => {
@@ -193,7 +240,7 @@ impl StreamRef<'_> {
             head.lines(connection);
             head.finish();
         });
-        if let Some(stream) = self.connection.exchange.as_mut().and_then(|it| it.stream_mut()) {
+        if let Some(stream) = exchange.stream_mut() {
             stream.is_chunked = is_chunked;
             stream.has_reply |= !is_interim;
         }
@@ -224,11 +271,10 @@ fn put(
 /// The fields of a reply together with those that rules add; none where no rule does.
 fn rule_fields<'f>(
     w: &'f Worker,
-    exchange: &Option<Box<Exchange>>,
+    exchange: &Exchange,
     status: u16,
     fields: &ReplyFields<'f>,
 ) -> Option<FieldList<'f>> {
-    let exchange = exchange.as_ref()?;
     let host = w.site.host(exchange.draft.host);
     if status < 200 || !host.has_header_rules() {
         return None;
@@ -254,8 +300,7 @@ fn rule_fields<'f>(
 
 impl Downstream for StreamRef<'_> {
     fn body(&mut self) -> Body<'_> {
-        let is_free = self.is_free;
-        let Some(exchange) = self.connection.exchange.as_deref_mut() else {
+        let Some(Parts { exchange, is_free, is_at_end, .. }) = self.parts() else {
             return Body::Broken(400);
         };
         if exchange.skipper.is_none() {
@@ -268,7 +313,6 @@ impl Downstream for StreamRef<'_> {
         if exchange.skipper.is_none() {
             return Body::End;
         }
-        let is_at_end = self.connection.is_at_end;
         let (unread, at) = (&exchange.input, exchange.input_at);
         let Then::Application(stream) = &mut exchange.then else { return Body::Broken(400) };
         if stream.body_bytes + ahead as u64 > stream.body_bytes_max {
@@ -289,7 +333,7 @@ impl Downstream for StreamRef<'_> {
     }
 
     fn body_taken(&mut self, n: usize) {
-        let Some((exchange, _)) = self.parts() else { return };
+        let Some(Parts { exchange, .. }) = self.parts() else { return };
         let Some(mut reader) = exchange.skipper.take() else { return };
         reader.advance(n as u64);
         exchange.consume(n);
@@ -302,21 +346,21 @@ impl Downstream for StreamRef<'_> {
     }
 
     fn interim(&mut self, status: u16, fields: ReplyFields<'_>) {
-        let is_http10 = self.parts().is_none_or(|(exchange, _)| exchange.draft.is_http10);
+        let is_http10 = self.parts().is_none_or(|it| it.exchange.draft.is_http10);
         if !is_http10 && self.is_free {
             self.put_head(status, Length::None(None), fields);
         }
     }
 
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
-        if let Some((exchange, _)) = self.parts() {
+        if let Some(Parts { exchange, .. }) = self.parts() {
             exchange.draft.status = status;
         }
         self.put_head(status, length, fields);
     }
 
     fn room(&mut self) -> usize {
-        let Some((exchange, _)) = self.parts() else { return 0 };
+        let Some(Parts { exchange, .. }) = self.parts() else { return 0 };
         let unsent = exchange.out.len() - exchange.out_at;
         let Some(stream) = exchange.stream_mut() else { return 0 };
         let room = stream.reply_bytes_max.saturating_sub(unsent + stream.gathered.len());
@@ -337,13 +381,13 @@ impl Downstream for StreamRef<'_> {
                 put_last_chunk(out);
             }
         });
-        if let Some(stream) = self.connection.exchange.as_mut().and_then(|it| it.stream_mut()) {
+        if let Some(stream) = self.parts().and_then(|it| it.exchange.stream_mut()) {
             stream.is_complete = true;
         }
     }
 
     fn fail(&mut self, failure: Failure) {
-        if let Some(stream) = self.connection.exchange.as_mut().and_then(|it| it.stream_mut()) {
+        if let Some(stream) = self.parts().and_then(|it| it.exchange.stream_mut()) {
             stream.failure = Some(failure);
         }
     }
@@ -351,6 +395,9 @@ impl Downstream for StreamRef<'_> {
 
 impl Drop for StreamRef<'_> {
     fn drop(&mut self) {
-        self.connection.after_call(self.w, self.is_free);
+        // Of a reply its driver asks what follows.
+        if let Lender::Connection(connection) = &mut self.lender {
+            connection.after_call(self.w, self.is_free);
+        }
     }
 }
