@@ -12,6 +12,7 @@ use crate::exchange::{AHEAD_BYTES_MAX, Exchange};
 use crate::job::{Done, Job};
 use crate::op::Op;
 use crate::response::{Prepared, Response};
+use crate::stream::Stream;
 use crate::worker::Worker;
 
 /// The response to one request. In all cases [`Reply::finish`] is called last.
@@ -133,13 +134,17 @@ impl Reply {
     /// of the body.
     #[must_use]
     pub fn awaits_client(&self) -> bool {
-        !self.is_sent() || self.exchange.stream().is_some_and(|stream| stream.awaits_body)
+        !self.is_sent() || self.stream_has(|stream| stream.awaits_body)
     }
 
     /// Whether all is sent that has come of an application's reply.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        self.exchange.is_sent()
+        self.exchange.is_sent() && self.stream_has(|stream| stream.gathered.is_empty())
+    }
+
+    fn stream_has(&self, quality: impl FnOnce(&Stream) -> bool) -> bool {
+        self.exchange.stream().is_some_and(quality)
     }
 
     /// Ends the call because its client has not done in time what the call waits for. Returns

@@ -128,11 +128,7 @@ impl Exchange {
     /// Prepares the stream for the call that gets it. Returns whether nothing is left to send; none
     /// if there is no stream.
     fn lend_stream(&mut self) -> Option<bool> {
-        let is_free = self.is_sent();
-        if is_free {
-            self.out.clear();
-            self.out_at = 0;
-        }
+        let is_free = self.is_sent() && !self.next_gathered();
         let stream = self.stream_mut()?;
         stream.awaits_body = false;
         stream.awaits_room = false;
