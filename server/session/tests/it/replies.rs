@@ -1,5 +1,5 @@
-//! Requests that applications answer where there is no connection: their driver keeps its state, and
-//! the reply lends its stream to the call.
+//! Requests that applications answer where there is no connection: their driver keeps its state,
+//! and the reply lends its stream to the call.
 
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ fn an_application_that_works_does_not_wait_for_its_client() {
     assert!(!talk.converse(&mut reply, &mut call));
     assert!(!reply.awaits_client());
     reply.leave();
-    drop(reply.finish(&mut talk.worker));
+    let _ = reply.finish(&mut talk.worker);
     assert_eq!(talk.counters.responses[3].get(), 1, "it is counted with 499");
 }
 
