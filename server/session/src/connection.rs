@@ -9,12 +9,11 @@ use http1::{Head, Parsed};
 use upstream::Tick;
 
 use crate::after::After;
-use crate::application::CLIENT_LEFT;
 use crate::exchange::{AHEAD_BYTES_MAX, Exchange, Skipped, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
 use crate::op::Op;
-use crate::response::{Prepared, Request, Response};
+use crate::response::{Prepared, Response};
 use crate::worker::Worker;
 
 /// The phase of a connection, for drivers that evict or park connections.
@@ -533,7 +532,7 @@ impl Connection {
             self.state = State::Waiting;
             return;
         }
-        match (Response { exchange, after: &mut self.after, peer: &self.peer }).refill() {
+        match (Response { exchange, after: &mut self.after, peer: &self.peer }).refill(w) {
             // A response of many parts keeps its deadline, which its progress renews.
             Some(Prepared::Bytes) => {}
             Some(_) => {
@@ -584,30 +583,7 @@ impl Connection {
     /// Answers in the place of an application; or breaks off what it has begun to answer.
     #[cold]
     fn fail_call(&mut self, w: &mut Worker, status: u16) {
-        let Some(exchange) = &mut self.exchange else { return };
-        let has_reply = exchange.stream().is_some_and(|stream| stream.has_reply);
-        exchange.then = Then::Finish;
-        if has_reply {
-            w.counters.bodies_cut_short.add(1);
-            self.state = State::Closed { reset: true };
-            return;
-        }
-        // Nothing but a close says where the next request would begin.
-        if exchange.skipper.take().is_some() || status < 500 {
-            self.after = After::Linger;
-        }
-        let bytes = std::mem::take(&mut exchange.head);
-        let host = exchange.draft.host;
-        let prepared = match http1::parse_head(&bytes, 0, &w.limits.head) {
-            Ok(Parsed::Complete(head)) => {
-                let request = Request { bytes: &bytes, head: &head, host };
-                self.response(w).error(w, request, status)
-            }
-            _ => unreachable!("the head was read before"),
-        };
-        if let Some(exchange) = &mut self.exchange {
-            exchange.head = bytes;
-        }
+        let prepared = self.response(w).call_failed(w, status);
         self.follow(w, prepared);
     }
 
@@ -680,9 +656,7 @@ impl Connection {
             && exchange.stream().is_some_and(|stream| !stream.is_complete)
         {
             // The application is not kept busy for a client that has gone.
-            if exchange.draft.status == 0 {
-                exchange.draft.status = CLIENT_LEFT;
-            }
+            exchange.note_client_left();
             self.state = State::Closed { reset: false };
             return;
         }

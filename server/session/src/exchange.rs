@@ -6,10 +6,10 @@ use http1::{BodySkipper, Head, Method, Version};
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 
-use crate::application::Stream;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::op::Op;
+use crate::stream::Stream;
 use upstream::Tick;
 
 /// Larger buffers are not kept for reuse.

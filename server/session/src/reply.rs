@@ -5,26 +5,31 @@
 use std::net::SocketAddr;
 
 use http1::{BodySkipper, Head};
+use upstream::Failure;
 
 use crate::after::After;
-use crate::exchange::Exchange;
+use crate::exchange::{AHEAD_BYTES_MAX, Exchange};
 use crate::job::{Done, Job};
 use crate::op::Op;
 use crate::response::{Prepared, Response};
+use crate::stream::Stream;
 use crate::worker::Worker;
 
 /// The response to one request. In all cases [`Reply::finish`] is called last.
+///
+/// If [`Reply::take_job`] returns a call of an application, its driver moves bytes between the
+/// call and the client until the call is over ([`Reply::stream`], [`Reply::to_send`],
+/// [`Reply::ingest`]), and goes on with what is left to send, and with [`Reply::refill`].
 pub struct Reply {
-    exchange: Box<Exchange>,
-    after: After,
+    pub(crate) exchange: Box<Exchange>,
+    pub(crate) after: After,
     peer: SocketAddr,
 }
 
 impl Reply {
     /// Begins the response to a request of `peer`: `bytes` is its head, `arrived` are the bytes
     /// after it that have arrived, and `is_last` says that the connection is closed after it in any
-    /// case. Returns the request's body as well, if it is to be read and dropped after the
-    /// response.
+    /// case.
     #[inline]
     pub fn begin(
         w: &mut Worker,
@@ -33,11 +38,10 @@ impl Reply {
         head: &Head<'_>,
         arrived: &[u8],
         is_last: bool,
-    ) -> (Self, Prepared, Option<BodySkipper>) {
+    ) -> (Self, Prepared) {
         let mut reply = Self { exchange: w.take_exchange(), after: After::KeepAlive, peer };
         let prepared = reply.response().respond(w, bytes, head, arrived, is_last);
-        let body = reply.exchange.skipper.take();
-        (reply, prepared, body)
+        (reply, prepared)
     }
 
     /// Begins the response to bytes that are no request, or to one that will never be complete.
@@ -62,7 +66,7 @@ impl Reply {
         self.exchange.job.take().expect("a job is taken once, after Prepared::Job")
     }
 
-    /// Makes the connection close after this response, which has not been prepared yet.
+    /// Makes the connection close after this response, which says so unless its head is written.
     pub fn be_last(&mut self) {
         if self.after == After::KeepAlive {
             self.after = After::Linger;
@@ -95,18 +99,80 @@ impl Reply {
 
     /// Prepares what follows when everything prepared is sent; none if the response is complete.
     #[inline]
-    pub fn refill(&mut self) -> Option<Prepared> {
-        self.response().refill()
+    pub fn refill(&mut self, w: &mut Worker) -> Option<Prepared> {
+        self.response().refill(w)
     }
 
-    /// Records the response, even if it is incomplete, and returns the buffers.
+    /// Takes in received bytes while an application is called: the request's body, of which the
+    /// call takes what it can, and what follows it.
+    pub fn ingest(&mut self, bytes: &[u8]) {
+        self.exchange.keep(bytes);
+    }
+
+    /// The bytes that the call has not taken.
+    #[must_use]
+    pub fn unread(&self) -> &[u8] {
+        self.exchange.unread()
+    }
+
+    /// Whether to receive while an application is called. A client that has sent 16 KiB ahead
+    /// waits.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.unread().len() < AHEAD_BYTES_MAX
+    }
+
+    /// The next bytes of an application's reply, as far as it has come.
+    pub fn to_send(&mut self) -> &[u8] {
+        if self.exchange.is_sent() {
+            self.exchange.next_gathered();
+        }
+        &self.exchange.out[self.exchange.out_at..]
+    }
+
+    /// Whether the call waits for its client: to take what has come of the reply, or to send more
+    /// of the body.
+    #[must_use]
+    pub fn awaits_client(&self) -> bool {
+        !self.is_sent() || self.stream_has(|stream| stream.awaits_body)
+    }
+
+    /// Whether all is sent that has come of an application's reply.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.exchange.is_sent() && self.stream_has(|stream| stream.gathered.is_empty())
+    }
+
+    fn stream_has(&self, quality: impl FnOnce(&Stream) -> bool) -> bool {
+        self.exchange.stream().is_some_and(quality)
+    }
+
+    /// Ends the call because its client has not done in time what the call waits for. Returns
+    /// whether it was the body: then an answer follows.
+    pub fn time_out(&mut self) -> bool {
+        let was_body = self.is_sent();
+        if let Some(stream) = self.exchange.stream_mut().filter(|_| was_body) {
+            stream.failure = Some(Failure::Request(408));
+        }
+        was_body
+    }
+
+    /// Ends the call because its client has gone.
+    pub fn leave(&mut self) {
+        self.exchange.note_client_left();
+    }
+
+    /// Records the response, even if it is incomplete, and returns the buffers. Returns what
+    /// happens to the connection, and the rest of the request's body, which is to be read and
+    /// dropped before the next request.
     #[inline]
-    pub fn finish(self, w: &mut Worker) -> After {
+    pub fn finish(mut self, w: &mut Worker) -> (After, Option<BodySkipper>) {
         if self.exchange.draft.status != 0 {
             w.record(&self.exchange, self.peer);
         }
+        let body = self.exchange.skipper.take();
         w.return_exchange(self.exchange);
-        self.after
+        (self.after, body)
     }
 
     #[inline]

@@ -115,7 +115,7 @@ impl Response<'_> {
     }
 
     /// Prepares what follows a part or a chunk that is sent; none if the response is complete.
-    pub(crate) fn refill(&mut self) -> Option<Prepared> {
+    pub(crate) fn refill(&mut self, w: &mut Worker) -> Option<Prepared> {
         let exchange = &mut *self.exchange;
         exchange.out.clear();
         exchange.out_at = 0;
@@ -129,7 +129,7 @@ impl Response<'_> {
                 true => Some(Prepared::Bytes),
                 false => exchange.job.is_some().then_some(Prepared::Job),
             },
-            Then::Application(_) => unreachable!("what follows comes from its call"),
+            Then::Application(_) => self.call_is_over(w),
         }
     }
 

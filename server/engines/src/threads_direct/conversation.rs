@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use http1::{BodySkipper, Head, Parsed, begins_head_request, parse_head};
-use session::{After, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
+use session::{After, Job, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
 use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 
 use super::input::Input;
@@ -30,11 +30,11 @@ pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
 }
 
 /// A client's connection, and the state needed to serve it.
-struct Conversation<'a> {
-    registry: &'a Registry,
-    entry: &'a Entry,
+pub(super) struct Conversation<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) entry: &'a Entry,
     peer: SocketAddr,
-    lease: WorkerLease<'a>,
+    pub(super) lease: WorkerLease<'a>,
     waits: Waits,
     limits: Arc<Limits>,
     requests: u32,
@@ -44,7 +44,7 @@ struct Conversation<'a> {
 }
 
 /// The way a conversation ends.
-enum End {
+pub(super) enum End {
     /// In order.
     Close,
     /// In order, but the client may still be sending.
@@ -54,8 +54,8 @@ enum End {
 }
 
 /// The time that a client may take to accept a response: the deadline moves with its progress.
-struct Pace {
-    deadline: Tick,
+pub(super) struct Pace {
+    pub(super) deadline: Tick,
     progress: u64,
 }
 
@@ -75,8 +75,8 @@ impl Conversation<'_> {
     fn talk(&mut self, input: &mut Input<'_>) -> Result<Infallible, End> {
         self.waits.begin(self.entry).or(Err(End::Close))?;
         while !self.registry.is_aborting() {
-            let (reply, prepared, body) = self.read_request(input)?;
-            let after = self.write(reply, prepared, input.spare())?;
+            let (reply, prepared) = self.read_request(input)?;
+            let (after, body) = self.write(reply, prepared, input)?;
             match (after, body) {
                 (After::KeepAlive, None) if self.ends_here(input) => return Err(End::Linger),
                 (After::KeepAlive, None) => {}
@@ -90,10 +90,7 @@ impl Conversation<'_> {
 
     /// Reads one head, in however many pieces it arrives, and begins the response to it.
     #[inline]
-    fn read_request(
-        &mut self,
-        input: &mut Input<'_>,
-    ) -> Result<(Reply, Prepared, Option<BodySkipper>), End> {
+    fn read_request(&mut self, input: &mut Input<'_>) -> Result<(Reply, Prepared), End> {
         let began = self.rest(input)?;
         let mut scanned = 0;
         loop {
@@ -136,15 +133,9 @@ impl Conversation<'_> {
         Ok(if is_first { now } else { self.worker().now() })
     }
 
-    /// Begins the response to a request. Returns it, and the skipper of the request's body, if the
-    /// body is to be read after the response.
+    /// Begins the response to a request.
     #[inline]
-    fn answer(
-        &mut self,
-        bytes: &[u8],
-        head: &Head<'_>,
-        arrived: &[u8],
-    ) -> (Reply, Prepared, Option<BodySkipper>) {
+    fn answer(&mut self, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) -> (Reply, Prepared) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
         let is_last = is_last || self.is_taken || self.registry.is_draining();
@@ -152,27 +143,21 @@ impl Conversation<'_> {
     }
 
     /// Begins the response to bytes that are no request, or will never be a whole one.
-    fn refuse(
-        &mut self,
-        status: u16,
-        reason: &'static str,
-        received: &[u8],
-    ) -> (Reply, Prepared, Option<BodySkipper>) {
+    fn refuse(&mut self, status: u16, reason: &'static str, received: &[u8]) -> (Reply, Prepared) {
         let is_head = begins_head_request(received);
-        let (reply, prepared) =
-            Reply::refusal(self.lease.worker(), self.peer, status, reason, is_head);
-        (reply, prepared, None)
+        Reply::refusal(self.lease.worker(), self.peer, status, reason, is_head)
     }
 
-    /// Sends a response and records it, whether or not sending succeeds.
+    /// Sends a response and records it, whether or not sending succeeds. Returns what follows, and
+    /// the request's body if it is still to be read and dropped.
     #[inline]
     fn write(
         &mut self,
         mut reply: Reply,
         prepared: Prepared,
-        room: &mut [u8],
-    ) -> Result<After, End> {
-        let outcome = self.write_all(&mut reply, prepared, room);
+        input: &mut Input<'_>,
+    ) -> Result<(After, Option<BodySkipper>), End> {
+        let outcome = self.write_all(&mut reply, prepared, input);
         let after = reply.finish(self.lease.worker());
         outcome.map(|()| after)
     }
@@ -191,28 +176,37 @@ impl Conversation<'_> {
         &mut self,
         reply: &mut Reply,
         mut prepared: Prepared,
-        room: &mut [u8],
+        input: &mut Input<'_>,
     ) -> Result<(), End> {
         let mut pace = self.pace();
         loop {
             while prepared == Prepared::Job {
-                let done = self.registry.run(reply.take_job());
-                read_clock(self.worker());
-                if self.registry.is_draining() {
-                    reply.be_last();
-                }
-                prepared = reply.done(self.worker(), done);
+                prepared = match reply.take_job() {
+                    Job::Application(call) => self.call(call, reply, input)?,
+                    job => self.run(job, reply),
+                };
                 pace = self.pace();
             }
             if prepared == Prepared::Nothing {
                 return Err(self.cut_short());
             }
+            let room = input.spare();
             while self.send(reply, &mut pace, room)? {}
-            match reply.refill() {
+            match reply.refill(self.worker()) {
                 Some(next) => prepared = next,
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Runs a job of the response.
+    fn run(&mut self, job: Job, reply: &mut Reply) -> Prepared {
+        let done = self.registry.run(job);
+        read_clock(self.worker());
+        if self.registry.is_draining() {
+            reply.be_last();
+        }
+        reply.done(self.worker(), done)
     }
 
     /// Sends a piece of the prepared response. Returns whether there was one.
@@ -246,10 +240,7 @@ impl Conversation<'_> {
             Ok(n) => {
                 read_clock(self.worker()); // the call may have waited
                 reply.sent(n);
-                pace.progress += n as u64;
-                if pace.progress >= WRITE_PROGRESS_BYTES_MIN {
-                    *pace = self.pace();
-                }
+                self.note_sent(pace, n);
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.lease.release();
@@ -331,11 +322,19 @@ impl Conversation<'_> {
         }
     }
 
-    fn pace(&mut self) -> Pace {
+    #[inline]
+    pub(super) fn note_sent(&mut self, pace: &mut Pace, n: usize) {
+        pace.progress += n as u64;
+        if pace.progress >= WRITE_PROGRESS_BYTES_MIN {
+            *pace = self.pace();
+        }
+    }
+
+    pub(super) fn pace(&mut self) -> Pace {
         Pace { deadline: self.lease.worker().now().plus_ms(self.limits.write_ms), progress: 0 }
     }
 
-    fn expired(&mut self, end: End) -> End {
+    pub(super) fn expired(&mut self, end: End) -> End {
         self.worker().counters.connections_expired.add(1);
         end
     }
@@ -346,7 +345,7 @@ impl Conversation<'_> {
     }
 
     #[inline]
-    fn worker(&mut self) -> &mut Worker {
+    pub(super) fn worker(&mut self) -> &mut Worker {
         self.lease.worker()
     }
 }

@@ -65,6 +65,17 @@ impl<'b> Input<'b> {
         self.end += count;
     }
 
+    /// Adds bytes that were received before.
+    pub(super) fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.add(count);
+            bytes = &bytes[count..];
+        }
+    }
+
     fn buffer(&mut self) -> &mut [u8] {
         if self.long.is_empty() { self.lent } else { &mut self.long }
     }
@@ -89,27 +100,17 @@ impl<'b> Input<'b> {
 mod tests {
     use super::*;
 
-    fn receive(input: &mut Input<'_>, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = input.room();
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            input.add(count);
-            bytes = &bytes[count..];
-        }
-    }
-
     #[test]
     fn received_bytes_are_there_in_order_however_long() {
         let mut lent = [0; 4];
         let mut input = Input::new(&mut lent);
-        receive(&mut input, b"abc");
+        input.append(b"abc");
         input.consume(2);
-        receive(&mut input, b"defghijklmnop");
+        input.append(b"defghijklmnop");
         assert_eq!(input.bytes(), b"cdefghijklmnop");
         input.consume(13);
         assert_eq!((input.bytes(), input.len()), (b"p".as_slice(), 1));
-        receive(&mut input, b"q");
+        input.append(b"q");
         assert_eq!(input.bytes(), b"pq");
     }
 
@@ -119,7 +120,7 @@ mod tests {
         for (received, consumed) in [(0, 0), (15, 2), (15, 14), (16, 0), (16, 1), (30, 0)] {
             let mut lent = [0; 16];
             let mut input = Input::new(&mut lent);
-            receive(&mut input, &b"abcdefghijklmnopqrstuvwxyz0123"[..received]);
+            input.append(&b"abcdefghijklmnopqrstuvwxyz0123"[..received]);
             input.consume(consumed);
             let len = input.len();
             assert!(input.spare().len() >= 8, "{received} {consumed}");
@@ -132,7 +133,7 @@ mod tests {
     fn a_longer_buffer_is_freed_when_its_bytes_are_consumed() {
         let mut lent = [0; 4];
         let mut input = Input::new(&mut lent);
-        receive(&mut input, b"abcdefgh");
+        input.append(b"abcdefgh");
         assert_eq!(input.long.len(), 8);
         input.consume(8);
         assert_eq!((input.bytes(), input.long.len()), (b"".as_slice(), 0));

@@ -11,6 +11,7 @@
 //! What it leaves out: everything but kernel threads. Code that is written here for calls that
 //! block would have to be written again for every other architecture.
 
+mod call;
 mod conversation;
 mod input;
 
@@ -26,7 +27,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a kernel thread for each connection, in straight-line code: read, parse, answer, write",
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("the thread of the client"),
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,

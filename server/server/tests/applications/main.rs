@@ -400,6 +400,33 @@ fn a_client_that_is_cut_off_in_its_body_takes_its_request_with_it() {
     });
 }
 
+/// Time is the client's own only while it is waited for, and then it is bounded.
+#[test]
+fn clients_that_stop_do_not_hold_an_application() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let reply = Reply::ok(&vec![b'x'; 20_000_000]).bytes();
+        let application = scripted(move |_| vec![Action::Send(reply.clone())]);
+        let route = format!(
+            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{}\"] }}]",
+            application.address()
+        );
+        let engine = format!("engine.name={}", spec.name);
+        let server = start(&directory, &[&engine, "timeouts.write_ms=300", &route]);
+        // One stops in its body.
+        let mut client = connect(&server);
+        let part = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello";
+        assert_eq!(ask(&mut client, part).0, 408, "{}", spec.name);
+        // One takes nothing of its response.
+        let mut other = connect(&server);
+        other.write_all(GET.as_bytes()).unwrap();
+        assert!(comes_true(|| application.connections().len() == 2), "{}", spec.name);
+        assert!(comes_true(|| application.open() == 0), "{}", spec.name);
+        let end = other.read_to_end(&mut Vec::new());
+        assert!(end.is_err(), "{}: an orderly end would look whole", spec.name);
+    });
+}
+
 /// A connection that one request has kept is used by the next, which may be another client's.
 #[test]
 fn clients_at_the_same_time_get_their_own_answers() {

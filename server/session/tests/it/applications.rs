@@ -8,7 +8,8 @@ use file_cache::{Budget, Cache, PolicyKind};
 use http1::{BodyFraming, BodySkipper, HeadLimits, Parsed, parse_head};
 use proptest::prelude::*;
 use session::{
-    Connection, Counters, Job, JobId, Limits, Listings, Op, Phase, Tick, Worker, WorkerParts,
+    Connection, Counters, Job, JobId, Limits, Listings, Op, Phase, StreamRef, Tick, Worker,
+    WorkerParts,
 };
 use site::Site;
 use site::host::{HostSettings, RouteSettings};
@@ -29,15 +30,15 @@ static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
 
 /// How many bytes pass at once.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+pub(crate) struct Sizes {
     /// From the client, and to it.
-    client: (usize, usize),
+    pub(crate) client: (usize, usize),
     /// To the application, and from it.
-    application: (usize, usize),
-    reply_bytes_max: usize,
+    pub(crate) application: (usize, usize),
+    pub(crate) reply_bytes_max: usize,
 }
 
-const AMPLE: Sizes = Sizes {
+pub(crate) const AMPLE: Sizes = Sizes {
     client: (usize::MAX, usize::MAX),
     application: (usize::MAX, usize::MAX),
     reply_bytes_max: 64 * 1024,
@@ -45,16 +46,16 @@ const AMPLE: Sizes = Sizes {
 
 /// An application that answers each request with its body, piece by piece as it comes.
 #[derive(Default)]
-struct Echo {
+pub(crate) struct Echo {
     received: Vec<u8>,
     /// What it has sent and nobody has received.
-    sent: VecDeque<u8>,
+    pub(crate) sent: VecDeque<u8>,
     body: Option<BodySkipper>,
     /// Whether the reply is sent in chunks, or with the length of the request's body.
     is_chunked: bool,
     requests: usize,
     /// Whether it reads nothing.
-    is_stalled: bool,
+    pub(crate) is_stalled: bool,
 }
 
 impl Echo {
@@ -104,6 +105,61 @@ impl Echo {
     }
 }
 
+pub(crate) const NOW: Tick = Tick(1_000_000_000);
+
+/// A worker of the site, and its counters.
+pub(crate) fn worker(sizes: Sizes) -> (Worker, Arc<Counters>) {
+    let counters = Arc::new(Counters::default());
+    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+    let limits = Limits { reply_bytes_max: sizes.reply_bytes_max, ..Limits::default() };
+    let mut worker = Worker::new(WorkerParts {
+        site: Arc::clone(&SITE),
+        limits: Arc::new(limits),
+        listings: Listings::new(1),
+        cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
+        first_level_slots_max: 4,
+        revalidate_us: u64::MAX,
+        reads_files: false,
+        log: None,
+        counters: Arc::clone(&counters),
+    });
+    worker.set_time(NOW, 1_700_000_000_000_000);
+    (worker, counters)
+}
+
+/// Moves bytes between a call and its application as far as that is possible. Returns whether any
+/// were moved, and whether the call is over.
+pub(crate) fn join(
+    call: &mut Call,
+    stream: &mut StreamRef<'_>,
+    application: &mut Echo,
+    sizes: Sizes,
+) -> (bool, bool) {
+    let mut moved = false;
+    loop {
+        match call.next(stream, NOW) {
+            Next::Send(bytes) => {
+                let n = bytes.len().min(sizes.application.0);
+                let bytes = bytes[..n].to_vec();
+                call.sent(n, NOW);
+                application.take(&bytes);
+            }
+            Next::Recv => {
+                let n = application.sent.len().min(sizes.application.1);
+                if n == 0 {
+                    return (moved, false);
+                }
+                let bytes: Vec<u8> = application.sent.drain(..n).collect();
+                call.ingest(stream, &bytes, NOW);
+            }
+            Next::Wait => return (moved, false),
+            Next::Over { .. } => return (moved, true),
+            other => panic!("{other:?}"),
+        }
+        moved = true;
+    }
+}
+
 /// All that is on the way from a client to an application and back.
 struct Chain {
     worker: Worker,
@@ -117,29 +173,13 @@ struct Chain {
     /// Whether the client takes nothing.
     is_blocked: bool,
     closed: Option<bool>,
-    now: Tick,
     failures: Vec<Failure>,
     counters: Arc<Counters>,
 }
 
 impl Chain {
     fn new(sizes: Sizes) -> Self {
-        let counters = Arc::new(Counters::default());
-        let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-        let limits = Limits { reply_bytes_max: sizes.reply_bytes_max, ..Limits::default() };
-        let mut worker = Worker::new(WorkerParts {
-            site: Arc::clone(&SITE),
-            limits: Arc::new(limits),
-            listings: Listings::new(1),
-            cache: Arc::new(Cache::new(PolicyKind::Lru, budget, 1)),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            reads_files: false,
-            log: None,
-            counters: Arc::clone(&counters),
-        });
-        let now = Tick(1_000_000_000);
-        worker.set_time(now, 1_700_000_000_000_000);
+        let (worker, counters) = worker(sizes);
         let connection = Connection::new(&worker, "192.0.2.7:4711".parse().expect("an address"));
         Self {
             worker,
@@ -151,7 +191,6 @@ impl Chain {
             received: Vec::new(),
             is_blocked: false,
             closed: None,
-            now,
             failures: Vec::new(),
             counters,
         }
@@ -183,7 +222,7 @@ impl Chain {
                 let Job::Application(mut call) = job else {
                     panic!("no file is asked for: {job:?}")
                 };
-                call.connected(false, self.now);
+                call.connected(false, NOW);
                 self.call = Some((id, call));
                 true
             }
@@ -230,29 +269,7 @@ impl Chain {
             self.call = None; // not wanted any more
             return true;
         };
-        let mut moved = false;
-        let is_over = loop {
-            match call.next(&mut stream, self.now) {
-                Next::Send(bytes) => {
-                    let n = bytes.len().min(self.sizes.application.0);
-                    let bytes = bytes[..n].to_vec();
-                    call.sent(n, self.now);
-                    self.application.take(&bytes);
-                }
-                Next::Recv => {
-                    let n = self.application.sent.len().min(self.sizes.application.1);
-                    if n == 0 {
-                        break false;
-                    }
-                    let bytes: Vec<u8> = self.application.sent.drain(..n).collect();
-                    call.ingest(&mut stream, &bytes, self.now);
-                }
-                Next::Wait => break false,
-                Next::Over { .. } => break true,
-                other => panic!("{other:?}"),
-            }
-            moved = true;
-        };
+        let (moved, is_over) = join(call, &mut stream, &mut self.application, self.sizes);
         drop(stream);
         if is_over {
             self.failures.extend(call.failure());
@@ -265,30 +282,33 @@ impl Chain {
         String::from_utf8_lossy(&self.received).into_owned()
     }
 
-    /// The bodies of all responses, in their order, and their statuses.
     fn responses(&self) -> Vec<(u16, Vec<u8>)> {
-        let mut rest = self.received.as_slice();
-        let mut all = Vec::new();
-        while !rest.is_empty() {
-            let head = http1::parse_response_head(rest, false).expect("a response").expect("whole");
-            rest = &rest[head.len..];
-            let http1::ResponseBody::Framed(framing) = head.body else { panic!("no framing") };
-            let mut reader = BodySkipper::new(framing);
-            let mut body = Vec::new();
-            while !reader.is_done() {
-                let (taken, data) = reader.read(rest).expect("well-formed");
-                assert!(taken > 0, "a response ends in the middle");
-                body.extend_from_slice(data);
-                rest = &rest[taken..];
-            }
-            all.push((head.status, body));
-        }
-        all
+        responses(&self.received)
     }
 }
 
+/// The bodies of all responses, in their order, and their statuses.
+pub(crate) fn responses(mut rest: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let head = http1::parse_response_head(rest, false).expect("a response").expect("whole");
+        rest = &rest[head.len..];
+        let http1::ResponseBody::Framed(framing) = head.body else { panic!("no framing") };
+        let mut reader = BodySkipper::new(framing);
+        let mut body = Vec::new();
+        while !reader.is_done() {
+            let (taken, data) = reader.read(rest).expect("well-formed");
+            assert!(taken > 0, "a response ends in the middle");
+            body.extend_from_slice(data);
+            rest = &rest[taken..];
+        }
+        all.push((head.status, body));
+    }
+    all
+}
+
 /// A request with a body, in chunks of the given sizes or with its length.
-fn request(body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
+pub(crate) fn request(body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
     let mut bytes = b"POST /app/x HTTP/1.1\r\nHost: h\r\n".to_vec();
     let Some(sizes) = chunks else {
         bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
@@ -310,7 +330,7 @@ fn request(body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
     bytes
 }
 
-fn body(len: usize) -> Vec<u8> {
+pub(crate) fn body(len: usize) -> Vec<u8> {
     (0..len).map(|n| b'a' + (n % 23) as u8).collect()
 }
 
@@ -393,7 +413,7 @@ fn a_client_that_waits_is_invited_once_its_body_is_wanted() {
     assert_eq!(chain.text(), "", "the application is asked first");
     let (id, call) = chain.call.as_mut().expect("it is out");
     let mut stream = chain.connection.stream(&mut chain.worker, *id).expect("it is wanted");
-    call.ingest(&mut stream, b"HTTP/1.1 100 Continue\r\n\r\n", chain.now);
+    call.ingest(&mut stream, b"HTTP/1.1 100 Continue\r\n\r\n", NOW);
     drop(stream);
     chain.run();
     assert_eq!(chain.text(), "HTTP/1.1 100 Continue\r\n\r\n");

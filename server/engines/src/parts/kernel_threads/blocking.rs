@@ -18,6 +18,7 @@ use session::{Connection, Job, Op, Phase, Tick, Worker};
 use site::resource::FileRef;
 
 use self::call::ParkedCall;
+pub(crate) use self::call::{thread_waker, wait_for_either, wait_for_place};
 use super::registry::{Arrival, Entry, Registry};
 use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;

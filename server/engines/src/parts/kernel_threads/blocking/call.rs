@@ -13,6 +13,7 @@ use os::socket::Awaited;
 use session::{Job, JobId, Tick};
 use site::resource::FileRef;
 
+use super::super::registry::Registry;
 use super::{Drive, remaining_ms};
 use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient, Unwatched};
 use crate::parts::loops::clock::read_clock;
@@ -55,7 +56,7 @@ impl Drive<'_, '_> {
         let (parking, now) = (self.waker, self.lease.worker().now());
         let waker = || match parking {
             Some(waker) => waker(),
-            None => Waker::from(Arc::new(ThreadWaker(thread::current()))),
+            None => thread_waker(),
         };
         let driven = DrivenCall::begin(&self.registry.calls, call, waker, now);
         self.converse(ParkedCall { id, driven })
@@ -118,17 +119,11 @@ impl Drive<'_, '_> {
         }
     }
 
-    /// Waits until another call is over, or for as long as the client may do without attention.
+    /// Waits for a place, or for as long as the client may do without attention.
     fn wait_for_place(&mut self, driven: &DrivenCall, ready: &mut Ready) {
         let now = self.lease.worker().now();
-        let look_ms =
-            if self.registry.calls.has_shared_places() { SHARED_LOOK_MS } else { LOOK_MS };
-        let ms = driven.deadline().map_or(look_ms, |due| remaining_ms(due, now).min(look_ms));
         self.lease.release();
-        thread::park_timeout(Duration::from_millis(ms));
-        if let Some(summons) = &self.registry.summons {
-            summons.heed(self.registry);
-        }
+        wait_for_place(self.registry, driven, now);
         self.served.expire_if_due(self.lease.worker());
         (ready.is_drained, ready.is_full) = (false, true);
     }
@@ -142,21 +137,10 @@ impl Drive<'_, '_> {
             room: ready.is_full,
             ..Awaited::default()
         };
-        let now = self.lease.worker().now();
-        let due = [connection.deadline(), driven.deadline()].into_iter().flatten().min();
-        let ms = due.map_or(LONG_MS, |due| remaining_ms(due, now));
+        let (due, now) = (connection.deadline(), self.lease.worker().now());
         self.lease.release();
-        let summons = self.registry.summons.as_deref();
         let own = (self.entry.socket(), client);
-        let order =
-            summons.map(|it| (it.descriptor(), Awaited { input: true, ..Awaited::default() }));
-        let server = driven.awaited().map(|(socket, awaited)| (socket.as_fd(), awaited));
-        let [client, server, order] = wait_for(own, server, order, ms);
-        if order.input
-            && let Some(summons) = summons
-        {
-            summons.heed(self.registry);
-        }
+        let [client, server] = wait_for_either(self.registry, own, driven, due, now);
         ready.is_drained &= !client.input;
         ready.is_full &= !client.room && !client.is_over;
         ready.is_hung_up |= client.is_over;
@@ -173,6 +157,39 @@ impl Drive<'_, '_> {
 }
 
 type Socket<'s> = (BorrowedFd<'s>, Awaited);
+
+/// Waits for what a client and its call wait for at their sockets, until something is due: for the
+/// client, or for the call. Returns what there is of each.
+pub(crate) fn wait_for_either(
+    registry: &Registry,
+    client: Socket<'_>,
+    driven: &DrivenCall,
+    due: Option<Tick>,
+    now: Tick,
+) -> [Awaited; 2] {
+    let due = [due, driven.deadline()].into_iter().flatten().min();
+    let ms = due.map_or(LONG_MS, |due| remaining_ms(due, now));
+    let summons = registry.summons.as_deref();
+    let order = summons.map(|it| (it.descriptor(), Awaited { input: true, ..Awaited::default() }));
+    let server = driven.awaited().map(|(socket, awaited)| (socket.as_fd(), awaited));
+    let [client, server, order] = wait_for(client, server, order, ms);
+    if order.input
+        && let Some(summons) = summons
+    {
+        summons.heed(registry);
+    }
+    [client, server]
+}
+
+/// Waits until a call may have a place, or for as long as its client may do without attention.
+pub(crate) fn wait_for_place(registry: &Registry, driven: &DrivenCall, now: Tick) {
+    let look_ms = if registry.calls.has_shared_places() { SHARED_LOOK_MS } else { LOOK_MS };
+    let ms = driven.deadline().map_or(look_ms, |due| remaining_ms(due, now).min(look_ms));
+    thread::park_timeout(Duration::from_millis(ms));
+    if let Some(summons) = &registry.summons {
+        summons.heed(registry);
+    }
+}
 
 /// Waits for what is awaited of a client, and of its application and of orders where there are any.
 /// Returns what there is of each; nothing if the time is over.
@@ -194,6 +211,11 @@ fn wait_for(
         (Some(server), Some(order)) => os::socket::wait_for_any([client, server, order], ms),
     };
     found.unwrap_or_default()
+}
+
+/// Wakes this thread out of [`wait_for_place`].
+pub(crate) fn thread_waker() -> Waker {
+    Waker::from(Arc::new(ThreadWaker(thread::current())))
 }
 
 /// Wakes a thread whose call has a place.
