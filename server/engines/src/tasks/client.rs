@@ -228,7 +228,6 @@ impl Client {
                 self.go_on_with_call(Some(found));
                 return false;
             }
-            Woken::Alarm if self.call.is_out() => self.go_on_with_call(None),
             Woken::Alarm => {}
         }
         // What has arrived comes before the deadline, though the runtime has not seen its event.
@@ -238,6 +237,10 @@ impl Client {
             let mut thread = self.state.this_thread();
             read_clock(&mut thread.worker);
             self.connection.expire_if_due(&mut thread.worker);
+        }
+        // Only now: what a call asks of its client anew gives that more time.
+        if self.call.is_out() {
+            self.go_on_with_call(None);
         }
         false
     }
