@@ -38,7 +38,9 @@
 
 mod accept;
 mod added_threads;
+mod applications;
 mod cache_padded;
+mod caller;
 mod client;
 mod controller_counts;
 mod controllers;
@@ -59,6 +61,7 @@ use std::io;
 use std::sync::Arc;
 
 use self::accept::Accept;
+use self::caller::Caller;
 use self::knobs::{KNOBS, READ_THREADS, SINGLE_THREADS, WRITE_THREADS};
 use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
@@ -76,7 +79,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("a stage of its own"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -90,7 +93,16 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let mut loop_contexts = Vec::new();
     for partition in &mut start.partitions {
-        let pipeline = Arc::new(Pipeline::new(partition, &start.knobs)?);
+        let pipeline = Pipeline::new(partition, &start.knobs, start.connections_max)?;
+        let pipeline = Arc::new(pipeline);
+        // Sites without applications have none of these threads.
+        let callers = (0..pipeline.applications.threads()).map(|_| WorkerStart {
+            worker: (partition.more)(),
+            cpu: None,
+            unpinned_cpus: Arc::default(),
+            listeners: Vec::new(),
+        });
+        partition.workers.extend(callers);
         for (index, worker) in partition.workers.iter_mut().enumerate() {
             worker.cpu = None; // a stage runs on any CPU of the partition
             if index != pipeline::ACCEPT {
@@ -164,9 +176,12 @@ fn make(
         pipeline::ACCEPT => Accept::make(start, loop_context, pipeline),
         pipeline::READ_POLL => ReadPoll::make(start, loop_context, pipeline),
         pipeline::WRITE_POLL => WritePoll::make(start, loop_context, pipeline),
-        _ => {
-            let stage = pipeline.working_stage(index);
-            Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
-        }
+        _ => match pipeline.caller(index) {
+            Some(number) => Caller::make(start, loop_context, pipeline, number),
+            None => {
+                let stage = pipeline.working_stage(index);
+                Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
+            }
+        },
     }
 }

@@ -2,6 +2,7 @@
 //! [`upstream::Call`]; here its bytes are moved, and connections to applications are kept.
 
 pub(crate) mod call_pool;
+pub(crate) mod client_end;
 pub(crate) mod driven_call;
 pub(crate) mod joint;
 pub(crate) mod servers;
