@@ -87,7 +87,12 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let [read, write] = [READ_THREADS, WRITE_THREADS].map(|knob| knobs.workers(knob.name, cpus));
-    Plan { workers: SINGLE_THREADS + read + write, listeners_per_worker: false, ..Plan::ONE }
+    Plan {
+        workers: SINGLE_THREADS + read + write,
+        listeners_per_worker: false,
+        shares_calls: true,
+        ..Plan::ONE
+    }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
