@@ -10,6 +10,7 @@ use os::event::Wake;
 use upstream::Application;
 
 use super::client::BoxedClient;
+use super::pipeline::show;
 use super::queue::{Figures, Inbox};
 use crate::parts::applications::call_pool::{Bounds, CallPool};
 
@@ -66,15 +67,16 @@ impl Applications {
         }
     }
 
-    /// The figures of all threads together; none where there are none.
-    pub(super) fn figures(&self) -> Option<Figures> {
+    /// The line of the stage in the status; none if it has no threads.
+    pub(super) fn show(&self) -> Option<String> {
         let all = self.inboxes.iter().map(|inbox| inbox.clients.figures());
-        all.reduce(|a, b| Figures {
+        let figures = all.reduce(|a, b| Figures {
             len: a.len + b.len,
             longest: a.longest.max(b.longest),
             batches: a.batches + b.batches,
             taken: a.taken + b.taken,
-        })
+        })?;
+        Some(format!("{}; {} threads", show("application", figures), self.threads()))
     }
 
     /// Ends the threads.

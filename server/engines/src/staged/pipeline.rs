@@ -234,7 +234,7 @@ impl Pipeline {
             show("write-poll", self.write_poll.inbox.figures()),
         ];
         lines.extend(self.working_stages().iter().map(|&stage| self.pool(stage).show()));
-        lines.extend(self.applications.figures().map(|figures| show("application", figures)));
+        lines.extend(self.applications.show());
         let ended = self.added_threads.ended();
         lines.extend(self.controller_counts.lines(&self.knobs, self.rate(), ended));
         lines
@@ -440,7 +440,7 @@ impl Outgoing {
     }
 }
 
-fn show(stage: &str, figures: Figures) -> String {
+pub(super) fn show(stage: &str, figures: Figures) -> String {
     let Figures { len, longest, batches, taken } = figures;
     let mean = taken as f64 / batches.max(1) as f64;
     format!(
