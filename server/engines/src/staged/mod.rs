@@ -13,6 +13,10 @@
 //! (`SCHED_BATCH`), so that batches become large by themselves (cohort scheduling: Larus and
 //! Parkes, USENIX 2002).
 //!
+//! Where routes lead to applications there is a sixth stage, whose threads are small event loops: one
+//! has a connection as long as its call is out. A connection that was handed over with each piece
+//! of a reply would have two owners, the sockets of its client and of its application.
+//!
 //! It differs from `thread-pool`, whose threads take connections from one queue and do all the
 //! work on each, in that a thread does one kind of work for many connections in a row.
 //!
@@ -22,19 +26,19 @@
 //! stage, which sees the end of the response before it, parses it.
 //!
 //! It is the largest engine, because its mechanism has the most parts: three stages that wait, each
-//! for something else, two whose threads work in batches, the queues between them, the replacement
-//! of a stage without the connections that other stages have, and three controllers, each with
-//! measures of its own.
+//! for something else, two whose threads work in batches, one that does both, the queues between
+//! them, the replacement of a stage without the connections that other stages have, and three
+//! controllers, each with measures of its own.
 //!
 //! Its stages do not obey by the trait of the loops (`parts/loops/obey.rs`), because an order means
 //! something else to each: the accept stage closes listeners and has no connections to drain, the
-//! polling stages have no listeners, only read-poll drains, and write-poll aborts by handing its
-//! connections to read-poll. Each stage would have methods that do nothing.
+//! polling stages have no listeners, read-poll alone closes connections, and the others abort by
+//! handing theirs to read-poll. Each stage would have methods that do nothing.
 //!
 //! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
 //! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
-//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and
-//! write. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
+//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), `stage_thread.rs` for read and write, and
+//! `caller.rs` for applications. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
 
 mod accept;
 mod added_threads;

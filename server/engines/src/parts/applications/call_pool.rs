@@ -6,7 +6,7 @@
 //! looked at before they are used.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -23,8 +23,8 @@ pub(crate) struct CallPool {
     bounds: Bounds,
     /// Wakes whoever calls [`CallPool::close_kept`]; none if it is called often enough.
     closer: Option<Waker>,
-    /// Whether it is known when [`CallPool::close_kept`] is to be called.
-    is_watched: AtomicBool,
+    /// When [`CallPool::close_kept`] will be called, as is known; the largest number if it will not.
+    closing: AtomicU64,
 }
 
 /// What one application may have of the engine, whatever its own bounds allow, so that requests for
@@ -107,8 +107,8 @@ impl Bounds {
 }
 
 impl CallPool {
-    /// The applications, within `bounds`. The `closer` is woken when something is kept and nobody
-    /// knows yet that [`CallPool::close_kept`] has to be called.
+    /// The applications, within `bounds`. The `closer` is woken when something is kept that has to
+    /// be closed earlier than [`CallPool::close_kept`] would be called.
     pub(crate) fn new(
         applications: &[Arc<Application>],
         bounds: Bounds,
@@ -119,7 +119,7 @@ impl CallPool {
             Mutex::new(Usage { servers, in_flight: 0, waiting })
         };
         let usages = applications.iter().map(usage).collect();
-        Arc::new(Self { usages, bounds, closer, is_watched: AtomicBool::new(false) })
+        Arc::new(Self { usages, bounds, closer, closing: AtomicU64::new(u64::MAX) })
     }
 
     /// Gets a place for a call, or has it wait for one: then it is woken when it has one.
@@ -215,7 +215,7 @@ impl CallPool {
         let servers = &mut lock(&self.usages[application]).servers;
         let until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[server].push(Kept { line, until });
-        if !self.is_watched.swap(true, Ordering::AcqRel)
+        if self.closing.fetch_min(until.0, Ordering::AcqRel) > until.0
             && let Some(closer) = &self.closer
         {
             closer.wake_by_ref();
@@ -244,10 +244,10 @@ impl CallPool {
         if self.usages.is_empty() {
             return None;
         }
-        self.is_watched.store(false, Ordering::Release); // before the search: none is missed
+        self.closing.store(u64::MAX, Ordering::Release); // before the search: none is missed
         let next = self.usages.iter().filter_map(|usage| lock(usage).close_kept(now)).min();
-        if next.is_some() {
-            self.is_watched.store(true, Ordering::Release);
+        if let Some(next) = next {
+            self.closing.fetch_min(next.0, Ordering::AcqRel);
         }
         next
     }
@@ -310,16 +310,22 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use upstream::{Address, ApplicationSettings, ServerSettings};
 
     use super::*;
 
-    fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
+    fn application(number: usize, limits: CallLimits) -> Arc<Application> {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
-        let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
         let servers = vec![ServerSettings { address, weight: 1 }];
         let settings = ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
-        CallPool::new(&[Arc::new(Application::new(settings, 0))], bounds, None)
+        Arc::new(Application::new(settings, number))
+    }
+
+    fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
+        let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
+        CallPool::new(&[application(0, limits)], bounds, None)
     }
 
     fn enter(pool: &Arc<CallPool>) -> Entered {
@@ -344,6 +350,38 @@ mod tests {
         drop(place);
         drop(third); // it has a place, and does not use it
         let Entered::Now(_place) = enter(&pool) else { panic!("all have left") };
+    }
+
+    /// Counts how often the closer is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_kept_for_a_shorter_time_is_closed_first() {
+        let woken = Arc::new(Woken::default());
+        let kept_for =
+            |number, idle_ms| application(number, CallLimits { idle_ms, ..CallLimits::default() });
+        let applications = [kept_for(0, 4000), kept_for(1, 300)];
+        let closer = Some(Waker::from(Arc::clone(&woken)));
+        let pool = CallPool::new(&applications, Bounds::of_threads(4, true), closer);
+        let keep = |application, now| {
+            let (socket, _) = UnixStream::pair().unwrap();
+            pool.keep(application, 0, Line::new(socket.into()), Tick(now));
+            woken.0.load(Ordering::Relaxed)
+        };
+        assert_eq!([keep(0, 0), keep(0, 1000)], [1, 1], "later ones are closed later");
+        assert_eq!(pool.close_kept(Tick(2000)), Some(Tick(4_000_000)));
+        assert_eq!([keep(1, 3000), keep(0, 3000)], [2, 2]);
+        assert_eq!(pool.close_kept(Tick(4000)), Some(Tick(303_000)));
+        assert_eq!(pool.close_kept(Tick(303_000)), Some(Tick(4_000_000)));
+        assert_eq!(pool.close_kept(Tick(u64::MAX - 1)), None);
+        assert_eq!(keep(0, 0), 3);
     }
 
     #[test]
