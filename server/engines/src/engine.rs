@@ -123,6 +123,8 @@ pub struct Plan {
     pub wakeups: Wakeups,
     /// Whether the engine can fetch bytes that are not in memory, for [`SendfileMode::Probe`].
     pub fetches: bool,
+    /// Whether the bounds of applications hold for all workers together, and not for each.
+    pub shares_calls: bool,
 }
 
 impl Plan {
@@ -134,6 +136,7 @@ impl Plan {
         helpers_per_worker: 0,
         wakeups: Wakeups::AsConfigured,
         fetches: true,
+        shares_calls: false,
     };
 }
 

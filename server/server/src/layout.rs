@@ -198,6 +198,12 @@ impl Share {
         self.parts.iter().map(|part| part.plan.workers).sum()
     }
 
+    /// The number of workers, or of groups of them, that have bounds of applications of their own.
+    pub(crate) fn callers(&self) -> usize {
+        let callers = |part: &Part| if part.plan.shares_calls { 1 } else { part.plan.workers };
+        self.parts.iter().map(callers).sum()
+    }
+
     /// The helper processes of all its workers.
     pub(crate) fn helpers(&self) -> usize {
         self.parts.iter().map(|part| part.plan.workers * part.plan.helpers_per_worker).sum()

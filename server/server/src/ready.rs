@@ -147,7 +147,7 @@ fn applications(hosts: &[HostSettings]) -> Vec<&ApplicationSettings> {
 /// Bounds the requests that are with applications at a time to `calls` for each process. Returns a
 /// line for operators if that is less than the settings allow.
 fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Option<String> {
-    let each = calls as u64 / (workers_max(layout) * applications(hosts).len() as u64).max(1);
+    let each = calls as u64 / (callers_max(layout) * applications(hosts).len() as u64).max(1);
     let mut wanted = None;
     for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
         let limits = &mut route.application.limits;
@@ -169,6 +169,12 @@ fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Opt
 /// The largest number of workers in a process.
 fn workers_max(layout: &Layout) -> u64 {
     layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64
+}
+
+/// The largest number of workers in a process, or of groups of them, that have bounds of
+/// applications of their own.
+fn callers_max(layout: &Layout) -> u64 {
+    layout.shares.iter().map(Share::callers).max().unwrap_or(1) as u64
 }
 
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
@@ -234,7 +240,8 @@ impl Descriptors {
         };
         let sending = if is_tiny { third } else { 0 };
         let calls = applications(&settings.hosts);
-        let calls = calls.iter().map(|it| it.limits.in_flight_max.saturating_mul(workers));
+        let callers = callers_max(layout);
+        let calls = calls.iter().map(|it| it.limits.in_flight_max.saturating_mul(callers));
         let calls = calls.fold(0, u64::saturating_add);
         let calls = calls.min(limit / CALLS_SHARE);
         let left = limit.saturating_sub(overhead + cache + listings + sending + calls);
@@ -447,7 +454,6 @@ mod tests {
 
     #[test]
     fn calls_of_applications_cost_descriptors() {
-        let spec = engines::find("event-loop-per-core").unwrap();
         let route = |port, in_flight_max| {
             let address = Address::Tcp { host: "h".into(), port };
             let limits = CallLimits { in_flight_max, ..CallLimits::default() };
@@ -455,7 +461,8 @@ mod tests {
             let application = ApplicationSettings { servers, limits, ..Default::default() };
             RouteSettings { path: "/**".into(), application, ..RouteSettings::default() }
         };
-        let check = |in_flight_max, limit, calls, connections, bounded| {
+        let check = |engine, in_flight_max, limit, calls, connections, bounded| {
+            let spec = engines::find(engine).unwrap();
             let mut host = HostSettings::new("/".into());
             host.routes = vec![route(1, in_flight_max), route(2, in_flight_max)];
             let host = std::cell::RefCell::new(host);
@@ -471,9 +478,12 @@ mod tests {
             let routes = &hosts[0].routes;
             assert!(routes.iter().all(|it| it.application.limits.in_flight_max == bounded));
         };
-        check(512, 20_000, 2048, 7872, 512);
-        check(512, 1024, 256, 176, 64);
-        check(1, 1024, 4, 428, 1);
-        check(512, 32, 8, 4, 2);
+        let loops = "event-loop-per-core";
+        check(loops, 512, 20_000, 2048, 7872, 512);
+        check(loops, 512, 1024, 256, 176, 64);
+        check(loops, 1, 1024, 4, 428, 1);
+        check(loops, 512, 32, 8, 4, 2);
+        // The threads of a partition have their bounds together.
+        check("staged", 512, 1024, 256, 136, 128);
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use session::{Connection, Op, Phase, Tick};
+use session::{Connection, Job, Op, Phase, Tick};
 
 use crate::parts::loops::Shared;
 use crate::parts::loops::step::Ready;
@@ -66,6 +66,8 @@ pub(super) enum Stage {
     /// The connection waits until there is space to send.
     WritePoll,
     Write,
+    /// The connection waits for the application that answers its request.
+    Application,
 }
 
 impl Client {
@@ -94,10 +96,20 @@ impl Client {
         }
         match self.connection.next() {
             Op::Recv if self.ready.is_drained && !self.ready.is_hung_up => Stage::ReadPoll,
-            Op::Recv | Op::Job | Op::Stream(_) | Op::Shutdown => Stage::Read,
+            Op::Recv | Op::Shutdown => Stage::Read,
+            Op::Job | Op::Stream(_) => self.stage_of_job(),
             Op::Send { .. } | Op::File { .. } | Op::Read { .. } => Stage::Write,
-            // Every job is run on the spot, so that none is ever out.
+            // Other jobs are run on the spot, so that none is ever out.
             Op::Wait | Op::Close { .. } => Stage::ReadPoll,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stage_of_job(&self) -> Stage {
+        match self.connection.job() {
+            Some(Job::Application(_)) => Stage::Application,
+            _ => Stage::Read,
         }
     }
 

@@ -10,6 +10,9 @@ pub(super) const READ_THREADS: Knob = Knob::number("read_threads", 0..=1024, 0)
 pub(super) const WRITE_THREADS: Knob = Knob::number("write_threads", 0..=1024, 0)
     .about("threads of the write stage, which wait for the disk; 0 means one for each CPU");
 
+pub(super) const APPLICATION_THREADS: Knob = Knob::number("application_threads", 0..=1024, 0)
+    .about("threads of the application stage, if routes need it; 0 means one for each CPU");
+
 pub(super) const POOLS: Knob = Knob::number("pools", 1..=2, 2)
     .about("2: reading and writing have threads of their own; 1: all those threads do both");
 
@@ -54,6 +57,7 @@ pub(super) const ADMISSION_PERIOD_MS: Knob =
 pub(super) const KNOBS: &[Knob] = &[
     READ_THREADS,
     WRITE_THREADS,
+    APPLICATION_THREADS,
     POOLS,
     BATCH,
     PART_MIN,

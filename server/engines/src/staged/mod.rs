@@ -13,6 +13,10 @@
 //! (`SCHED_BATCH`), so that batches become large by themselves (cohort scheduling: Larus and
 //! Parkes, USENIX 2002).
 //!
+//! Where routes lead to applications there is a sixth stage, whose threads are small event loops: one
+//! has a connection as long as its call is out. A connection that was handed over with each piece
+//! of a reply would have two owners, the sockets of its client and of its application.
+//!
 //! It differs from `thread-pool`, whose threads take connections from one queue and do all the
 //! work on each, in that a thread does one kind of work for many connections in a row.
 //!
@@ -22,23 +26,25 @@
 //! stage, which sees the end of the response before it, parses it.
 //!
 //! It is the largest engine, because its mechanism has the most parts: three stages that wait, each
-//! for something else, two whose threads work in batches, the queues between them, the replacement
-//! of a stage without the connections that other stages have, and three controllers, each with
-//! measures of its own.
+//! for something else, two whose threads work in batches, one that does both, the queues between
+//! them, the replacement of a stage without the connections that other stages have, and three
+//! controllers, each with measures of its own.
 //!
 //! Its stages do not obey by the trait of the loops (`parts/loops/obey.rs`), because an order means
 //! something else to each: the accept stage closes listeners and has no connections to drain, the
-//! polling stages have no listeners, only read-poll drains, and write-poll aborts by handing its
-//! connections to read-poll. Each stage would have methods that do nothing.
+//! polling stages have no listeners, read-poll alone closes connections, and the others abort by
+//! handing theirs to read-poll. Each stage would have methods that do nothing.
 //!
 //! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
 //! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
-//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and
-//! write. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
+//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), `stage_thread.rs` for read and write, and
+//! `caller.rs` for applications. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
 
 mod accept;
 mod added_threads;
+mod applications;
 mod cache_padded;
+mod caller;
 mod client;
 mod controller_counts;
 mod controllers;
@@ -59,6 +65,7 @@ use std::io;
 use std::sync::Arc;
 
 use self::accept::Accept;
+use self::caller::Caller;
 use self::knobs::{KNOBS, READ_THREADS, SINGLE_THREADS, WRITE_THREADS};
 use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
@@ -76,7 +83,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
-    applications: None,
+    applications: Some("a stage of its own"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -84,13 +91,27 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let [read, write] = [READ_THREADS, WRITE_THREADS].map(|knob| knobs.workers(knob.name, cpus));
-    Plan { workers: SINGLE_THREADS + read + write, listeners_per_worker: false, ..Plan::ONE }
+    Plan {
+        workers: SINGLE_THREADS + read + write,
+        listeners_per_worker: false,
+        shares_calls: true,
+        ..Plan::ONE
+    }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let mut loop_contexts = Vec::new();
     for partition in &mut start.partitions {
-        let pipeline = Arc::new(Pipeline::new(partition, &start.knobs)?);
+        let pipeline = Pipeline::new(partition, &start.knobs, start.connections_max)?;
+        let pipeline = Arc::new(pipeline);
+        // Sites without applications have none of these threads.
+        let callers = (0..pipeline.applications.threads()).map(|_| WorkerStart {
+            worker: (partition.more)(),
+            cpu: None,
+            unpinned_cpus: Arc::default(),
+            listeners: Vec::new(),
+        });
+        partition.workers.extend(callers);
         for (index, worker) in partition.workers.iter_mut().enumerate() {
             worker.cpu = None; // a stage runs on any CPU of the partition
             if index != pipeline::ACCEPT {
@@ -164,9 +185,12 @@ fn make(
         pipeline::ACCEPT => Accept::make(start, loop_context, pipeline),
         pipeline::READ_POLL => ReadPoll::make(start, loop_context, pipeline),
         pipeline::WRITE_POLL => WritePoll::make(start, loop_context, pipeline),
-        _ => {
-            let stage = pipeline.working_stage(index);
-            Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
-        }
+        _ => match pipeline.caller(index) {
+            Some(number) => Caller::make(start, loop_context, pipeline, number),
+            None => {
+                let stage = pipeline.working_stage(index);
+                Ok(StageThread::new(start.worker, loop_context, pipeline, stage).into_loop())
+            }
+        },
     }
 }

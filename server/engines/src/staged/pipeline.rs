@@ -13,6 +13,7 @@ use os::event::Wake;
 use session::{Spares, Worker};
 
 use super::added_threads::AddedThreads;
+use super::applications::Applications;
 use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::controller_counts::ControllerCounts;
@@ -30,12 +31,15 @@ pub(super) struct Pipeline {
     /// The threads that read and those that write: one pool, if they are shared.
     read: Arc<Pool>,
     write: Arc<Pool>,
+    pub(super) applications: Applications,
     pub(super) room: RoomRequests,
     /// Requests begin with one worker and end with another, and their buffers travel back.
     spares: CachePadded<Mutex<Spares>>,
     cpus: Vec<usize>,
     /// The number of working threads from the start that read.
     readers: usize,
+    /// The index of the first thread of the application stage, whose threads are the last.
+    first_caller: usize,
     /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
     rate: AtomicU64,
     /// Counts of the controllers' actions.
@@ -100,11 +104,17 @@ pub(super) struct Outgoing {
     read: Vec<BoxedClient>,
     write_poll: Vec<BoxedClient>,
     write: Vec<BoxedClient>,
+    application: Vec<BoxedClient>,
 }
 
 impl Pipeline {
-    /// Empty stages on the CPUs of a partition.
-    pub(super) fn new(partition: &PartitionStart, knobs: &KnobValues) -> io::Result<Self> {
+    /// Empty stages on the CPUs of a partition, of an engine with at most `connections_max`
+    /// connections.
+    pub(super) fn new(
+        partition: &PartitionStart,
+        knobs: &KnobValues,
+        connections_max: usize,
+    ) -> io::Result<Self> {
         let (readers, writers) = super::knobs::working_threads(knobs, partition.workers.len());
         let part_min = knobs.get_usize(super::knobs::PART_MIN.name);
         let division = Division { max: width(partition) - 1, part_min };
@@ -125,6 +135,11 @@ impl Pipeline {
             write_poll: CachePadded(PollStage::new()?),
             read,
             write,
+            applications: Applications::new(
+                partition.workers.first().map_or(&[], |start| start.worker.applications()),
+                knobs.workers(super::knobs::APPLICATION_THREADS.name, width(partition)),
+                connections_max,
+            )?,
             room: RoomRequests {
                 is_requested: AtomicBool::new(false),
                 answer: AtomicU8::new(UNANSWERED),
@@ -134,6 +149,7 @@ impl Pipeline {
             spares: CachePadded::default(),
             cpus: partition.cpus.clone(),
             readers,
+            first_caller: partition.workers.len(),
             rate: AtomicU64::new(NO_RATE),
             controller_counts: ControllerCounts::default(),
             added_threads: AddedThreads::new(Arc::clone(&partition.more)),
@@ -185,6 +201,12 @@ impl Pipeline {
         Arc::ptr_eq(&self.read, &self.write)
     }
 
+    /// The number of a thread among those of the application stage, by its index among the threads
+    /// of the partition; none if its stage is another.
+    pub(super) fn caller(&self, index: usize) -> Option<usize> {
+        index.checked_sub(self.first_caller)
+    }
+
     /// The stage of a working thread, by its index among the threads of the partition.
     pub(super) fn working_stage(&self, index: usize) -> Stage {
         if index < super::knobs::SINGLE_THREADS + self.readers { Stage::Read } else { Stage::Write }
@@ -212,6 +234,7 @@ impl Pipeline {
             show("write-poll", self.write_poll.inbox.figures()),
         ];
         lines.extend(self.working_stages().iter().map(|&stage| self.pool(stage).show()));
+        lines.extend(self.applications.show());
         let ended = self.added_threads.ended();
         lines.extend(self.controller_counts.lines(&self.knobs, self.rate(), ended));
         lines
@@ -274,6 +297,7 @@ impl Pipeline {
         self.read_poll.inbox.close();
         self.write_poll.inbox.close();
         self.write_poll.wake.notify();
+        self.applications.close();
         self.room.wake.notify();
     }
 
@@ -284,6 +308,8 @@ impl Pipeline {
         if !is_replaced {
             let is_last = match index {
                 ACCEPT | READ_POLL | WRITE_POLL => true,
+                // Its connections are its own: no other thread would serve them.
+                _ if self.caller(index).is_some() => true,
                 _ => {
                     let pool = self.pool(self.working_stage(index));
                     pool.fixed.fetch_sub(1, Ordering::Relaxed) == 1
@@ -397,6 +423,7 @@ impl Outgoing {
             Stage::Read => self.read.push(client),
             Stage::WritePoll => self.write_poll.push(client),
             Stage::Write => self.write.push(client),
+            Stage::Application => self.application.push(client),
         }
     }
 
@@ -407,10 +434,13 @@ impl Outgoing {
         pipeline.write_poll.push(&mut self.write_poll);
         pipeline.write.queue.push(&mut self.write);
         pipeline.read.queue.push(&mut self.read);
+        if !self.application.is_empty() {
+            pipeline.applications.push(&mut self.application);
+        }
     }
 }
 
-fn show(stage: &str, figures: Figures) -> String {
+pub(super) fn show(stage: &str, figures: Figures) -> String {
     let Figures { len, longest, batches, taken } = figures;
     let mean = taken as f64 / batches.max(1) as f64;
     format!(

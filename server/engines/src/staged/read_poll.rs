@@ -127,11 +127,11 @@ impl ReadPoll {
                 Parked::Ready(client) => self.send_on(client, Stage::Read),
                 Parked::Refused(client) => self.close(client),
             },
-            Op::Job | Op::Stream(_) | Op::Shutdown => self.send_on(client, Stage::Read),
-            Op::Send { .. } | Op::File { .. } | Op::Read { .. } => {
-                self.send_on(client, Stage::Write);
-            }
             Op::Wait | Op::Close { .. } => self.close(client),
+            _ => {
+                let stage = client.next_stage();
+                self.send_on(client, stage);
+            }
         }
     }
 

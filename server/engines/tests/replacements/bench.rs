@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,10 @@ use std::time::Duration;
 use engines::jobs::Runner;
 use engines::{Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart};
 use session::{AccessLog, Counters, Limits, Record};
+use site::Site;
+use site::host::{HostSettings, RouteSettings};
 use testkit::wait_until;
+use upstream::{Address, ApplicationSettings, ServerSettings};
 
 use crate::idle;
 
@@ -45,6 +48,20 @@ pub(crate) struct Setup {
     pub(crate) first_cpu: Option<usize>,
     /// The index of the worker that can be made to fail; none for any.
     pub(crate) faulty: Option<usize>,
+    /// The address of the application that answers requests below `/app/`.
+    pub(crate) application: Option<SocketAddr>,
+}
+
+/// The site of a directory, with an application.
+fn site_with_application(directory: &Path, at: SocketAddr) -> Arc<Site> {
+    let address = Address::Tcp { host: at.ip().to_string(), port: at.port() };
+    let servers = vec![ServerSettings { address, weight: 1 }];
+    let application = ApplicationSettings { servers, ..ApplicationSettings::default() };
+    let route = RouteSettings { path: "/app/**".into(), application, ..RouteSettings::default() };
+    let host = HostSettings { routes: vec![route], ..HostSettings::new(directory.into()) };
+    let site = Site::new(vec![host]).unwrap();
+    site.applications()[0].set_addresses(0, vec![at]);
+    Arc::new(site)
 }
 
 pub(crate) struct Bench {
@@ -60,7 +77,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(spec: &EngineSpec, set: &[(&str, u64)], setup: &Setup) -> Self {
         let directory = new_directory();
-        let site = idle::directory_site(&directory);
+        let site = match setup.application {
+            None => idle::directory_site(&directory),
+            Some(at) => site_with_application(&directory, at),
+        };
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let faults: Arc<AtomicUsize> = Arc::default();
         let counters: Arc<Mutex<Vec<Arc<Counters>>>> = Arc::default();

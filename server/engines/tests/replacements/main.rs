@@ -16,7 +16,8 @@ use testkit::{undisturbed, wait_until};
 use bench::{Bench, LARGE_BYTES, Setup, WHY, is_closed, request};
 
 /// Places for two connections, and workers that can all be made to fail.
-const TWO_PLACES: Setup = Setup { connections_max: 2, first_cpu: None, faulty: None };
+const TWO_PLACES: Setup =
+    Setup { connections_max: 2, first_cpu: None, faulty: None, application: None };
 
 /// The number of replacements of workers that failed for such a reason.
 fn replaced(bench: &Bench, is_such: impl Fn(&str) -> bool) -> usize {

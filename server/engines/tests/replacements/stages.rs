@@ -1,8 +1,8 @@
 //! Failures of stages: what is lost with each, how it is replaced, and how all stages end when it
 //! is not.
 
-use std::io::BufReader;
-use std::net::TcpStream;
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,7 +19,12 @@ const STAGES: usize = 5;
 
 /// The engine, with one thread that can be made to fail.
 fn start(faulty: usize, set: &[(&str, u64)]) -> Bench {
-    let setup = Setup { connections_max: 100, first_cpu: None, faulty: Some(faulty) };
+    start_before(None, faulty, set)
+}
+
+/// The engine in front of an application.
+fn start_before(application: Option<SocketAddr>, faulty: usize, set: &[(&str, u64)]) -> Bench {
+    let setup = Setup { connections_max: 100, first_cpu: None, faulty: Some(faulty), application };
     Bench::new(find("staged").unwrap(), set, &setup)
 }
 
@@ -109,6 +114,52 @@ fn where_a_stage_has_other_threads_they_serve_on() {
     assert!(!bench.engine.is_finished());
     drop((resting, blocked));
     assert_eq!(bench.stop().unwrap_err().to_string(), format!("staged-{WRITE}: {WHY}"));
+}
+
+/// A client whose request is with an application, and the application's end of the call.
+fn call(bench: &Bench, application: &TcpListener) -> (BufReader<TcpStream>, TcpStream) {
+    let mut client = bench.connect();
+    client.get_mut().write_all(b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (mut call, _) = application.accept().unwrap();
+    assert_ne!(call.read(&mut [0; 4096]).unwrap(), 0);
+    (client, call)
+}
+
+/// Has the thread that calls applications fail `times` times while one call is out. Returns what is
+/// left, and a connection that has rested meanwhile.
+fn fail_while_calling(times: usize) -> (Bench, BufReader<TcpStream>, TcpListener) {
+    let application = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = application.local_addr().unwrap();
+    // Of the workers only those can fail that the engine makes by itself, as for this stage.
+    let bench = start_before(Some(address), usize::MAX, &[("application_threads", 1)]);
+    let resting = bench.resting();
+    let (mut client, mut call) = call(&bench, &application);
+    bench.fail(times);
+    assert!(is_closed(&mut client));
+    assert!(!matches!(call.read(&mut [0]), Ok(1..)), "the application is told");
+    (bench, resting, application)
+}
+
+#[test]
+fn a_thread_that_calls_applications_is_replaced_and_only_its_calls_are_lost() {
+    let (bench, mut resting, application) = fail_while_calling(1);
+    let reason = format!("staged-{STAGES} failed and was replaced: {WHY}");
+    wait_until(|| has_noticed(&bench, &reason));
+    wait_until(|| has_noticed(&bench, "1 connections ended with a stage that failed"));
+    assert!(is_answered(&mut resting) && is_answered(&mut bench.connect()));
+    drop((call(&bench, &application), resting));
+    wait_until(|| bench.open() == 0);
+    bench.stop().unwrap();
+}
+
+#[test]
+fn a_thread_that_calls_applications_and_fails_again_and_again_ends_everything() {
+    let (bench, mut resting, _) = fail_while_calling(5);
+    wait_until(|| bench.engine.is_finished());
+    assert!(is_closed(&mut resting));
+    assert_eq!(bench.open(), 0);
+    let failure = format!("staged-{STAGES}: {WHY}");
+    assert_eq!(bench.stop().unwrap_err().to_string(), failure);
 }
 
 /// The thread controller adds another if the queue is still long.

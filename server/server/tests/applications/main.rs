@@ -4,6 +4,7 @@
 mod bounds;
 #[path = "../it/harness.rs"]
 mod harness;
+mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;
 

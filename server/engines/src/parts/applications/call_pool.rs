@@ -318,12 +318,16 @@ mod tests {
 
     use super::*;
 
-    fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
+    fn application(number: usize, limits: CallLimits) -> Arc<Application> {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
-        let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
         let servers = vec![ServerSettings { address, weight: 1 }];
         let settings = ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
-        CallPool::new(&[Arc::new(Application::new(settings, 0))], bounds, None)
+        Arc::new(Application::new(settings, number))
+    }
+
+    fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
+        let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
+        CallPool::new(&[application(0, limits)], bounds, None)
     }
 
     fn enter(pool: &Arc<CallPool>) -> Entered<OwnedFd> {
@@ -362,15 +366,8 @@ mod tests {
 
     #[test]
     fn the_closer_is_woken_when_a_kept_connection_is_due_sooner_than_it_knows() {
-        let application = |(number, idle_ms)| {
-            let limits = CallLimits { idle_ms, ..CallLimits::default() };
-            let address = Address::Tcp { host: "127.0.0.1".into(), port: 1 };
-            let servers = vec![ServerSettings { address, weight: 1 }];
-            let settings =
-                ApplicationSettings { servers, limits, ..ApplicationSettings::default() };
-            Arc::new(Application::new(settings, number))
-        };
-        let applications = [(0, 1000), (1, 100)].map(application);
+        let idle = |idle_ms| CallLimits { idle_ms, ..CallLimits::default() };
+        let applications = [application(0, idle(1000)), application(1, idle(100))];
         let closer = Arc::new(Closer::default());
         let waker = Waker::from(Arc::clone(&closer));
         let pool = CallPool::new(&applications, Bounds::of_threads(4, false), Some(waker));

@@ -122,6 +122,13 @@ impl<S: Timed> Connections<S> {
         self.slots.len() - self.free.len()
     }
 
+    /// The key that [`Connections::insert`] will return next.
+    pub(crate) fn next_key(&self) -> u64 {
+        let index = self.free.last().map_or(self.slots.len(), |&index| index as usize);
+        let generation = self.slots.get(index).map_or(0, |place| place.generation);
+        u64::from(generation) << 32 | index as u64
+    }
+
     /// Fills a slot and returns its key, which is unique among all that this loop has had, up to
     /// 2^32 in a slot.
     pub(crate) fn insert(&mut self, slot: S) -> u64 {

@@ -15,10 +15,11 @@ use site::resource::FileRef;
 
 use super::super::registry::Registry;
 use super::{Drive, remaining_ms};
+use crate::parts::applications::client_end::{move_client, note_client};
 use crate::parts::applications::driven_call::{DrivenCall, Progress, SessionClient, Unwatched};
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::Begun;
-use crate::parts::loops::step::{Ready, Step, Turn, step};
+use crate::parts::loops::step::Ready;
 use crate::parts::loops::transport::{Moved, Plain, Transport};
 
 /// A wait without a deadline, in milliseconds: an hour.
@@ -99,24 +100,10 @@ impl Drive<'_, '_> {
         driven.go_on(&mut client, self.buffer, now, &registry.runner, may_keep)
     }
 
-    /// Sends to the client what there is, and receives what has come. Returns whether the call can
-    /// go on.
     fn move_client(&mut self, id: JobId, ready: &mut Ready) -> bool {
         let mut socket = Unwaiting(self.entry.socket());
-        loop {
-            let (worker, connection) = (self.lease.worker(), &mut self.served.connection);
-            if !connection.wants_stream(id) {
-                return true;
-            }
-            let mut turn = Turn::endless();
-            match step(&mut socket, connection, worker, self.buffer, ready, &mut turn) {
-                Step::More | Step::Yield => {}
-                Step::Job => return true,
-                Step::Wait | Step::Away | Step::Cold => return false,
-                // The client has gone: what it was sent is for nobody.
-                Step::Closed => connection.ingest(worker, &[]),
-            }
-        }
+        let (worker, connection) = (self.lease.worker(), &mut self.served.connection);
+        move_client(&mut socket, connection, worker, self.buffer, ready, id)
     }
 
     /// Waits for a place, or for as long as the client may do without attention.
@@ -131,9 +118,8 @@ impl Drive<'_, '_> {
     /// Waits for either socket, or until something is due.
     fn wait(&mut self, id: JobId, driven: &mut DrivenCall, ready: &mut Ready) {
         let connection = &self.served.connection;
-        let wants_input = connection.wants_input();
         let client = Awaited {
-            input: wants_input && ready.is_drained,
+            input: connection.wants_input() && ready.is_drained,
             room: ready.is_full,
             ..Awaited::default()
         };
@@ -141,14 +127,9 @@ impl Drive<'_, '_> {
         self.lease.release();
         let own = (self.entry.socket(), client);
         let [client, server] = wait_for_either(self.registry, own, driven, due, now);
-        ready.is_drained &= !client.input;
-        ready.is_full &= !client.room && !client.is_over;
-        ready.is_hung_up |= client.is_over;
         read_clock(self.lease.worker());
-        if client.is_over && !wants_input {
-            self.served.connection.ingest(self.lease.worker(), &[]);
-        }
         let (worker, connection) = (self.lease.worker(), &mut self.served.connection);
+        note_client(connection, worker, ready, client);
         connection.expire_if_due(worker);
         let now = worker.now();
         driven.expire_if_due(&mut SessionClient { connection, worker, id, watch: Unwatched }, now);
