@@ -13,9 +13,9 @@
 //! (`SCHED_BATCH`), so that batches become large by themselves (cohort scheduling: Larus and
 //! Parkes, USENIX 2002).
 //!
-//! Where routes lead to applications there is a sixth stage, whose threads are small event loops: one
-//! has a connection as long as its call is out. A connection that was handed over with each piece
-//! of a reply would have two owners, the sockets of its client and of its application.
+//! Where routes lead to applications there is a sixth stage, whose threads are small event loops:
+//! one has a connection as long as its call is out. A connection that was handed over with each
+//! piece of a reply would have two owners, the sockets of its client and of its application.
 //!
 //! It differs from `thread-pool`, whose threads take connections from one queue and do all the
 //! work on each, in that a thread does one kind of work for many connections in a row.
@@ -37,8 +37,9 @@
 //!
 //! Where to read: `client.rs` determines the next stage, `pipeline.rs` holds the shared state of
 //! the stages, and `queue.rs` hands connections over. The stages are `accept.rs`, `read_poll.rs`
-//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), `stage_thread.rs` for read and write, and
-//! `caller.rs` for applications. The controllers' rules are in `controllers.rs`; `governor.rs` measures and acts.
+//! and `write_poll.rs` (on `poller.rs` and `wait_set.rs`), `stage_thread.rs` for read and write,
+//! and `caller.rs` for applications. The controllers' rules are in `controllers.rs`; `governor.rs`
+//! measures and acts.
 
 mod accept;
 mod added_threads;
