@@ -13,8 +13,10 @@
 
 mod balance;
 mod call;
+mod conversation;
 mod downstream;
 mod failure;
+mod fastcgi;
 mod fields;
 mod http;
 mod settings;
@@ -24,7 +26,11 @@ pub use balance::Balance;
 pub use call::{Call, Next};
 pub use downstream::{Body, Downstream, Length};
 pub use failure::Failure;
+pub use fastcgi::{Diagnostic, RecordError, ScriptRequest};
 pub use fields::ReplyFields;
 pub use http::Origin;
-pub use settings::{Address, Application, ApplicationSettings, CallLimits, ServerSettings};
+pub use settings::{
+    Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
+    ReportDiagnostic, ServerSettings,
+};
 pub use tick::Tick;
