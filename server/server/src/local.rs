@@ -64,6 +64,10 @@ impl Local {
         counters: CounterBook,
     ) -> Result<Self, StartError> {
         let settings = &config.settings;
+        if let Some(report) = error_log::diagnostic_logger(settings.log.errors, logs.errors) {
+            let applications = ready.site.applications().iter();
+            applications.for_each(|it| it.set_report(Arc::clone(&report)));
+        }
         names::look_up(&ready.site).iter().for_each(|notice| crate::report(notice));
         let may_have_threads = !ready.layout.processes.is_some_and(|it| it.single_threaded);
         let names = may_have_threads.then(|| names::keep_looking_up(&ready.site)).transpose();

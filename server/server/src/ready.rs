@@ -9,7 +9,7 @@ use session::{Limits, Listings};
 use site::host::HostSettings;
 use site::resource::Entry;
 use site::{Site, SiteError};
-use upstream::ApplicationSettings;
+use upstream::{ApplicationSettings, Protocol};
 
 use crate::config::{
     AccessForm, Config, ConfigError, ConfigFault, LimitSettings, LogSettings, Settings,
@@ -96,6 +96,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     let mut hosts = settings.hosts.clone();
+    share_children(&mut hosts, &layout).map_err(|why| config.unfit("host", why))?;
+    make_script_roots_absolute(&mut hosts);
     without_effect.extend(bound_calls(&mut hosts, descriptors.calls, &layout));
     Ok(Ready {
         site: Arc::new(site(hosts)?),
@@ -164,6 +166,42 @@ fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Opt
             each.max(1)
         )
     })
+}
+
+/// Divides the processes of FastCGI applications whose connections are kept among the workers: with
+/// those that are in use and those that rest, each worker has its share of connections at most, so
+/// that a connection always finds a process.
+fn share_children(hosts: &mut [HostSettings], layout: &Layout) -> Result<(), String> {
+    let workers = layout.shares.iter().map(Share::workers).sum::<usize>().max(1) as u64;
+    for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
+        let ApplicationSettings { limits, fastcgi, .. } = &mut route.application;
+        let each = fastcgi.children / workers;
+        match (fastcgi.children, each) {
+            (0, _) => {}
+            (children, 0) => {
+                return Err(format!(
+                    "children of the route {:?}: {children} are too few for {workers} workers, \
+                     each of which keeps connections of its own: have more, or keep none \
+                     (children = 0)",
+                    route.path
+                ));
+            }
+            _ => limits.in_flight_max = limits.in_flight_max.min(each),
+        }
+    }
+    Ok(())
+}
+
+/// Makes the roots absolute that FastCGI applications are told: they have another current directory.
+fn make_script_roots_absolute(hosts: &mut [HostSettings]) {
+    for host in hosts {
+        let mut protocols = host.routes.iter().map(|route| route.application.protocol);
+        if protocols.any(|it| it == Protocol::FastCgi)
+            && let Ok(root) = std::path::absolute(&host.root)
+        {
+            host.root = root;
+        }
+    }
 }
 
 /// The largest number of workers in a process.

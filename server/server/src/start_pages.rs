@@ -11,6 +11,7 @@ use site::Site;
 use site::host::{Host, HostSettings};
 use site::refusal::Refusal;
 use site::resource::Resource;
+use site::routes::Routed;
 
 use crate::config::one_line;
 
@@ -21,8 +22,8 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
     let (report, refusals) = reporter();
     let runner = runner.with_trouble_report(Some(report));
     let line = |(index, settings): (usize, &HostSettings)| {
-        if site.host(index).route(b"/", b"GET").is_some() {
-            return None; // an application answers
+        if is_for_application(&runner, site.host(index), index) {
+            return None;
         }
         let path = b"/".as_slice().into();
         let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
@@ -37,6 +38,20 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
         }
     };
     site.hosts().iter().map(Host::settings).enumerate().filter_map(line).collect()
+}
+
+/// Whether an application answers for `/`: by a route, or by a script that exists.
+fn is_for_application(runner: &Runner, host: &Host, index: usize) -> bool {
+    let script = match host.route(b"/", b"GET") {
+        Some(Routed::Script(script)) => Some(script),
+        Some(Routed::Application(_)) => return true,
+        Some(Routed::Nothing) | None => None,
+    };
+    script.into_iter().chain(host.front_controller(b"GET")).any(|script| {
+        let path = script.name.clone().into();
+        let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
+        !matches!(done, Done::Resolved(Ok((_, entry))) if !entry.is_file(&script.name))
+    })
 }
 
 /// A function that takes reports of paths that are refused, and what it has taken.

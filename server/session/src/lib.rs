@@ -30,6 +30,7 @@ mod partial;
 mod reply;
 mod respond;
 mod response;
+mod script;
 mod shared_level;
 mod worker;
 

@@ -229,7 +229,7 @@ impl Call {
             State::Over { .. } => {}
             State::Unconnected | State::Again => self.fail(d, Failure::ConnectTimeout),
             State::Open if self.conversation.asks_until().is_some() => {
-                self.conversation.send_unasked()
+                self.conversation.send_unasked();
             }
             State::Open if self.conversation.is_sent() && !self.conversation.has_reply() => {
                 self.fail(d, Failure::NoReply);

@@ -14,6 +14,8 @@ pub struct ApplicationSettings {
     pub servers: Vec<ServerSettings>,
     /// How it is spoken to.
     pub protocol: Protocol,
+    /// What there is to say of it if that is FastCGI.
+    pub fastcgi: FastCgiSettings,
     /// The bounds of its calls.
     pub limits: CallLimits,
     /// The clients whose word about the clients before them is believed: other proxies.
@@ -21,13 +23,13 @@ pub struct ApplicationSettings {
 }
 
 /// How an application is spoken to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http,
-    /// FastCGI.
-    FastCgi(FastCgiSettings),
+    /// FastCGI 1.0.
+    FastCgi,
 }
 
 /// What there is to say of a FastCGI application.
@@ -176,8 +178,8 @@ impl Application {
             addresses: RwLock::new(Arc::from([])),
         };
         let servers = settings.servers.iter().map(server).collect();
-        let name = settings.servers.first().map(|it| match (&it.address, &settings.protocol) {
-            (Address::Tcp { .. }, Protocol::FastCgi(_)) => {
+        let name = settings.servers.first().map(|it| match (&it.address, settings.protocol) {
+            (Address::Tcp { .. }, Protocol::FastCgi) => {
                 format!("fastcgi://{}", it.address.place())
             }
             (address, _) => address.to_string(),
@@ -201,9 +203,9 @@ impl Application {
     /// The settings of FastCGI; none if the application speaks HTTP.
     #[must_use]
     pub fn fastcgi(&self) -> Option<&FastCgiSettings> {
-        match &self.settings.protocol {
+        match self.settings.protocol {
             Protocol::Http => None,
-            Protocol::FastCgi(settings) => Some(settings),
+            Protocol::FastCgi => Some(&self.settings.fastcgi),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Requests that applications answer, on every engine that calls them: real servers, and
 //! applications that do as a script says.
 
+mod fastcgi;
+mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
 #[path = "../it/under_test.rs"]

@@ -333,16 +333,16 @@ fn script_status(head: &ResponseHead, bytes: &[u8]) -> Result<u16, Failure> {
         head.lines(bytes).find(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     };
     match value(b"status") {
-        Some([h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', rest @ ..])
-            if matches!(rest, [] | [b' ', ..]) =>
-        {
+        Some(
+            [h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9']
+            | [h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', b' ', ..],
+        ) => {
             let [h, t, o] = [h, t, o].map(|digit| u16::from(digit - b'0'));
             Ok(h * 100 + t * 10 + o)
         }
-        Some(_) => Err(Failure::ScriptHead),
         None if value(b"location").is_some() => Ok(302),
         None if value(b"content-type").is_some() => Ok(200),
-        None => Err(Failure::ScriptHead),
+        Some(_) | None => Err(Failure::ScriptHead),
     }
 }
 

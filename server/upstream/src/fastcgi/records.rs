@@ -193,8 +193,11 @@ mod tests {
         bytes
     }
 
-    /// What records come to, read in pieces of a size: both streams, and the end.
-    fn read(bytes: &[u8], size: usize) -> Result<(String, String, Vec<(u32, u8)>), RecordError> {
+    /// What records come to: both streams, and the ends.
+    type Read = (String, String, Vec<(u32, u8)>);
+
+    /// Reads records in pieces of a size.
+    fn read(bytes: &[u8], size: usize) -> Result<Read, RecordError> {
         let mut reader = RecordReader::default();
         let (mut output, mut error, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for mut piece in bytes.chunks(size) {

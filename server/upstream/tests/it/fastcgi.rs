@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use upstream::{
-    Application, Failure, FastCgiSettings, Length, Origin, Protocol, RecordError, ScriptRequest,
-};
+use upstream::{Application, Failure, Length, Origin, Protocol, RecordError, ScriptRequest};
 
 use crate::memory::{PEER, Pair, application};
 
@@ -13,7 +11,7 @@ const GET: &str = "GET /a.php HTTP/1.1\r\nHost: a.test\r\n\r\n";
 const OK: &str = "Content-Type: text/html\r\n\r\n";
 
 fn server(children: u64) -> Arc<Application> {
-    application(Protocol::FastCgi(FastCgiSettings { children, ..FastCgiSettings::default() }))
+    application(Protocol::FastCgi, children)
 }
 
 fn script() -> ScriptRequest<'static> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http1::{Head, HeadLimits, Parsed, parse_head};
 use upstream::{
-    Address, Application, ApplicationSettings, Body, Call, Downstream, Failure, Length, Next,
-    Origin, Protocol, ReplyFields, ScriptRequest, ServerSettings, Tick,
+    Address, Application, ApplicationSettings, Body, Call, Downstream, Failure, FastCgiSettings,
+    Length, Next, Origin, Protocol, ReplyFields, ScriptRequest, ServerSettings, Tick,
 };
 
 pub(crate) const NOW: Tick = Tick(1_000_000_000);
@@ -107,10 +107,12 @@ pub(crate) struct Pair {
     pub(crate) is_reused: bool,
 }
 
-pub(crate) fn application(protocol: Protocol) -> Arc<Application> {
+pub(crate) fn application(protocol: Protocol, children: u64) -> Arc<Application> {
+    let fastcgi = FastCgiSettings { children, ..FastCgiSettings::default() };
     let address = Address::Tcp { host: "app.test".into(), port: 3000 };
     let servers = vec![ServerSettings { address, weight: 1 }];
-    let settings = ApplicationSettings { servers, protocol, ..ApplicationSettings::default() };
+    let settings =
+        ApplicationSettings { servers, protocol, fastcgi, ..ApplicationSettings::default() };
     Arc::new(Application::new(settings, 0))
 }
 
@@ -129,7 +131,7 @@ impl Pair {
     }
 
     pub(crate) fn from(head: &str, is_trusted: bool) -> Self {
-        let application = application(Protocol::Http);
+        let application = application(Protocol::Http, 0);
         let authority = application.authority().to_owned();
         let origin = Origin { peer: PEER.parse().unwrap(), is_trusted, authority: &authority };
         Self::of(Call::http(application, &parse(head), &origin, NOW))
