@@ -5,6 +5,7 @@ mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
+mod php;
 #[path = "../it/under_test.rs"]
 mod under_test;
 
