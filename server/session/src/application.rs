@@ -15,10 +15,14 @@ use crate::connection::Connection;
 use crate::exchange::{Draft, Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::{Job, JobId};
 use crate::response::{Incoming, Prepared, Request, Response};
+use crate::spool::Spool;
 use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 pub(crate) const CLIENT_LEFT: u16 = 499;
+
+/// Invites a client to send its body (RFC 9110 §15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A request that an application answers.
 #[derive(Default)]
@@ -40,7 +44,9 @@ pub(crate) struct Stream {
     pub(crate) is_complete: bool,
     pub(crate) failure: Option<Failure>,
     body_bytes: u64,
-    body_bytes_max: u64,
+    pub(crate) body_bytes_max: u64,
+    /// The body, if it is gathered before the application is called.
+    pub(crate) spool: Option<Spool>,
     reply_bytes_max: usize,
 }
 
@@ -96,32 +102,47 @@ impl Response<'_> {
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
             return self.decline(w, incoming, 413);
         }
-        if application.fastcgi().is_some() && head.body == BodyFraming::Chunked {
-            return self.decline(w, incoming, 411);
-        }
         *self.after = After::of(head, incoming.is_last);
         if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {
             self.exchange.skipper = Some(BodySkipper::new(head.body));
         }
-        let call = self.make_call(w, incoming.request, application, script);
+        // A script must be told the length of its body.
+        let is_spooled = application.fastcgi().is_some() && head.body == BodyFraming::Chunked;
+        let expects = head.expectation == Expectation::Continue;
+        let prepared = match is_spooled {
+            true => {
+                if expects && incoming.arrived.is_empty() {
+                    self.exchange.out.extend_from_slice(CONTINUE);
+                }
+                Prepared::Body
+            }
+            false => {
+                let application = Arc::clone(&application);
+                let call = self.make_call(w, incoming.request, application, script, None);
+                self.exchange.job = Some(Job::Application(Box::new(call)));
+                Prepared::Job
+            }
+        };
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(bytes);
         self.exchange.then = Then::Application(Box::new(Stream {
-            owes_continue: head.expectation == Expectation::Continue,
+            owes_continue: expects && !is_spooled,
             body_bytes_max,
+            spool: is_spooled.then(|| Spool::new(application, script.cloned())),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()
         }));
-        self.exchange.job = Some(Job::Application(Box::new(call)));
-        Prepared::Job
+        prepared
     }
 
-    fn make_call(
+    /// Makes the call of an application. `body_bytes` is the length of a body that was gathered.
+    pub(crate) fn make_call(
         &self,
-        w: &mut Worker,
+        w: &Worker,
         request: Request<'_>,
         application: Arc<Application>,
         script: Option<&Script>,
+        body_bytes: Option<u64>,
     ) -> Call {
         let peer = self.peer.ip().to_canonical();
         let authority = application.authority().to_owned();
@@ -129,7 +150,10 @@ impl Response<'_> {
         let origin = Origin { peer, is_trusted, authority: &authority };
         match application.fastcgi() {
             None => Call::http(application, request.head, &origin, w.now()),
-            Some(_) => self.make_fastcgi_call(w, request, application, script, origin),
+            Some(_) => {
+                let script = (script, body_bytes);
+                self.make_fastcgi_call(w, request, application, script, origin)
+            }
         }
     }
 
@@ -216,8 +240,18 @@ impl Exchange {
         !self.out.is_empty()
     }
 
+    /// Takes the next `n` bytes of the request's body.
+    pub(crate) fn take_body(&mut self, n: usize) {
+        let Some(mut reader) = self.skipper.take() else { return };
+        reader.advance(n as u64);
+        self.consume(n);
+        if !reader.is_done() {
+            self.skipper = Some(reader);
+        }
+    }
+
     /// Advances over the framing of the request's body to its next bytes.
-    fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
+    pub(crate) fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
         let Some(mut reader) = self.skipper.take() else { return Ok(0) };
         let mut outcome = Ok(0);
         while !reader.is_done() && reader.data_ahead() == 0 && !self.unread().is_empty() {
@@ -363,6 +397,10 @@ impl Downstream for StreamRef<'_> {
         let Some(exchange) = self.connection.exchange.as_deref_mut() else {
             return Body::Broken(400);
         };
+        if exchange.stream().is_some_and(|stream| stream.spool.is_some()) {
+            let spool = exchange.stream_mut().and_then(|stream| stream.spool.as_mut());
+            return spool.map_or(Body::Broken(400), Spool::body);
+        }
         if exchange.skipper.is_none() {
             return Body::End;
         }
@@ -388,19 +426,18 @@ impl Downstream for StreamRef<'_> {
         }
         stream.awaits_body = true;
         if std::mem::take(&mut stream.owes_continue) && !stream.has_reply && is_free {
-            exchange.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            exchange.out.extend_from_slice(CONTINUE);
         }
         Body::Pending
     }
 
     fn body_taken(&mut self, n: usize) {
         let Some((exchange, _)) = self.parts() else { return };
-        let Some(mut reader) = exchange.skipper.take() else { return };
-        reader.advance(n as u64);
-        exchange.consume(n);
-        if !reader.is_done() {
-            exchange.skipper = Some(reader);
+        let stream = exchange.stream_mut();
+        if let Some(spool) = stream.and_then(|stream| stream.spool.as_mut()) {
+            return spool.advance(n);
         }
+        exchange.take_body(n);
         if let Some(stream) = exchange.stream_mut() {
             stream.body_bytes += n as u64;
         }

@@ -32,6 +32,7 @@ mod respond;
 mod response;
 mod script;
 mod shared_level;
+mod spool;
 mod worker;
 
 pub use access_log::{AccessLog, Record};

@@ -57,6 +57,8 @@ pub enum Prepared {
     Bytes,
     /// A job that must run first.
     Job,
+    /// A body that must be whole first.
+    Body,
     /// Nothing, though more was announced: the connection has to be broken off.
     Nothing,
 }

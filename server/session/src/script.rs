@@ -163,7 +163,7 @@ impl Response<'_> {
         w: &Worker,
         request: Request<'_>,
         application: Arc<Application>,
-        script: Option<&Script>,
+        (script, body_bytes): (Option<&Script>, Option<u64>),
         origin: Origin<'_>,
     ) -> Call {
         let root = application.fastcgi().map(|settings| settings.root.clone()).unwrap_or_default();
@@ -181,7 +181,7 @@ impl Response<'_> {
             root: if root.is_empty() { host_root } else { root.as_bytes() },
             script_name: script.map_or(b"", |script| &script.name),
             path_info: script.map_or(path, |script| &script.path_info),
-            body_bytes: None,
+            body_bytes,
         };
         Call::fastcgi(application, request.head, &script, w.now())
     }

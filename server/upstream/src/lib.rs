@@ -15,6 +15,7 @@ mod balance;
 mod call;
 mod conversation;
 mod downstream;
+mod facilities;
 mod failure;
 mod fastcgi;
 mod fields;
@@ -25,12 +26,13 @@ mod tick;
 pub use balance::Balance;
 pub use call::{Call, Next};
 pub use downstream::{Body, Downstream, Length};
+pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled};
 pub use failure::Failure;
 pub use fastcgi::{Diagnostic, RecordError, ScriptRequest};
 pub use fields::ReplyFields;
 pub use http::Origin;
 pub use settings::{
     Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
-    ReportDiagnostic, ServerSettings,
+    ServerSettings,
 };
 pub use tick::Tick;

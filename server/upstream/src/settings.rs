@@ -1,10 +1,13 @@
 //! Applications: as an operator describes them, and with what was found out about them since.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use crate::facilities::{Facilities, Spooled};
 use crate::fastcgi::Diagnostic;
 
 /// An application as an operator describes it.
@@ -150,11 +153,10 @@ pub struct Application {
     servers: Vec<Server>,
     name: String,
     number: usize,
-    report: OnceLock<ReportDiagnostic>,
+    facilities: OnceLock<Facilities>,
+    /// How many bodies are in files.
+    spooled: Arc<AtomicUsize>,
 }
-
-/// Reports what an application has written to standard error. It never waits.
-pub type ReportDiagnostic = Arc<dyn Fn(&Diagnostic<'_>) + Send + Sync>;
 
 impl fmt::Debug for Application {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,19 +187,36 @@ impl Application {
             (address, _) => address.to_string(),
         });
         let name = name.unwrap_or_default();
-        Self { servers, name, settings, number, report: OnceLock::new() }
+        let (facilities, spooled) = (OnceLock::new(), Arc::default());
+        Self { servers, name, settings, number, facilities, spooled }
     }
 
-    /// Sets the function that gets what the application writes to standard error: once, before the
-    /// first call.
-    pub fn set_report(&self, report: ReportDiagnostic) {
-        let _ = self.report.set(report);
+    /// Sets what the application needs of the system: once, before the first call.
+    pub fn set_facilities(&self, facilities: Facilities) {
+        let _ = self.facilities.set(facilities);
     }
 
     pub(crate) fn report(&self, diagnostic: &Diagnostic<'_>) {
-        if let Some(report) = self.report.get() {
+        if let Some(report) = self.facilities.get().and_then(|it| it.report.as_ref()) {
             report(diagnostic);
         }
+    }
+
+    /// Makes a file for the body of a request.
+    ///
+    /// # Errors
+    /// There is no place for one, there are enough, or the system has failed.
+    pub fn open_spool(&self) -> io::Result<Spooled> {
+        match self.facilities.get().and_then(|it| it.open_spool.as_ref()) {
+            Some(open) => Spooled::open(open, &self.spooled),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reports that the body of a request was not kept.
+    pub fn report_spool(&self, target: &[u8], why: &io::Error) {
+        let line = format!("cannot keep the request's body: {why}");
+        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
     }
 
     /// The settings of FastCGI; none if the application speaks HTTP.

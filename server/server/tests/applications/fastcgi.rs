@@ -331,3 +331,150 @@ fn without_a_suffix_the_whole_path_is_the_applications() {
         assert_eq!(ask(&mut client, &get("/")).0, 200);
     });
 }
+
+fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+const CHUNKED: &str = "POST /a.php HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n";
+
+/// caddy 5236, php-src 7509: without a length a script reads nothing, or waits for ever. So the body
+/// is gathered first, in memory or in a file, while no process waits for it.
+#[test]
+fn a_body_in_chunks_is_gathered_and_has_a_length() {
+    let directory = scripts();
+    for_each_caller(|spec| {
+        let pair = Pair::start(spec, &directory, "", |asked| {
+            let length = asked.variable("CONTENT_LENGTH").as_bytes();
+            reply(HTML, &[length, b" ", &asked.body].concat())
+        });
+        let mut client = pair.connect();
+        for size in [0, 1, 65_536, 65_537, 1_000_000] {
+            let body: Vec<u8> = (0..size).map(|n| b'a' + (n % 23) as u8).collect();
+            client.write_all(format!("{CHUNKED}\r\n").as_bytes()).unwrap();
+            let half = body.len() / 2;
+            for (part, piece) in [&body[..half], &body[half..]].into_iter().enumerate() {
+                piece.chunks(7_777).for_each(|it| client.write_all(&chunk(it)).unwrap());
+                if part == 0 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert_eq!(pair.php.open(), 0, "{}: no process waits", spec.name);
+                }
+            }
+            client.write_all(b"0\r\nTrailer: x\r\n\r\n").unwrap();
+            let (status, got) = answer(&mut BufReader::new(&mut client));
+            let expected = [format!("{size} ").as_bytes(), &body].concat();
+            assert!(status == 200 && got.as_bytes() == expected, "{}: {size}", spec.name);
+        }
+        let summary = pair.server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert_eq!(summary.requests, 5, "{}", spec.name);
+    });
+}
+
+#[test]
+fn a_client_that_waits_is_invited_before_its_body_is_gathered() {
+    let directory = scripts();
+    for_each_caller(|spec| {
+        let pair = Pair::start(spec, &directory, "", |asked| reply(HTML, &asked.body));
+        // The second script has been looked up.
+        for _ in 0..2 {
+            let mut client = pair.connect();
+            let head = format!("{CHUNKED}Expect: 100-continue\r\n\r\n");
+            client.write_all(head.as_bytes()).unwrap();
+            assert_eq!(take_head(&mut client), b"HTTP/1.1 100 Continue\r\n\r\n", "{}", spec.name);
+            let body = [&chunk(b"abc")[..], b"0\r\n\r\n"].concat();
+            client.write_all(&body).unwrap();
+            let answered = answer(&mut BufReader::new(&mut client));
+            assert_eq!(answered, (200, "abc".into()), "{}", spec.name);
+        }
+    });
+}
+
+/// What cannot be gathered: it is too long, it is broken, or its client leaves.
+#[test]
+fn a_body_that_is_not_whole_reaches_no_script() {
+    let directory = scripts();
+    for_each_caller(|spec| {
+        let pair = Pair::start(spec, &directory, ", body_bytes_max = 100000", |asked| {
+            reply(HTML, asked.variable("CONTENT_LENGTH").as_bytes())
+        });
+        let send = |body: &[u8]| {
+            let mut client = pair.connect();
+            let request = [CHUNKED.as_bytes(), b"\r\n", body].concat();
+            client.write_all(&request).unwrap();
+            client
+        };
+        let status = |body: &[u8]| answer(&mut BufReader::new(send(body))).0;
+        assert_eq!(status(&[&chunk(&[b'x'; 100_000])[..], b"0\r\n\r\n"].concat()), 200);
+        assert_eq!(status(&chunk(&[b'x'; 100_001])), 413, "{}", spec.name);
+        assert_eq!(status(b"nonsense\r\n"), 400, "{}", spec.name);
+        drop(send(&chunk(b"half")));
+        let summary = pair.server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert_eq!((summary.requests, pair.php.requests().len()), (4, 1), "{}", spec.name);
+    });
+}
+
+/// The script for what does not exist: any method, and its body; what exists is sent by files.
+#[test]
+fn a_front_controller_answers_for_what_does_not_exist() {
+    let directory = scripts();
+    for_each_caller(|spec| {
+        let path = directory.path().join(format!("{}.sock", spec.name));
+        let php = FastCgiServer::start(path, |asked| {
+            let told = ["REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"];
+            let told = told.map(|name| asked.variable(name)).join(" ");
+            reply(HTML, [told.as_bytes(), b" ", &asked.body].concat().as_slice())
+        });
+        let server = start(
+            &directory,
+            &[
+                &format!("engine.name={}", spec.name),
+                &format!(
+                    "host.route=[{{ path = \"**.php\", fastcgi = \"unix:{}\" }}]",
+                    php.path().display()
+                ),
+                "host.front_controller=/index.php",
+            ],
+        );
+        let mut client = connect(&server);
+        let post = |target: &str| {
+            format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+        };
+        for (request, status, expected) in [
+            (get("/"), 200, "<h1>Rope</h1>"),
+            (get("/picture.jpg"), 200, "<?php secret ?>"),
+            (get("/blog/1?a"), 200, "GET /index.php - /blog/1?a "),
+            (get("/sub/"), 200, "GET /index.php - /sub/ "),
+            (post("/blog/2"), 200, "POST /index.php - /blog/2 abc"),
+            (post("/blog/2"), 200, "POST /index.php - /blog/2 abc"),
+            (post("/a.php/b"), 200, "POST /a.php /b /a.php/b abc"),
+            (get("/none.php"), 404, ""),
+            (post("/picture.jpg"), 405, ""),
+            (get("/blog/3"), 200, "GET /index.php - /blog/3 "),
+        ] {
+            let (got, body) = ask(&mut client, &request);
+            assert_eq!(got, status, "{}: {request}", spec.name);
+            assert!(status != 200 || body == expected, "{}: {request}: {body}", spec.name);
+        }
+    });
+}
+
+/// While the front controller does not exist, requests are answered as without it.
+#[test]
+fn without_its_file_there_is_no_front_controller() {
+    let directory = site();
+    for_each_caller(|spec| {
+        let server = start(
+            &directory,
+            &[
+                &format!("engine.name={}", spec.name),
+                "host.route=[{ path = \"**.php\", fastcgi = \"unix:/nowhere\" }]",
+                "host.front_controller=/index.php",
+            ],
+        );
+        let mut client = connect(&server);
+        assert_eq!(ask(&mut client, &get("/blog/1")).0, 404, "{}", spec.name);
+        let post = "POST /blog HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(ask(&mut client, post).0, 405, "{}", spec.name);
+        assert_eq!(ask(&mut client, &get("/")).0, 200, "{}", spec.name);
+    });
+}
