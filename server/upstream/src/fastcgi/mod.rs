@@ -231,6 +231,9 @@ impl FastCgi {
                 self.partial = whole;
                 break;
             };
+            if head.len > HEAD_BYTES_MAX {
+                return Err(Failure::HeadTooLarge);
+            }
             self.take_head(d, &head, &whole)?;
             let content = &whole[head.len..];
             if self.reply != Reply::Head {
