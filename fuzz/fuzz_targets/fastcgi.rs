@@ -1,6 +1,6 @@
 //! Arbitrary bytes as what a FastCGI server sends: they never cause a panic, and what the client
-//! gets of them does not depend on how they are cut into reads. The first two bytes choose the sizes
-//! of the reads. What is wrong with a head that is never whole may be noticed early or late.
+//! gets of them does not depend on how they are cut into reads. The first two bytes choose the
+//! sizes of the reads. What is wrong with a head that is never whole may be noticed early or late.
 
 #![no_main]
 

@@ -192,7 +192,7 @@ fn share_children(hosts: &mut [HostSettings], layout: &Layout) -> Result<(), Str
     Ok(())
 }
 
-/// Makes the roots absolute that FastCGI applications are told: they have another current directory.
+/// Makes the roots absolute that FastCGI applications are told: their current directory is another.
 fn make_script_roots_absolute(hosts: &mut [HostSettings]) {
     for host in hosts {
         let mut protocols = host.routes.iter().map(|route| route.application.protocol);

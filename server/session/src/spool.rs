@@ -127,7 +127,7 @@ impl Connection {
     fn gather_arrived(&mut self) -> Result<bool, u16> {
         let Some(exchange) = &mut self.exchange else { return Err(400) };
         loop {
-            let ahead = exchange.body_ahead().map_err(|why| why.status())?;
+            let ahead = exchange.body_ahead().map_err(http1::BodyError::status)?;
             let (input, at) = (&exchange.input, exchange.input_at);
             let Then::Application(stream) = &mut exchange.then else { return Err(400) };
             let Some(spool) = &mut stream.spool else { return Err(400) };

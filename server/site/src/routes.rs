@@ -1,7 +1,7 @@
 //! Routes: what answers requests in place of files, by path and method.
 //!
-//! Scripts are told from the rest of their path on bytes, and nothing here looks whether one exists:
-//! that is done as for files, before it is run.
+//! Scripts are told from the rest of their path on bytes, and nothing here looks whether one
+//! exists: that is done as for files, before it is run.
 
 use std::sync::Arc;
 

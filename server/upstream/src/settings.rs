@@ -43,8 +43,8 @@ pub struct FastCgiSettings {
     pub suffix: String,
     /// The directory of the scripts, as the application sees it; empty for the root of the host.
     pub root: String,
-    /// Its processes, each of which has a connection at a time. 0: connections are not kept, because
-    /// a connection at rest would keep a process from everybody else.
+    /// Its processes, each of which has a connection at a time. 0: connections are not kept,
+    /// because a connection at rest would keep a process from everybody else.
     pub children: u64,
 }
 

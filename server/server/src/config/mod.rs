@@ -246,8 +246,8 @@ impl Config {
         assignments.try_for_each(|assignment| self.set_assignment(assignment))
     }
 
-    /// Sets what a site of PHP needs: scripts, index files that are scripts, and one that answers for
-    /// what does not exist, as most programs for sites expect.
+    /// Sets what a site of PHP needs: scripts, index files that are scripts, and one that answers
+    /// for what does not exist, as most programs for sites expect.
     fn set_php(&mut self, server: &str) -> Result<(), ConfigError> {
         const FLAG: &str = "--php";
         let server = match server.starts_with('/') {

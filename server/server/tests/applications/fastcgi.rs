@@ -338,8 +338,8 @@ fn chunk(bytes: &[u8]) -> Vec<u8> {
 
 const CHUNKED: &str = "POST /a.php HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n";
 
-/// caddy 5236, php-src 7509: without a length a script reads nothing, or waits for ever. So the body
-/// is gathered first, in memory or in a file, while no process waits for it.
+/// caddy 5236, php-src 7509: without a length a script reads nothing, or waits for ever. So the
+/// body is gathered first, in memory or in a file, while no process waits for it.
 #[test]
 fn a_body_in_chunks_is_gathered_and_has_a_length() {
     let directory = scripts();

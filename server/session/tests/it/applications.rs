@@ -18,8 +18,8 @@ use upstream::{
     Protocol, ServerSettings, SpoolFile,
 };
 
-/// A site with an application that speaks HTTP, and two that speak FastCGI, of which one has no place
-/// for files.
+/// A site with an application that speaks HTTP, and two that speak FastCGI, of which one has no
+/// place for files.
 static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
     let address = |port| Address::Tcp { host: "app.test".into(), port };
     let route = |path: &str, port, protocol| {

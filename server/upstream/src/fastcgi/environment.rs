@@ -1,5 +1,5 @@
-//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), as the name and value
-//! pairs of FastCGI.
+//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), as the pairs of name
+//! and value of FastCGI.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! The records of FastCGI (specification 1.0, section 3.3): written whole, and read however they are
-//! cut.
+//! The records of FastCGI (specification 1.0, section 3.3): written whole, and read however they
+//! are cut.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ pub(crate) const HEADER_BYTES: usize = 8;
 /// Bytes of the content of an `END_REQUEST`.
 const END_BYTES: u16 = 8;
 
-/// Bytes of content in a record that is written, at most: a multiple of eight, so that no padding is
-/// needed after a full one.
+/// Bytes of content in a record that is written, at most: a multiple of eight, so that no padding
+/// is needed after a full one.
 pub(crate) const CONTENT_BYTES_MAX: usize = 0xfff8;
 
 /// The types of records that are written.
