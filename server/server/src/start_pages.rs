@@ -97,8 +97,9 @@ fn refused(path: &Path, why: Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
-    use site::host::{RedirectSettings, Symlinks};
+    use site::host::{RedirectSettings, RouteSettings, Symlinks};
     use testkit::Temporary;
+    use upstream::{Address, ApplicationSettings, Protocol, ServerSettings};
 
     use super::*;
 
@@ -129,6 +130,34 @@ mod tests {
         assert_eq!(lines(&["a.txt"], two), [neither]);
         let never = |host: &mut HostSettings| host.symlinks = Symlinks::Never;
         assert_eq!(lines(&["a.txt"], never), none);
+    }
+
+    /// A script answers if it is there, as the index or for what does not exist.
+    #[test]
+    fn a_root_whose_scripts_answer_says_nothing() {
+        let php = |host: &mut HostSettings| {
+            let address = Address::Unix("/run/php.sock".into());
+            let application = ApplicationSettings {
+                servers: vec![ServerSettings { address, weight: 1 }],
+                protocol: Protocol::FastCgi,
+                ..ApplicationSettings::default()
+            };
+            let path = "**.php".into();
+            host.routes = vec![RouteSettings { path, application, ..RouteSettings::default() }];
+            host.index = vec!["index.php".into(), "index.html".into()];
+        };
+        let front = |host: &mut HostSettings| {
+            php(host);
+            host.front_controller = Some("/app.php".into());
+        };
+        let none =
+            ["nothing at /: ROOT has no index.php or index.html: put one there, or use --listing"];
+        assert_eq!(lines(&["a.txt"], php), none);
+        assert_eq!(lines(&["a.txt"], front), none);
+        for files in [["index.php"], ["index.html"]] {
+            assert_eq!(lines(&files, php), [""; 0]);
+        }
+        assert_eq!(lines(&["app.php"], front), [""; 0]);
     }
 
     /// That this user may not read a file is seen from outside, by the tests of the program.

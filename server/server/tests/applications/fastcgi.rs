@@ -478,3 +478,23 @@ fn without_its_file_there_is_no_front_controller() {
         assert_eq!(ask(&mut client, &get("/")).0, 200, "{}", spec.name);
     });
 }
+
+/// Worker processes read the configuration once more.
+#[test]
+fn worker_processes_call_scripts_too() {
+    let directory = scripts();
+    let path = directory.path().join("processes.sock");
+    let php = FastCgiServer::start(path, |_| reply(HTML, b"ok"));
+    let route = format!(
+        "host.route=[{{ path = \"**.php\", fastcgi = \"unix:{}\" }}]",
+        php.path().display()
+    );
+    let server = start(
+        &directory,
+        &["engine.name=event-loop", "engine.processes=2", &route, "host.front_controller=/a.php"],
+    );
+    for _ in 0..8 {
+        let answered = ask(&mut connect(&server), &get("/no/file"));
+        assert_eq!(answered, (200, "ok".into()));
+    }
+}
