@@ -2,6 +2,8 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use engines::EngineSpec;
@@ -275,6 +277,28 @@ fn connections_are_kept_where_the_operator_says_how_many_there_are() {
             assert_eq!(ask(&mut client, &get("/a.php")).0, 200, "{}", spec.name);
         }
         assert_eq!(pair.php.connections(), 1, "{}", spec.name);
+    });
+}
+
+/// nginx-php-fpm 143, caddy 4025, puma 1449: a socket in the file system refuses at once when its
+/// backlog is full (connect(2), EAGAIN).
+#[test]
+fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
+    let directory = scripts();
+    for_each_caller(|spec| {
+        let path = directory.path().join(format!("{}.sock", spec.name));
+        let listener = UnixListener::bind(&path).unwrap();
+        os::socket::set_backlog(listener.as_fd(), 1).unwrap();
+        let _waiting: Vec<_> =
+            std::iter::from_fn(|| os::socket::connect_unix(&path).ok()).collect();
+        let route = format!(
+            "host.route=[{{ path = \"**.php\", fastcgi = \"unix:{}\", connect_ms = 200 }}]",
+            path.display()
+        );
+        let server = start(&directory, &[&format!("engine.name={}", spec.name), &route]);
+        let mut client = connect(&server);
+        assert_eq!(ask(&mut client, &get("/a.php")).0, 503, "{}", spec.name);
+        assert_eq!(ask(&mut client, &get("/index.html")).0, 200, "{}", spec.name);
     });
 }
 
