@@ -52,6 +52,10 @@ pub const MKE2FS: Tool = packaged("mke2fs", "mke2fs", "apt-get install e2fsprogs
 pub const LOSETUP: Tool = packaged("losetup", "losetup", "apt-get install mount");
 /// The server that some tests record, or put in a testbed.
 pub const NGINX: Tool = packaged("nginx", "nginx", "apt-get install nginx");
+/// Runs scripts behind a server.
+pub const PHP_FPM: Tool = packaged("php-fpm", "php-fpm8.2", "apt-get install php8.2-fpm");
+/// Runs scripts, as a CGI program and behind a server.
+pub const PHP_CGI: Tool = packaged("php-cgi", "php-cgi8.2", "apt-get install php8.2-cgi");
 /// A load generator: open loop, sessions.
 pub const HTTPERF: Tool = packaged("httperf", "httperf", "apt-get install httperf");
 /// A load generator: closed loop, HTTP/2.
@@ -93,6 +97,8 @@ pub const TOOLS: &[Tool] = &[
     MKE2FS,
     LOSETUP,
     NGINX,
+    PHP_FPM,
+    PHP_CGI,
     HTTPERF,
     H2LOAD,
     WRK,

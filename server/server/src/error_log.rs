@@ -1,5 +1,6 @@
 //! The error log: reports to operators paths that were refused although a file is there, paths that
-//! could not be inspected, and applications that have not answered. Clients only get the status.
+//! could not be inspected, applications that have not answered, and what these write to standard
+//! error. Clients only get the status.
 //!
 //! Each report is a line on standard error; no thread waits for it to be written. A client that
 //! requests such paths again and again cannot fill a disk by that: the number of lines per second
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engines::jobs::{ReportTrouble, Trouble, TroubleCause};
+use upstream::ReportDiagnostic;
 
 use crate::config::ErrorLogging;
 use crate::report;
@@ -31,19 +33,38 @@ pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<Re
     }
 }
 
+/// A function that reports what applications write to standard error; none if operators have turned
+/// that off.
+pub(crate) fn diagnostic_logger(logging: ErrorLogging, budget: Budget) -> Option<ReportDiagnostic> {
+    match logging {
+        ErrorLogging::Off => None,
+        ErrorLogging::StandardError => Some(Arc::new(move |diagnostic| {
+            log(budget, |left_out| diagnostic.to_string() + &left_out_before(left_out));
+        })),
+    }
+}
+
 fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
+    log(budget, |left_out| line(trouble, left_out));
+}
+
+/// Writes a line, unless there were enough of them: it gets the number of those that were left out.
+fn log(budget: Budget, line: impl FnOnce(u64) -> String) {
     const NS_PER_S: u64 = 1_000_000_000;
     if let Some(left_out) = budget.take(os::clock::now_ns() / NS_PER_S) {
-        report(&line(trouble, left_out));
+        report(&line(left_out));
+    }
+}
+
+fn left_out_before(left_out: u64) -> String {
+    match left_out {
+        0 => String::new(),
+        more => format!(" ({more} more such lines were left out before this)"),
     }
 }
 
 /// Formats `"/srv/www/a.txt": permission denied`: one line, whatever bytes a name has.
 fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
-    let left_out = match left_out {
-        0 => String::new(),
-        more => format!(" ({more} more such lines were left out before this)"),
-    };
     let text = match trouble {
         Trouble::Path { root, path, cause } => {
             let path = root.join(std::ffi::OsStr::from_bytes(path));
@@ -56,7 +77,7 @@ fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
             format!("{name}: {}: {failure}", failure.status())
         }
     };
-    text + &left_out
+    text + &left_out_before(left_out)
 }
 
 impl Budget {

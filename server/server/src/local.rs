@@ -11,6 +11,7 @@ use file_cache::Cache;
 use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
+use upstream::Facilities;
 
 use crate::access_log::LogEnds;
 use crate::config::{CacheScope, CacheSettings, Config, Settings};
@@ -20,6 +21,7 @@ use crate::layout::{Part, Share};
 use crate::names;
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
+use crate::spool;
 use crate::start_error::StartError;
 
 /// The number of slots in one set of a first level.
@@ -64,6 +66,12 @@ impl Local {
         counters: CounterBook,
     ) -> Result<Self, StartError> {
         let settings = &config.settings;
+        let facilities = Facilities {
+            report: error_log::diagnostic_logger(settings.log.errors, logs.errors),
+            open_spool: Some(Arc::new(spool::open)),
+        };
+        let applications = ready.site.applications().iter();
+        applications.for_each(|it| it.set_facilities(facilities.clone()));
         names::look_up(&ready.site).iter().for_each(|notice| crate::report(notice));
         let may_have_threads = !ready.layout.processes.is_some_and(|it| it.single_threaded);
         let names = may_have_threads.then(|| names::keep_looking_up(&ready.site)).transpose();

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use engines::SendfileMode;
 use file_cache::{Budget, Cache};
 use session::{Limits, Listings};
+use site::check::SettingError;
 use site::host::HostSettings;
 use site::resource::Entry;
 use site::{Site, SiteError};
-use upstream::ApplicationSettings;
+use upstream::{ApplicationSettings, Protocol};
 
 use crate::config::{
     AccessForm, Config, ConfigError, ConfigFault, LimitSettings, LogSettings, Settings,
@@ -96,9 +97,12 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     let mut hosts = settings.hosts.clone();
+    share_children(&mut hosts, layout.workers())
+        .map_err(|(host, why)| config.unfit(&host_key(host, "route"), why))?;
+    make_script_roots_absolute(&mut hosts);
     without_effect.extend(bound_calls(&mut hosts, descriptors.calls, &layout));
     Ok(Ready {
-        site: Arc::new(site(hosts)?),
+        site: Arc::new(site(config, hosts)?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
         listings: listings(descriptors.listings, &layout)
             .map_err(|why| config.unfit("limits.listings_max", why))?,
@@ -166,6 +170,43 @@ fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Opt
     })
 }
 
+/// Divides the processes of FastCGI applications whose connections are kept among the workers: with
+/// those that are in use and those that rest, each worker has its share of connections at most, so
+/// that a connection always finds a process.
+fn share_children(hosts: &mut [HostSettings], workers: usize) -> Result<(), (usize, String)> {
+    for (index, host) in hosts.iter_mut().enumerate() {
+        for route in &mut host.routes {
+            let ApplicationSettings { limits, fastcgi, .. } = &mut route.application;
+            let each = fastcgi.children / workers.max(1) as u64;
+            if fastcgi.children > 0 && each == 0 {
+                let (path, children) = (&route.path, fastcgi.children);
+                let why = format!(
+                    "children of the route {path:?}: {children} are too few for {workers} \
+                     workers, each of which keeps connections of its own: have more, or keep none \
+                     (children = 0)"
+                );
+                return Err((index, why));
+            }
+            if each > 0 {
+                limits.in_flight_max = limits.in_flight_max.min(each);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the roots absolute that FastCGI applications are told: their current directory is another.
+fn make_script_roots_absolute(hosts: &mut [HostSettings]) {
+    for host in hosts {
+        let mut protocols = host.routes.iter().map(|route| route.application.protocol);
+        if protocols.any(|it| it == Protocol::FastCgi)
+            && let Ok(root) = std::path::absolute(&host.root)
+        {
+            host.root = root;
+        }
+    }
+}
+
 /// The largest number of workers in a process.
 fn workers_max(layout: &Layout) -> u64 {
     layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64
@@ -179,9 +220,15 @@ fn callers_max(layout: &Layout) -> u64 {
 
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
 /// wrong.
-fn site(hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
-    let setting = |error: SiteError| ConfigFault::Setting(error.fault);
-    Site::new(hosts).map_err(|error| ConfigError::without_place(setting(error)))
+fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
+    Site::new(hosts).map_err(|SiteError { host, fault }| {
+        let key = match &fault {
+            SettingError::NoScript(_) => "front_controller",
+            SettingError::ScriptPage(_) => "route",
+            _ => return ConfigError::without_place(ConfigFault::Setting(fault)),
+        };
+        config.unfit(&host_key(host, key), fault.to_string())
+    })
 }
 
 /// Creates a second level of the cache, for `workers` workers. There are `caches` of them in the
@@ -361,7 +408,7 @@ fn partitions_key(settings: &Settings) -> &'static str {
 mod tests {
     use engines::EngineSpec;
     use site::host::RouteSettings;
-    use upstream::{Address, CallLimits, ServerSettings};
+    use upstream::{Address, CallLimits, FastCgiSettings, ServerSettings};
 
     use super::*;
 
@@ -485,5 +532,32 @@ mod tests {
         check(loops, 512, 32, 8, 4, 2);
         // The threads of a partition have their bounds together.
         check("staged", 512, 1024, 256, 136, 128);
+    }
+
+    /// haproxy 2936: connections at rest and in use are as many as there are processes, at most.
+    #[test]
+    fn kept_connections_are_shared_among_the_workers() {
+        let check = |children, in_flight_max, workers, expected: Result<u64, &str>| {
+            let mut host = HostSettings::new("/".into());
+            let limits = CallLimits { in_flight_max, ..CallLimits::default() };
+            let fastcgi = FastCgiSettings { children, ..FastCgiSettings::default() };
+            let application = ApplicationSettings { limits, fastcgi, ..Default::default() };
+            host.routes =
+                vec![RouteSettings { path: "*.php".into(), application, ..Default::default() }];
+            let mut hosts = [HostSettings::new("/".into()), host];
+            let shared = share_children(&mut hosts, workers);
+            let bound = hosts[1].routes[0].application.limits.in_flight_max;
+            match (shared, expected) {
+                (Ok(()), Ok(expected)) => assert_eq!(bound, expected),
+                (Err((1, why)), Err(expected)) => assert!(why.contains(expected), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        check(0, 512, 4, Ok(512));
+        check(8, 512, 4, Ok(2));
+        check(11, 512, 4, Ok(2));
+        check(4, 512, 4, Ok(1));
+        check(400, 20, 4, Ok(20));
+        check(3, 512, 4, Err("route \"*.php\": 3 are too few for 4 workers"));
     }
 }

@@ -11,6 +11,7 @@ use site::Site;
 use site::host::{Host, HostSettings};
 use site::refusal::Refusal;
 use site::resource::Resource;
+use site::routes::Routed;
 
 use crate::config::one_line;
 
@@ -21,8 +22,8 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
     let (report, refusals) = reporter();
     let runner = runner.with_trouble_report(Some(report));
     let line = |(index, settings): (usize, &HostSettings)| {
-        if site.host(index).route(b"/", b"GET").is_some() {
-            return None; // an application answers
+        if is_for_application(&runner, site.host(index), index) {
+            return None;
         }
         let path = b"/".as_slice().into();
         let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
@@ -37,6 +38,20 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
         }
     };
     site.hosts().iter().map(Host::settings).enumerate().filter_map(line).collect()
+}
+
+/// Whether an application answers for `/`: by a route, or by a script that exists.
+fn is_for_application(runner: &Runner, host: &Host, index: usize) -> bool {
+    let script = match host.route(b"/", b"GET") {
+        Some(Routed::Script(script)) => Some(script),
+        Some(Routed::Application(_)) => return true,
+        Some(Routed::Nothing) | None => None,
+    };
+    script.into_iter().chain(host.front_controller(b"GET")).any(|script| {
+        let path = script.name.clone().into();
+        let done = runner.run(Job::Resolve { host: index, path, known: Known::Nothing });
+        !matches!(done, Done::Resolved(Ok((_, entry))) if !entry.is_file(&script.name))
+    })
 }
 
 /// A function that takes reports of paths that are refused, and what it has taken.
@@ -82,8 +97,9 @@ fn refused(path: &Path, why: Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
-    use site::host::{RedirectSettings, Symlinks};
+    use site::host::{RedirectSettings, RouteSettings, Symlinks};
     use testkit::Temporary;
+    use upstream::{Address, ApplicationSettings, Protocol, ServerSettings};
 
     use super::*;
 
@@ -114,6 +130,34 @@ mod tests {
         assert_eq!(lines(&["a.txt"], two), [neither]);
         let never = |host: &mut HostSettings| host.symlinks = Symlinks::Never;
         assert_eq!(lines(&["a.txt"], never), none);
+    }
+
+    /// A script answers if it is there, as the index or for what does not exist.
+    #[test]
+    fn a_root_whose_scripts_answer_says_nothing() {
+        let php = |host: &mut HostSettings| {
+            let address = Address::Unix("/run/php.sock".into());
+            let application = ApplicationSettings {
+                servers: vec![ServerSettings { address, weight: 1 }],
+                protocol: Protocol::FastCgi,
+                ..ApplicationSettings::default()
+            };
+            let path = "**.php".into();
+            host.routes = vec![RouteSettings { path, application, ..RouteSettings::default() }];
+            host.index = vec!["index.php".into(), "index.html".into()];
+        };
+        let front = |host: &mut HostSettings| {
+            php(host);
+            host.front_controller = Some("/app.php".into());
+        };
+        let none =
+            ["nothing at /: ROOT has no index.php or index.html: put one there, or use --listing"];
+        assert_eq!(lines(&["a.txt"], php), none);
+        assert_eq!(lines(&["a.txt"], front), none);
+        for files in [["index.php"], ["index.html"]] {
+            assert_eq!(lines(&files, php), [""; 0]);
+        }
+        assert_eq!(lines(&["app.php"], front), [""; 0]);
     }
 
     /// That this user may not read a file is seen from outside, by the tests of the program.

@@ -3,74 +3,135 @@
 
 use std::sync::Arc;
 
-use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Target};
+use http1::{BodyFraming, BodySkipper, Expectation, Method, Parsed, Target};
 use site::path;
-use upstream::{Call, Origin};
+use site::routes::{Routed, Script};
+use upstream::{Application, Call, Origin};
 
 use crate::after::After;
 use crate::exchange::{Draft, Then};
 use crate::job::Job;
-use crate::response::{Prepared, Request, Response};
-use crate::stream::Stream;
+use crate::response::{Incoming, Prepared, Request, Response};
+use crate::spool::Spool;
+use crate::stream::{CONTINUE, Stream};
 use crate::worker::Worker;
 
 impl Response<'_> {
-    /// Finds the application that answers a request; none if files do, or the request is refused
-    /// without one.
-    fn application(&self, w: &mut Worker, host: usize, head: &Head<'_>) -> Option<usize> {
+    /// What a route leads a request to; none if files answer it, or it is refused without an
+    /// application.
+    pub(crate) fn routed(&self, w: &mut Worker, request: Request<'_>) -> Option<Routed> {
+        let head = request.head;
         let Target::Path { path, .. } = head.target else { return None };
         if head.expectation == Expectation::Unknown || head.method == Method::Trace {
             return None;
         }
-        let mut scratch = std::mem::take(&mut w.path_scratch);
-        let canonical = path::canonicalise_for_application(path, &mut scratch);
-        let found = canonical.ok().and_then(|it| w.site.host(host).route(it, head.method_bytes));
-        w.path_scratch = scratch;
-        found
+        let host = w.site.host(request.host);
+        let canonical = path::canonicalise_for_application(path, &mut w.path_scratch).ok()?;
+        host.route(canonical, head.method_bytes)
     }
 
     /// Prepares the call of the application that answers a request; none if files do.
     #[inline(never)]
-    pub(crate) fn call(
+    pub(crate) fn call(&mut self, w: &mut Worker, incoming: Incoming<'_>) -> Option<Prepared> {
+        let routed = self.routed(w, incoming.request);
+        if routed.is_some() {
+            let Request { head, host, .. } = incoming.request;
+            self.exchange.draft = Draft { host, ..Draft::of(head, w.now()) };
+        }
+        match routed {
+            Some(Routed::Application(index)) => Some(self.begin_call(w, incoming, index, None)),
+            Some(Routed::Script(script)) => Some(self.look_up_script(w, incoming, script)),
+            Some(Routed::Nothing) => Some(self.decline(w, incoming, 404)),
+            None => self.look_for_front_controller(w, incoming),
+        }
+    }
+
+    /// Prepares the call of an application, which may be asked to run a script that exists.
+    pub(crate) fn begin_call(
         &mut self,
         w: &mut Worker,
-        bytes: &[u8],
-        head: &Head<'_>,
-        arrived: &[u8],
-        is_last: bool,
-    ) -> Option<Prepared> {
-        let host = w.site.find(head.host)?;
-        let index = self.application(w, host, head)?;
-        self.exchange.draft = Draft { host, ..Draft::of(head, w.now()) };
+        incoming: Incoming<'_>,
+        index: usize,
+        script: Option<&Script>,
+    ) -> Prepared {
+        let Request { bytes, head, .. } = incoming.request;
         let application = Arc::clone(&w.applications()[index]);
         let body_bytes_max = application.limits().body_bytes_max;
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
-            let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
-            *self.after = after;
-            self.exchange.skipper = body;
-            return Some(self.error(w, Request { bytes, head, host }, 413));
+            return self.decline(w, incoming, 413);
         }
-        *self.after = After::of(head, is_last);
+        *self.after = After::of(head, incoming.is_last);
         if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {
             self.exchange.skipper = Some(BodySkipper::new(head.body));
         }
-        let peer = self.peer.ip().to_canonical();
-        let origin = Origin {
-            peer,
-            is_trusted: application.trusts(peer),
-            authority: application.authority(),
+        // A script must be told the length of its body.
+        let is_spooled = application.fastcgi().is_some() && head.body == BodyFraming::Chunked;
+        let expects = head.expectation == Expectation::Continue;
+        let prepared = match is_spooled {
+            true => {
+                if expects && incoming.arrived.is_empty() {
+                    self.exchange.out.extend_from_slice(CONTINUE);
+                }
+                Prepared::Body
+            }
+            false => {
+                let application = Arc::clone(&application);
+                let call = self.make_call(w, incoming.request, application, script, None);
+                self.exchange.job = Some(Job::Application(Box::new(call)));
+                Prepared::Job
+            }
         };
-        let call = Call::http(Arc::clone(&application), head, &origin, w.now());
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(bytes);
         self.exchange.then = Then::Application(Box::new(Stream {
-            owes_continue: head.expectation == Expectation::Continue,
+            owes_continue: expects && !is_spooled,
             body_bytes_max,
+            spool: is_spooled.then(|| Spool::new(application, script.cloned())),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()
         }));
-        self.exchange.job = Some(Job::Application(Box::new(call)));
-        Some(Prepared::Job)
+        prepared
+    }
+
+    /// Makes the call of an application. `body_bytes` is the length of a body that was gathered.
+    pub(crate) fn make_call(
+        &self,
+        w: &Worker,
+        request: Request<'_>,
+        application: Arc<Application>,
+        script: Option<&Script>,
+        body_bytes: Option<u64>,
+    ) -> Call {
+        let peer = self.peer.ip().to_canonical();
+        let authority = application.authority().to_owned();
+        let is_trusted = application.trusts(peer);
+        let origin = Origin { peer, is_trusted, authority: &authority };
+        match application.fastcgi() {
+            None => Call::http(application, request.head, &origin, w.now()),
+            Some(_) => {
+                let script = (script, body_bytes);
+                self.make_fastcgi_call(w, request, application, script, origin)
+            }
+        }
+    }
+
+    /// Answers a request for an application without it; its body is dropped.
+    pub(crate) fn decline(
+        &mut self,
+        w: &mut Worker,
+        incoming: Incoming<'_>,
+        status: u16,
+    ) -> Prepared {
+        self.drop_body(w, incoming);
+        self.error(w, incoming.request, status)
+    }
+
+    /// Has the body of a request dropped, and decides what happens to its connection.
+    pub(crate) fn drop_body(&mut self, w: &Worker, incoming: Incoming<'_>) {
+        let Incoming { request, arrived, is_last } = incoming;
+        let (after, body) = After::from_request(request.head, arrived, is_last, &w.limits);
+        *self.after = after;
+        self.exchange.skipper = body;
     }
 
     /// Prepares what follows in the reply of an application whose call is over; none if the reply

@@ -34,7 +34,7 @@ pub enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// Accepted, nothing received.
     Fresh,
     Idle,
@@ -43,6 +43,8 @@ enum State {
     Working,
     /// The job was taken and has not been answered, and nothing is left to send.
     Waiting,
+    /// The request's body is gathered before its application is called.
+    Spooling,
     /// An application waits for more of the request's body, and nothing is left to send.
     Uploading,
     Writing,
@@ -108,7 +110,7 @@ pub struct Connection {
     requests: u32,
     /// Bytes dropped while lingering.
     lingered: u32,
-    state: State,
+    pub(crate) state: State,
     /// What happens to the connection after the current response.
     pub(crate) after: After,
     /// Whether to close at the next opportunity.
@@ -150,6 +152,10 @@ impl Connection {
             State::Writing | State::Streaming => {
                 self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op())
             }
+            State::Spooling => match self.exchange.as_ref().map_or(Op::Wait, |it| it.op()) {
+                Op::Wait => Op::Recv,
+                invitation => invitation,
+            },
             State::Working => Op::Job,
             State::Continuing => Op::Stream(self.job_id()),
             State::Waiting if self.wants_input() => Op::Recv,
@@ -186,6 +192,7 @@ impl Connection {
             State::Lingering => self.linger(bytes.len()),
             State::Working
             | State::Waiting
+            | State::Spooling
             | State::Uploading
             | State::Writing
             | State::Continuing
@@ -203,6 +210,11 @@ impl Connection {
             State::Writing | State::Continuing | State::Streaming => {
                 w.counters.bodies_cut_short.add(1);
                 self.state = State::Closed { reset: true };
+            }
+            State::Spooling => {
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.sent(n);
+                }
             }
             State::ShuttingDown => {
                 self.state = State::Lingering;
@@ -281,6 +293,7 @@ impl Connection {
             (State::Streaming, Prepared::Bytes) => self.state = State::Writing,
             _ => self.follow(w, prepared),
         }
+        self.gather(w);
     }
 
     /// The phase of the connection.
@@ -290,7 +303,7 @@ impl Connection {
         match self.state {
             State::Fresh | State::Idle => Phase::Idle,
             State::Reading => Phase::Reading,
-            State::Working | State::Waiting | State::Uploading => Phase::Working,
+            State::Working | State::Waiting | State::Spooling | State::Uploading => Phase::Working,
             State::Writing | State::Continuing | State::Streaming => Phase::Writing,
             State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,
             State::Closed { .. } => Phase::Closed,
@@ -331,7 +344,7 @@ impl Connection {
                 let is_head = http1::begins_head_request(unread);
                 self.refuse(w, 408, "The request head took too long.", is_head);
             }
-            State::Uploading => {
+            State::Spooling | State::Uploading => {
                 w.counters.connections_expired.add(1);
                 self.fail_call(w, 408);
             }
@@ -410,6 +423,7 @@ impl Connection {
             Ok(taken) => {
                 exchange.consume(taken);
                 self.skip_ahead(w);
+                self.gather(w);
             }
             Err(scanned) => self.wait_for_head(w, scanned),
         }
@@ -444,7 +458,7 @@ impl Connection {
 
     /// The current response, to be prepared.
     #[inline]
-    fn response(&mut self, w: &mut Worker) -> Response<'_> {
+    pub(crate) fn response(&mut self, w: &mut Worker) -> Response<'_> {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
         Response { exchange, after: &mut self.after, peer: &self.peer }
     }
@@ -457,7 +471,7 @@ impl Connection {
 
     /// Changes the state according to what was prepared.
     #[inline]
-    fn follow(&mut self, w: &Worker, prepared: Prepared) {
+    pub(crate) fn follow(&mut self, w: &Worker, prepared: Prepared) {
         match prepared {
             Prepared::Bytes => {
                 self.state = State::Writing;
@@ -469,11 +483,19 @@ impl Connection {
                 self.job = self.job.wrapping_add(1);
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
+            Prepared::Body => {
+                self.state = State::Spooling;
+                self.renew_deadline(w);
+            }
             Prepared::Nothing => {
                 w.counters.bodies_cut_short.add(1);
                 self.state = State::Closed { reset: true };
             }
         }
+    }
+
+    pub(crate) fn renew_deadline(&mut self, w: &Worker) {
+        self.deadline = w.now().plus_ms(w.limits.write_ms);
     }
 
     /// Drops what has arrived of an unwanted body, after the response. Returns whether the whole
@@ -582,7 +604,7 @@ impl Connection {
 
     /// Answers in the place of an application; or breaks off what it has begun to answer.
     #[cold]
-    fn fail_call(&mut self, w: &mut Worker, status: u16) {
+    pub(crate) fn fail_call(&mut self, w: &mut Worker, status: u16) {
         let prepared = self.response(w).call_failed(w, status);
         self.follow(w, prepared);
     }
@@ -651,7 +673,7 @@ impl Connection {
     /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
         self.is_at_end = true;
-        if self.is_streaming()
+        if (self.is_streaming() || self.state == State::Spooling)
             && let Some(exchange) = &mut self.exchange
             && exchange.stream().is_some_and(|stream| !stream.is_complete)
         {
@@ -683,6 +705,7 @@ impl Connection {
             self.state = State::Continuing;
         }
         self.skip_ahead(w);
+        self.gather(w);
     }
 
     /// Drops what has arrived of an unwanted body before the response is sent. An application takes

@@ -5,6 +5,7 @@ use file_cache::Hit;
 use http1::{BodySkipper, Head, Method, Version};
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
+use site::routes::NamedBy;
 
 use crate::failure::Failure;
 use crate::job::Job;
@@ -118,6 +119,10 @@ pub(crate) enum Purpose {
     Fallback,
     /// To add the page to an error.
     ErrorPage(Failure),
+    /// To see whether a script exists that is to be run.
+    Script(NamedBy),
+    /// To see whether a path exists, before the script for those that do not is run.
+    Existence,
 }
 
 /// The facts of the response that will be recorded.

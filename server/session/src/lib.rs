@@ -30,7 +30,9 @@ mod partial;
 mod reply;
 mod respond;
 mod response;
+mod script;
 mod shared_level;
+mod spool;
 mod stream;
 mod worker;
 

@@ -176,7 +176,7 @@ impl Reply {
     }
 
     #[inline]
-    fn response(&mut self) -> Response<'_> {
+    pub(crate) fn response(&mut self) -> Response<'_> {
         Response { exchange: &mut self.exchange, after: &mut self.after, peer: &self.peer }
     }
 }

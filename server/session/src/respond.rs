@@ -20,7 +20,8 @@ use crate::exchange::{Draft, Listing, Purpose, Then};
 use crate::failure::{ALLOW, BY_NAVIGATION, Failure};
 use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
-use crate::response::{FailedRequest, Framing, Prepared, Request, Response};
+use crate::response::{FailedRequest, Framing, Incoming, Prepared, Request, Response};
+use crate::script::is_simple;
 use crate::worker::Worker;
 
 impl Response<'_> {
@@ -36,16 +37,20 @@ impl Response<'_> {
         is_last: bool,
     ) -> Prepared {
         if !w.site.applications().is_empty()
-            && let Some(prepared) = self.call(w, bytes, head, arrived, is_last)
+            && let Some(host) = w.site.find(head.host)
         {
-            return prepared;
+            let request = Request { bytes, head, host };
+            let incoming = Incoming { request, arrived, is_last };
+            if let Some(prepared) = self.call(w, incoming) {
+                return prepared;
+            }
         }
         self.respond_from_files(w, bytes, head, arrived, is_last)
     }
 
     /// Answers a well-formed head that no route leads to an application.
     #[inline]
-    fn respond_from_files(
+    pub(crate) fn respond_from_files(
         &mut self,
         w: &mut Worker,
         bytes: &[u8],
@@ -102,6 +107,9 @@ impl Response<'_> {
                         self.page_resolved(w, request.into(), failure, done)
                     }
                     (done, Purpose::Path | Purpose::Fallback) => self.resolved(w, request, done),
+                    (done, Purpose::Script(_) | Purpose::Existence) => {
+                        self.script_resolved(w, request, done)
+                    }
                 }
             }
             (_, Purpose::ErrorPage(failure)) => {
@@ -257,9 +265,23 @@ impl Response<'_> {
         Prepared::Bytes
     }
 
+    /// Answers for a path that does not exist: with the script for such, if there is one.
+    fn missing(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
+        let script = w.site.host(request.host).front_controller(request.head.method_bytes);
+        match script.filter(|_| is_simple(request.head)) {
+            Some(script) => self.look_up_script(w, Incoming::simple(request, *self.after), script),
+            None => self.not_found(w, request, hit),
+        }
+    }
+
     /// Answers for a path that does not exist: with the application's page for navigations, if
     /// there is one.
-    fn missing(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
+    pub(crate) fn not_found(
+        &mut self,
+        w: &mut Worker,
+        request: Request<'_>,
+        hit: &Hit<Entry>,
+    ) -> Prepared {
         let site = Arc::clone(&w.site);
         let host = site.host(request.host);
         match host.spa_fallback() {
@@ -275,7 +297,7 @@ impl Response<'_> {
         }
     }
 
-    fn redirect(&mut self, w: &Worker, request: Request<'_>, to: &Redirect) -> Prepared {
+    pub(crate) fn redirect(&mut self, w: &Worker, request: Request<'_>, to: &Redirect) -> Prepared {
         let mut location = to.location.to_vec();
         if let Target::Path { query: Some(query), .. } = request.head.target
             && !location.iter().any(|byte| b"?#".contains(byte))

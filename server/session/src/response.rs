@@ -21,6 +21,23 @@ pub(crate) struct Request<'a> {
     pub(crate) host: usize,
 }
 
+/// A request that was just read, or whose answer could not be chosen before.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) request: Request<'a>,
+    /// The bytes after its head that have arrived.
+    pub(crate) arrived: &'a [u8],
+    /// Whether the response may be the last of the connection anyway.
+    pub(crate) is_last: bool,
+}
+
+impl<'a> Incoming<'a> {
+    /// A request without a body, of whose connection it was decided what happens to it.
+    pub(crate) fn simple(request: Request<'a>, after: After) -> Self {
+        Self { request, arrived: &[], is_last: after != After::KeepAlive }
+    }
+}
+
 /// How the end of the content of a response is marked.
 #[derive(Clone, Copy)]
 pub(crate) enum Framing {
@@ -40,6 +57,8 @@ pub enum Prepared {
     Bytes,
     /// A job that must run first.
     Job,
+    /// A body that must be whole first.
+    Body,
     /// Nothing, though more was announced: the connection has to be broken off.
     Nothing,
 }

@@ -12,10 +12,14 @@ use crate::connection::Connection;
 use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::JobId;
 use crate::reply::Reply;
+use crate::spool::Spool;
 use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 const CLIENT_LEFT: u16 = 499;
+
+/// Invites a client to send its body (RFC 9110 §15.2.1).
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A request that an application answers.
 #[derive(Default)]
@@ -38,6 +42,8 @@ pub(crate) struct Stream {
     pub(crate) failure: Option<Failure>,
     pub(crate) body_bytes: u64,
     pub(crate) body_bytes_max: u64,
+    /// The body, if it is gathered before the application is called.
+    pub(crate) spool: Option<Spool>,
     pub(crate) reply_bytes_max: usize,
 }
 
@@ -148,8 +154,18 @@ impl Exchange {
         !self.out.is_empty()
     }
 
+    /// Takes the next `n` bytes of the request's body.
+    pub(crate) fn take_body(&mut self, n: usize) {
+        let Some(mut reader) = self.skipper.take() else { return };
+        reader.advance(n as u64);
+        self.consume(n);
+        if !reader.is_done() {
+            self.skipper = Some(reader);
+        }
+    }
+
     /// Advances over the framing of the request's body to its next bytes.
-    fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
+    pub(crate) fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
         let Some(mut reader) = self.skipper.take() else { return Ok(0) };
         let mut outcome = Ok(0);
         while !reader.is_done() && reader.data_ahead() == 0 && !self.unread().is_empty() {
@@ -299,6 +315,10 @@ impl Downstream for StreamRef<'_> {
         let Some(Parts { exchange, is_free, is_at_end, .. }) = self.parts() else {
             return Body::Broken(400);
         };
+        if exchange.stream().is_some_and(|stream| stream.spool.is_some()) {
+            let spool = exchange.stream_mut().and_then(|stream| stream.spool.as_mut());
+            return spool.map_or(Body::Broken(400), Spool::body);
+        }
         if exchange.skipper.is_none() {
             return Body::End;
         }
@@ -323,19 +343,18 @@ impl Downstream for StreamRef<'_> {
         }
         stream.awaits_body = true;
         if std::mem::take(&mut stream.owes_continue) && !stream.has_reply && is_free {
-            exchange.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            exchange.out.extend_from_slice(CONTINUE);
         }
         Body::Pending
     }
 
     fn body_taken(&mut self, n: usize) {
         let Some(Parts { exchange, .. }) = self.parts() else { return };
-        let Some(mut reader) = exchange.skipper.take() else { return };
-        reader.advance(n as u64);
-        exchange.consume(n);
-        if !reader.is_done() {
-            exchange.skipper = Some(reader);
+        let stream = exchange.stream_mut();
+        if let Some(spool) = stream.and_then(|stream| stream.spool.as_mut()) {
+            return spool.advance(n);
         }
+        exchange.take_body(n);
         if let Some(stream) = exchange.stream_mut() {
             stream.body_bytes += n as u64;
         }

@@ -32,6 +32,15 @@ pub enum SettingError {
     /// The page is hidden by `dotfiles = "deny"`.
     #[error("{0:?} is hidden, as all names that begin with a dot: give the page another name")]
     HiddenPage(String),
+    /// A page that a route leads to an application as a script.
+    #[error("{0:?} is a script: front_controller has a script answer for what does not exist")]
+    ScriptPage(String),
+    /// A script that no route leads to an application.
+    #[error("{0:?} is no script: a route with `fastcgi` must match it, whatever the method")]
+    NoScript(String),
+    /// The end of the names of scripts would have a slash.
+    #[error("{0:?} is not the end of a name: write it like \".php\"")]
+    Suffix(String),
     /// No answer with this status can have a page.
     #[error("{}", show_page_status(*.0))]
     PageStatus(u16),
@@ -134,6 +143,15 @@ pub fn index(name: &str) -> Checked {
     let is_segment = |segment: &str| !matches!(segment, "" | "." | "..");
     let is_valid = name.split('/').all(is_segment) && !has_control(name);
     if is_valid { Ok(()) } else { Err(SettingError::Index(name.into())) }
+}
+
+/// Checks the end of the names of scripts; none is allowed.
+///
+/// # Errors
+/// No name can end so.
+pub fn suffix(suffix: &str) -> Checked {
+    let is_valid = !suffix.contains('/') && !has_control(suffix);
+    if is_valid { Ok(()) } else { Err(SettingError::Suffix(suffix.into())) }
 }
 
 /// Checks a page: a canonical path of a file below the root.

@@ -13,6 +13,7 @@ use crate::check::{self, SettingError};
 use crate::fields::HeaderRule;
 use crate::mime::Overrides;
 use crate::negotiate::Coding;
+use crate::routes::{Routed, Routes, Script};
 use crate::rules::{PathGlobs, default_cache_control};
 
 /// The page for 404 of a host whose settings name none: this file of its root, while it is there.
@@ -34,6 +35,8 @@ pub struct HostSettings {
     pub html_suffix: bool,
     /// The page that answers navigations to paths that do not exist (single-page applications).
     pub spa_fallback: Option<String>,
+    /// The script that answers for paths that do not exist.
+    pub front_controller: Option<String>,
     /// Pages for error statuses, as paths below the root. Without one for 404, `/404.html` is it.
     pub error_pages: BTreeMap<u16, String>,
     /// Whether a directory without an index file is listed.
@@ -115,6 +118,7 @@ impl HostSettings {
             index: vec!["index.html".into()],
             html_suffix: false,
             spa_fallback: None,
+            front_controller: None,
             error_pages: BTreeMap::new(),
             listing: false,
             dotfiles: Dotfiles::Deny,
@@ -138,16 +142,8 @@ pub struct Host {
     pub(crate) cache_control: PathGlobs<String>,
     pub(crate) headers: PathGlobs<HeaderRule>,
     pub(crate) redirects: PathGlobs<(String, u16)>,
-    routes: PathGlobs<Route>,
+    pub(crate) routes: Routes,
     pub(crate) mime_types: Overrides,
-}
-
-/// A route, ready to be matched.
-#[derive(Clone, Debug)]
-struct Route {
-    methods: Vec<String>,
-    /// The number of the application.
-    application: Option<usize>,
 }
 
 impl Host {
@@ -161,12 +157,7 @@ impl Host {
         let headers = settings.headers.iter().map(|rule| (rule.path.clone(), rule.clone()));
         let redirects =
             settings.redirects.iter().map(|r| (r.from.clone(), (r.to.clone(), r.status)));
-        let routes = settings.routes.iter().map(|route| {
-            let is_called = !route.application.servers.is_empty();
-            let application = is_called.then(|| number_of(&route.application, applications));
-            (route.path.clone(), Route { methods: route.methods.clone(), application })
-        });
-        let routes = PathGlobs::new(routes).map_err(SettingError::Glob)?;
+        let routes = Routes::new(&settings, applications)?;
         Ok(Self {
             cache_control: PathGlobs::new(cache).map_err(SettingError::Glob)?,
             headers: PathGlobs::new(headers).map_err(SettingError::Glob)?,
@@ -222,13 +213,16 @@ impl Host {
         self.redirects.matches(path).next().map(|(to, status)| (to.as_str(), *status))
     }
 
-    /// The application that answers a request for a canonical path; none if files do.
+    /// What answers a request for a canonical path; none if files do.
     #[must_use]
-    pub fn route(&self, path: &[u8], method: &[u8]) -> Option<usize> {
-        let is_for = |route: &&Route| {
-            route.methods.is_empty() || route.methods.iter().any(|it| it.as_bytes() == method)
-        };
-        self.routes.matches(path).find(is_for).and_then(|route| route.application)
+    pub fn route(&self, path: &[u8], method: &[u8]) -> Option<Routed> {
+        self.routes.find(path, method)
+    }
+
+    /// The script that answers requests with this method for paths that do not exist.
+    #[must_use]
+    pub fn front_controller(&self, method: &[u8]) -> Option<Script> {
+        self.routes.front_controller(method)
     }
 
     /// The page that answers navigations to paths that do not exist.
@@ -348,15 +342,6 @@ impl Site {
     }
 }
 
-/// The number of an application, which is added if it is new.
-fn number_of(settings: &ApplicationSettings, all: &mut Vec<Arc<Application>>) -> usize {
-    let known = all.iter().position(|application| application.settings() == settings);
-    known.unwrap_or_else(|| {
-        all.push(Arc::new(Application::new(settings.clone(), all.len())));
-        all.len() - 1
-    })
-}
-
 /// Cuts `:port` off; a colon inside the brackets of an IPv6 literal starts no port.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|&b| b == b':' || b == b']') {
@@ -370,7 +355,8 @@ fn check_settings(settings: &HostSettings) -> Result<(), SettingError> {
     settings.names.iter().try_for_each(|name| check::host_name(name))?;
     settings.index.iter().try_for_each(|name| check::index(name))?;
     settings.error_pages.keys().try_for_each(|status| check::page_status(*status))?;
-    for page in settings.spa_fallback.iter().chain(settings.error_pages.values()) {
+    let pages = settings.spa_fallback.iter().chain(&settings.front_controller);
+    for page in pages.chain(settings.error_pages.values()) {
         check::page(page)?;
         if settings.dotfiles == Dotfiles::Deny {
             check::visible_page(page)?;
@@ -393,8 +379,6 @@ fn check_settings(settings: &HostSettings) -> Result<(), SettingError> {
 
 #[cfg(test)]
 mod tests {
-    use upstream::{Address, ServerSettings};
-
     use super::*;
 
     fn site(hosts: &[(&[&str], bool)]) -> Site {
@@ -435,41 +419,6 @@ mod tests {
     fn without_default_an_unknown_host_has_none() {
         let site = site(&[(&["example.com"], false)]);
         assert_eq!(site.find(Some(b"other.test")), None);
-    }
-
-    #[test]
-    fn the_first_route_that_matches_path_and_method_decides() {
-        let route = |path: &str, methods: &[&str], application| RouteSettings {
-            path: path.into(),
-            methods: methods.iter().map(ToString::to_string).collect(),
-            application,
-        };
-        let to = |port| {
-            let address = Address::Tcp { host: "localhost".into(), port };
-            let servers = vec![ServerSettings { address, weight: 1 }];
-            ApplicationSettings { servers, ..ApplicationSettings::default() }
-        };
-        let mut host = HostSettings::new("/srv".into());
-        host.routes = vec![
-            route("/api/static/**", &[], ApplicationSettings::default()),
-            route("/api/**", &["POST", "PUT"], to(3001)),
-            route("/api/**", &[], to(3000)),
-            route("/more", &[], to(3001)),
-        ];
-        let site = Site::new(vec![host]).unwrap();
-        let host = site.host(0);
-        assert_eq!(site.applications().len(), 2, "equal ones are one");
-        for (path, method, expected) in [
-            ("/", "GET", None),
-            ("/api/a", "GET", Some(1)),
-            ("/api/a", "POST", Some(0)),
-            ("/more", "GET", Some(0)),
-            ("/api/a/b", "PUT", Some(0)),
-            ("/api/static/a", "POST", None),
-            ("/apis", "GET", None),
-        ] {
-            assert_eq!(host.route(path.as_bytes(), method.as_bytes()), expected, "{path}");
-        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod range;
 pub mod refusal;
 pub mod resolve;
 pub mod resource;
+pub mod routes;
 pub mod rules;
 
 pub use host::{Host, HostSettings, Site, SiteError};

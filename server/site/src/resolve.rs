@@ -255,7 +255,8 @@ impl Lookup<'_> {
             Found::Forbidden => return Ok(Resource::Forbidden),
             Found::File(_) | Found::Missing => return Ok(Resource::Missing),
         };
-        for name in &self.host.settings.index {
+        let routes = &self.host.routes;
+        for name in self.host.settings.index.iter().filter(|name| !routes.is_for_scripts(name)) {
             let mut index = directory.to_vec();
             if !index.is_empty() {
                 index.push(b'/');

@@ -207,6 +207,18 @@ impl Entry {
         self.stamps.iter().all(settled)
     }
 
+    /// Whether the entry stands for the file of this canonical path, and not for another in its
+    /// place.
+    #[must_use]
+    pub fn is_file(&self, path: &[u8]) -> bool {
+        let Resource::File(file) = &self.resource else { return false };
+        let is_it = |variant: &Variant| {
+            let stamp = self.stamps.get(usize::from(variant.source));
+            variant.coding == Coding::Identity && stamp.is_some_and(|it| *it.path == path[1..])
+        };
+        file.variants.iter().any(is_it)
+    }
+
     /// The open files of bodies, in the order in which decoding requests them.
     pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         let variants = match &self.resource {

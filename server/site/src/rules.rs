@@ -38,8 +38,16 @@ impl<T> PathGlobs<T> {
         &'a self,
         path: &'p [u8],
     ) -> impl Iterator<Item = &'a T> + use<'a, 'p, T> {
-        let is_match = move |glob: &str| glob == EVERY_PATH || glob_match(glob, path);
-        self.rules.iter().filter(move |(glob, _)| is_match(glob)).map(|(_, value)| value)
+        self.rules.iter().filter(move |(glob, _)| is_match(glob, path)).map(|(_, value)| value)
+    }
+
+    /// The first answer of `ask`, which gets each value in the order of the list, with the test
+    /// whether its glob matches a path.
+    pub fn find_map<'a, R>(
+        &'a self,
+        mut ask: impl FnMut(&'a T, &dyn Fn(&[u8]) -> bool) -> Option<R>,
+    ) -> Option<R> {
+        self.rules.iter().find_map(|(glob, value)| ask(value, &|path| is_match(glob, path)))
     }
 
     /// Whether there are no rules.
@@ -52,6 +60,10 @@ impl<T> Default for PathGlobs<T> {
     fn default() -> Self {
         Self { rules: Vec::new() }
     }
+}
+
+fn is_match(glob: &str, path: &[u8]) -> bool {
+    glob == EVERY_PATH || glob_match(glob, path)
 }
 
 /// The glob that is matched from the root in place of one as it was written.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use http1::Head;
 
+use crate::conversation::Conversation;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
+use crate::fastcgi::{FastCgi, ScriptRequest};
 use crate::http::{Http, Origin};
 use crate::settings::Application;
 use crate::tick::Tick;
@@ -46,7 +48,7 @@ enum State {
 /// waits for room, bytes may be received if [`Call::wants_input`].
 pub struct Call {
     application: Arc<Application>,
-    http: Http,
+    conversation: Conversation,
     state: State,
     /// The last progress, from which the time of the next is counted.
     since: Tick,
@@ -72,9 +74,25 @@ impl Call {
         origin: &Origin<'_>,
         now: Tick,
     ) -> Self {
+        Self::new(application, Conversation::Http(Http::new(head, origin)), now)
+    }
+
+    /// A request to a FastCGI server.
+    #[must_use]
+    pub fn fastcgi(
+        application: Arc<Application>,
+        head: &Head<'_>,
+        script: &ScriptRequest<'_>,
+        now: Tick,
+    ) -> Self {
+        let conversation = FastCgi::new(&application, head, script);
+        Self::new(application, Conversation::FastCgi(conversation), now)
+    }
+
+    fn new(application: Arc<Application>, conversation: Conversation, now: Tick) -> Self {
         Self {
             application,
-            http: Http::new(head, origin),
+            conversation,
             state: State::Unconnected,
             since: now,
             is_reused: false,
@@ -104,16 +122,16 @@ impl Call {
             State::Over { keeps } => return Next::Over { keeps },
             State::Open => {}
         }
-        let was_sent = self.http.is_sent();
-        if let Err(failure) = self.http.refill(d, now) {
+        let was_sent = self.conversation.is_sent();
+        if let Err(failure) = self.conversation.refill(d, now) {
             self.fail(d, failure);
             return Next::Over { keeps: false };
         }
-        if !was_sent && self.http.is_sent() {
+        if !was_sent && self.conversation.is_sent() {
             self.since = now; // the end of a body sends nothing, and yet the request is complete
         }
-        if !self.http.to_send().is_empty() {
-            return Next::Send(self.http.to_send());
+        if !self.conversation.to_send().is_empty() {
+            return Next::Send(self.conversation.to_send());
         }
         let is_paused = !self.wants_input(d);
         if self.is_paused && !is_paused {
@@ -145,7 +163,7 @@ impl Call {
     /// Reports that `n` bytes were sent.
     #[inline]
     pub fn sent(&mut self, n: usize, now: Tick) {
-        self.http.sent(n);
+        self.conversation.sent(n);
         self.since = now;
     }
 
@@ -156,7 +174,7 @@ impl Call {
             return;
         }
         self.since = now;
-        match self.http.ingest(d, bytes) {
+        match self.conversation.ingest(d, bytes) {
             Ok(None) => {}
             Ok(Some(keeps)) => self.state = State::Over { keeps },
             Err(failure) => self.fail(d, failure),
@@ -168,11 +186,11 @@ impl Call {
         if self.state != State::Open {
             return;
         }
-        if self.is_reused && self.http.rewind() {
+        if self.is_reused && self.conversation.rewind() {
             self.state = State::Again;
             return;
         }
-        match self.http.ended(d) {
+        match self.conversation.ended(d) {
             Ok(()) => self.state = State::Over { keeps: false },
             Err(failure) => self.fail(d, failure),
         }
@@ -192,10 +210,14 @@ impl Call {
         let ms = match self.state {
             State::Over { .. } => return None,
             State::Unconnected | State::Again => limits.connect_ms,
-            State::Open if self.http.asks_until().is_some() => return self.http.asks_until(),
-            State::Open if self.http.awaits_body() => return None,
+            State::Open if self.conversation.asks_until().is_some() => {
+                return self.conversation.asks_until();
+            }
+            State::Open if self.conversation.awaits_body() => return None,
             State::Open if self.is_paused => return None,
-            State::Open if self.http.is_sent() && !self.http.has_reply() => limits.first_byte_ms,
+            State::Open if self.conversation.is_sent() && !self.conversation.has_reply() => {
+                limits.first_byte_ms
+            }
             State::Open => limits.silence_ms,
         };
         Some(self.since.plus_ms(ms))
@@ -206,8 +228,10 @@ impl Call {
         match self.state {
             State::Over { .. } => {}
             State::Unconnected | State::Again => self.fail(d, Failure::ConnectTimeout),
-            State::Open if self.http.asks_until().is_some() => self.http.send_unasked(),
-            State::Open if self.http.is_sent() && !self.http.has_reply() => {
+            State::Open if self.conversation.asks_until().is_some() => {
+                self.conversation.send_unasked();
+            }
+            State::Open if self.conversation.is_sent() && !self.conversation.has_reply() => {
                 self.fail(d, Failure::NoReply);
             }
             State::Open => self.fail(d, Failure::Silent),

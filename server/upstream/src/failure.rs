@@ -4,6 +4,8 @@ use std::fmt;
 
 use http1::{BodyError, ResponseError};
 
+use crate::fastcgi::RecordError;
+
 /// Why an application has not answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -29,6 +31,14 @@ pub enum Failure {
     Content(BodyError),
     /// A protocol was switched that no request has asked for.
     Switched,
+    /// The bytes are no FastCGI records of the request.
+    Record(RecordError),
+    /// The bytes are no head of a script's reply.
+    ScriptHead,
+    /// The FastCGI server has as many requests as it takes.
+    Overloaded,
+    /// The FastCGI server does not answer such requests, with this status of the protocol.
+    Declined(u8),
     /// No reply began in time.
     NoReply,
     /// The application fell silent in the middle of the exchange.
@@ -43,13 +53,16 @@ impl Failure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::Full | Self::Queued | Self::Backlog => 503,
+            Self::Full | Self::Queued | Self::Backlog | Self::Overloaded => 503,
             Self::Unreachable
             | Self::Closed
             | Self::CutShort
             | Self::Head(_)
             | Self::HeadTooLarge
             | Self::Content(_)
+            | Self::Record(_)
+            | Self::ScriptHead
+            | Self::Declined(_)
             | Self::Switched => 502,
             Self::ConnectTimeout | Self::NoReply | Self::Silent => 504,
             Self::Request(status) => status,
@@ -76,6 +89,15 @@ impl fmt::Display for Failure {
             Self::Head(why) => write!(out, "its reply: {why}"),
             Self::HeadTooLarge => out.write_str("its reply: a head above 64 KiB"),
             Self::Content(why) => write!(out, "its reply: {why}"),
+            Self::Record(why) => write!(out, "its reply: {why}"),
+            Self::ScriptHead => out.write_str(
+                "its reply: no head of a script, which has a Content-Type, a Status or a Location \
+                 (RFC 3875, section 6)",
+            ),
+            Self::Overloaded => out.write_str("it has as many requests as it takes"),
+            Self::Declined(status) => {
+                write!(out, "it refused the request with FastCGI protocol status {status}")
+            }
             Self::Switched => out.write_str("its reply: 101, which was not asked for"),
             Self::NoReply => out.write_str("no reply began in time"),
             Self::Silent => out.write_str("it stopped in the middle of the exchange"),

@@ -8,12 +8,20 @@ use http1::{Lines, is_name, list};
 pub struct ReplyFields<'b> {
     lines: Lines<'b>,
     named: Named<'b>,
+    /// Whether they are a script's, which has its status among them.
+    is_of_script: bool,
 }
 
 impl<'b> ReplyFields<'b> {
     /// `names_fields` says whether `Connection` names any.
     pub(crate) fn new(lines: Lines<'b>, names_fields: bool) -> Self {
-        Self { named: Named::new(&lines, names_fields), lines }
+        let named = Named::new(&lines, names_fields);
+        Self { named, lines, is_of_script: false }
+    }
+
+    /// The fields of a script (RFC 3875 §6.3).
+    pub(crate) fn of_script(lines: Lines<'b>, names_fields: bool) -> Self {
+        Self { is_of_script: true, ..Self::new(lines, names_fields) }
     }
 
     /// Writes the fields, each in a line. Returns whether `Date` is among them.
@@ -30,6 +38,9 @@ impl<'b> ReplyFields<'b> {
     fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
         loop {
             let found = self.lines.next_line()?;
+            if self.is_of_script && found.0.eq_ignore_ascii_case(b"status") {
+                continue;
+            }
             if !is_for_one_hop(found.0) && !self.named.contains(found.0) {
                 return Some(found);
             }

@@ -15,10 +15,10 @@ use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field}
 use crate::tick::Tick;
 
 /// The largest head of a reply.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of a request's body that are sent at once.
-const PIECE_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// How long an application may take to ask for a body, in milliseconds. Then it is sent: servers
 /// that do not know `100-continue` wait for it.
@@ -87,10 +87,7 @@ impl Http {
             is_chunked: head.body == BodyFraming::Chunked,
             is_consumed: false,
             is_head: head.method == Method::Head,
-            is_idempotent: matches!(
-                head.method,
-                Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
-            ),
+            is_idempotent: is_idempotent(head.method),
             partial: Vec::new(),
             reply: Reply::Head,
             keeps: false,
@@ -303,6 +300,11 @@ impl Http {
             }
         }
     }
+}
+
+/// Whether a request may be made twice (RFC 9110 §9.2.2).
+pub(crate) fn is_idempotent(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete)
 }
 
 /// Writes the head of a request for an application.

@@ -13,8 +13,11 @@
 
 mod balance;
 mod call;
+mod conversation;
 mod downstream;
+mod facilities;
 mod failure;
+mod fastcgi;
 mod fields;
 mod http;
 mod settings;
@@ -23,8 +26,13 @@ mod tick;
 pub use balance::Balance;
 pub use call::{Call, Next};
 pub use downstream::{Body, Downstream, Length};
+pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled};
 pub use failure::Failure;
+pub use fastcgi::{Diagnostic, RecordError, ScriptRequest};
 pub use fields::ReplyFields;
 pub use http::Origin;
-pub use settings::{Address, Application, ApplicationSettings, CallLimits, ServerSettings};
+pub use settings::{
+    Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
+    ServerSettings,
+};
 pub use tick::Tick;

@@ -1,19 +1,57 @@
 //! Applications: as an operator describes them, and with what was found out about them since.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use crate::facilities::{Facilities, Spooled};
+use crate::fastcgi::Diagnostic;
 
 /// An application as an operator describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplicationSettings {
     /// Its servers, at least one. They all answer alike.
     pub servers: Vec<ServerSettings>,
+    /// How it is spoken to.
+    pub protocol: Protocol,
+    /// What there is to say of it if that is FastCGI.
+    pub fastcgi: FastCgiSettings,
     /// The bounds of its calls.
     pub limits: CallLimits,
     /// The clients whose word about the clients before them is believed: other proxies.
     pub trusted: Vec<IpAddr>,
+}
+
+/// How an application is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// FastCGI 1.0.
+    FastCgi,
+}
+
+/// What there is to say of a FastCGI application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastCgiSettings {
+    /// The end of the names of its scripts, as `.php`. If it is empty there are no scripts: the
+    /// application answers for any path.
+    pub suffix: String,
+    /// The directory of the scripts, as the application sees it; empty for the root of the host.
+    pub root: String,
+    /// Its processes, each of which has a connection at a time. 0: connections are not kept,
+    /// because a connection at rest would keep a process from everybody else.
+    pub children: u64,
+}
+
+impl Default for FastCgiSettings {
+    fn default() -> Self {
+        Self { suffix: ".php".into(), root: String::new(), children: 0 }
+    }
 }
 
 /// One server of an application.
@@ -48,13 +86,22 @@ impl Address {
             Self::Unix(_) => "localhost".into(),
         }
     }
+
+    /// The address without a scheme.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => format!("{}:{port}", bracketed(host)),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } => write!(out, "http://{}:{port}", bracketed(host)),
-            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+            Self::Tcp { .. } => write!(out, "http://{}", self.place()),
+            Self::Unix(_) => out.write_str(&self.place()),
         }
     }
 }
@@ -101,12 +148,20 @@ impl Default for CallLimits {
 }
 
 /// An application, ready to be called.
-#[derive(Debug)]
 pub struct Application {
     settings: ApplicationSettings,
     servers: Vec<Server>,
     name: String,
     number: usize,
+    facilities: OnceLock<Facilities>,
+    /// How many bodies are in files.
+    spooled: Arc<AtomicUsize>,
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Application").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 /// A server and the addresses that its name stands for.
@@ -125,8 +180,57 @@ impl Application {
             addresses: RwLock::new(Arc::from([])),
         };
         let servers = settings.servers.iter().map(server).collect();
-        let name = settings.servers.first().map(|it| it.address.to_string());
-        Self { servers, name: name.unwrap_or_default(), settings, number }
+        let name = settings.servers.first().map(|it| match (&it.address, settings.protocol) {
+            (Address::Tcp { .. }, Protocol::FastCgi) => {
+                format!("fastcgi://{}", it.address.place())
+            }
+            (address, _) => address.to_string(),
+        });
+        let name = name.unwrap_or_default();
+        let (facilities, spooled) = (OnceLock::new(), Arc::default());
+        Self { servers, name, settings, number, facilities, spooled }
+    }
+
+    /// Sets what the application needs of the system: once, before the first call.
+    pub fn set_facilities(&self, facilities: Facilities) {
+        let _ = self.facilities.set(facilities);
+    }
+
+    pub(crate) fn report(&self, diagnostic: &Diagnostic<'_>) {
+        if let Some(report) = self.facilities.get().and_then(|it| it.report.as_ref()) {
+            report(diagnostic);
+        }
+    }
+
+    /// Makes a file for the body of a request.
+    ///
+    /// # Errors
+    /// There is no place for one, there are enough, or the system has failed.
+    pub fn open_spool(&self) -> io::Result<Spooled> {
+        match self.facilities.get().and_then(|it| it.open_spool.as_ref()) {
+            Some(open) => Spooled::open(open, &self.spooled),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reports that the body of a request was not kept.
+    pub fn report_spool(&self, target: &[u8], why: &io::Error) {
+        let line = format!("cannot keep the request's body: {why}");
+        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+    }
+
+    /// The settings of FastCGI; none if the application speaks HTTP.
+    #[must_use]
+    pub fn fastcgi(&self) -> Option<&FastCgiSettings> {
+        match self.settings.protocol {
+            Protocol::Http => None,
+            Protocol::FastCgi => Some(&self.settings.fastcgi),
+        }
+    }
+
+    /// Whether a FastCGI application is to keep its connections.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        self.fastcgi().is_some_and(|settings| settings.children > 0)
     }
 
     /// The settings.

@@ -1,10 +1,10 @@
 //! The error log with every engine: it names refused requests, at a limited rate.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -65,6 +65,50 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
         expected.sort();
         assert_eq!(told, expected.iter().collect::<Vec<_>>(), "{arguments:?}");
     });
+}
+
+/// What scripts write to standard error is in the error log, a line each with the request's target,
+/// and not in the answer (caddy 4967).
+#[test]
+fn standard_error_of_scripts_is_in_the_error_log() {
+    let directory = Temporary::new();
+    directory.file("site/a.php", "");
+    let socket = directory.path().join("php.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(|it| complain(it.unwrap())));
+    let path = socket.display().to_string();
+    for_each_engine(|arguments| {
+        let calls = engines::ENGINES.iter().filter(|spec| spec.applications.is_some());
+        if !calls.map(|spec| spec.name).any(|name| name == arguments[1]) {
+            return;
+        }
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &directory.path().join("site"));
+        let command = command.args(["--php", &path]).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        let answered = server.fetch("/a.php?b");
+        assert_eq!((answered.status, &*answered.body), (200, &b"ok"[..]), "{arguments:?}");
+        let lines = server.stop();
+        let line = |text: &str| format!("ropewalk: unix:{path}: /a.php?b: {text}");
+        for expected in [line("PHP Warning: x"), line("two"), line("it ended with status 7")] {
+            assert!(lines.contains(&expected), "{arguments:?}: {expected}: {lines:?}");
+        }
+    });
+}
+
+/// Answers a request over FastCGI whatever it is, with lines on standard error.
+fn complain(mut stream: UnixStream) {
+    let record = |kind: u8, content: &[u8]| {
+        [&[1, kind, 0, 1, 0, content.len() as u8, 0, 0], content].concat()
+    };
+    let _ = stream.read(&mut [0; 16 * 1024]);
+    let reply = [
+        record(7, b"PHP Warning: x\ntw"),
+        record(6, b"Content-Type: a/b\r\n\r\nok"),
+        record(7, b"o\n"),
+        record(3, &[0, 0, 0, 7, 0, 0, 0, 0]),
+    ];
+    let _ = stream.write_all(&reply.concat());
 }
 
 /// With any number of processes ten lines a second are written, and the others counted.

@@ -180,10 +180,13 @@ impl Conversation<'_> {
     ) -> Result<(), End> {
         let mut pace = self.pace();
         loop {
-            while prepared == Prepared::Job {
-                prepared = match reply.take_job() {
-                    Job::Application(call) => self.call(call, reply, input)?,
-                    job => self.run(job, reply),
+            while matches!(prepared, Prepared::Job | Prepared::Body) {
+                prepared = match prepared {
+                    Prepared::Body => self.gather(reply, input)?,
+                    _ => match reply.take_job() {
+                        Job::Application(call) => self.call(call, reply, input)?,
+                        job => self.run(job, reply),
+                    },
                 };
                 pace = self.pace();
             }
@@ -195,6 +198,28 @@ impl Conversation<'_> {
             match reply.refill(self.worker()) {
                 Some(next) => prepared = next,
                 None => return Ok(()),
+            }
+        }
+    }
+
+    /// Gathers a body that its application must be told the length of. What follows it stays with
+    /// the reply, until the application has answered.
+    #[cold]
+    fn gather(&mut self, reply: &mut Reply, input: &mut Input<'_>) -> Result<Prepared, End> {
+        let mut pace = self.pace();
+        let room = input.spare();
+        while self.send(reply, &mut pace, room)? {} // the client may wait for an invitation
+        loop {
+            reply.ingest(input.bytes());
+            input.consume(input.len());
+            match reply.gather(self.worker()) {
+                Prepared::Body => {}
+                prepared => return Ok(prepared),
+            }
+            let deadline = self.pace().deadline;
+            if !self.receive(input, deadline, false)? {
+                self.worker().counters.connections_expired.add(1);
+                return Ok(reply.fail_body(self.worker()));
             }
         }
     }

@@ -93,6 +93,12 @@ pub enum ConfigFault {
     /// A setting of a host has a value that it cannot have.
     #[error(transparent)]
     Setting(SettingError),
+    /// A route to servers of two protocols.
+    #[error("proxy and fastcgi in one route: keep one")]
+    TwoProtocols,
+    /// A route that has keys of FastCGI, but no server of it.
+    #[error("suffix, root and children of the route {0:?} are for fastcgi, which it lacks")]
+    FastCgiKey(String),
     /// A host without names that is not the default, so that no request can reach it.
     #[error(
         "no request can reach this host: give it names, {}",

@@ -7,6 +7,7 @@
 mod address;
 mod error;
 mod field;
+mod route;
 mod schema;
 mod settings;
 mod show;
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// Have an HTTP server answer all requests: http://127.0.0.1:3000, or unix:/run/app.sock
     #[arg(long, value_name = "URL")]
     pub proxy: Option<String>,
+    /// Have php-fpm run the scripts of the site: /run/php/php-fpm.sock, or 127.0.0.1:9000
+    #[arg(long, value_name = "SOCKET", conflicts_with = "proxy")]
+    pub php: Option<String>,
     /// The configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -235,8 +239,25 @@ impl Config {
             let route = format!("[{{ path = \"/**\", proxy = [{}] }}]", quote(server));
             self.set_in_hosts("--proxy", "route", &route)?;
         }
+        if let Some(server) = &arguments.php {
+            self.set_php(server)?;
+        }
         let mut assignments = arguments.set.iter().filter(|text| is_about_hosts(text));
         assignments.try_for_each(|assignment| self.set_assignment(assignment))
+    }
+
+    /// Sets what a site of PHP needs: scripts, index files that are scripts, and one that answers
+    /// for what does not exist, as most programs for sites expect.
+    fn set_php(&mut self, server: &str) -> Result<(), ConfigError> {
+        const FLAG: &str = "--php";
+        let server = match server.starts_with('/') {
+            true => format!("unix:{server}"),
+            false => server.into(),
+        };
+        let route = format!("[{{ path = \"**.php\", fastcgi = [{}] }}]", quote(&server));
+        self.set_in_hosts(FLAG, "route", &route)?;
+        self.set_in_hosts(FLAG, "index", "[\"index.php\", \"index.html\"]")?;
+        self.set_in_hosts(FLAG, "front_controller", &quote("/index.php"))
     }
 
     /// Sets the address of `--port`, a port of this machine.

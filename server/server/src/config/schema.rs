@@ -8,13 +8,13 @@ use engines::SendfileMode;
 use file_cache::PolicyKind;
 use site::check;
 use site::fields::{HeaderRule, When};
-use site::host::{Dotfiles, HostSettings, RedirectSettings, RouteSettings, Symlinks};
+use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
 use site::negotiate::Coding;
-use upstream::{Address, ServerSettings};
 
 use super::address::ListenAddress;
 use super::error::ConfigFault;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
+use super::route::{ROUTE_KEYS, read_routes};
 use super::settings::{
     AccessForm, CacheScope, Division, ErrorLogging, KnobSetting, ListenerMode, Pin, SendfileChoice,
     Settings,
@@ -22,10 +22,10 @@ use super::settings::{
 use super::value::{Fault, Unit, Value};
 use os::cpu_list;
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
 /// The longest timeout that can be set: a longer one is not meant.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A key whose value is one of the names in a table.
 macro_rules! choice {
@@ -104,6 +104,9 @@ pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
     other("spa_fallback", read_spa_fallback, |h| {
         quote(h.spa_fallback.as_deref().unwrap_or_default())
     }),
+    other("front_controller", read_front_controller, |h| {
+        quote(h.front_controller.as_deref().unwrap_or_default())
+    }),
     other("error_pages", read_error_pages, |h| show_map(&h.error_pages, |page| quote(page))),
     switch("listing", |h| &mut h.listing),
     choice!("dotfiles", DOTFILES, dotfiles),
@@ -149,27 +152,6 @@ pub(super) const REDIRECT_KEYS: &[Key<RedirectSettings>] = &[
         |row| quote(&row.to),
     ),
     other("status", read_redirect_status, |row| row.status.to_string()),
-];
-
-/// The keys of one `[[host.route]]`.
-pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
-    other("path", |row, v| read_glob(&mut row.path, v), |row| quote(&row.path)),
-    other("methods", read_methods, |row| show_texts(&row.methods)),
-    other("proxy", read_servers, show_servers),
-    other("weights", read_weights, |row| {
-        show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
-    }),
-    number("in_flight_max", 1..=MIB, |row| &mut row.application.limits.in_flight_max),
-    number("queue_max", 0..=MIB, |row| &mut row.application.limits.queue_max),
-    number("queue_ms", 1..=DAY_MS, |row| &mut row.application.limits.queue_ms),
-    number("connect_ms", 1..=DAY_MS, |row| &mut row.application.limits.connect_ms),
-    number("first_byte_ms", 1..=DAY_MS, |row| &mut row.application.limits.first_byte_ms),
-    number("silence_ms", 1..=DAY_MS, |row| &mut row.application.limits.silence_ms),
-    number("idle_ms", 0..=DAY_MS, |row| &mut row.application.limits.idle_ms),
-    bytes("body_bytes_max", 0..=1024 * GIB, |row| &mut row.application.limits.body_bytes_max),
-    other("trusted", read_trusted, |row| {
-        show_list(row.application.trusted.iter().map(|address| quote(&address.to_string())))
-    }),
 ];
 
 const POLICIES: &[(&str, PolicyKind)] =
@@ -310,6 +292,14 @@ fn read_spa_fallback(host: &mut HostSettings, value: &Value<'_>) -> Result<(), F
     Ok(())
 }
 
+fn read_front_controller(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.front_controller = match value.text()? {
+        "" => None,
+        _ => Some(checked(value, check::page)?),
+    };
+    Ok(())
+}
+
 fn read_error_pages(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
     host.error_pages = value.map(|name, item| match name.parse() {
         Ok(status @ 400..=599) => {
@@ -327,7 +317,7 @@ fn read_mime_types(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fau
     Ok(())
 }
 
-fn read_glob(place: &mut String, value: &Value<'_>) -> Result<(), Fault> {
+pub(super) fn read_glob(place: &mut String, value: &Value<'_>) -> Result<(), Fault> {
     read_checked(place, value, check::glob)
 }
 
@@ -336,7 +326,7 @@ fn read_field(place: &mut String, value: &Value<'_>, name: &str) -> Result<(), F
     read_checked(place, value, |text| check::field_value(name, text))
 }
 
-fn read_checked(
+pub(super) fn read_checked(
     place: &mut String,
     value: &Value<'_>,
     check: impl Fn(&str) -> Result<(), check::SettingError>,
@@ -346,7 +336,7 @@ fn read_checked(
 }
 
 /// Reads a text and checks it.
-fn checked(
+pub(super) fn checked(
     value: &Value<'_>,
     check: impl Fn(&str) -> Result<(), check::SettingError>,
 ) -> Result<String, Fault> {
@@ -390,80 +380,11 @@ fn read_redirect_status(row: &mut RedirectSettings, value: &Value<'_>) -> Result
     Ok(())
 }
 
-fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.routes = read_rows(value, "host.route", ROUTE_KEYS, &["path"], Default::default)?;
-    Ok(())
-}
-
-fn read_methods(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
-    row.methods = value.list(|item| checked(&item, check::method))?;
-    Ok(())
-}
-
-/// Reads the servers of an application. Weights that were read before are kept.
-fn read_servers(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
-    let mut weights = row.application.servers.iter().map(|server| server.weight);
-    let addresses =
-        value.list(|item| read_server(item.text()?).map_err(|_| item.must_be(SERVER)))?;
-    if addresses.is_empty() {
-        return Err(value.must_be(&format!("a list of at least one server, {SERVER}")));
-    }
-    let server = |address| ServerSettings { address, weight: weights.next().unwrap_or(1) };
-    row.application.servers = addresses.into_iter().map(server).collect();
-    Ok(())
-}
-
-const SERVER: &str = "like \"http://127.0.0.1:3000\" or \"unix:/run/app.sock\"";
-
-/// Reads the address of a server of an application.
-fn read_server(text: &str) -> Result<Address, Fault> {
-    let fault = || Fault { span: 0..0, fault: ConfigFault::NoAddress };
-    if let Some(path) = text.strip_prefix("unix:") {
-        // The kernel has room for 107 bytes and a NUL.
-        let fits = path.starts_with('/') && path.len() <= 107 && !path.contains('\0');
-        return if fits { Ok(Address::Unix(path.into())) } else { Err(fault()) };
-    }
-    let authority = text.strip_prefix("http://").ok_or_else(fault)?;
-    let authority = authority.strip_suffix('/').unwrap_or(authority);
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| fault())?),
-        _ => (authority, 80),
-    };
-    check::host_name(host).map_err(|_| fault())?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if port == 0 || host.starts_with('*') {
-        return Err(fault());
-    }
-    Ok(Address::Tcp { host: host.into(), port })
-}
-
-fn show_servers(row: &RouteSettings) -> String {
-    show_list(row.application.servers.iter().map(|server| quote(&server.address.to_string())))
-}
-
-fn read_weights(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
-    let weights = value.list(|item| item.number(Unit::Plain, &(1..=1000)))?;
-    if weights.len() != row.application.servers.len() {
-        return Err(value.must_be("a list with a number for each server of proxy, after it"));
-    }
-    for (server, weight) in row.application.servers.iter_mut().zip(weights) {
-        server.weight = weight as u32;
-    }
-    Ok(())
-}
-
-fn read_trusted(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
-    row.application.trusted = value.list(|item| {
-        item.text()?.parse().map_err(|_| item.must_be("an address, like \"192.0.2.1\""))
-    })?;
-    Ok(())
-}
-
 fn show_addresses(addresses: &[ListenAddress]) -> String {
     show_list(addresses.iter().map(|address| quote(&address.to_string())))
 }
 
-fn show_texts(texts: &[String]) -> String {
+pub(super) fn show_texts(texts: &[String]) -> String {
     show_list(texts.iter().map(|text| quote(text)))
 }
 
@@ -472,7 +393,7 @@ fn show_choice<T: PartialEq + Copy>(choices: &[(&str, T)], choice: T) -> String 
     quote(word)
 }
 
-fn show_rows<T: Clone>(keys: &[Key<T>], rows: &[T]) -> String {
+pub(super) fn show_rows<T: Clone>(keys: &[Key<T>], rows: &[T]) -> String {
     show_list(rows.iter().map(|row| show_row(keys, row)))
 }
 
@@ -484,7 +405,7 @@ fn show_map<K: ToString, V>(map: &BTreeMap<K, V>, show: impl Fn(&V) -> String) -
     }
 }
 
-const fn number<T>(
+pub(super) const fn number<T>(
     name: &'static str,
     range: RangeInclusive<u64>,
     place: fn(&mut T) -> &mut u64,
@@ -492,7 +413,7 @@ const fn number<T>(
     Key { name, field: Field::Number { unit: Unit::Plain, range, place } }
 }
 
-const fn bytes<T>(
+pub(super) const fn bytes<T>(
     name: &'static str,
     range: RangeInclusive<u64>,
     place: fn(&mut T) -> &mut u64,
@@ -526,7 +447,7 @@ const fn text<T>(name: &'static str, place: fn(&mut T) -> &mut String) -> Key<T>
     Key { name, field: Field::Text(place) }
 }
 
-const fn other<T>(
+pub(super) const fn other<T>(
     name: &'static str,
     read: fn(&mut T, &Value<'_>) -> Result<(), Fault>,
     show: fn(&T) -> String,

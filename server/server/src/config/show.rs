@@ -7,7 +7,8 @@ use site::host::HostSettings;
 
 use super::field::Key;
 use super::host_key;
-use super::schema::{CACHE_CONTROL_KEYS, HEADER_KEYS, HOST_KEYS, KEYS, REDIRECT_KEYS, ROUTE_KEYS};
+use super::route::ROUTE_KEYS;
+use super::schema::{CACHE_CONTROL_KEYS, HEADER_KEYS, HOST_KEYS, KEYS, REDIRECT_KEYS};
 use super::settings::Settings;
 use super::source::Origins;
 

@@ -2,8 +2,11 @@
 //! applications that do as a script says.
 
 mod bounds;
+mod fastcgi;
+mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
+mod php;
 mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;

@@ -8,7 +8,7 @@ use site::host::Dotfiles;
 use testkit::Temporary;
 
 /// Loads `text` as `ropewalk.toml`, with a host unless it has one, and further arguments.
-fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, String> {
+pub(crate) fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, String> {
     let directory = Temporary::new();
     let has_host = ["host", "[host]"].iter().any(|start| text.starts_with(start));
     let text = match has_host || text.contains("[[host]]") {

@@ -1,6 +1,7 @@
 //! The server from the outside: configuration texts, and servers on sockets of this machine.
 
 mod config;
+mod config_routes;
 mod conformance;
 mod documentation;
 mod downloads;

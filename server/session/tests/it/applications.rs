@@ -2,6 +2,7 @@
 //! with bytes that pass between them in pieces of any size.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, LazyLock};
 
 use file_cache::{Budget, Cache, PolicyKind};
@@ -13,20 +14,56 @@ use session::{
 };
 use site::Site;
 use site::host::{HostSettings, RouteSettings};
-use upstream::{Address, ApplicationSettings, Call, CallLimits, Failure, Next, ServerSettings};
+use upstream::{
+    Address, ApplicationSettings, Call, CallLimits, Facilities, Failure, FastCgiSettings, Next,
+    Protocol, ServerSettings, SpoolFile,
+};
 
+/// A site with an application that speaks HTTP, and two that speak FastCGI, of which one has no
+/// place for files.
 static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
-    let address = Address::Tcp { host: "app.test".into(), port: 80 };
-    let application = ApplicationSettings {
-        servers: vec![ServerSettings { address, weight: 1 }],
-        limits: CallLimits { body_bytes_max: 100_000, ..CallLimits::default() },
-        ..ApplicationSettings::default()
+    let address = |port| Address::Tcp { host: "app.test".into(), port };
+    let route = |path: &str, port, protocol| {
+        let fastcgi = FastCgiSettings { suffix: String::new(), ..FastCgiSettings::default() };
+        let application = ApplicationSettings {
+            servers: vec![ServerSettings { address: address(port), weight: 1 }],
+            protocol,
+            fastcgi,
+            limits: CallLimits { body_bytes_max: 100_000, ..CallLimits::default() },
+            ..ApplicationSettings::default()
+        };
+        RouteSettings { path: path.into(), application, ..RouteSettings::default() }
     };
     let mut settings = HostSettings::new("/".into());
-    settings.routes =
-        vec![RouteSettings { path: "/app/**".into(), application, ..RouteSettings::default() }];
-    Arc::new(Site::new(vec![settings]).expect("good settings"))
+    settings.routes = vec![
+        route("/app/**", 80, Protocol::Http),
+        route("/script/**", 9000, Protocol::FastCgi),
+        route("/cramped/**", 9001, Protocol::FastCgi),
+    ];
+    let site = Site::new(vec![settings]).expect("good settings");
+    let open_spool: upstream::OpenSpool = Arc::new(|| Ok(Box::<Memory>::default()));
+    site.applications()[1]
+        .set_facilities(Facilities { open_spool: Some(open_spool), ..Facilities::default() });
+    Arc::new(site)
 });
+
+/// A file in memory, which is read in small pieces.
+#[derive(Default)]
+struct Memory(Vec<u8>);
+
+impl SpoolFile for Memory {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = &self.0[usize::try_from(offset).expect("it is in memory")..];
+        let n = rest.len().min(buffer.len()).min(777);
+        buffer[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+}
 
 /// How many bytes pass at once.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +93,8 @@ pub(crate) struct Echo {
     requests: usize,
     /// Whether it reads nothing.
     pub(crate) is_stalled: bool,
+    /// Whether it has begun to answer in records of FastCGI.
+    is_begun: bool,
 }
 
 impl Echo {
@@ -65,6 +104,9 @@ impl Echo {
     }
 
     fn step(&mut self) -> bool {
+        if self.body.is_none() && self.received.starts_with(&[1]) {
+            return self.step_record();
+        }
         let Some(body) = &mut self.body else { return self.begin() };
         let (taken, data) = body.read(&self.received).expect("what reaches it is well-formed");
         if !data.is_empty() {
@@ -85,6 +127,39 @@ impl Echo {
             return true;
         }
         taken > 0
+    }
+
+    /// Reads a record of FastCGI, and answers the bytes of a body in one.
+    fn step_record(&mut self) -> bool {
+        let [_, kind, _, _, high, low, padding, _, rest @ ..] = &*self.received else {
+            return false;
+        };
+        let (kind, len) = (*kind, usize::from(u16::from_be_bytes([*high, *low])));
+        assert_eq!(*padding, 0);
+        let Some(content) = rest.get(..len).map(<[u8]>::to_vec) else { return false };
+        self.received.drain(..8 + len);
+        if kind == 1 {
+            self.requests += 1;
+        }
+        if kind == 5 && !std::mem::replace(&mut self.is_begun, true) {
+            self.put_record(6, b"Content-Type: a/b\r\n\r\n");
+        }
+        match (kind, len) {
+            (5, 0) => {
+                self.put_record(3, &[0; 8]);
+                self.is_begun = false;
+            }
+            (5, _) => self.put_record(6, &content),
+            _ => {}
+        }
+        true
+    }
+
+    fn put_record(&mut self, kind: u8, content: &[u8]) {
+        let [high, low] = u16::try_from(content.len()).expect("it came in a record").to_be_bytes();
+        self.sent.extend([1, kind, 0, 1, high, low, 2, 0]);
+        self.sent.extend(content);
+        self.sent.extend([0; 2]);
     }
 
     fn begin(&mut self) -> bool {
@@ -153,7 +228,12 @@ pub(crate) fn join(
                 call.ingest(stream, &bytes, NOW);
             }
             Next::Wait => return (moved, false),
-            Next::Over { .. } => return (moved, true),
+            Next::Over { keeps } => {
+                if !keeps {
+                    application.sent.clear(); // padding
+                }
+                return (moved, true);
+            }
             other => panic!("{other:?}"),
         }
         moved = true;
@@ -309,7 +389,11 @@ pub(crate) fn responses(mut rest: &[u8]) -> Vec<(u16, Vec<u8>)> {
 
 /// A request with a body, in chunks of the given sizes or with its length.
 pub(crate) fn request(body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
-    let mut bytes = b"POST /app/x HTTP/1.1\r\nHost: h\r\n".to_vec();
+    request_to("/app/x", body, chunks)
+}
+
+fn request_to(path: &str, body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
+    let mut bytes = format!("POST {path} HTTP/1.1\r\nHost: h\r\n").into_bytes();
     let Some(sizes) = chunks else {
         bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
         return [bytes, body.to_vec()].concat();
@@ -455,6 +539,56 @@ fn the_end_of_a_clients_stream_ends_its_call() {
     assert_eq!(chain.counters.responses[3].get(), 1, "it is counted with 499");
 }
 
+/// A script gets nothing of a body before all of it is there, in memory or in a file.
+#[test]
+fn a_body_of_unknown_length_is_gathered_for_a_script() {
+    for len in [0, 1, 65_535, 65_536, 65_537, 99_999, 100_000] {
+        let mut chain = Chain::new(Sizes { client: (3000, 3000), ..AMPLE });
+        let bytes = request_to("/script/x", &body(len), Some(&[1000, 3]));
+        let (most, rest) = bytes.split_at(bytes.len() - 2);
+        chain.send(most);
+        assert!(chain.call.is_none() && chain.application.requests == 0, "{len}");
+        assert!(chain.connection.deadline().is_some(), "the client's time");
+        chain.send(rest);
+        assert_eq!(chain.responses(), [(200, body(len))], "{len}");
+        assert_eq!(chain.connection.phase(), Phase::Idle);
+    }
+}
+
+#[test]
+fn a_body_that_is_not_gathered_has_its_status() {
+    let large = request_to("/script/x", &body(100_001), Some(&[5000]));
+    let broken = b"POST /script/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokX";
+    let cramped = request_to("/cramped/x", &body(70_000), Some(&[5000]));
+    for (bytes, status) in [(&*large, 413), (broken, 400), (&cramped, 503)] {
+        let mut chain = Chain::new(Sizes { client: (3000, 3000), ..AMPLE });
+        chain.send(bytes);
+        let head = format!("HTTP/1.1 {status} ");
+        assert!(chain.text().starts_with(&head), "{head}: {}", chain.text());
+        assert!(chain.text().contains("\r\nConnection: close\r\n"));
+        assert_eq!((chain.application.requests, chain.counters.requests.get()), (0, 1));
+    }
+}
+
+/// In time, and if its client leaves.
+#[test]
+fn a_body_that_is_being_gathered_ends_with_its_client() {
+    let begun = b"POST /script/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\no";
+    let mut late = Chain::new(AMPLE);
+    late.send(begun);
+    let deadline = late.connection.deadline().expect("the client's body is awaited");
+    late.worker.set_time(deadline, 1_700_000_000_000_000);
+    assert!(late.connection.expire_if_due(&mut late.worker));
+    late.run();
+    assert!(late.text().starts_with("HTTP/1.1 408 "), "{}", late.text());
+    let mut gone = Chain::new(AMPLE);
+    gone.send(begun);
+    gone.connection.ingest(&mut gone.worker, b"");
+    assert!(matches!(gone.connection.next(), Op::Close { reset: false }));
+    gone.connection.close(&mut gone.worker);
+    assert_eq!(gone.counters.responses[3].get(), 1, "it is counted with 499");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -462,7 +596,7 @@ proptest! {
     /// other has sent, and none waits for ever.
     #[test]
     fn bodies_pass_in_both_directions_in_pieces_of_any_size(
-        bodies in prop::collection::vec((0_usize..400, any::<bool>()), 1..4),
+        bodies in prop::collection::vec((0_usize..400, any::<bool>(), any::<bool>()), 1..4),
         chunks in prop::collection::vec(1_usize..30, 1..5),
         client in (1_usize..20, 1_usize..20),
         application in (1_usize..20, 1_usize..20),
@@ -470,11 +604,12 @@ proptest! {
     ) {
         let mut chain = Chain::new(Sizes { client, application, reply_bytes_max });
         let mut bytes = Vec::new();
-        for (len, is_chunked) in &bodies {
-            bytes.extend(request(&body(*len), is_chunked.then_some(&chunks[..])));
+        for (len, is_chunked, is_script) in &bodies {
+            let path = if *is_script { "/script/x" } else { "/app/x" };
+            bytes.extend(request_to(path, &body(*len), is_chunked.then_some(&chunks[..])));
         }
         chain.send(&bytes);
-        let expected: Vec<_> = bodies.iter().map(|(len, _)| (200, body(*len))).collect();
+        let expected: Vec<_> = bodies.iter().map(|(len, ..)| (200, body(*len))).collect();
         prop_assert_eq!(chain.responses(), expected);
         prop_assert!(chain.failures.is_empty() && chain.closed.is_none());
         prop_assert_eq!(chain.connection.phase(), Phase::Idle);

@@ -3,6 +3,7 @@
 
 mod expectations;
 mod failures;
+mod fastcgi;
 mod memory;
 mod replies;
 mod requests;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http1::{HeadLimits, Parsed, parse_head};
+use http1::{Head, HeadLimits, Parsed, parse_head};
 use upstream::{
-    Address, Application, ApplicationSettings, Body, Call, CallLimits, Downstream, Failure, Length,
-    Next, Origin, ReplyFields, ServerSettings, Tick,
+    Address, Application, ApplicationSettings, Body, Call, Downstream, Failure, FastCgiSettings,
+    Length, Next, Origin, Protocol, ReplyFields, ScriptRequest, ServerSettings, Tick,
 };
 
 pub(crate) const NOW: Tick = Tick(1_000_000_000);
+pub(crate) const PEER: &str = "192.0.2.7";
 
 /// The end of a call at which its client is.
 pub(crate) struct Client {
@@ -106,11 +107,21 @@ pub(crate) struct Pair {
     pub(crate) is_reused: bool,
 }
 
-pub(crate) fn application(limits: CallLimits) -> Arc<Application> {
+pub(crate) fn application(protocol: Protocol, children: u64) -> Arc<Application> {
+    let fastcgi = FastCgiSettings { children, ..FastCgiSettings::default() };
     let address = Address::Tcp { host: "app.test".into(), port: 3000 };
     let servers = vec![ServerSettings { address, weight: 1 }];
-    let settings = ApplicationSettings { servers, limits, trusted: Vec::new() };
+    let settings =
+        ApplicationSettings { servers, protocol, fastcgi, ..ApplicationSettings::default() };
     Arc::new(Application::new(settings, 0))
+}
+
+/// A request's head, given with its blank line.
+fn parse(head: &str) -> Head<'_> {
+    let limits = HeadLimits { head_bytes_max: 1 << 20, ..HeadLimits::default() };
+    let parsed = parse_head(head.as_bytes(), 0, &limits);
+    let Ok(Parsed::Complete(parsed)) = parsed else { panic!("{parsed:?}: {head:?}") };
+    parsed
 }
 
 impl Pair {
@@ -120,14 +131,24 @@ impl Pair {
     }
 
     pub(crate) fn from(head: &str, is_trusted: bool) -> Self {
-        let parsed = parse_head(head.as_bytes(), 0, &HeadLimits::default());
-        let Ok(Parsed::Complete(parsed)) = parsed else { panic!("{parsed:?}: {head:?}") };
-        let peer = "192.0.2.7".parse().unwrap();
-        let application = application(CallLimits::default());
+        let application = application(Protocol::Http, 0);
         let authority = application.authority().to_owned();
-        let origin = Origin { peer, is_trusted, authority: &authority };
+        let origin = Origin { peer: PEER.parse().unwrap(), is_trusted, authority: &authority };
+        Self::of(Call::http(application, &parse(head), &origin, NOW))
+    }
+
+    /// A call of a script.
+    pub(crate) fn of_script(
+        application: &Arc<Application>,
+        head: &str,
+        script: &ScriptRequest<'_>,
+    ) -> Self {
+        Self::of(Call::fastcgi(Arc::clone(application), &parse(head), script, NOW))
+    }
+
+    fn of(call: Call) -> Self {
         Self {
-            call: Call::http(application, &parsed, &origin, NOW),
+            call,
             client: Client::default(),
             sent: Vec::new(),
             window: usize::MAX,

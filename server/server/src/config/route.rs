@@ -1,0 +1,166 @@
+//! The keys of `[[host.route]]`: what answers requests in place of files.
+
+use site::check;
+use site::host::{HostSettings, RouteSettings};
+use upstream::{Address, ApplicationSettings, FastCgiSettings, Protocol, ServerSettings};
+
+use super::error::ConfigFault;
+use super::field::{Key, quote, read_rows, show_list};
+use super::schema::{
+    DAY_MS, GIB, MIB, bytes, checked, number, other, read_checked, read_glob, show_texts,
+};
+use super::value::{Fault, Unit, Value};
+
+/// The keys of one `[[host.route]]`.
+pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
+    other("path", |row, v| read_glob(&mut row.path, v), |row| quote(&row.path)),
+    other("methods", read_methods, |row| show_texts(&row.methods)),
+    other(
+        "proxy",
+        |row, v| read_servers(row, v, Protocol::Http),
+        |row| show_servers(row, Protocol::Http),
+    ),
+    other(
+        "fastcgi",
+        |row, v| read_servers(row, v, Protocol::FastCgi),
+        |row| show_servers(row, Protocol::FastCgi),
+    ),
+    other("weights", read_weights, |row| {
+        show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
+    }),
+    other(
+        "suffix",
+        |row, v| read_checked(&mut row.application.fastcgi.suffix, v, check::suffix),
+        |row| quote(&row.application.fastcgi.suffix),
+    ),
+    other("root", read_script_root, |row| quote(&row.application.fastcgi.root)),
+    number("children", 0..=MIB, |row| &mut row.application.fastcgi.children),
+    number("in_flight_max", 1..=MIB, |row| &mut row.application.limits.in_flight_max),
+    number("queue_max", 0..=MIB, |row| &mut row.application.limits.queue_max),
+    number("queue_ms", 1..=DAY_MS, |row| &mut row.application.limits.queue_ms),
+    number("connect_ms", 1..=DAY_MS, |row| &mut row.application.limits.connect_ms),
+    number("first_byte_ms", 1..=DAY_MS, |row| &mut row.application.limits.first_byte_ms),
+    number("silence_ms", 1..=DAY_MS, |row| &mut row.application.limits.silence_ms),
+    number("idle_ms", 0..=DAY_MS, |row| &mut row.application.limits.idle_ms),
+    bytes("body_bytes_max", 0..=1024 * GIB, |row| &mut row.application.limits.body_bytes_max),
+    other("trusted", read_trusted, |row| {
+        show_list(row.application.trusted.iter().map(|address| quote(&address.to_string())))
+    }),
+];
+
+pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.routes = read_rows(value, "host.route", ROUTE_KEYS, &["path"], Default::default)?;
+    let is_idle = |row: &&RouteSettings| {
+        let ApplicationSettings { protocol, fastcgi, .. } = &row.application;
+        *protocol == Protocol::Http && *fastcgi != FastCgiSettings::default()
+    };
+    match host.routes.iter().find(is_idle) {
+        Some(row) => Err(value.fault(ConfigFault::FastCgiKey(row.path.clone()))),
+        None => Ok(()),
+    }
+}
+
+fn read_methods(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.methods = value.list(|item| checked(&item, check::method))?;
+    Ok(())
+}
+
+/// Reads the servers of an application, of which there may be none: then files answer. Weights that
+/// were read before are kept.
+fn read_servers(
+    row: &mut RouteSettings,
+    value: &Value<'_>,
+    protocol: Protocol,
+) -> Result<(), Fault> {
+    let (form, read): (_, fn(&str) -> Option<Address>) = match protocol {
+        Protocol::Http => (HTTP_SERVER, read_http_server),
+        Protocol::FastCgi => (FASTCGI_SERVER, read_fastcgi_server),
+    };
+    let read = |item: Value<'_>| read(item.text()?).ok_or_else(|| item.must_be(form));
+    let addresses = if value.is_list() { value.list(read)? } else { vec![read(value.clone())?] };
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    if !row.application.servers.is_empty() && row.application.protocol != protocol {
+        return Err(value.fault(ConfigFault::TwoProtocols));
+    }
+    let mut weights = row.application.servers.iter().map(|server| server.weight);
+    let server = |address| ServerSettings { address, weight: weights.next().unwrap_or(1) };
+    row.application.servers = addresses.into_iter().map(server).collect();
+    row.application.protocol = protocol;
+    Ok(())
+}
+
+const HTTP_SERVER: &str = "like \"http://127.0.0.1:3000\" or \"unix:/run/app.sock\"";
+const FASTCGI_SERVER: &str = "like \"unix:/run/php/php-fpm.sock\" or \"127.0.0.1:9000\"";
+
+/// Reads the address of an HTTP server.
+fn read_http_server(text: &str) -> Option<Address> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return read_socket(path);
+    }
+    let authority = text.strip_prefix("http://")?;
+    read_authority(authority.strip_suffix('/').unwrap_or(authority), Some(80))
+}
+
+/// Reads the address of a FastCGI server, which has no port of its own.
+fn read_fastcgi_server(text: &str) -> Option<Address> {
+    match text.strip_prefix("unix:") {
+        Some(path) => read_socket(path),
+        None => read_authority(text, None),
+    }
+}
+
+fn read_socket(path: &str) -> Option<Address> {
+    // The kernel has room for 107 bytes and a NUL.
+    let fits = path.starts_with('/') && path.len() <= 107 && !path.contains('\0');
+    fits.then(|| Address::Unix(path.into()))
+}
+
+fn read_authority(authority: &str, usual: Option<u16>) -> Option<Address> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (authority, usual?),
+    };
+    check::host_name(host).ok()?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if port == 0 || host.starts_with('*') {
+        return None;
+    }
+    Some(Address::Tcp { host: host.into(), port })
+}
+
+fn show_servers(row: &RouteSettings, protocol: Protocol) -> String {
+    let servers = row.application.servers.iter();
+    let servers = servers.filter(|_| row.application.protocol == protocol);
+    show_list(servers.map(|server| match protocol {
+        Protocol::Http => quote(&server.address.to_string()),
+        Protocol::FastCgi => quote(&server.address.place()),
+    }))
+}
+
+fn read_script_root(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.application.fastcgi.root = match value.text()? {
+        root if root.is_empty() || root.starts_with('/') => root.into(),
+        _ => return Err(value.must_be("a directory from / on, as the application sees it")),
+    };
+    Ok(())
+}
+
+fn read_weights(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let weights = value.list(|item| item.number(Unit::Plain, &(1..=1000)))?;
+    if weights.len() != row.application.servers.len() {
+        return Err(value.must_be("a list with a number for each server, after the list of these"));
+    }
+    for (server, weight) in row.application.servers.iter_mut().zip(weights) {
+        server.weight = weight as u32;
+    }
+    Ok(())
+}
+
+fn read_trusted(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.application.trusted = value.list(|item| {
+        item.text()?.parse().map_err(|_| item.must_be("an address, like \"192.0.2.1\""))
+    })?;
+    Ok(())
+}

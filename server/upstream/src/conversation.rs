@@ -1,0 +1,97 @@
+//! What a call says and hears, in the protocol of its application.
+
+use crate::downstream::Downstream;
+use crate::failure::Failure;
+use crate::fastcgi::FastCgi;
+use crate::http::Http;
+use crate::tick::Tick;
+
+/// One request and its reply.
+pub(crate) enum Conversation {
+    Http(Http),
+    FastCgi(FastCgi),
+}
+
+/// Calls a method of the protocol.
+macro_rules! of {
+    ($conversation:expr, $it:ident => $call:expr) => {
+        match $conversation {
+            Conversation::Http($it) => $call,
+            Conversation::FastCgi($it) => $call,
+        }
+    };
+}
+
+impl Conversation {
+    /// What is to be sent now.
+    #[inline]
+    pub(crate) fn to_send(&self) -> &[u8] {
+        of!(self, it => it.to_send())
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, n: usize) {
+        of!(self, it => it.sent(n));
+    }
+
+    /// Whether the whole request is sent.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        of!(self, it => it.is_sent())
+    }
+
+    /// Whether the reply has begun.
+    pub(crate) fn has_reply(&self) -> bool {
+        of!(self, it => it.has_reply())
+    }
+
+    /// Begins the request again on another connection. Returns whether that is right.
+    pub(crate) fn rewind(&mut self) -> bool {
+        of!(self, it => it.rewind())
+    }
+
+    /// Prepares more to send, if everything is sent that was prepared.
+    #[inline]
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
+        match self {
+            Self::Http(http) => http.refill(d, now),
+            Self::FastCgi(fastcgi) => fastcgi.refill(d),
+        }
+    }
+
+    /// When the body is sent although the application has not asked for it; none if it need not
+    /// ask, as in FastCGI.
+    pub(crate) fn asks_until(&self) -> Option<Tick> {
+        match self {
+            Self::Http(http) => http.asks_until(),
+            Self::FastCgi(_) => None,
+        }
+    }
+
+    /// The application has not asked for the body in time.
+    pub(crate) fn send_unasked(&mut self) {
+        if let Self::Http(http) = self {
+            http.send_unasked();
+        }
+    }
+
+    /// Whether nothing is left to send for now, and more is to come from the client.
+    pub(crate) fn awaits_body(&self) -> bool {
+        of!(self, it => it.awaits_body())
+    }
+
+    /// Takes received bytes. Returns whether the connection can be kept, once the reply is over.
+    #[inline]
+    pub(crate) fn ingest<D: Downstream>(
+        &mut self,
+        d: &mut D,
+        bytes: &[u8],
+    ) -> Result<Option<bool>, Failure> {
+        of!(self, it => it.ingest(d, bytes))
+    }
+
+    /// The connection has ended.
+    pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+        of!(self, it => it.ended(d))
+    }
+}

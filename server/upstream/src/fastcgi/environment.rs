@@ -1,0 +1,174 @@
+//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), as the pairs of name
+//! and value of FastCGI.
+
+use std::net::IpAddr;
+
+use http1::{BodyFraming, Head, Target, list};
+
+use crate::fields::{Named, is_for_one_hop, is_forwarded};
+use crate::http::Origin;
+
+/// A request to a script, beside its head.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptRequest<'r> {
+    /// Where the request comes from.
+    pub origin: Origin<'r>,
+    /// The port of the client.
+    pub peer_port: u16,
+    /// The directory that has the scripts, as the application sees it.
+    pub root: &'r [u8],
+    /// The path that names the script; empty for an application that is no script.
+    pub script_name: &'r [u8],
+    /// The rest of the path.
+    pub path_info: &'r [u8],
+    /// The length of a body that came in chunks, once it is known.
+    pub body_bytes: Option<u64>,
+}
+
+/// Writes the variables of a request.
+pub(crate) fn put_environment(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    put_script(out, script);
+    put_request(out, head, script);
+    put_client(out, head, script);
+    put_fields(out, head, script);
+}
+
+/// Which script it is. The file's name never has the rest of the path in it (caddy 2158), which is
+/// there only if it is not empty.
+fn put_script(out: &mut Vec<u8>, script: &ScriptRequest<'_>) {
+    let root = script.root.strip_suffix(b"/").unwrap_or(script.root);
+    put(out, b"DOCUMENT_ROOT", script.root);
+    put(out, b"SCRIPT_NAME", script.script_name);
+    if !script.script_name.is_empty() {
+        put_two(out, b"SCRIPT_FILENAME", root, script.script_name);
+    }
+    if !script.path_info.is_empty() {
+        put(out, b"PATH_INFO", script.path_info);
+        put_two(out, b"PATH_TRANSLATED", root, script.path_info);
+    }
+    put(out, b"GATEWAY_INTERFACE", b"CGI/1.1");
+    put(out, b"SERVER_SOFTWARE", b"ropewalk");
+    // php-cgi refuses to run without it, so that it is not called as a file of the site.
+    put(out, b"REDIRECT_STATUS", b"200");
+}
+
+fn put_request(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    put(out, b"REQUEST_METHOD", head.method_bytes);
+    put(out, b"SERVER_PROTOCOL", head.version.as_str().as_bytes());
+    // The target as it was sent, byte by byte; of an absolute one, what follows the authority.
+    let (path, query) = match head.target {
+        Target::Path { path, query } => (path, query),
+        Target::Asterisk | Target::Authority => (&b"*"[..], None),
+    };
+    match query {
+        Some(query) => put_two(out, b"REQUEST_URI", path, &[b"?", query].concat()),
+        None => put(out, b"REQUEST_URI", path),
+    }
+    put(out, b"QUERY_STRING", query.unwrap_or_default());
+    let length = match head.body {
+        BodyFraming::None => None,
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked => script.body_bytes,
+    };
+    let length = length.map(|length| length.to_string()).unwrap_or_default();
+    put(out, b"CONTENT_LENGTH", length.as_bytes());
+    let is_type = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"content-type");
+    let content_type = head.lines().find(is_type).map(|(_, value)| value);
+    put(out, b"CONTENT_TYPE", content_type.unwrap_or_default());
+    let (name, port) = server(head.host.unwrap_or(script.origin.authority.as_bytes()));
+    put(out, b"SERVER_NAME", name);
+    put(out, b"SERVER_PORT", port);
+}
+
+/// The name and the port that a client has asked for; the port of HTTP if it has named none.
+fn server(host: &[u8]) -> (&[u8], &[u8]) {
+    match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(at) if host[at] == b':' && at + 1 < host.len() => (&host[..at], &host[at + 1..]),
+        Some(at) if host[at] == b':' => (&host[..at], b"80"),
+        _ => (host, b"80"),
+    }
+}
+
+/// Who the client is: of a trusted proxy, the client that it names last.
+fn put_client(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    let last = |name: &[u8]| {
+        let lines = head.lines().filter(|(line, _)| line.eq_ignore_ascii_case(name));
+        lines.flat_map(|(_, value)| list(value)).last().filter(|_| script.origin.is_trusted)
+    };
+    let told = last(b"x-forwarded-for").and_then(address);
+    let client = told.unwrap_or(script.origin.peer.to_canonical());
+    put(out, b"REMOTE_ADDR", client.to_string().as_bytes());
+    if told.is_none() {
+        put(out, b"REMOTE_PORT", script.peer_port.to_string().as_bytes());
+    }
+    let is_secure = last(b"x-forwarded-proto").is_some_and(|it| it.eq_ignore_ascii_case(b"https"));
+    put(out, b"REQUEST_SCHEME", if is_secure { b"https" } else { b"http" });
+    if is_secure {
+        put(out, b"HTTPS", b"on");
+    }
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The fields, as `HTTP_*`. Lines of one name are joined.
+fn put_fields(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    put(out, b"HTTP_HOST", head.host.unwrap_or(script.origin.authority.as_bytes()));
+    let named = Named::new(&head.lines(), head.names_fields);
+    let mut joined = Vec::new();
+    for (index, (name, value)) in head.lines().enumerate() {
+        let is_same = |(other, _): &(&[u8], &[u8])| other.eq_ignore_ascii_case(name);
+        let is_first = !head.lines().take(index).any(|line| is_same(&line));
+        if !is_first || !is_told(name, script.origin.is_trusted) || named.contains(name) {
+            continue;
+        }
+        let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+        joined.clear();
+        joined.extend_from_slice(value);
+        for (_, more) in head.lines().skip(index + 1).filter(is_same) {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(more);
+        }
+        put(out, &variable(name), &joined);
+    }
+}
+
+/// Whether a script is told of a field. `Proxy` would become the variable HTTP_PROXY, by which many
+/// libraries choose where they connect (CVE-2016-5385); names with `_` and other bytes would become
+/// the variables of other fields; type and length of the body have variables of their own.
+fn is_told(name: &[u8], is_trusted: bool) -> bool {
+    const ELSEWHERE: [&[u8]; 3] = [b"host", b"proxy", b"content-type"];
+    let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let is_elsewhere = ELSEWHERE.iter().any(|other| name.eq_ignore_ascii_case(other));
+    let is_doubtful = is_forwarded(name) && !is_trusted;
+    is_plain && !is_elsewhere && !is_doubtful && !is_for_one_hop(name)
+}
+
+/// The variable of a field.
+fn variable(name: &[u8]) -> Vec<u8> {
+    let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    b"HTTP_".iter().copied().chain(name.iter().map(letter)).collect()
+}
+
+fn put(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    put_two(out, name, value, b"");
+}
+
+/// Writes a variable whose value is in two parts.
+fn put_two(out: &mut Vec<u8>, name: &[u8], value: &[u8], more: &[u8]) {
+    put_length(out, name.len());
+    put_length(out, value.len() + more.len());
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+    out.extend_from_slice(more);
+}
+
+/// Writes a length: in a byte, or in four with the highest bit set.
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(short @ ..128) => out.push(short),
+        // A head has at most a megabyte.
+        _ => out.extend_from_slice(&(length as u32 | 1 << 31).to_be_bytes()),
+    }
+}
