@@ -217,9 +217,16 @@ impl Conversation<'_> {
                 prepared => return Ok(prepared),
             }
             let deadline = self.pace().deadline;
-            if !self.receive(input, deadline, false)? {
-                self.worker().counters.connections_expired.add(1);
-                return Ok(reply.fail_body(self.worker()));
+            match self.receive(input, deadline, false) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.worker().counters.connections_expired.add(1);
+                    return Ok(reply.fail_body(self.worker()));
+                }
+                Err(end) => {
+                    reply.leave();
+                    return Err(end);
+                }
             }
         }
     }

@@ -432,6 +432,9 @@ fn a_body_that_is_not_whole_reaches_no_script() {
         assert_eq!(status(&chunk(&[b'x'; 100_001])), 413, "{}", spec.name);
         assert_eq!(status(b"nonsense\r\n"), 400, "{}", spec.name);
         drop(send(&chunk(b"half")));
+        let counters = || pair.server.counters();
+        let recorded = || counters().iter().map(|it| it.requests.get()).sum::<u64>();
+        assert!(comes_true(|| recorded() == 4), "{}: {}", spec.name, recorded());
         let summary = pair.server.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert_eq!((summary.requests, pair.php.requests().len()), (4, 1), "{}", spec.name);
     });

@@ -114,6 +114,7 @@ pub(crate) fn join<S: AsFd, D: Downstream>(
                 call.sent(n, now);
                 continue;
             }
+            Some(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => line.is_full = true,
             // A reply may have come before the failure: it is read first.
             Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
             None => {}
