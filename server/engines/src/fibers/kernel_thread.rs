@@ -360,9 +360,12 @@ impl KernelThread {
     /// How long the poll may sleep.
     fn timeout_ms(&self, cluster: &Cluster, poller: &Poller) -> Option<u32> {
         let now = self.worker.now();
-        let moments =
-            [cluster.listeners().next_check(), self.worker.next_look(), poller.next_close];
-        timeout_ms(now, [cluster.timers.sleep(moments.into_iter().flatten().min())])
+        let moments = [cluster.listeners().next_check(), self.worker.next_look()];
+        let mut until = moments.into_iter().flatten().min();
+        if poller.next_close.is_some() {
+            until = until.into_iter().chain(poller.next_close).min();
+        }
+        timeout_ms(now, [cluster.timers.sleep(until)])
     }
 }
 

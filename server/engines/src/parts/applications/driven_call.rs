@@ -181,7 +181,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
                     return self.end();
                 }
                 Stage::Joined(Upstream { line, .. })
-                    if line.is_connecting && self.call.failure().is_none() =>
+                    if line.ready.is_connecting && self.call.failure().is_none() =>
                 {
                     return Progress::Waits;
                 }
@@ -274,17 +274,17 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     pub(crate) fn awaited(&self) -> Option<(&S, Awaited)> {
         let Stage::Joined(Upstream { line, .. }) = &self.stage else { return None };
         let awaited = Awaited {
-            input: line.wanted.contains(Interest::READ),
-            room: line.wanted.contains(Interest::WRITE),
+            input: line.ready.wanted.contains(Interest::READ),
+            room: line.ready.wanted.contains(Interest::WRITE),
             ..Awaited::default()
         };
         // The end of its connection is noticed when there is room for more of it.
-        (line.wanted != Interest::NONE).then_some((&line.socket, awaited))
+        (line.ready.wanted != Interest::NONE).then_some((&line.socket, awaited))
     }
 
     /// Whether its connection is still being made.
     pub(crate) fn is_connecting(&self) -> bool {
-        matches!(&self.stage, Stage::Joined(Upstream { line, .. }) if line.is_connecting)
+        matches!(&self.stage, Stage::Joined(Upstream { line, .. }) if line.ready.is_connecting)
     }
 
     /// Whether it waits until another call is over.
@@ -309,15 +309,15 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     /// Takes note of what there is at the socket of the application.
     pub(crate) fn note(&mut self, found: Awaited, now: Tick) {
         let Stage::Joined(Upstream { line, server }) = &mut self.stage else { return };
-        line.is_drained &= !found.input;
-        line.is_full &= !found.room && !found.is_over;
-        line.is_hung_up |= found.is_over;
-        if !line.is_connecting || !(found.room || found.is_over) {
+        line.ready.is_drained &= !found.input;
+        line.ready.is_full &= !found.room && !found.is_over;
+        line.ready.is_hung_up |= found.is_over;
+        if !line.ready.is_connecting || !(found.room || found.is_over) {
             return;
         }
-        line.is_connecting = false;
+        line.ready.is_connecting = false;
         if matches!(os::socket::take_error(line.socket.as_fd()), Ok(None)) {
-            line.is_hung_up = found.is_over;
+            line.ready.is_hung_up = found.is_over;
             return self.call.connected(false, now);
         }
         let server = *server;

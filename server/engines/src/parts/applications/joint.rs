@@ -2,7 +2,7 @@
 //! and output, once for all engines that wait for readiness.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use os::epoll::Interest;
 use session::Tick;
@@ -15,6 +15,11 @@ pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
 /// what its engine has to know to watch it.
 pub(crate) struct Line<S = OwnedFd> {
     pub(crate) socket: S,
+    pub(crate) ready: LineReady,
+}
+
+/// The known readiness of a connection to a server.
+pub(crate) struct LineReady {
     /// Whether the receive queue was empty after the last receive and no event has come since.
     pub(crate) is_drained: bool,
     /// Whether the server has shut its side down, or the connection has failed.
@@ -31,15 +36,15 @@ pub(crate) struct Line<S = OwnedFd> {
 
 impl<S: AsFd> Line<S> {
     pub(crate) fn new(socket: S) -> Self {
-        Self {
-            socket,
+        let ready = LineReady {
             is_drained: false,
             is_hung_up: false,
             is_full: false,
             is_broken: false,
             is_connecting: true,
             wanted: Interest::WRITE,
-        }
+        };
+        Self { socket, ready }
     }
 
     /// Whether the server has sent something, or closed, although nothing was asked of it.
@@ -47,9 +52,12 @@ impl<S: AsFd> Line<S> {
         let received = os::send::recv(self.socket.as_fd(), &mut [0]);
         !received.is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock)
     }
+}
 
+impl LineReady {
     fn receive<D: Downstream>(
         &mut self,
+        socket: BorrowedFd<'_>,
         call: &mut Call,
         d: &mut D,
         buffer: &mut [u8],
@@ -58,7 +66,7 @@ impl<S: AsFd> Line<S> {
         if self.is_drained && !self.is_hung_up {
             return false;
         }
-        match os::send::recv(self.socket.as_fd(), buffer) {
+        match os::send::recv(socket, buffer) {
             Ok(0) => call.ended(d),
             Ok(n) => {
                 self.is_drained = n < buffer.len();
@@ -93,6 +101,18 @@ pub(crate) fn join<S: AsFd, D: Downstream>(
     buffer: &mut [u8],
     now: Tick,
 ) -> Joint {
+    join_at(line.socket.as_fd(), &mut line.ready, call, d, buffer, now)
+}
+
+/// Does what [`join`] does: once, whatever is known of the socket besides.
+fn join_at<D: Downstream>(
+    socket: BorrowedFd<'_>,
+    line: &mut LineReady,
+    call: &mut Call,
+    d: &mut D,
+    buffer: &mut [u8],
+    now: Tick,
+) -> Joint {
     loop {
         let outcome = match call.next(d, now) {
             Next::Connect | Next::ConnectAnew => return Joint::Anew,
@@ -104,7 +124,7 @@ pub(crate) fn join<S: AsFd, D: Downstream>(
             Next::Recv => None,
             Next::Send(_) if line.is_full => None,
             Next::Send(bytes) => {
-                Some(os::send::send(line.socket.as_fd(), bytes, false).map(|n| (n, bytes.len())))
+                Some(os::send::send(socket, bytes, false).map(|n| (n, bytes.len())))
             }
         };
         let is_sending = outcome.is_some() || line.is_full;
@@ -120,7 +140,7 @@ pub(crate) fn join<S: AsFd, D: Downstream>(
             None => {}
         }
         let receives = call.wants_input(d);
-        if !(receives && line.receive(call, d, buffer, now)) {
+        if !(receives && line.receive(socket, call, d, buffer, now)) {
             line.wanted = match (is_sending && !line.is_broken, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),
                 (true, false) => Interest::WRITE,

@@ -163,7 +163,7 @@ impl Table {
         let servers = &mut self.usages[upstream.application].servers;
         upstream.idle_until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[upstream.server].push(key);
-        upstream.line.wanted = Interest::READ;
+        upstream.line.ready.wanted = Interest::READ;
     }
 
     /// Forgets a connection that is kept.

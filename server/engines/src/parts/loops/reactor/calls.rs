@@ -176,7 +176,7 @@ impl Reactor {
     fn follow(&mut self, key: u64) {
         let Some(Upstream { line, watched, .. }) = self.table.slots.get(key) else { return };
         let socket = line.socket.as_fd();
-        if self.watch.follow_socket(socket, watched, line.wanted, key | MARK).is_err() {
+        if self.watch.follow_socket(socket, watched, line.ready.wanted, key | MARK).is_err() {
             return self.fail_call(key, Failure::Unreachable); // no memory for the watch
         }
         self.table.slots.schedule(key);
@@ -189,11 +189,12 @@ impl Reactor {
         if upstream.out.is_none() {
             return;
         }
-        let joint = self.with_stream(key, |line, call, stream, buffer| match line.is_connecting {
-            // What the stream has called for is asked again when there is a connection.
-            true => Joint::Waits,
-            false => join(line, call, stream, buffer, now),
-        });
+        let joint =
+            self.with_stream(key, |line, call, stream, buffer| match line.ready.is_connecting {
+                // What the stream has called for is asked again when there is a connection.
+                true => Joint::Waits,
+                false => join(line, call, stream, buffer, now),
+            });
         match joint {
             Some(Joint::Waits) => self.follow(key),
             Some(Joint::Over { keeps }) => self.end_call(key, keeps),
@@ -258,9 +259,9 @@ impl Reactor {
         let key = event.key & !MARK;
         let Some(upstream) = self.table.slots.get(key) else { return };
         let line = &mut upstream.line;
-        line.is_drained &= !event.readable;
-        line.is_full &= !event.writable;
-        line.is_hung_up |= event.hangup || event.error;
+        line.ready.is_drained &= !event.readable;
+        line.ready.is_full &= !event.writable;
+        line.ready.is_hung_up |= event.hangup || event.error;
         let Some(out) = &mut upstream.out else {
             // Nothing was asked of it: it is closing, or is not to be trusted.
             if line.is_unsound() {
@@ -269,16 +270,16 @@ impl Reactor {
             return;
         };
         let client = out.client;
-        if line.is_connecting {
+        if line.ready.is_connecting {
             if !event.writable && !event.error && !event.hangup {
                 return;
             }
-            line.is_connecting = false;
+            line.ready.is_connecting = false;
             let failed = os::socket::take_error(line.socket.as_fd());
             if !matches!(failed, Ok(None)) {
                 return self.connect_elsewhere(key);
             }
-            line.is_hung_up = event.hangup;
+            line.ready.is_hung_up = event.hangup;
             out.call.connected(false, self.worker.now());
         }
         self.join(key);
