@@ -22,16 +22,19 @@ use os::ring::{Descriptor, Event, Operation, Received, Ring};
 use session::{Connection, Phase, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
+use super::calls::RingLine;
 use super::knobs::{HELPERS, MULTISHOT, excess_bytes_max, sizes};
 use super::socket::{RingSocket, RingTransport};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
+use crate::parts::applications::call_loop::CallLoop;
+use crate::parts::applications::table::Table;
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::connections::{Connections, Slot, Timed};
+use crate::parts::loops::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
@@ -46,11 +49,13 @@ const HELPERS_KEY: u64 = u64::MAX - 1;
 /// The loop of one ring.
 pub(super) struct RingLoop {
     // Dropped first: the ring releases all sockets.
-    ring: Ring,
+    pub(super) ring: Ring,
     accepting: Accepting,
-    connections: Connections<Slot<RingSocket>>,
-    worker: Worker,
+    pub(super) connections: Connections<Slot<RingSocket>>,
+    pub(super) worker: Worker,
     work: BlockingWork,
+    /// The applications that answer requests, and the connections to them.
+    pub(super) table: Table<RingLine>,
     /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
     wake: Rc<Descriptor>,
     helpers_wake: Option<Rc<Descriptor>>,
@@ -59,6 +64,8 @@ pub(super) struct RingLoop {
     placement: CpuPlacement,
     /// The buffer in which responses are gathered.
     buffer: Box<[u8]>,
+    /// The size of the buffers that the ring receives into.
+    pub(super) buffer_bytes: usize,
     is_multishot: bool,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
@@ -97,10 +104,12 @@ impl RingLoop {
         let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
         let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
         let sizes = sizes(&knobs, shared.connections_max);
+        let now = Tick(os::clock::now());
         let mut ring_loop = Self {
             ring: Ring::new(sizes)?,
             accepting: Accepting::new(start.listeners)?,
-            connections: Connections::new(Tick(os::clock::now())),
+            connections: Connections::new(now),
+            table: Table::new(start.worker.applications(), now),
             worker: start.worker,
             wake: share(shared.wakes[index].as_fd())?,
             helpers_wake: work.wake().map(share).transpose()?,
@@ -109,6 +118,7 @@ impl RingLoop {
             index,
             placement,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
+            buffer_bytes: sizes.buffer_bytes as usize,
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
             file_chunk_bytes,
@@ -190,11 +200,10 @@ impl RingLoop {
                 self.take_back();
             }
             Event::Ready { key } => {
-                if let Some(slot) = self.connections.get(key) {
-                    slot.socket.sending_ended();
-                    slot.ready.is_full = false;
-                    self.drive(key);
-                }
+                let Some(slot) = self.connections.get(key) else { return self.ready_apart(key) };
+                slot.socket.sending_ended();
+                slot.ready.is_full = false;
+                self.drive(key);
             }
             Event::Ended { key, is_gone: true } => self.ended(key),
             Event::Ended { .. } => {} // an orderly end: its requests are answered
@@ -211,9 +220,7 @@ impl RingLoop {
     #[inline]
     fn received(&mut self, key: u64, result: io::Result<Option<Received>>, is_last: bool) {
         let Some(slot) = self.connections.get(key) else {
-            // The connection has gone meanwhile.
-            result.ok().flatten().into_iter().for_each(|received| self.ring.give_back(received));
-            return;
+            return self.received_apart(key, result);
         };
         if is_last {
             slot.socket.receive_ended();
@@ -221,9 +228,7 @@ impl RingLoop {
         match result {
             Ok(None) => slot.socket.is_at_end = true,
             Ok(Some(received)) => return self.ingest(key, received),
-            // Without a free buffer, there will be some when the next receive is submitted: all
-            // buffers in use are returned before. A cancelled receive is begun again on demand.
-            Err(error) if is_exhaustion(&error) || is_cancellation(&error) => {}
+            Err(error) if is_for_another(&error) => {}
             Err(_) => return self.close(key),
         }
         self.drive(key);
@@ -248,6 +253,10 @@ impl RingLoop {
     #[cold]
     fn count_excess(&mut self, key: u64, bytes: usize) -> bool {
         if let Some(slot) = self.connections.get(key) {
+            if slot.upstream != NO_UPSTREAM {
+                slot.socket.receive_singly(&mut self.ring);
+                return true;
+            }
             slot.socket.count_excess(&mut self.ring, bytes as u64);
             self.excess_bytes += bytes as u64;
         }
@@ -266,7 +275,7 @@ impl RingLoop {
 
     #[inline]
     fn sent(&mut self, key: u64, result: io::Result<usize>) {
-        let Some(slot) = self.connections.get(key) else { return };
+        let Some(slot) = self.connections.get(key) else { return self.sent_apart(key, result) };
         slot.socket.sending_ended();
         slot.ready.is_full = false;
         let Some(count) = result.ok() else { return self.close(key) };
@@ -285,7 +294,12 @@ impl RingLoop {
 
     /// Has the ring report when the socket, if it is full, has room again.
     fn wait_for_room(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
+        let Some(mut slot) = self.connections.get(key) else { return };
+        if slot.upstream != NO_UPSTREAM {
+            self.end_if_unwanted(key);
+            let Some(again) = self.connections.get(key) else { return };
+            slot = again;
+        }
         if slot.ready.is_full {
             slot.socket.wait_for_room(&mut self.ring, key);
         }
@@ -316,6 +330,7 @@ impl RingLoop {
             slot.socket.hang_up(&mut self.ring);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
+            self.end_unwanted(slot.upstream);
         }
     }
 
@@ -350,9 +365,11 @@ impl RingLoop {
     }
 
     /// The client's address. The query needs an ordinary descriptor, which a direct one gets only
-    /// if the worker logs; otherwise the address is unspecified, with port 0.
+    /// if the worker logs or there are applications, which are told; otherwise the address is
+    /// unspecified, with port 0.
     fn peer_address(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
-        if socket.is_direct() && !self.worker.is_logging() {
+        let is_told = self.worker.is_logging() || self.table.is_used;
+        if socket.is_direct() && !is_told {
             return Ok((Ipv4Addr::UNSPECIFIED, 0).into());
         }
         self.ring.ordinary(socket).and_then(os::socket::peer_addr)
@@ -416,9 +433,10 @@ impl RingLoop {
         self.obeyed.is_closed && is_ending && self.connections.len() == 0
     }
 
-    /// How long to wait for events.
+    /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
-    fn timeout_us(&self) -> Option<u64> {
+    fn timeout_us(&mut self) -> Option<u64> {
+        let calls = if self.table.is_used { self.expire_calls() } else { None };
         let is_stopping = self.obeyed.is_closed && !self.obeyed.is_draining;
         if self.connections.has_yielded()
             || (is_stopping && self.shared.orders.is_issued(Order::Drain))
@@ -426,7 +444,7 @@ impl RingLoop {
             return Some(0);
         }
         let connections = self.connections.next_check();
-        let moments = [connections, self.accepting.next_check(), self.worker.next_look()];
+        let moments = [connections, calls, self.accepting.next_check(), self.worker.next_look()];
         let next = moments.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
     }
@@ -454,6 +472,11 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> Begun {
+        if self.ring_loop.table.is_used
+            && let Some(begun) = self.ring_loop.call(self.key)
+        {
+            return begun;
+        }
         self.ring_loop.begin_job(self.key)
     }
 
@@ -531,6 +554,7 @@ impl Obey for RingLoop {
         if !self.obeyed.is_closed || std::mem::take(&mut self.has_just_closed) {
             return false;
         }
+        self.drain_calls();
         for key in self.connections.keys() {
             if let Some(slot) = self.connections.get(key) {
                 slot.connection.drain();
@@ -573,6 +597,9 @@ impl Admission for RingLoop {
     }
 }
 
-fn is_cancellation(error: &io::Error) -> bool {
-    Cause::from_error(error) == Cause::Cancelled
+/// Whether a receive has ended so that another may be begun. Without a free buffer, there will be
+/// some when that is submitted: all buffers in use are returned before. One that was cancelled is
+/// begun again on demand.
+pub(super) fn is_for_another(error: &io::Error) -> bool {
+    is_exhaustion(error) || Cause::from_error(error) == Cause::Cancelled
 }

@@ -20,6 +20,9 @@ pub(super) struct RingSocket {
     /// The number of bytes received while the connection did not want any: what a multishot
     /// operation had received already when the first of them was read.
     excess_bytes: u64,
+    /// Whether each receive is for one buffer, because more was received for an application at once
+    /// than it has taken.
+    receives_singly: bool,
 }
 
 impl RingSocket {
@@ -31,6 +34,7 @@ impl RingSocket {
             sending: None,
             is_at_end: false,
             excess_bytes: 0,
+            receives_singly: false,
         }
     }
 
@@ -38,6 +42,26 @@ impl RingSocket {
     pub(super) fn wait_for_room(&mut self, ring: &mut Ring, key: u64) {
         let descriptor = &self.descriptor;
         self.sending.get_or_insert_with(|| ring.poll_writable(key, descriptor));
+    }
+
+    /// Whether an operation sends, or waits for room.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// Has the ring send a copy of these bytes.
+    #[inline]
+    pub(super) fn begin_send(&mut self, ring: &mut Ring, key: u64, parts: [&[u8]; 2]) {
+        self.sending = Some(ring.send(key, &self.descriptor, parts, false));
+    }
+
+    /// Makes sure that a receive is under way.
+    #[inline]
+    pub(super) fn begin_receive(&mut self, ring: &mut Ring, key: u64, is_multishot: bool) {
+        if self.receiving.is_none() {
+            let many = is_multishot && !self.receives_singly;
+            self.receiving = Some(ring.receive(key, &self.descriptor, many));
+        }
     }
 
     /// Records that the operation that sends, or waits for room, has ended.
@@ -63,6 +87,17 @@ impl RingSocket {
     /// client's next bytes wait in the kernel, as in an event loop.
     pub(super) fn count_excess(&mut self, ring: &mut Ring, bytes: u64) {
         self.excess_bytes += bytes;
+        self.cancel_receive(ring);
+    }
+
+    /// Cancels the receive, and has the next ones be for one buffer each. So what is received of a
+    /// request's body before the application takes it is bounded, and nothing of it is refused.
+    pub(super) fn receive_singly(&mut self, ring: &mut Ring) {
+        self.receives_singly = true;
+        self.cancel_receive(ring);
+    }
+
+    fn cancel_receive(&mut self, ring: &mut Ring) {
         if let Some(receiving) = self.receiving
             && !std::mem::replace(&mut self.is_receive_cancelled, true)
         {
@@ -109,11 +144,7 @@ impl Transport for RingTransport<'_> {
             return Ok(Moved::Now(0));
         }
         *self.excess_bytes -= self.socket.take_excess();
-        if self.socket.receiving.is_none() {
-            let descriptor = &self.socket.descriptor;
-            self.socket.receiving =
-                Some(self.ring.receive(self.key, descriptor, self.is_multishot));
-        }
+        self.socket.begin_receive(self.ring, self.key, self.is_multishot);
         Ok(Moved::Later)
     }
 
@@ -129,8 +160,7 @@ impl Transport for RingTransport<'_> {
         if more || head.len() + body.len() > COALESCED_BYTES_MAX {
             return self.ordinary()?.send(head, body, more, buffer);
         }
-        let descriptor = &self.socket.descriptor;
-        self.socket.sending = Some(self.ring.send(self.key, descriptor, [head, body], false));
+        self.socket.begin_send(self.ring, self.key, [head, body]);
         Ok(Moved::Later)
     }
 

@@ -236,7 +236,12 @@ pub(crate) trait CallLoop: Offload {
         if upstream.is_none_or(|upstream| upstream.out.is_none()) {
             return;
         }
-        match self.move_bytes(key) {
+        let joint = self.move_bytes(key);
+        self.joined(key, joint);
+    }
+
+    fn joined(&mut self, key: u64, joint: Option<Joint>) {
+        match joint {
             Some(Joint::Waits) => self.follow(key),
             Some(Joint::Over { keeps }) => self.end_call(key, keeps),
             Some(Joint::Anew) => self.connect_anew(key),
@@ -289,12 +294,18 @@ pub(crate) trait CallLoop: Offload {
         self.go_on_with_call(key);
     }
 
-    /// Goes on with a call after something has happened at its application's end. Its client goes
-    /// on in its turn.
+    /// Goes on with a call after something has happened at its application's end.
     fn go_on_with_call(&mut self, key: u64) {
+        let joint = self.move_bytes(key);
+        self.moved(key, joint);
+    }
+
+    /// Has a call wait or end after bytes were moved at its application's end. Its client goes on
+    /// in its turn.
+    fn moved(&mut self, key: u64, joint: Option<Joint>) {
         let Some(Upstream { out: Some(out), .. }) = self.table().slots.get(key) else { return };
         let client = out.client;
-        self.join(key);
+        self.joined(key, joint);
         self.queue_client(client);
     }
 
@@ -411,6 +422,8 @@ pub(crate) trait CallLoop: Offload {
     }
 
     /// Ends the call of a client if its stream has no use for it any more.
+    #[cold]
+    #[inline(never)]
     fn end_if_unwanted(&mut self, client: u64) {
         let (table, connections, _) = self.call_parts();
         let Some(slot) = connections.get(client) else { return };
