@@ -23,7 +23,7 @@ use session::{Connection, Phase, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
 use super::calls::RingLine;
-use super::knobs::{HELPERS, MULTISHOT, excess_bytes_max, sizes};
+use super::knobs::{BODIES, HELPERS, MULTISHOT, excess_bytes_max, sizes};
 use super::socket::{RingSocket, RingTransport};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
@@ -253,12 +253,12 @@ impl RingLoop {
     #[cold]
     fn count_excess(&mut self, key: u64, bytes: usize) -> bool {
         if let Some(slot) = self.connections.get(key) {
-            if slot.upstream != NO_UPSTREAM {
-                slot.socket.receive_singly(&mut self.ring);
-                return true;
-            }
             slot.socket.count_excess(&mut self.ring, bytes as u64);
             self.excess_bytes += bytes as u64;
+            if slot.upstream != NO_UPSTREAM {
+                slot.socket.receive_singly();
+                return self.excess_bytes <= self.excess_bytes_max * BODIES;
+            }
         }
         self.excess_bytes <= self.excess_bytes_max
     }

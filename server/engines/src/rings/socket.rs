@@ -20,8 +20,8 @@ pub(super) struct RingSocket {
     /// The number of bytes received while the connection did not want any: what a multishot
     /// operation had received already when the first of them was read.
     excess_bytes: u64,
-    /// Whether each receive is for one buffer, because more was received for an application at once
-    /// than it has taken.
+    /// Whether each receive is for one buffer: the client has sent a request's body faster than the
+    /// application took it.
     receives_singly: bool,
 }
 
@@ -87,22 +87,16 @@ impl RingSocket {
     /// client's next bytes wait in the kernel, as in an event loop.
     pub(super) fn count_excess(&mut self, ring: &mut Ring, bytes: u64) {
         self.excess_bytes += bytes;
-        self.cancel_receive(ring);
-    }
-
-    /// Cancels the receive, and has the next ones be for one buffer each. So what is received of a
-    /// request's body before the application takes it is bounded, and nothing of it is refused.
-    pub(super) fn receive_singly(&mut self, ring: &mut Ring) {
-        self.receives_singly = true;
-        self.cancel_receive(ring);
-    }
-
-    fn cancel_receive(&mut self, ring: &mut Ring) {
         if let Some(receiving) = self.receiving
             && !std::mem::replace(&mut self.is_receive_cancelled, true)
         {
             ring.cancel(receiving);
         }
+    }
+
+    /// Has each further receive be for one buffer.
+    pub(super) fn receive_singly(&mut self) {
+        self.receives_singly = true;
     }
 
     /// Takes the number of bytes that came while the connection did not want any.
